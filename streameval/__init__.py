@@ -1,0 +1,1 @@
+"""streameval: exact re-identification and retrieval metrics in one streaming pass."""

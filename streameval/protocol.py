@@ -1,0 +1,176 @@
+"""Protocols: which (query, gallery) pairs take part, as data.
+
+Every pair is exactly one of *ignored*, *positive* (same identity, not ignored) and *negative*
+(anything else). A `Protocol` says which are ignored and how CMC is read; nothing else in the
+package knows a protocol by its name. A new one is one more entry of `PROTOCOLS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.errors import InputError, OptionError
+
+AnyArray = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Which pairs are ignored, and how CMC is read (DESIGN: protocols).
+
+    Attributes
+    ----------
+    name : str
+    same_identity_and_camera : bool
+        Ignore pairs of the same identity seen by the same camera.
+    same_camera : bool
+        Ignore every pair of the same camera.
+    cmc : {"first match"}
+        How CMC counts a query with several positives.
+    junk_ids : tuple of int or str
+        Gallery identities that take no part for any query.
+    self_match : {None, "index", "key"}
+        Ignore the query's own image: the gallery item with the same index, or the same key.
+    """
+
+    name: str
+    same_identity_and_camera: bool
+    same_camera: bool = False
+    cmc: Literal["first match"] = "first match"
+    junk_ids: tuple[int | str, ...] = (-1,)
+    self_match: Literal["index", "key"] | None = None
+
+    @property
+    def needs_cameras(self) -> bool:
+        """Whether pairs are ignored by camera."""
+        return self.same_identity_and_camera or self.same_camera
+
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol("market1501", same_identity_and_camera=True),
+        Protocol("separate-camera", same_identity_and_camera=True, same_camera=True),
+        Protocol("no-camera", same_identity_and_camera=False),
+    )
+}
+
+
+def named_protocol(
+    name: str,
+    *,
+    junk_ids: tuple[int | str, ...] | None = None,
+    self_match: Literal["index", "key"] | None = None,
+) -> Protocol:
+    """Return the protocol of that name, with its options.
+
+    Parameters
+    ----------
+    name : str
+        A key of `PROTOCOLS`.
+    junk_ids : tuple of int or str, optional
+        In place of the protocol's own junk identities.
+    self_match : {"index", "key"}, optional
+
+    Raises
+    ------
+    OptionError
+        If the name is unknown; the known ones are listed.
+    """
+    if name not in PROTOCOLS:
+        known = ", ".join(PROTOCOLS)
+        raise OptionError(f"unknown protocol {name!r}; known protocols: {known}")
+    protocol = replace(PROTOCOLS[name], self_match=self_match)
+    return protocol if junk_ids is None else replace(protocol, junk_ids=junk_ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The labels of the queries, or of the gallery: one entry an item.
+
+    Attributes
+    ----------
+    id : [n] array of any integer or string type
+        Identities.
+    cam : [n] array of any integer or string type, optional
+        Cameras.
+    key : [n] array of any integer or string type, optional
+        What the item is known by in both sets, for ``self_match="key"``.
+    source : str
+        Where the labels came from, for messages.
+    """
+
+    id: AnyArray
+    cam: AnyArray | None = None
+    key: AnyArray | None = None
+    source: str = "labels"
+
+    def __post_init__(self) -> None:
+        """Bring every column to a 1-d integer or string array, or say why that can't be."""
+        for column in ("id", "cam", "key"):
+            values = getattr(self, column)
+            if values is not None:
+                object.__setattr__(self, column, label_column(values, f"{self.source} {column}"))
+        for column in ("cam", "key"):
+            values = getattr(self, column)
+            if values is not None and len(values) != len(self.id):
+                raise InputError(
+                    f"{self.source} has {len(self.id)} ids and {len(values)} entries of "
+                    f"{column}: one an item is needed"
+                )
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+
+def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
+    """Return labels as a 1-d array of an integer or string dtype.
+
+    Parameters
+    ----------
+    values : array_like
+        [n], [n, 1] or [1, n].
+    what : str
+        How messages call it.
+
+    Raises
+    ------
+    InputError
+        If the values are of another shape or type; NaN and fractions name the first row.
+    """
+    array = np.asarray(values)
+    if array.ndim == 2 and 1 in array.shape:
+        array = array.reshape(-1)
+    if array.ndim != 1:
+        raise InputError(
+            f"{what} has shape {array.shape}; a 1-d array, one label an item, is needed"
+        )
+    if array.dtype.kind == "O":
+        kinds = {type(value) for value in array.tolist()}
+        if kinds <= {str}:
+            array = array.astype(np.str_)
+        elif kinds <= {int}:
+            array = array.astype(np.int64)
+        else:
+            names = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise InputError(f"{what} holds values of type {names}; integers or strings are needed")
+    if array.dtype.kind == "f":
+        bad = np.flatnonzero(~np.isfinite(array))
+        if bad.size:
+            raise InputError(
+                f"{what} row {bad[0]} is {array[bad[0]]}: labels must be integers or strings"
+            )
+        raise InputError(
+            f"{what} is of dtype {array.dtype}; integers or strings are needed "
+            "(whole numbers stored as floats: convert with .astype('int64'))"
+        )
+    if array.dtype.kind not in "iuUST":
+        raise InputError(f"{what} is of dtype {array.dtype}; integers or strings are needed")
+    if array.dtype.kind in "ST":
+        array = array.astype(np.str_)
+    return array
