@@ -1,1 +1,94 @@
-"""streameval: exact re-identification and retrieval metrics in one streaming pass."""
+"""streameval: exact re-identification and retrieval metrics in one streaming pass.
+
+    cli          the command line
+    report       what a person reads: the terminal table, the progress bar
+    evaluation   evaluate(): puts everything below together
+    result       Evaluation: values, curves, per-query table; save and load
+    execution    one task; the passes; the executors; progress events
+    inputs       arrays by URI, labels, features, stored distances
+    planning     the byte model and the tiling, without I/O
+    counting     canonical distances, edges, kernels
+    metrics      RankStatistics -> scalars and curves
+    pairs        what a protocol makes of the labels
+    protocol     the named protocols, as data
+    statistics   RankStatistics, the one currency
+
+Imports point downwards. This module imports nothing heavy: the public names load what they
+need when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streameval.errors import (
+        BudgetError,
+        InputError,
+        OptionError,
+        OutputError,
+        StreamevalError,
+        StreamevalWarning,
+    )
+    from streameval.evaluation import evaluate
+    from streameval.execution.progress import Progress
+    from streameval.inputs.labels import read_label_table, read_labels
+    from streameval.inputs.sources import Distances, Features
+    from streameval.metrics import MetricOptions
+    from streameval.protocol import PROTOCOLS, Labels, Protocol
+    from streameval.result import Evaluation
+    from streameval.statistics import RankStatistics
+
+_HOMES = {
+    "BudgetError": "errors",
+    "InputError": "errors",
+    "OptionError": "errors",
+    "OutputError": "errors",
+    "StreamevalError": "errors",
+    "StreamevalWarning": "errors",
+    "evaluate": "evaluation",
+    "Progress": "execution.progress",
+    "read_label_table": "inputs.labels",
+    "read_labels": "inputs.labels",
+    "Distances": "inputs.sources",
+    "Features": "inputs.sources",
+    "MetricOptions": "metrics",
+    "PROTOCOLS": "protocol",
+    "Labels": "protocol",
+    "Protocol": "protocol",
+    "Evaluation": "result",
+    "RankStatistics": "statistics",
+}
+
+__all__ = [
+    "PROTOCOLS",
+    "BudgetError",
+    "Distances",
+    "Evaluation",
+    "Features",
+    "InputError",
+    "Labels",
+    "MetricOptions",
+    "OptionError",
+    "OutputError",
+    "Progress",
+    "Protocol",
+    "RankStatistics",
+    "StreamevalError",
+    "StreamevalWarning",
+    "evaluate",
+    "read_label_table",
+    "read_labels",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its home when it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'streameval' has no attribute {name!r}")
+    return getattr(import_module(f"streameval.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -25,3 +25,7 @@ class BudgetError(StreamevalError, MemoryError):
 
 class OutputError(StreamevalError, OSError):
     """A result that cannot be written or read back."""
+
+
+class StreamevalWarning(UserWarning):
+    """A result that is valid but not what may be expected, as a metric that is undefined."""

@@ -169,6 +169,8 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
             f"{what} is of dtype {array.dtype}; integers or strings are needed "
             "(whole numbers stored as floats: convert with .astype('int64'))"
         )
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise InputError(f"{what} holds {array.max()}, beyond int64; give such labels as strings")
     if array.dtype.kind not in "iuUST":
         raise InputError(f"{what} is of dtype {array.dtype}; integers or strings are needed")
     if array.dtype.kind in "ST":

@@ -1,0 +1,185 @@
+"""Edges: the distances that a query's negatives are counted against, and the slots they make.
+
+The edges of a query are its positives' distances and the thresholds, sorted, without
+repetition: E_0 < E_1 < … < E_{m−1}. They cut the line into 2m + 1 *slots*: slot 2k + 1 holds
+the negatives at exactly E_k, slot 2k those strictly between E_{k−1} and E_k. How many are
+closer than a positive, tied with it or within a threshold are sums over slots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """The edges of a block of m queries.
+
+    Attributes
+    ----------
+    indptr : [m + 1] int64
+        Where each query's edges begin in `distance`.
+    distance : [E] float64
+        Finite edges, strictly ascending within a query.
+    positive_indptr : [m + 1] int64
+        Where each query's positives begin.
+    positive_distance : [P] float64
+        Ascending within a query.
+    positive_item : [P] int64
+        Gallery index of each positive, ascending where distances are equal.
+    thresholds : [T] float64
+        Ascending; may end in +inf, which needs no edge: every negative is within it.
+    """
+
+    indptr: IntArray
+    distance: FloatArray
+    positive_indptr: IntArray
+    positive_distance: FloatArray
+    positive_item: IntArray
+    thresholds: FloatArray
+
+    @classmethod
+    def build(
+        cls,
+        positive_indptr: IntArray,
+        positive_distance: FloatArray,
+        positive_item: IntArray,
+        thresholds: FloatArray,
+    ) -> Edges:
+        """Merge the positives' distances and the thresholds of each query."""
+        finite = thresholds[np.isfinite(thresholds)]
+        queries = len(positive_indptr) - 1
+        counts = np.zeros(queries + 1, np.int64)
+        buffer = np.empty(len(positive_distance) + queries * len(finite))
+        _merge_edges(positive_indptr, positive_distance, finite, counts, buffer)
+        indptr = np.cumsum(counts)
+        return cls(
+            indptr,
+            buffer[: indptr[-1]].copy(),
+            positive_indptr,
+            positive_distance,
+            positive_item,
+            thresholds,
+        )
+
+    def block(
+        self, queries: slice, slots: IntArray, tied_before: IntArray
+    ) -> tuple[Edges, IntArray, IntArray]:
+        """Return the edges, slots and tie counts of some of the queries, as views.
+
+        Parameters
+        ----------
+        queries : slice
+            Start and stop within the block.
+        slots : [2E + m] int64
+        tied_before : [P] int64
+        """
+        start, stop = queries.start, queries.stop
+        first, last = self.indptr[start], self.indptr[stop]
+        begin, end = self.positive_indptr[start], self.positive_indptr[stop]
+        edges = Edges(
+            self.indptr[start : stop + 1] - first,
+            self.distance[first:last],
+            self.positive_indptr[start : stop + 1] - begin,
+            self.positive_distance[begin:end],
+            self.positive_item[begin:end],
+            self.thresholds,
+        )
+        return edges, slots[2 * first + start : 2 * last + stop], tied_before[begin:end]
+
+    def new_slots(self) -> IntArray:
+        """Return zeroed slot counts, [2E + m] int64: query i's begin at 2·indptr[i] + i."""
+        return np.zeros(2 * int(self.indptr[-1]) + len(self.indptr) - 1, np.int64)
+
+    def read_slots(
+        self, slots: IntArray, negatives: IntArray
+    ) -> tuple[IntArray, IntArray, IntArray]:
+        """Turn slot counts into counts per positive and per threshold.
+
+        Parameters
+        ----------
+        slots : [2E + m] int64
+        negatives : [m] int64
+            Negatives of each query among those counted.
+
+        Returns
+        -------
+        closer, tied : [P] int64
+        within : [m, T] int64
+        """
+        closer = np.empty(len(self.positive_distance), np.int64)
+        tied = np.empty_like(closer)
+        within = np.empty((len(self.indptr) - 1, len(self.thresholds)), np.int64)
+        _read_slots(
+            self.indptr,
+            self.distance,
+            self.positive_indptr,
+            self.positive_distance,
+            self.thresholds,
+            slots,
+            negatives,
+            closer,
+            tied,
+            within,
+        )
+        return closer, tied, within
+
+
+@numba.njit(nogil=True, cache=True)
+def _merge_edges(indptr, positives, thresholds, counts, out):  # type: ignore[no-untyped-def]
+    """Merge two ascending lists a query, dropping repetitions; counts[i + 1] edges each."""
+    end = 0
+    for i in range(len(indptr) - 1):
+        begin = end
+        p, t = indptr[i], 0
+        while p < indptr[i + 1] or t < len(thresholds):
+            if t == len(thresholds) or (p < indptr[i + 1] and positives[p] <= thresholds[t]):
+                value = positives[p]
+                p += 1
+            else:
+                value = thresholds[t]
+                t += 1
+            if end == begin or value > out[end - 1]:
+                out[end] = value
+                end += 1
+        counts[i + 1] = end - begin
+
+
+@numba.njit(nogil=True, cache=True)
+def _read_slots(  # type: ignore[no-untyped-def]
+    indptr,
+    edges,
+    positive_indptr,
+    positives,
+    thresholds,
+    slots,
+    negatives,
+    closer,
+    tied,
+    within,
+):
+    for i in range(len(indptr) - 1):
+        slot = 2 * indptr[i] + i
+        p, t = positive_indptr[i], 0
+        below = 0
+        for k in range(indptr[i], indptr[i + 1]):
+            below += slots[slot]
+            equal = slots[slot + 1]
+            while p < positive_indptr[i + 1] and positives[p] == edges[k]:
+                closer[p] = below
+                tied[p] = equal
+                p += 1
+            below += equal
+            while t < len(thresholds) and thresholds[t] == edges[k]:
+                within[i, t] = below
+                t += 1
+            slot += 2
+        for rest in range(t, len(thresholds)):  # +inf
+            within[i, rest] = negatives[i]

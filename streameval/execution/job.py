@@ -1,0 +1,142 @@
+"""The job: what all tasks of an evaluation share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Lock
+
+import numpy as np
+
+from streameval.counting.features import Operand, prepare
+from streameval.inputs.sources import Distances, Features
+from streameval.pairs import Pairs
+from streameval.planning import Plan
+from streameval.statistics import FloatArray, IntArray
+
+UNIT_TOLERANCE = 1e-3
+
+
+class NotUnitError(Exception):
+    """Vectors taken for unit vectors are not; their distances have no known bound."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The distances that τ = 0 and τ = 1 stand for.
+
+    Attributes
+    ----------
+    low, high : float
+    strict : bool
+        Whether a distance outside is an error (a range given by the user).
+    unit : bool
+        Whether the range holds because every vector has length 1; checked while counting.
+    """
+
+    low: float
+    high: float
+    strict: bool = False
+    unit: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Positives:
+    """The positives of every query, ascending in distance, then in gallery index.
+
+    Attributes
+    ----------
+    indptr : [Q + 1] int64
+    distance : [P] float64
+    item : [P] int64
+    """
+
+    indptr: IntArray
+    distance: FloatArray
+    item: IntArray
+
+    @classmethod
+    def sort(cls, indptr: IntArray, distance: FloatArray, item: IntArray) -> Positives:
+        """Sort within each query; within a query, `item` is ascending already."""
+        query = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        order = np.lexsort((item, distance, query))
+        return cls(indptr, distance[order], item[order])
+
+    def block(self, start: int, stop: int) -> Positives:
+        """Return the positives of some of the queries."""
+        begin, end = self.indptr[start], self.indptr[stop]
+        return Positives(
+            self.indptr[start : stop + 1] - begin, self.distance[begin:end], self.item[begin:end]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PositivePart:
+    """Positive pairs whose distances are computed together.
+
+    Attributes
+    ----------
+    queries : (int, int)
+        The block of queries that they belong to.
+    query : [p] int64
+        Counted from the block's first.
+    item : [p] int64
+        Gallery index, ascending.
+    """
+
+    queries: tuple[int, int]
+    query: IntArray
+    item: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What all tasks of an evaluation share.
+
+    Attributes
+    ----------
+    source : Features or Distances
+    pairs : Pairs
+    plan : Plan
+    range : Range
+    thresholds : [T] float64
+    positives : Positives, optional
+        None before they are known; a strip of a stored matrix finds its own.
+    """
+
+    source: Features | Distances
+    pairs: Pairs
+    plan: Plan
+    range: Range
+    thresholds: FloatArray
+    positives: Positives | None = None
+    _operands: dict[tuple[int, int], Operand] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def features(self) -> Features:
+        """The source, where it is features."""
+        if not isinstance(self.source, Features):
+            raise TypeError("the source of this job is no features")
+        return self.source
+
+    @property
+    def distances(self) -> Distances:
+        """The source, where it is a stored matrix."""
+        if not isinstance(self.source, Distances):
+            raise TypeError("the source of this job is no stored matrix")
+        return self.source
+
+    def query_operand(self, source: Features, start: int, stop: int) -> Operand:
+        """Return the queries of a block, prepared; kept for the next task of the same block."""
+        with self._lock:
+            if (start, stop) not in self._operands:
+                self._operands.clear()
+                rows, norms = source.read_query(start, stop)
+                self.check_unit(norms)
+                self._operands[start, stop] = prepare(rows, norms, source.metric, queries=True)
+            return self._operands[start, stop]
+
+    def check_unit(self, norms: FloatArray) -> None:
+        """Raise `NotUnitError` where the range relies on unit vectors and these are not."""
+        if self.range.unit and np.any(np.abs(norms - 1) > UNIT_TOLERANCE):
+            raise NotUnitError

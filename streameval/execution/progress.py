@@ -1,0 +1,60 @@
+"""Progress: small events of a running evaluation, for whoever shows them."""
+
+from __future__ import annotations
+
+import threading
+
+
+class Progress:
+    """Receives the events of an evaluation; does nothing. Subclass it to show them.
+
+    The methods are called from worker threads, one at a time.
+    """
+
+    def start(self, label: str, pairs: int) -> None:
+        """Begin a pass over so many (query, gallery) pairs."""
+
+    def advance(self, pairs: int) -> None:
+        """Note that so many more pairs are done."""
+
+    def finish(self) -> None:
+        """End the pass."""
+
+
+class Cancelled(Exception):  # noqa: N818 - an event, not an error
+    """Ends a task whose result nobody waits for."""
+
+
+class Watch:
+    """What a running task reports to, and learns from that it is no longer wanted."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._cancelled = threading.Event()
+
+    def start(self, label: str, pairs: int) -> None:
+        """Begin a pass over so many pairs."""
+        self._progress.start(label, pairs)
+
+    def finish(self) -> None:
+        """End the pass."""
+        self._progress.finish()
+
+    def cancel(self) -> None:
+        """Let every running task end at its next report."""
+        self._cancelled.set()
+
+    def advance(self, pairs: int) -> None:
+        """Report so many pairs done.
+
+        Raises
+        ------
+        Cancelled
+            If the task is no longer wanted.
+        """
+        if self._cancelled.is_set():
+            raise Cancelled
+        if pairs:
+            with self._lock:
+                self._progress.advance(pairs)

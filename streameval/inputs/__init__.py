@@ -1,0 +1,25 @@
+"""Inputs: arrays by URI, labels, and the sources of distances.
+
+`open_array` takes ``path[::key]`` (or an array in memory) and returns an `Array`: a shape, a
+dtype, and blocks to be read by row and column range. Each format is one file, and one entry
+of the table in `uri.py`:
+
+===========  =========================================================================
+`npy`        .npy; also what reads the stored members of an .npz
+`npz`        .npz, ``::key`` naming the member
+`mat`        .mat up to version 7, ``::key`` naming the variable
+`zarr_array`  a Zarr v2 or v3 folder, or a group and ``::key`` (`zarr_chunks`: is it complete?)
+`memory`     an array that is there already, or was loaded whole
+===========  =========================================================================
+
+`array` holds the contract. What can be known on opening is checked there: that a file is as
+long as it says, that every chunk was written, that a dtype can be evaluated. Nothing is ever
+unpickled. `labels` reads identities, cameras and keys: from arrays, or from a CSV or Parquet
+table. `sources` puts arrays together to what distances come from.
+"""
+
+from streameval.inputs.array import Array
+from streameval.inputs.labels import read_label_table, read_labels
+from streameval.inputs.uri import open_array
+
+__all__ = ["Array", "open_array", "read_label_table", "read_labels"]

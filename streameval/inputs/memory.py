@@ -1,0 +1,72 @@
+"""Arrays that lie in memory: given as such, or loaded whole from a format without blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.inputs.array import AnyArray, Array, Span, native_dtype
+
+Opener = Callable[[Path, str | None, str], Array]
+
+
+class MemoryArray(Array):
+    """An array that the caller holds; its memory is the caller's.
+
+    Parameters
+    ----------
+    values : [n] or [n, m] array
+    uri : str, optional
+        How messages name it.
+
+    Raises
+    ------
+    InputError
+        If its shape or dtype can't be evaluated.
+    """
+
+    def __init__(self, values: npt.NDArray[Any], uri: str = "array in memory") -> None:
+        self.uri = uri
+        self.shape = values.shape
+        self.dtype = native_dtype(uri, values.shape, values.dtype)
+        self.chunks = (1, *values.shape[1:])
+        self._values = values
+
+    def read(self, rows: Span, columns: Span | None = None) -> AnyArray:
+        """Return a block: a view if it is C-contiguous and of native byte order as it is."""
+        block = self._values[tuple(slice(*span) for span in self._spans(rows, columns))]
+        return np.ascontiguousarray(block, self.dtype)
+
+    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+        out[...] = self._values[tuple(slice(*span) for span in spans)]
+
+    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+        out[...] = self._values[rows]
+
+
+class LoadedArray(MemoryArray):
+    """An array loaded whole from a file; a worker loads it again.
+
+    Parameters
+    ----------
+    values : [n] or [n, m] array
+    opener : callable
+        What opens it again, from `path`, `key` and `uri`.
+    path : Path
+    key : str or None
+    uri : str
+    """
+
+    def __init__(
+        self, values: npt.NDArray[Any], opener: Opener, path: Path, key: str | None, uri: str
+    ) -> None:
+        super().__init__(values, uri)
+        self.resident_bytes = values.nbytes
+        self._origin = (opener, (path.absolute(), key, uri))
+
+    def __reduce__(self) -> tuple[Opener, tuple[Path, str | None, str]]:
+        return self._origin

@@ -1,0 +1,177 @@
+"""`.npy` files, read by row range with positional reads.
+
+No memory map: the pages of a map that were touched count as memory of the process, so that a
+pass over the file would look like, and be budgeted as, the whole file.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from streameval.errors import InputError
+from streameval.inputs.array import AnyArray, Array, Span, native_dtype
+
+_PANEL_BYTES = 1 << 20  # of a Fortran-ordered file, held at a time while it is transposed
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an `.npy` header says.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        As stored: in any byte order.
+    shape : tuple of int
+    fortran : bool
+        Whether the values are stored column by column.
+    length : int
+        Of the header itself, in bytes; the values follow.
+    """
+
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...]
+    fortran: bool
+    length: int
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the values, in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_header(file: IO[bytes], uri: str) -> Header:
+    """Read the header at the start of a file; no pickle is ever loaded.
+
+    Raises
+    ------
+    InputError
+        If it isn't an `.npy` header, or is of an array that can't be evaluated.
+    """
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in readers:  # version 3 is for the names of fields only
+            raise ValueError(f"format version {version} is for structured arrays")
+        shape, fortran, dtype = readers[version](file)
+        if any(size < 0 for size in shape):
+            raise ValueError(f"shape {shape} has a negative size")
+    except (ValueError, SyntaxError, tokenize.TokenError) as error:
+        raise InputError(
+            f"{uri} has no readable .npy header ({error}); write it again with numpy.save"
+        ) from error
+    native_dtype(uri, shape, dtype)
+    return Header(dtype, shape, fortran and len(shape) == 2, file.tell())
+
+
+def open_npy(path: Path, key: str | None, uri: str) -> Array:
+    """Open an `.npy` file.
+
+    Raises
+    ------
+    InputError
+        If a key is given, the header is unreadable, or the file is shorter than it says.
+    """
+    if key is not None:
+        raise InputError(
+            f"{uri}: an .npy file holds one array and has no keys; give {str(path)!r} alone"
+        )
+    with path.open("rb") as file:
+        header = read_header(file, uri)
+    size, promised = path.stat().st_size, header.length + header.nbytes
+    if size < promised:
+        raise InputError(
+            f"{uri} is {size} bytes long; its header promises {header.dtype} {header.shape}, "
+            f"{promised} bytes: it was cut short, write it again"
+        )
+    return NpyArray(path, header, header.length, uri)
+
+
+class NpyArray(Array):
+    """Values stored in one piece in a file: an `.npy` file, or a stored member of an `.npz`.
+
+    The file is opened for each read, so that nothing is shared between threads.
+
+    Parameters
+    ----------
+    path : Path
+    header : Header
+    offset : int
+        Where in the file the values begin, in bytes.
+    uri : str
+    """
+
+    def __init__(self, path: Path, header: Header, offset: int, uri: str) -> None:
+        self.uri = uri
+        self.shape = header.shape
+        self.dtype = native_dtype(uri, header.shape, header.dtype)
+        self.chunks = (header.shape[0], 1) if header.fortran else (1, *header.shape[1:])
+        self._path = path.absolute()
+        self._header = header
+        self._offset = offset
+
+    def read_scratch_bytes(self, rows: int, columns: int) -> int:
+        """Return the size of the panel that is transposed at a time; 0 in C order."""
+        if not self._header.fortran:
+            return 0
+        column = rows * self.dtype.itemsize
+        return min(column * columns, max(column, _PANEL_BYTES))
+
+    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+        fill = self._fill_transposed if self._header.fortran else self._fill_rows
+        try:
+            with self._path.open("rb", buffering=0) as file:
+                fill(file.fileno(), out, *spans)
+        except OSError as error:
+            raise InputError(f"{self.uri} {self.shape} can't be read: {error}") from error
+
+    def _fill_rows(
+        self, fileno: int, out: AnyArray, rows: Span, columns: Span | None = None
+    ) -> None:
+        """Read whole rows in one piece; parts of rows one by one."""
+        width = math.prod(self.shape[1:])
+        if columns is None or out.shape[1] == width:
+            self._read_at(fileno, out, rows[0] * width)
+        else:
+            for row in range(*rows):
+                self._read_at(fileno, out[row - rows[0]], row * width + columns[0])
+        if not self._header.dtype.isnative:
+            out.byteswap(inplace=True)
+
+    def _fill_transposed(
+        self, fileno: int, out: AnyArray, rows: Span, columns: Span | None = None
+    ) -> None:
+        """Read column by column, some columns at a time."""
+        columns = columns or (0, 0)  # always given: only a 2-d array is in Fortran order
+        start, stop = rows
+        width = max(1, _PANEL_BYTES // max(1, (stop - start) * self.dtype.itemsize))
+        for first in range(columns[0], columns[1], width):
+            last = min(first + width, columns[1])
+            panel = np.empty((last - first, stop - start), self._header.dtype)
+            for column in range(first, last):
+                self._read_at(fileno, panel[column - first], column * self.shape[0] + start)
+            out[:, first - columns[0] : last - columns[0]] = panel.T
+
+    def _read_at(self, fileno: int, out: AnyArray, position: int) -> None:
+        """Fill `out`, contiguous, with the values from the `position`-th on."""
+        offset = self._offset + position * self.dtype.itemsize
+        buffer = memoryview(out.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        while buffer:  # one call reads 2 GiB at most
+            count = os.preadv(fileno, [buffer], offset)
+            if count == 0:
+                raise InputError(
+                    f"{self.uri} ends at byte {offset}, {len(buffer)} bytes short of what its "
+                    f"header promises ({self._header.dtype} {self.shape}): it was cut short "
+                    "after it had been opened; write it again"
+                )
+            buffer, offset = buffer[count:], offset + count

@@ -1,0 +1,84 @@
+"""Array URIs, `path[::key]`, and the table of formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.errors import InputError
+from streameval.inputs.array import Array
+from streameval.inputs.mat import open_mat
+from streameval.inputs.memory import MemoryArray, Opener
+from streameval.inputs.npy import open_npy
+from streameval.inputs.npz import open_npz
+from streameval.inputs.zarr_array import open_zarr
+
+FOLDER = ".zarr"  # what a folder of any name is taken for
+
+FORMATS: Mapping[str, Opener] = {
+    ".npy": open_npy,
+    ".npz": open_npz,
+    ".mat": open_mat,
+    FOLDER: open_zarr,
+}
+"""What opens an array, by the suffix of its file; a new format is one more entry."""
+
+
+def parse_uri(uri: str | Path) -> tuple[Path, str | None]:
+    """Split ``path[::key]``.
+
+    Raises
+    ------
+    InputError
+        If there is nothing on either side of the ``::``, or the path is of an object store.
+    """
+    text = str(uri)
+    if "://" in text:
+        raise InputError(f"{text}: object stores are not read; copy the array to a local disk")
+    path, separator, key = text.rpartition("::")
+    if not separator:
+        path = text
+    if not path or (separator and not key):
+        raise InputError(f"{text!r} names no array; expected PATH or PATH::KEY")
+    return Path(path), key if separator else None
+
+
+def open_array(source: str | Path | npt.NDArray[Any]) -> Array:
+    """Open an array: by its URI, or one in memory.
+
+    Parameters
+    ----------
+    source : str, Path or [n] or [n, m] array
+        ``path[::key]`` of an .npy, .npz or .mat file, or of a Zarr folder.
+
+    Returns
+    -------
+    Array
+        Nothing of it is read yet, except of formats without blocks.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, its format is unknown, it has no such key, or it is damaged
+        or incomplete.
+    """
+    if isinstance(source, np.ndarray):
+        return MemoryArray(source)
+    path, key = parse_uri(source)
+    uri = str(source)
+    if not path.exists():
+        raise InputError(f"{uri}: {path} does not exist")
+    suffix = FOLDER if path.is_dir() else path.suffix.lower()
+    if suffix not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise InputError(
+            f"{uri} is of unknown format {suffix!r}; known are {known} (.zarr: any Zarr folder)"
+        )
+    try:
+        return FORMATS[suffix](path, key, uri)
+    except OSError as error:
+        raise InputError(f"{uri} can't be opened: {error}") from error

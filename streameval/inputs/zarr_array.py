@@ -1,0 +1,243 @@
+"""Zarr arrays, v2 and v3, in a local folder, read through the `zarrs` codec pipeline."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.errors import InputError
+from streameval.inputs.array import AnyArray, Array, Span, native_dtype
+from streameval.inputs.zarr_chunks import check_complete
+
+# zarr's configuration and Python's filters of warnings belong to the whole process: both are
+# changed only while an array is opened, by one thread at a time.
+_OPENING = threading.Lock()
+
+_FAST = {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.strict": True}
+_DEFAULT = {"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}
+_DEFAULT_CONCURRENCY = 10  # chunks in flight in the default pipeline
+
+
+def open_zarr(path: Path, key: str | None, uri: str) -> Array:
+    """Open a Zarr array and check that every chunk of it has been written.
+
+    Parameters
+    ----------
+    path : Path
+        An array, or a group.
+    key : str or None
+        Name of the array in the group, with slashes where it is nested. A group without one
+        will do where it holds one array only.
+    uri : str
+
+    Raises
+    ------
+    InputError
+        If there is no such array, it can't be evaluated, or chunks of it are absent: Zarr
+        would read them as the fill value.
+    """
+    if not path.is_dir():
+        raise InputError(f"{uri}: {path} is a file; a Zarr array or group is a folder")
+    with _opening(uri):
+        names = _arrays_in_group(path, key)
+    if names is not None:
+        if len(names) != 1:
+            raise InputError(
+                f"{uri} is a Zarr group of {len(names)} arrays; name one as FOLDER::KEY. "
+                f"Arrays in it: {', '.join(names) or 'none'}"
+            )
+        key = f"{key}/{names[0]}" if key else names[0]
+        uri = f"{path}::{key}"
+    array = ZarrArray(path, key, uri)
+    check_complete(array.zarr, path / key if key else path, uri)
+    return array
+
+
+class ZarrArray(Array):
+    """A Zarr array; `open_zarr` also checks that it is complete.
+
+    Parameters
+    ----------
+    path : Path
+        The array's folder, or that of the group that `key` is in.
+    key : str or None
+    uri : str
+
+    Attributes
+    ----------
+    zarr : zarr.Array
+    """
+
+    def __init__(self, path: Path, key: str | None, uri: str) -> None:
+        from zarrs.pipeline import UnsupportedMetadataError
+
+        with _opening(uri):
+            self.zarr: Any = _open(path, key, _DEFAULT, uri)
+            self.uri = uri
+            self.shape = tuple(self.zarr.shape)
+            self.dtype = native_dtype(uri, self.shape, self.zarr.dtype)
+            self.chunks = tuple(self.zarr.chunks)
+            _refuse_pickle(self.zarr.metadata, uri)
+            self._fast = self.dtype.kind in "iuf"  # zarrs reads no strings
+            if self._fast:
+                try:
+                    self.zarr = _open(path, key, _FAST, uri)
+                except UnsupportedMetadataError:  # a codec or filter that zarrs doesn't know
+                    self._fast = False
+        self._origin = (path.absolute(), key, uri)
+
+    def __reduce__(self) -> tuple[type[ZarrArray], tuple[Path, str | None, str]]:
+        return type(self), self._origin
+
+    def read_scratch_bytes(self, rows: int, columns: int) -> int:
+        """Return an upper estimate of the chunks held, encoded and decoded, during a read.
+
+        Each thread holds the chunk that it decodes. Chunks that the block covers in part are
+        all held decoded until the read ends, unless they can be read by byte range.
+        """
+        block = (rows, columns)[: len(self.shape)]
+        chunk_bytes = math.prod(self.chunks) * self.dtype.itemsize
+        touched, whole = _chunks_of_block(block, self.shape, self.chunks)
+        threads = max(os.cpu_count() or 1, _DEFAULT_CONCURRENCY)
+        scratch = 2 * chunk_bytes * min(touched, threads)
+        if self.zarr.shards:  # one that is covered in whole is held encoded
+            _, shards = _chunks_of_block(block, self.shape, self.zarr.shards)
+            shard_bytes = math.prod(self.zarr.shards) * self.dtype.itemsize
+            scratch += shard_bytes * min(shards, threads)
+        elif self.zarr.compressors or not self._fast:
+            scratch += chunk_bytes * (touched - whole)
+        return int(scratch)
+
+    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+        from zarr.core.buffer import default_buffer_prototype
+
+        selection = tuple(slice(*span) for span in spans)
+        try:
+            if self.dtype.kind in "iuf":
+                # Into our own buffer: whatever the order and byte order of the array,
+                # zarrs decodes into C order and native byte order only.
+                prototype = default_buffer_prototype()
+                buffer = prototype.nd_buffer.from_numpy_array(out)
+                self.zarr.get_basic_selection(selection, out=buffer, prototype=prototype)
+            else:
+                out[...] = self.zarr[selection]
+        except MemoryError:
+            raise
+        except Exception as error:  # the codecs raise RuntimeError, OSError, ValueError, ...
+            where = " and ".join(
+                f"{axis} {start}:{stop}"
+                for axis, (start, stop) in zip(("rows", "columns"), spans, strict=False)
+            )
+            raise InputError(
+                f"{self.uri} {self.shape} can't be read at {where} "
+                f"({type(error).__name__}: {error}): a chunk of {self.chunks} there is "
+                "truncated or corrupt; write those rows again"
+            ) from error
+
+    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+        """Read chunk by chunk, and of each chunk the span of its rows only."""
+        breaks = np.flatnonzero(np.diff(rows // self.chunks[0])) + 1
+        for first, last in pairwise([0, *breaks.tolist(), len(rows)]):
+            span = int(rows[first]), int(rows[last - 1]) + 1
+            for columns in self._chunk_columns():
+                piece = self.read(span, columns)
+                target = out[first:last] if columns is None else out[first:last, slice(*columns)]
+                target[...] = piece[rows[first:last] - span[0]]
+
+    def _chunk_columns(self) -> list[Span] | list[None]:
+        if len(self.shape) == 1:
+            return [None]
+        width = self.chunks[1]
+        return [
+            (start, min(start + width, self.shape[1])) for start in range(0, self.shape[1], width)
+        ]
+
+
+@contextmanager
+def _opening(uri: str) -> Iterator[None]:
+    """Open something of zarr's, one thread at a time; say what is wrong in our own words."""
+    with _OPENING, warnings.catch_warnings():
+        # Data types and codecs outside the v3 specification, and stray files in a group, are
+        # no concern of someone who only reads.
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        except (InputError, MemoryError):
+            raise
+        except Exception as error:  # unreadable JSON, an unknown codec or data type, ...
+            raise InputError(
+                f"{uri} can't be opened as a Zarr array ({type(error).__name__}: {error}); "
+                "write it again, or convert it to .npy"
+            ) from error
+
+
+def _open(path: Path, key: str | None, settings: dict[str, Any], uri: str) -> Any:
+    """Open the array under these settings, which it keeps."""
+    import zarr
+    from zarr.errors import ArrayNotFoundError
+    from zarr.storage import LocalStore
+
+    try:
+        with zarr.config.set(settings):
+            return zarr.open_array(LocalStore(path, read_only=True), path=key or "", mode="r")
+    except ArrayNotFoundError as error:
+        names = _arrays_in_group(path, None)
+        if key is None or names is None:
+            raise InputError(
+                f"{uri}: folder {path} is no Zarr array or group (no zarr.json, .zarray or "
+                ".zgroup in it); give the folder that has one"
+            ) from error
+        found = ", ".join(names) or "none"
+        raise InputError(
+            f"{uri}: no array {key!r} in group {path}. Arrays in it: {found}"
+        ) from error
+
+
+def _arrays_in_group(path: Path, key: str | None) -> list[str] | None:
+    """Return the names of the arrays in a group, nested ones too; None if it is no group."""
+    import zarr
+    from zarr.storage import LocalStore
+
+    try:
+        group = zarr.open_group(
+            LocalStore(path, read_only=True), path=key or "", mode="r", use_consolidated=False
+        )
+    except (ValueError, FileNotFoundError):
+        return None
+    members = group.members(max_depth=None)
+    return sorted(name for name, node in members if isinstance(node, zarr.Array))
+
+
+def _refuse_pickle(metadata: Any, uri: str) -> None:
+    """Refuse v2 codecs that unpickle: that would run whatever code the file holds."""
+    codecs = (*(getattr(metadata, "filters", None) or ()), getattr(metadata, "compressor", None))
+    if any(getattr(codec, "codec_id", None) == "pickle" for codec in codecs):
+        raise InputError(
+            f"{uri} is stored with the codec 'pickle', which is never loaded; write it again "
+            "as numbers or strings, without that codec"
+        )
+
+
+def _chunks_of_block(
+    block: tuple[int, ...], shape: tuple[int, ...], chunks: tuple[int, ...]
+) -> tuple[int, int]:
+    """Return how many chunks a block touches at most, and how many it covers at least."""
+    touched, whole = 1, 1
+    for size, length, chunk in zip(block, shape, chunks, strict=True):
+        if size % chunk == 0 or size >= length:
+            along = math.ceil(size / chunk)
+            touched, whole = touched * along, whole * along
+        else:
+            along = min(math.ceil(size / chunk) + 1, math.ceil(length / chunk))
+            touched, whole = touched * along, whole * max(0, along - 2)
+    return touched, whole

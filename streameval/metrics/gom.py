@@ -1,0 +1,157 @@
+"""GOM, the Genuine Open-set re-ID Metric: retrieval and verification on one threshold.
+
+Thresholds are τ_t = t/(T − 1) of the normalised distance; the statistics hold them as
+distances. For a query of Q+, tp and fp are the positives and negatives returned at τ, and
+fn = G − tp. Source: Wang et al., "Re-identification = Retrieval + Verification", §5.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from streameval.metrics.means import mean, trapezoid
+from streameval.metrics.metric import Metric, Values
+from streameval.metrics.options import VerificationPrecision
+from streameval.metrics.ranked import RankedQueries
+from streameval.statistics import FloatArray, IntArray
+
+
+def normalised_thresholds(count: int) -> FloatArray:
+    """Return τ_t = t/(T − 1), [T] float64."""
+    return np.arange(count) / max(count - 1, 1)
+
+
+def retrieval_verification(ranked: RankedQueries) -> Values:
+    """Return the curves mRP, mVP and mReP, each [T] float64, and their scalars.
+
+    RP = Σ_{j <= tp} (AP term of j) / tp, 0 where tp = 0 (Eq. 4); VP as
+    `verification_precision`; ReP = sqrt(RP · VP) (Eq. 6). Under ``ties="expected"`` RP and VP
+    are expectations, and ReP is the root of their product, sqrt(E[RP] · E[VP]).
+    """
+    stats, ranks = ranked.stats, ranked.ranks
+    tau = normalised_thresholds(len(stats.thresholds))
+    curves = {name: np.full(len(tau), math.nan) for name in ("mRP", "mVP", "mReP")}
+    returned_from = np.searchsorted(stats.thresholds, stats.positive_distance, side="left")
+    order = np.argsort(returned_from, kind="stable")
+    query = np.repeat(np.arange(len(ranks.queries)), ranks.count)[order]
+    ends = np.searchsorted(returned_from[order], np.arange(len(tau)), side="right")
+    tp = np.zeros(len(ranks.queries), dtype=np.int64)
+    begin = 0
+    for t, end in enumerate(ends.tolist()):  # one threshold at a time: memory stays O(N)
+        tp += np.bincount(query[begin:end], minlength=len(tp))
+        begin = end
+        fp = stats.negatives_within[ranks.queries, t]
+        some = np.maximum(tp, 1)
+        rp = np.where(tp > 0, ranked.precision_sums[ranks.start + some - 1] / some, 0.0)
+        vp = verification_precision(ranked.options.vp, tp, fp, ranks.count, ranked.inverse_penalty)
+        curves["mRP"][t], curves["mVP"][t] = mean(rp), mean(vp)
+        curves["mReP"][t] = mean(np.sqrt(rp * vp))
+    return Values(reid_scalars(tau, curves["mVP"], curves["mReP"]), curves={"tau": tau, **curves})
+
+
+def verification_precision(
+    rule: VerificationPrecision,
+    tp: IntArray,
+    fp: IntArray,
+    positives: IntArray,
+    inverse_penalty: FloatArray,
+) -> FloatArray:
+    """Return VP of each query, [N] float64.
+
+    equation: tp / (tp + fn + fp), Eq. 5 as printed. reference: the authors' code, which stops
+    counting at the last match, tp / (fn + min(tp + fp, r_G)). Until all positives are returned
+    r_G is beyond tp + fp, and the two agree; then it is within, and VP is G / r_G = INP.
+
+    Parameters
+    ----------
+    rule : {"reference", "equation"}
+    tp, fp, positives : [N] int64
+        Positives and negatives returned; positives in all, G.
+    inverse_penalty : [N] float64
+        INP.
+    """
+    as_printed: FloatArray = tp / (positives + fp)
+    if rule == "equation":
+        return as_printed
+    return np.where(tp == positives, inverse_penalty, as_printed)
+
+
+def false_rate(ranked: RankedQueries) -> Values:
+    """Return the curve mFR [T] float64, and its scalars."""
+    stats, budget = ranked.stats, ranked.options.false_rate_budget
+    tau = normalised_thresholds(len(stats.thresholds))
+    queries = ranked.negative_queries
+    rates = [
+        mean(np.minimum(stats.negatives_within[queries, t] / budget, 1.0)) for t in range(len(tau))
+    ]
+    curve = np.array(rates)
+    return Values(false_rate_scalars(tau, curve), curves={"tau": tau, "mFR": curve})
+
+
+def gom_scalars(
+    tau: FloatArray, mvp: FloatArray, mrep: FloatArray, mfr: FloatArray
+) -> dict[str, float]:
+    """Return all scalars of GOM from its curves, as of other evaluators or publications.
+
+    Parameters
+    ----------
+    tau, mvp, mrep, mfr : [T] float64
+        Normalised thresholds, ascending, and the curves mVP, mReP and mFR there. A curve of
+        NaN gives scalars of NaN.
+
+    Returns
+    -------
+    dict of str to float
+        The keys of `reid_scalars` and of `false_rate_scalars`.
+    """
+    return {**reid_scalars(tau, mvp, mrep), **false_rate_scalars(tau, mfr)}
+
+
+def reid_scalars(tau: FloatArray, mvp: FloatArray, mrep: FloatArray) -> dict[str, float]:
+    """Return mVP_max, mReP_max, tau_max (the first τ of that maximum) and MREP (Eq. 9)."""
+    best = int(np.argmax(mrep))
+    return {
+        "mVP_max": float(np.max(mvp)),
+        "mReP_max": float(mrep[best]),
+        "tau_max": math.nan if math.isnan(mrep[best]) else float(tau[best]),
+        "MREP": trapezoid(mrep, tau),
+    }
+
+
+def false_rate_scalars(tau: FloatArray, mfr: FloatArray) -> dict[str, float]:
+    """Return MFR (Eq. 10) and tau_nz, the smallest τ with mFR > 0, NaN where there is none."""
+    above = np.flatnonzero(mfr > 0)
+    return {
+        "MFR": trapezoid(mfr, tau),
+        "tau_nz": float(tau[above[0]]) if len(above) else math.nan,
+    }
+
+
+MREP = Metric(
+    name="mReP",
+    needs=(
+        "indptr",
+        "positive_distance",
+        "thresholds",
+        "closer",
+        "tied",
+        "tied_before",
+        "negatives_within",
+    ),
+    over=("Q+",),
+    formula="1/N Σ sqrt(RP·VP); RP = 1/tp Σ_{j<=tp} j/r_j; VP = tp/(fn + min(tp + fp, r_G)) "
+    "(reference) or tp/(tp + fn + fp) (equation)",
+    source="GOM paper, Eq. 4, 5, 6, 9; the reference VP: the authors' published code",
+    compute=retrieval_verification,
+)
+
+MFR = Metric(
+    name="mFR",
+    needs=("thresholds", "negatives_within", "same_identity"),
+    over=("Q−",),
+    formula="1/M Σ min(fp/B, 1)",
+    source="GOM paper, Eq. 7, 8, 10",
+    compute=false_rate,
+)

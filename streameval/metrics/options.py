@@ -1,0 +1,91 @@
+"""MetricOptions: every choice that changes a number without changing the statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
+
+from streameval.errors import OptionError
+
+TieRule = Literal["pessimistic", "optimistic", "stable", "expected"]
+AveragePrecision = Literal["step", "trapezoid"]
+VerificationPrecision = Literal["reference", "equation"]
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "ties": get_args(TieRule),
+    "ap": get_args(AveragePrecision),
+    "vp": get_args(VerificationPrecision),
+}
+
+
+@dataclass(frozen=True)
+class MetricOptions:
+    """How the statistics are read.
+
+    Attributes
+    ----------
+    ties : {"pessimistic", "optimistic", "stable", "expected"}
+        Who is ahead when a positive and a negative are equally far: the negative, the
+        positive, the lower gallery index, or the mean over random tie-breaks.
+    ap : {"step", "trapezoid"}
+        The rule of AP and of RP.
+    vp : {"reference", "equation"}
+        VP as in the GOM authors' code, or as Eq. 5 is printed.
+    false_rate_budget : int
+        B of FR: the number of returned negatives that counts as failure.
+    cmc_ranks : tuple of int
+        Ranks x of the scalars CMC@x.
+    max_rank : int
+        Length of the CMC curve, where the gallery is not smaller.
+    false_accept_rates : tuple of float
+        Rates f in [0, 1] of the scalars DIR@x|FAR=f.
+    dir_ranks : tuple of int
+        Ranks x of DIR@x.
+
+    Raises
+    ------
+    OptionError
+        If a value is unknown or out of range; says which are known.
+    """
+
+    ties: TieRule = "pessimistic"
+    ap: AveragePrecision = "step"
+    vp: VerificationPrecision = "reference"
+    false_rate_budget: int = 3000
+    cmc_ranks: tuple[int, ...] = (1, 5, 10, 20)
+    max_rank: int = 100
+    false_accept_rates: tuple[float, ...] = (0.001, 0.01, 0.1)
+    dir_ranks: tuple[int, ...] = (1,)
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        for option, known in CHOICES.items():
+            if getattr(self, option) not in known:
+                raise OptionError(
+                    f"{option}={getattr(self, option)!r} is unknown; known: {', '.join(known)}"
+                )
+        for option in ("false_rate_budget", "max_rank"):
+            _check(option, getattr(self, option), _is_positive_integer, "a positive integer")
+        for option in ("cmc_ranks", "dir_ranks"):
+            for rank in getattr(self, option):
+                _check(option, rank, _is_positive_integer, "positive integers")
+        for rate in self.false_accept_rates:
+            _check("false_accept_rates", rate, _is_fraction, "fractions between 0 and 1")
+
+
+def _check(option: str, value: Any, accepts: Callable[[Any], bool], expected: str) -> None:
+    if not accepts(value):
+        raise OptionError(f"{option}: got {value!r}; expected {expected}")
+
+
+def _is_positive_integer(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) > 0
+
+
+def _is_fraction(value: Any) -> bool:
+    return isinstance(value, Real) and 0 <= float(value) <= 1
+
+
+DEFAULT_OPTIONS = MetricOptions()

@@ -1,0 +1,263 @@
+"""Pairs: what the protocol makes of every (query, gallery) pair, without listing them all.
+
+Only pairs of the same identity (and a query's own image) are listed, query by query: they are
+few. Junk items and, under some protocols, items of the query's camera are ignored by rule. All
+other pairs are negatives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.errors import InputError, OptionError
+from streameval.protocol import AnyArray, Labels, Protocol
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+_BLOCK = 1 << 18  # gallery labels looked up at a time: temporaries stay small
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The pairs of Q queries with G gallery items that are not plain negatives.
+
+    Attributes
+    ----------
+    indptr : [Q + 1] int64
+        Where each query's listed pairs begin.
+    item : [L] int64
+        Gallery index of each listed pair, ascending within a query.
+    positive : [L] bool
+        Whether the listed pair is a positive; otherwise it is ignored.
+    same_identity : [L] bool
+        Whether the listed item is of the query's identity; otherwise it is its own image.
+    junk : [G] bool
+        Gallery items that take part for no query.
+    query_camera, gallery_camera : [Q], [G] int32, or None
+        Camera codes where every pair of the same camera is ignored; a gallery camera that no
+        query has is −1.
+    """
+
+    indptr: IntArray
+    item: IntArray
+    positive: BoolArray
+    same_identity: BoolArray
+    junk: BoolArray
+    query_camera: npt.NDArray[np.int32] | None
+    gallery_camera: npt.NDArray[np.int32] | None
+
+    @property
+    def queries(self) -> int:
+        """Number of queries Q."""
+        return len(self.indptr) - 1
+
+    @property
+    def gallery(self) -> int:
+        """Number of gallery items G."""
+        return len(self.junk)
+
+    @property
+    def cameras(self) -> int:
+        """Number of cameras told apart by rule; 0 where none are."""
+        return 0 if self.query_camera is None else int(self.query_camera.max(initial=-1)) + 1
+
+    def positives(self) -> tuple[IntArray, IntArray]:
+        """Return (indptr [Q + 1], item [P]) of the positive pairs alone."""
+        total = np.concatenate([[0], np.cumsum(self.positive, dtype=np.int64)])
+        return total[self.indptr], self.item[self.positive]
+
+    def listed_in(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
+        """Return the listed pairs with ``start <= item < stop``.
+
+        Returns
+        -------
+        query, listed : [l] int64
+            The query of each such pair, and its index among the listed pairs.
+        """
+        listed = np.flatnonzero((self.item >= start) & (self.item < stop))
+        return np.searchsorted(self.indptr, listed, side="right") - 1, listed
+
+    def counts_in(self, start: int, stop: int) -> tuple[IntArray, IntArray, IntArray]:
+        """Count the items of a gallery range that are positive, ignored and of same identity.
+
+        Returns
+        -------
+        positive, ignored, same_identity : [Q] int64
+        """
+        query, listed = self.listed_in(start, stop)
+        item, positive = self.item[listed], self.positive[listed]
+
+        def per_query(chosen: BoolArray) -> IntArray:
+            return np.bincount(query[chosen], minlength=self.queries).astype(np.int64)
+
+        junk = self.junk[start:stop]
+        by_rule = self.junk[item]
+        ignored = np.full(self.queries, np.count_nonzero(junk), np.int64)
+        if self.query_camera is not None and self.gallery_camera is not None:
+            cameras = self.gallery_camera[start:stop][~junk]
+            ignored += np.bincount(cameras[cameras >= 0], minlength=self.cameras)[self.query_camera]
+            by_rule = by_rule | (self.gallery_camera[item] == self.query_camera[query])
+        ignored += per_query(~positive & ~by_rule)
+        return per_query(positive), ignored, per_query(self.same_identity[listed])
+
+    def block(self, start: int, stop: int) -> Pairs:
+        """Return the pairs of some of the queries."""
+        begin, end = int(self.indptr[start]), int(self.indptr[stop])
+        return Pairs(
+            self.indptr[start : stop + 1] - begin,
+            self.item[begin:end],
+            self.positive[begin:end],
+            self.same_identity[begin:end],
+            self.junk,
+            None if self.query_camera is None else self.query_camera[start:stop],
+            self.gallery_camera,
+        )
+
+
+def expand(begin: IntArray, end: IntArray) -> IntArray:
+    """Return the indices of all ranges ``begin[i]:end[i]`` one after the other."""
+    length = end - begin
+    offset = np.repeat(begin - np.concatenate([[0], np.cumsum(length)[:-1]]), length)
+    expanded: IntArray = np.arange(int(length.sum()), dtype=np.int64) + offset
+    return expanded
+
+
+def find_pairs(query: Labels, gallery: Labels, protocol: Protocol) -> Pairs:
+    """Apply a protocol to the labels.
+
+    Parameters
+    ----------
+    query, gallery : Labels
+        Of Q queries and G gallery items.
+    protocol : Protocol
+
+    Raises
+    ------
+    InputError
+        If the two sides' labels are of different kinds.
+    OptionError
+        If the protocol needs cameras or keys that are not there.
+    """
+    junk = _is_junk(gallery, protocol)
+    code, known = _query_codes(query.id)
+    gallery_code = _gallery_codes(known, gallery.id, query, gallery, "ids")
+    indptr, item = _listed(code, gallery_code, len(known))
+    listed_query = np.repeat(np.arange(len(code)), np.diff(indptr))
+    same_identity = np.ones(len(item), np.bool_)
+    ignored = junk[item]
+    query_camera = gallery_camera = None
+    if protocol.needs_cameras:
+        if query.cam is None or gallery.cam is None:
+            missing = query.source if query.cam is None else gallery.source
+            raise OptionError(
+                f"protocol {protocol.name} ignores pairs by camera, and {missing} has no cameras: "
+                "give cameras of both sides, or choose protocol no-camera"
+            )
+        query_camera, known_cameras = _query_codes(query.cam)
+        gallery_camera = _gallery_codes(known_cameras, gallery.cam, query, gallery, "cameras")
+        ignored |= query_camera[listed_query] == gallery_camera[item]
+    if protocol.self_match is not None:
+        own_query, own_item = _own_images(query, gallery, protocol)
+        pair = listed_query * len(junk) + item
+        own = own_query * len(junk) + own_item
+        ignored |= np.isin(pair, own)
+        more = ~np.isin(own, pair)
+        order = np.argsort(np.concatenate([pair, own[more]]))
+        item = np.concatenate([item, own_item[more]])[order]
+        same_identity = np.concatenate([same_identity, np.zeros(more.sum(), np.bool_)])[order]
+        ignored = np.concatenate([ignored, np.ones(more.sum(), np.bool_)])[order]
+        listed_query = np.concatenate([listed_query, own_query[more]])[order]
+        indptr = np.searchsorted(listed_query, np.arange(len(code) + 1)).astype(np.int64)
+    return Pairs(
+        indptr,
+        item,
+        ~ignored,
+        same_identity,
+        junk,
+        query_camera if protocol.same_camera else None,
+        gallery_camera if protocol.same_camera else None,
+    )
+
+
+def _is_junk(gallery: Labels, protocol: Protocol) -> BoolArray:
+    junk = np.zeros(len(gallery), np.bool_)
+    wanted: list[int | str]
+    if gallery.id.dtype.kind == "U":
+        wanted = [str(one) for one in protocol.junk_ids]
+    else:
+        strings = [one for one in protocol.junk_ids if isinstance(one, str)]
+        if strings:
+            raise OptionError(
+                f"junk id {strings[0]!r} is a string, and the ids of {gallery.source} are integers"
+            )
+        limits = np.iinfo(gallery.id.dtype)
+        wanted = [one for one in protocol.junk_ids if limits.min <= int(one) <= limits.max]
+    for one in wanted:
+        junk |= gallery.id == one
+    return junk
+
+
+def _query_codes(labels: AnyArray) -> tuple[npt.NDArray[np.int32], AnyArray]:
+    """Number the distinct labels of the queries: (code [Q] int32, the distinct labels)."""
+    if labels.dtype.kind != "U":
+        labels = labels.astype(np.int64)
+    known, code = np.unique(labels, return_inverse=True)
+    return code.astype(np.int32), known
+
+
+def _gallery_codes(
+    known: AnyArray, labels: AnyArray, query: Labels, gallery: Labels, what: str
+) -> npt.NDArray[np.int32]:
+    """Return the number of each gallery label among `known`, −1 where it is not there."""
+    if len(known) and len(labels) and (known.dtype.kind == "U") != (labels.dtype.kind == "U"):
+        kinds = {True: "strings", False: "integers"}
+        raise InputError(
+            f"{what} of {query.source} are {kinds[known.dtype.kind == 'U']} and those of "
+            f"{gallery.source} {kinds[labels.dtype.kind == 'U']}: give both as the same"
+        )
+    codes = np.full(len(labels), -1, np.int32)
+    if len(known) == 0:
+        return codes
+    for start in range(0, len(labels), _BLOCK):
+        block = labels[start : start + _BLOCK]
+        if block.dtype.kind != "U":
+            block = block.astype(np.int64)
+        at = np.minimum(np.searchsorted(known, block), len(known) - 1)
+        found = known[at] == block
+        codes[start : start + _BLOCK][found] = at[found]
+    return codes
+
+
+def _listed(
+    code: npt.NDArray[np.int32], gallery_code: npt.NDArray[np.int32], known: int
+) -> tuple[IntArray, IntArray]:
+    """List the gallery items of each query's code, in gallery order: (indptr, item)."""
+    hits = np.flatnonzero(gallery_code >= 0)
+    by_code = hits[np.argsort(gallery_code[hits], kind="stable")]
+    begin = np.concatenate([[0], np.cumsum(np.bincount(gallery_code[hits], minlength=known))])
+    indptr = np.concatenate([[0], np.cumsum(np.diff(begin)[code])]).astype(np.int64)
+    return indptr, by_code[expand(begin[code], begin[1:][code])].astype(np.int64)
+
+
+def _own_images(query: Labels, gallery: Labels, protocol: Protocol) -> tuple[IntArray, IntArray]:
+    """Return (query, item) of the pairs of a query with its own image."""
+    if protocol.self_match == "index":
+        if len(query) != len(gallery):
+            raise OptionError(
+                f"self_match by index needs query i to be gallery item i: {query.source} has "
+                f"{len(query)} rows, {gallery.source} {len(gallery)}; match by key instead"
+            )
+        same = np.arange(len(query), dtype=np.int64)
+        return same, same
+    if query.key is None or gallery.key is None:
+        missing = query.source if query.key is None else gallery.source
+        raise OptionError(f"self_match by key needs keys of both sides; {missing} has none")
+    code, known = _query_codes(query.key)
+    indptr, item = _listed(
+        code, _gallery_codes(known, gallery.key, query, gallery, "keys"), len(known)
+    )
+    return np.repeat(np.arange(len(query)), np.diff(indptr)), item

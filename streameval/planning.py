@@ -1,0 +1,317 @@
+"""The plan: how an evaluation is cut into tasks and tiles, and what each part holds in memory.
+
+Pure arithmetic on shapes; nothing is read. The plan is made before any work, refuses with the
+figures where the budget is too small, and is what ``--dry-run`` prints.
+
+Tasks are rectangles of the (query, gallery) matrix. Features are cut into gallery shards; a
+task reads its shard block by block and multiplies each block with all queries of its block of
+queries, tile by tile. A stored matrix is cut into strips of whole query rows where one fits
+the budget (read once: a strip holds its own positives); else into rectangles along its chunks,
+which are read twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from streameval.errors import BudgetError
+
+TILE_QUERIES = 128
+TILE_ITEMS = 8192
+TARGET_BLOCK_BYTES = 32 << 20  # a gallery block: some tiles wide, and small beside a budget
+SHARDS_PER_THREAD = 8  # enough to even out threads, few enough to merge
+STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
+
+Layout = Literal["features", "strips", "rectangles"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What there is to evaluate: sizes only.
+
+    Attributes
+    ----------
+    queries, gallery : int
+        Q and G.
+    positives : int
+        Positive pairs P.
+    listed : int
+        Listed pairs, positives included.
+    thresholds : int
+        T.
+    width : int
+        D of features; 0 for a stored matrix.
+    itemsize : int
+        Bytes of an element as it is worked on (4 or 8).
+    stored_itemsize : int
+        Bytes of an element as it is stored.
+    chunks : (int, int)
+        Chunk of the gallery features, or of the matrix: rows, columns.
+    cameras : int
+        Cameras told apart by rule; 0 where none are.
+    passes_for_range : int
+        Extra passes over all pairs to find the range of the distances (0 or 1).
+    """
+
+    queries: int
+    gallery: int
+    positives: int
+    listed: int
+    thresholds: int
+    width: int
+    itemsize: int
+    stored_itemsize: int
+    chunks: tuple[int, int]
+    cameras: int = 0
+    passes_for_range: int = 0
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece of work: some queries against some gallery items.
+
+    Attributes
+    ----------
+    queries, gallery : (int, int)
+        Start and stop of the query rows and gallery items.
+    """
+
+    queries: tuple[int, int]
+    gallery: tuple[int, int]
+
+    @property
+    def pairs(self) -> int:
+        """Number of (query, gallery) pairs."""
+        return (self.queries[1] - self.queries[0]) * (self.gallery[1] - self.gallery[0])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the work is cut, and what it will take.
+
+    Attributes
+    ----------
+    layout : {"features", "strips", "rectangles"}
+    tasks : tuple of Task
+        Of the counting pass.
+    block : int
+        Gallery rows of features read at a time.
+    tile : (int, int)
+        Query rows and gallery items of a GEMM tile.
+    threads : int
+    memory : int
+        The budget in bytes.
+    parts : dict of str to int
+        Bytes held at the worst moment, by what holds them.
+    bytes_read : int
+        Bytes of distances or features read in all passes, before decompression.
+    flops : int
+        Floating-point operations of the matrix products.
+    """
+
+    layout: Layout
+    tasks: tuple[Task, ...]
+    block: int
+    tile: tuple[int, int]
+    threads: int
+    memory: int
+    parts: dict[str, int]
+    bytes_read: int
+    flops: int
+
+    @property
+    def peak(self) -> int:
+        """Projected peak of the process's resident memory, bytes."""
+        return sum(self.parts.values())
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of the counting pass."""
+        return sum(task.pairs for task in self.tasks)
+
+
+def make_plan(
+    problem: Problem,
+    *,
+    memory: int,
+    threads: int,
+    reserved: int,
+    tile: tuple[int, int] | None = None,
+) -> Plan:
+    """Choose tasks, blocks and tiles within the budget.
+
+    Parameters
+    ----------
+    problem : Problem
+    memory : int
+        Budget in bytes for the whole process.
+    threads : int
+    reserved : int
+        Bytes that the process holds before and beside the evaluation.
+    tile : (int, int), optional
+        Tile shape in place of the usual one: query rows, gallery items.
+
+    Raises
+    ------
+    BudgetError
+        If no plan fits; says how much is needed, and for what.
+    """
+    kept = {"process and libraries": reserved, "statistics": _statistics_bytes(problem)}
+    if problem.width:
+        return _plan_features(problem, memory, threads, kept, tile or (TILE_QUERIES, TILE_ITEMS))
+    return _plan_matrix(problem, memory, threads, kept)
+
+
+def format_bytes(count: float) -> str:
+    """Return a byte count as people read it: ``1.2 GB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def _statistics_bytes(problem: Problem) -> int:
+    """Bytes of the statistics and of what pass 1 keeps: distances, items, listed pairs."""
+    per_query = 8 * (problem.thresholds + 8)
+    return problem.queries * per_query + 80 * problem.positives + 9 * problem.listed
+
+
+def _task_statistics_bytes(problem: Problem, queries: int) -> int:
+    """Bytes of edges, slots and partial statistics of a task of so many queries."""
+    positives = -(-problem.positives * queries // max(problem.queries, 1))
+    edges = positives + queries * problem.thresholds
+    return 8 * edges + 16 * edges + 8 * queries * (problem.thresholds + 8) + 40 * positives
+
+
+def _ranges(stop: int, step: int) -> list[tuple[int, int]]:
+    return [(start, min(start + step, stop)) for start in range(0, stop, max(step, 1))]
+
+
+def _refuse(problem: Problem, memory: int, parts: dict[str, int], remedy: str) -> BudgetError:
+    figures = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())
+    return BudgetError(
+        f"a memory budget of {format_bytes(memory)} is too small for {problem.queries} queries × "
+        f"{problem.gallery} gallery items: at least {format_bytes(sum(parts.values()))} is needed "
+        f"({figures}); {remedy}"
+    )
+
+
+def _plan_features(
+    problem: Problem, memory: int, threads: int, kept: dict[str, int], tile: tuple[int, int]
+) -> Plan:
+    row_bytes = problem.width * (problem.itemsize + 4 + 2 * problem.stored_itemsize) + 64
+    chunk = max(problem.chunks[0], 1)
+
+    def parts(query_block: int, block: int, rows: int, items: int) -> dict[str, int]:
+        return kept | {
+            "queries": 2 * query_block * problem.width * (problem.itemsize + 4),
+            "gallery blocks": threads * max(block, min(chunk, problem.gallery)) * row_bytes,
+            "tiles": threads * (4 * rows * items + 4 * items * (2 + problem.cameras)),
+            "counts": threads * _task_statistics_bytes(problem, query_block),
+        }
+
+    items = min(tile[1], max(problem.gallery, 1))
+    rows = min(tile[0], max(problem.queries, 1))
+    block = max(TARGET_BLOCK_BYTES // row_bytes, items)
+    block = -(-block // chunk) * chunk if block >= chunk else block
+    block = max(min(block, problem.gallery), 1)
+    query_block = max(problem.queries, 1)
+    while sum(parts(query_block, block, rows, items).values()) > memory:
+        if block > 1024 and block >= query_block:
+            block = -(-block // 2)
+            items = min(items, block)
+        elif query_block > 256:
+            query_block = -(-query_block // 2)
+        elif block > 256:
+            block = -(-block // 2)
+            items = min(items, block)
+        elif rows > 16:
+            rows //= 2
+        else:
+            smallest = parts(query_block, block, rows, items)
+            raise _refuse(problem, memory, smallest, "raise --memory or lower --threads")
+    query_ranges = _ranges(problem.queries, query_block)
+    shard = -(-problem.gallery // (threads * SHARDS_PER_THREAD))
+    shard = max(-(-shard // block) * block, 1)
+    tasks = tuple(Task(q, g) for q in query_ranges for g in _ranges(problem.gallery, shard))
+    gallery_bytes = problem.gallery * problem.width * problem.stored_itemsize
+    passes = len(query_ranges) * (1 + problem.passes_for_range)
+    positives_bytes = min(
+        problem.positives * problem.width * problem.stored_itemsize, gallery_bytes
+    )
+    return Plan(
+        "features",
+        tasks,
+        block,
+        (rows, items),
+        threads,
+        memory,
+        parts(query_block, block, rows, items),
+        gallery_bytes * passes
+        + positives_bytes
+        + problem.queries * problem.width * problem.stored_itemsize,
+        2 * problem.queries * problem.gallery * problem.width * (1 + problem.passes_for_range),
+    )
+
+
+def _plan_matrix(problem: Problem, memory: int, threads: int, kept: dict[str, int]) -> Plan:
+    chunk_rows = max(min(problem.chunks[0], problem.queries), 1)
+    chunk_items = max(min(problem.chunks[1], problem.gallery), 1)
+    # The block itself, and while it is converted or its chunks are decoded, its stored form.
+    cell_bytes = problem.itemsize + 2 * problem.stored_itemsize
+
+    def parts(rows: int, items: int) -> dict[str, int]:
+        return kept | {
+            "distances": threads * rows * items * cell_bytes,
+            "items": threads * items * (4 + problem.itemsize * (1 + problem.cameras)),
+            "counts": threads * _task_statistics_bytes(problem, rows),
+        }
+
+    def plan(layout: Layout, rows: int, items: int, reads: int) -> Plan:
+        tasks = tuple(
+            Task(q, g)
+            for q in _ranges(problem.queries, rows)
+            for g in _ranges(problem.gallery, items)
+        )
+        matrix = problem.queries * problem.gallery * problem.stored_itemsize
+        return Plan(
+            layout,
+            tasks,
+            items,
+            (rows, items),
+            threads,
+            memory,
+            parts(rows, items),
+            matrix * (reads + problem.passes_for_range),
+            0,
+        )
+
+    gallery = max(problem.gallery, 1)
+    if sum(parts(chunk_rows, gallery).values()) <= memory:
+        rows = chunk_rows
+        even = -(-problem.queries // (threads * SHARDS_PER_THREAD))
+        while (
+            rows * gallery * problem.itemsize < STRIP_BYTES
+            and rows < even
+            and sum(parts(rows + chunk_rows, gallery).values()) <= memory
+        ):
+            rows += chunk_rows
+        return plan("strips", rows, gallery, 1)
+    rows, items = chunk_rows, chunk_items
+    while (
+        rows * items * problem.itemsize < STRIP_BYTES
+        and items < gallery
+        and sum(parts(rows, items + chunk_items).values()) <= memory
+    ):
+        items += chunk_items
+    if sum(parts(rows, items).values()) > memory:
+        raise _refuse(
+            problem,
+            memory,
+            parts(rows, items),
+            f"raise --memory, lower --threads, or store the matrix in smaller chunks than "
+            f"{problem.chunks[0]} × {problem.chunks[1]}",
+        )
+    return plan("rectangles", rows, items, 2)

@@ -1,0 +1,183 @@
+"""Labels from arrays and from tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streameval.errors import InputError
+from streameval.inputs import read_label_table, read_labels
+from streameval.protocol import Labels
+
+
+def test_labels_by_uri(tmp_path: Path) -> None:
+    ids, cams = np.array([3, -1, 0]), np.array(["c1", "c2", "c1"])
+    np.save(tmp_path / "id.npy", ids)
+    np.savez(tmp_path / "l.npz", cam=cams, key=np.array([b"x", b"y", b"z"]))
+    labels = read_labels(tmp_path / "id.npy", f"{tmp_path}/l.npz::cam", f"{tmp_path}/l.npz::key")
+    assert labels.id.tolist() == ids.tolist()
+    assert labels.cam is not None
+    assert labels.cam.tolist() == cams.tolist()
+    assert labels.key is not None
+    assert labels.key.tolist() == ["x", "y", "z"]
+
+
+def test_labels_in_memory() -> None:
+    labels = read_labels(np.array(["a", "b"], dtype=object))
+    assert labels.id.tolist() == ["a", "b"]
+    assert labels.cam is None
+
+
+def test_columns_of_a_matrix_file_are_flattened(tmp_path: Path) -> None:
+    scipy_io = pytest.importorskip("scipy.io")
+    scipy_io.savemat(tmp_path / "l.mat", {"row": [[1, 2, 3]], "column": [[4], [5], [6]]})
+    labels = read_labels(f"{tmp_path}/l.mat::row", f"{tmp_path}/l.mat::column")
+    assert labels.id.tolist() == [1, 2, 3]
+    assert labels.cam is not None
+    assert labels.cam.tolist() == [4, 5, 6]
+
+
+def test_real_labels_of_a_matrix_file() -> None:
+    found = sorted(Path(__file__).parents[2].glob("shared/data/sketch-reid-features/**/*.mat"))
+    if not found:
+        pytest.skip("../shared/data/sketch-reid-features is not there")
+    labels = read_labels(f"{found[0]}::gallery_label", f"{found[0]}::gallery_cam")
+    assert len(labels) == 100
+
+
+def test_zarr_strings_as_labels(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array(tmp_path / "id.zarr", shape=(3,), chunks=(2,), dtype=str)
+    array[:] = np.array(["p1", "p2", "p1"])
+    assert read_labels(tmp_path / "id.zarr").id.tolist() == ["p1", "p2", "p1"]
+
+
+def test_features_given_as_labels(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.ones((5, 3)))
+    with pytest.raises(InputError, match=r"f\.npy has shape \(5, 3\)"):
+        read_labels(tmp_path / "f.npy")
+    np.save(tmp_path / "g.npy", np.ones(5))
+    with pytest.raises(InputError, match=r"g\.npy id is of dtype float64"):
+        read_labels(tmp_path / "g.npy")
+
+
+def test_lengths_that_differ(tmp_path: Path) -> None:
+    np.save(tmp_path / "id.npy", np.arange(5))
+    with pytest.raises(InputError, match="5 ids and 4 entries of cam"):
+        read_labels(tmp_path / "id.npy", np.arange(4))
+
+
+def write_csv(folder: Path, text: str) -> Path:
+    path = folder / "labels.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def columns(labels: Labels) -> list[list[object] | None]:
+    return [None if c is None else c.tolist() for c in (labels.id, labels.cam, labels.key)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("id,cam\n1,2\n-1,3\n", [[1, -1], [2, 3], None]),
+        ("path,key,id\na.jpg,k1,0002\nb.jpg,k2,+7\n", [[2, 7], None, ["k1", "k2"]]),
+        ("id, cam\n 1 , c1\n 2 ,c2\n\n", [[1, 2], ["c1", "c2"], None]),
+        ("id\n1\nx2\n", [["1", "x2"], None, None]),
+        ("\ufeffid\n2020-01-01\n2020-01-02\n", [["2020-01-01", "2020-01-02"], None, None]),
+        ("id\nNA\ntrue\n", [["NA", "true"], None, None]),
+        ("id\n1.5\nx\n", [["1.5", "x"], None, None]),
+        ("id\n99999999999999999999\n1\n", [["99999999999999999999", "1"], None, None]),
+        ('"id","cam"\n"a,b",1\n', [["a,b"], [1], None]),
+        ("id,cam\n", [[], [], None]),
+    ],
+)
+def test_csv(tmp_path: Path, text: str, expected: list[object]) -> None:
+    assert columns(read_label_table(write_csv(tmp_path, text))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name,cam\nx,1\n", ["no column id", "name, cam"]),
+        ("", ["no column id", "none"]),
+        ("id,cam\n1,2\n3,\n4,\n", ["column cam is empty in 2 rows", "first in row 1"]),
+        ("id\n1\n\n3\n", ["column id is empty", "row 1"]),
+        ("id\n1\n2.0\n", ["column id holds 2.0 in row 1", "integers or strings"]),
+        ("id\n1\nnan\n", ["column id holds nan in row 1"]),
+        ("id,cam\n1,2\n3\n", ["can't be read"]),
+        ("id,id\n1,2\n", ["2 columns id"]),
+    ],
+)
+def test_csv_refused(tmp_path: Path, text: str, words: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        read_label_table(write_csv(tmp_path, text))
+    for word in ["labels.csv", *words]:
+        assert word in str(caught.value)
+
+
+def test_csv_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "b.csv").write_bytes(b"id\n\xff\xfe\n")
+    with pytest.raises(InputError, match=r"b\.csv can't be read"):
+        read_label_table(tmp_path / "b.csv")
+
+
+def write_parquet(folder: Path, **table: object) -> Path:
+    pq.write_table(pa.table(table), folder / "labels.parquet")
+    return folder / "labels.parquet"
+
+
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    ids=st.one_of(
+        st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1),
+        st.lists(
+            st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1), min_size=1
+        ),
+    )
+)
+def test_parquet_round_trip(tmp_path: Path, ids: list[int] | list[str]) -> None:
+    labels = read_label_table(write_parquet(tmp_path, id=ids, other=[0.5] * len(ids)))
+    assert labels.id.tolist() == ids
+
+
+def test_parquet_categories(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path, id=pa.array(["a", "b", "a"]).dictionary_encode())
+    assert read_label_table(path).id.tolist() == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"name": [1]}, ["no column id", "name"]),
+        ({"id": [1, None, 2]}, ["column id is empty in 1 rows", "row 1"]),
+        ({"id": ["a", ""]}, ["column id is empty", "row 1"]),
+        ({"id": [1.0, 2.0]}, ["id is of dtype float64"]),
+        ({"id": [1, 2], "cam": [0.5, float("nan")]}, ["cam row 1 is nan"]),
+        ({"id": [True, False]}, ["bool"]),
+        ({"id": [[1], [2]]}, ["id"]),
+    ],
+)
+def test_parquet_refused(tmp_path: Path, table: dict[str, object], words: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        read_label_table(write_parquet(tmp_path, **table))
+    for word in ["labels.parquet", *words]:
+        assert word in str(caught.value)
+
+
+def test_tables_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        read_label_table(tmp_path / "none.csv")
+    with pytest.raises(InputError, match=r"\.csv, \.parquet"):
+        read_label_table(tmp_path / "ids.txt")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(InputError, match=r"bad\.parquet can't be read"):
+        read_label_table(tmp_path / "bad.parquet")
