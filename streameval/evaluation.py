@@ -112,12 +112,12 @@ def evaluate(
         threads=threads,
         tile=tile,
     )
-    watch = Watch(progress or Progress())
+    progress = progress or Progress()
     try:
-        statistics = _run(prepared, watch)
+        statistics = _run(prepared, Watch(progress))
     except NotUnitError:  # the range must come from the data after all
         prepared = prepared.with_range_from_data()
-        statistics = _run(prepared, watch)
+        statistics = _run(prepared, Watch(progress))
     return Evaluation.compute(
         statistics,
         options,
@@ -298,10 +298,13 @@ def _plan(
         cameras=pairs.cameras,
         passes_for_range=int(minmax),
     )
-    held = psutil.Process().memory_info().rss + sum(array.resident_bytes for array in arrays)
-    return make_plan(
-        problem, memory=memory, threads=threads, reserved=held + LIBRARY_BYTES, tile=tile
-    )
+    reserved = reserved_bytes() + sum(array.resident_bytes for array in arrays)
+    return make_plan(problem, memory=memory, threads=threads, reserved=reserved, tile=tile)
+
+
+def reserved_bytes() -> int:
+    """Return what the process holds, and will for its libraries, beside the evaluation."""
+    return int(psutil.Process().memory_info().rss) + LIBRARY_BYTES
 
 
 def _run(prepared: Prepared, watch: Watch) -> RankStatistics:

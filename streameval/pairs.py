@@ -7,7 +7,9 @@ other pairs are negatives.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,7 @@ from streameval.protocol import AnyArray, Labels, Protocol
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-_BLOCK = 1 << 18  # gallery labels looked up at a time: temporaries stay small
+_BLOCK = 1 << 16  # gallery labels looked up at a time: temporaries stay small
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,10 +145,8 @@ def find_pairs(query: Labels, gallery: Labels, protocol: Protocol) -> Pairs:
         If the protocol needs cameras or keys that are not there.
     """
     junk = _is_junk(gallery, protocol)
-    code, known = _query_codes(query.id)
-    gallery_code = _gallery_codes(known, gallery.id, query, gallery, "ids")
-    indptr, item = _listed(code, gallery_code, len(known))
-    listed_query = np.repeat(np.arange(len(code)), np.diff(indptr))
+    indptr, item = _matches(query.id, gallery.id, f"ids of {query.source}, {gallery.source}")
+    listed_query = np.repeat(np.arange(len(query)), np.diff(indptr))
     same_identity = np.ones(len(item), np.bool_)
     ignored = junk[item]
     query_camera = gallery_camera = None
@@ -157,9 +157,13 @@ def find_pairs(query: Labels, gallery: Labels, protocol: Protocol) -> Pairs:
                 f"protocol {protocol.name} ignores pairs by camera, and {missing} has no cameras: "
                 "give cameras of both sides, or choose protocol no-camera"
             )
-        query_camera, known_cameras = _query_codes(query.cam)
-        gallery_camera = _gallery_codes(known_cameras, gallery.cam, query, gallery, "cameras")
-        ignored |= query_camera[listed_query] == gallery_camera[item]
+        _check_kinds(query.cam, gallery.cam, f"cameras of {query.source}, {gallery.source}")
+        ignored |= query.cam[listed_query] == gallery.cam[item]
+        if protocol.same_camera:
+            known, query_camera = _number(query.cam)
+            gallery_camera = np.full(len(gallery), -1, np.int32)
+            for start, found, code in _look_up(known, gallery.cam):
+                gallery_camera[start + found] = code
     if protocol.self_match is not None:
         own_query, own_item = _own_images(query, gallery, protocol)
         pair = listed_query * len(junk) + item
@@ -171,15 +175,15 @@ def find_pairs(query: Labels, gallery: Labels, protocol: Protocol) -> Pairs:
         same_identity = np.concatenate([same_identity, np.zeros(more.sum(), np.bool_)])[order]
         ignored = np.concatenate([ignored, np.ones(more.sum(), np.bool_)])[order]
         listed_query = np.concatenate([listed_query, own_query[more]])[order]
-        indptr = np.searchsorted(listed_query, np.arange(len(code) + 1)).astype(np.int64)
+        indptr = np.searchsorted(listed_query, np.arange(len(query) + 1)).astype(np.int64)
     return Pairs(
         indptr,
         item,
         ~ignored,
         same_identity,
         junk,
-        query_camera if protocol.same_camera else None,
-        gallery_camera if protocol.same_camera else None,
+        query_camera,
+        gallery_camera,
     )
 
 
@@ -194,53 +198,59 @@ def _is_junk(gallery: Labels, protocol: Protocol) -> BoolArray:
             raise OptionError(
                 f"junk id {strings[0]!r} is a string, and the ids of {gallery.source} are integers"
             )
-        limits = np.iinfo(gallery.id.dtype)
-        wanted = [one for one in protocol.junk_ids if limits.min <= int(one) <= limits.max]
+        wanted = [one for one in protocol.junk_ids if _fits(int(one), gallery.id.dtype)]
     for one in wanted:
         junk |= gallery.id == one
     return junk
 
 
-def _query_codes(labels: AnyArray) -> tuple[npt.NDArray[np.int32], AnyArray]:
-    """Number the distinct labels of the queries: (code [Q] int32, the distinct labels)."""
-    if labels.dtype.kind != "U":
-        labels = labels.astype(np.int64)
+def _fits(label: int, dtype: np.dtype[Any]) -> bool:
+    limits = np.iinfo(dtype)
+    return bool(limits.min <= label <= limits.max)
+
+
+def _check_kinds(query: AnyArray, gallery: AnyArray, what: str) -> None:
+    """Refuse to compare integers with strings."""
+    strings = [labels.dtype.kind == "U" for labels in (query, gallery)]
+    if len(query) and len(gallery) and strings[0] != strings[1]:
+        kinds = " and ".join("strings" if one else "integers" for one in strings)
+        raise InputError(f"{what} are {kinds}: give both as the same")
+
+
+def _number(labels: AnyArray) -> tuple[AnyArray, npt.NDArray[np.int32]]:
+    """Return the distinct labels, ascending, and the number of each label among them."""
     known, code = np.unique(labels, return_inverse=True)
-    return code.astype(np.int32), known
+    return known, code.astype(np.int32)
 
 
-def _gallery_codes(
-    known: AnyArray, labels: AnyArray, query: Labels, gallery: Labels, what: str
-) -> npt.NDArray[np.int32]:
-    """Return the number of each gallery label among `known`, −1 where it is not there."""
-    if len(known) and len(labels) and (known.dtype.kind == "U") != (labels.dtype.kind == "U"):
-        kinds = {True: "strings", False: "integers"}
-        raise InputError(
-            f"{what} of {query.source} are {kinds[known.dtype.kind == 'U']} and those of "
-            f"{gallery.source} {kinds[labels.dtype.kind == 'U']}: give both as the same"
-        )
-    codes = np.full(len(labels), -1, np.int32)
-    if len(known) == 0:
-        return codes
-    for start in range(0, len(labels), _BLOCK):
+def _look_up(
+    known: AnyArray, labels: AnyArray
+) -> Iterator[tuple[int, IntArray, npt.NDArray[np.int32]]]:
+    """Yield, block by block, its start, which labels are among `known`, and their numbers."""
+    if known.dtype.kind != "U":
+        known = known.astype(np.int64)
+    for start in range(0, len(labels) if len(known) else 0, _BLOCK):
         block = labels[start : start + _BLOCK]
         if block.dtype.kind != "U":
             block = block.astype(np.int64)
         at = np.minimum(np.searchsorted(known, block), len(known) - 1)
-        found = known[at] == block
-        codes[start : start + _BLOCK][found] = at[found]
-    return codes
+        found = np.flatnonzero(known[at] == block)
+        yield start, found, at[found].astype(np.int32)
 
 
-def _listed(
-    code: npt.NDArray[np.int32], gallery_code: npt.NDArray[np.int32], known: int
-) -> tuple[IntArray, IntArray]:
-    """List the gallery items of each query's code, in gallery order: (indptr, item)."""
-    hits = np.flatnonzero(gallery_code >= 0)
-    by_code = hits[np.argsort(gallery_code[hits], kind="stable")]
-    begin = np.concatenate([[0], np.cumsum(np.bincount(gallery_code[hits], minlength=known))])
+def _matches(query: AnyArray, gallery: AnyArray, what: str) -> tuple[IntArray, IntArray]:
+    """List the gallery items with the label of each query, in gallery order: (indptr, item)."""
+    _check_kinds(query, gallery, what)
+    known, code = _number(query)
+    items, codes = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
+    for start, found, numbers in _look_up(known, gallery):
+        items.append(start + found)
+        codes.append(numbers)
+    number = np.concatenate(codes)
+    by_number = np.concatenate(items)[np.argsort(number, kind="stable")]
+    begin = np.concatenate([[0], np.cumsum(np.bincount(number, minlength=len(known)))])
     indptr = np.concatenate([[0], np.cumsum(np.diff(begin)[code])]).astype(np.int64)
-    return indptr, by_code[expand(begin[code], begin[1:][code])].astype(np.int64)
+    return indptr, by_number[expand(begin[code], begin[1:][code])]
 
 
 def _own_images(query: Labels, gallery: Labels, protocol: Protocol) -> tuple[IntArray, IntArray]:
@@ -256,8 +266,5 @@ def _own_images(query: Labels, gallery: Labels, protocol: Protocol) -> tuple[Int
     if query.key is None or gallery.key is None:
         missing = query.source if query.key is None else gallery.source
         raise OptionError(f"self_match by key needs keys of both sides; {missing} has none")
-    code, known = _query_codes(query.key)
-    indptr, item = _listed(
-        code, _gallery_codes(known, gallery.key, query, gallery, "keys"), len(known)
-    )
+    indptr, item = _matches(query.key, gallery.key, f"keys of {query.source}, {gallery.source}")
     return np.repeat(np.arange(len(query)), np.diff(indptr)), item

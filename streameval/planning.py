@@ -186,7 +186,9 @@ def _task_statistics_bytes(problem: Problem, queries: int) -> int:
 
 
 def _ranges(stop: int, step: int) -> list[tuple[int, int]]:
-    return [(start, min(start + step, stop)) for start in range(0, stop, max(step, 1))]
+    """Cut 0:stop into ranges of a step; an empty one stays, as there is a result of it too."""
+    starts = range(0, max(stop, 1), max(step, 1))
+    return [(start, min(start + step, stop)) for start in starts]
 
 
 def _refuse(problem: Problem, memory: int, parts: dict[str, int], remedy: str) -> BudgetError:
@@ -250,7 +252,7 @@ def _plan_features(
         memory,
         parts(query_block, block, rows, items),
         gallery_bytes * passes
-        + positives_bytes
+        + min(positives_bytes, gallery_bytes)
         + problem.queries * problem.width * problem.stored_itemsize,
         2 * problem.queries * problem.gallery * problem.width * (1 + problem.passes_for_range),
     )

@@ -173,6 +173,12 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
         raise InputError(f"{what} holds {array.max()}, beyond int64; give such labels as strings")
     if array.dtype.kind not in "iuUST":
         raise InputError(f"{what} is of dtype {array.dtype}; integers or strings are needed")
-    if array.dtype.kind in "ST":
-        array = array.astype(np.str_)
-    return array
+    return array if array.dtype.kind in "iuU" else _strings(array, what)
+
+
+def _strings(array: AnyArray, what: str) -> AnyArray:
+    """Return bytes or variable-length strings as fixed-length strings."""
+    try:
+        return array.astype(object if array.dtype.kind == "T" else np.str_).astype(np.str_)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what} holds bytes that are no ASCII text ({error})") from error

@@ -97,7 +97,7 @@ class Evaluation:
 
     @property
     def curves(self) -> Mapping[str, npt.NDArray[Any]]:
-        """Every curve by name: CMC, tau, mRP, mVP, mReP, mFR, FAR, DIR@1, …"""
+        """Every curve by name: CMC, tau, mRP, mVP, mReP, mFR, FAR, DIR@1 and more."""
         return self.metrics.curves
 
     @property
@@ -191,17 +191,15 @@ class Evaluation:
                     f"{folder} is a result of format {written}; this version reads up to {FORMAT}: "
                     "install a newer streameval"
                 )
-            options = dict(summary["options"])
+            options: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in summary["options"].items()
+            }
             value_range = options.pop("range")
             query_id = pq.read_table(folder / "per_query.parquet", columns=["id"])["id"].to_numpy()
             return cls.compute(
                 load_statistics(folder / "statistics.zarr"),
-                MetricOptions(
-                    **{
-                        name: tuple(value) if isinstance(value, list) else value
-                        for name, value in options.items()
-                    }
-                ),
+                MetricOptions(**options),
                 range=value_range,
                 query_id=query_id,
                 provenance={

@@ -167,7 +167,8 @@ class RankStatistics:
     @property
     def identity_absent(self) -> npt.NDArray[np.bool_]:
         """[Q] bool: Q−, the queries whose identity does not occur in the gallery at all."""
-        return self.same_identity == 0
+        absent: npt.NDArray[np.bool_] = self.same_identity == 0
+        return absent
 
     @property
     def excluded(self) -> npt.NDArray[np.bool_]:

@@ -13,8 +13,8 @@ roundings for scaling, normalising and adding the offset:
 
     |filter − canonical| ≤ γ · |q| |g|,   γ = n u / (1 − n u),  n = D + 8,  u = 2⁻²⁴
 
-A smaller, statistical band (2 √D + 8) u is broken by real data: BLAS adds the terms of
-constant vectors with the same rounding error each time (`tests/test_band.py`).
+A smaller, statistical band, (2 √D + 8) u, would not do: constant vectors meet the same rounding
+error at every addition, and leave it (benchmarks/NOTES.md).
 """
 
 from __future__ import annotations
@@ -204,6 +204,21 @@ def _band(metric, width, norm, largest, scale, gamma):  # type: ignore[no-untype
         size = (2.0 * norm + largest) * largest * scale
         reach = (norm + largest) ** 2 * scale
     return gamma * size + (width + 16) * 2.0**-51 * reach + 1e-30
+
+
+def guard_band(filter_: Filter, norm: float, width: int) -> float:
+    """Return how far a query's filter values may be from its canonical distances.
+
+    Parameters
+    ----------
+    filter_ : Filter
+    norm : float
+        Norm of the query.
+    width : int
+        D.
+    """
+    band: float = _band(filter_.metric, width, norm, filter_.largest, filter_.scale, filter_.gamma)
+    return band
 
 
 @numba.njit(nogil=True, cache=True)

@@ -55,13 +55,13 @@ def _greatest_within(low: float, high: float, tau: float) -> float:
 
 
 def _order(value: float) -> int:
-    """Number the floats in ascending order."""
+    """Return the place of a float among all floats in ascending order."""
     bits: int = struct.unpack("<q", struct.pack("<d", value))[0]
     return bits if bits >= 0 else -(bits & 0x7FFFFFFFFFFFFFFF)
 
 
 def _float(order: int) -> float:
-    """Return the float of a number given by `_order`."""
+    """Return the float at a place given by `_order`."""
     bits = order if order >= 0 else -order | -0x8000000000000000
     value: float = struct.unpack("<d", struct.pack("<q", bits))[0]
     return value

@@ -4,13 +4,14 @@
 dtype, and blocks to be read by row and column range. Each format is one file, and one entry
 of the table in `uri.py`:
 
-===========  =========================================================================
-`npy`        .npy; also what reads the stored members of an .npz
-`npz`        .npz, ``::key`` naming the member
-`mat`        .mat up to version 7, ``::key`` naming the variable
-`zarr_array`  a Zarr v2 or v3 folder, or a group and ``::key`` (`zarr_chunks`: is it complete?)
-`memory`     an array that is there already, or was loaded whole
-===========  =========================================================================
+============  ======================================================================
+`npy`         .npy; also what reads the stored members of an .npz
+`npz`         .npz, ``::key`` naming the member
+`mat`         .mat up to version 7, ``::key`` naming the variable
+`zarr_array`  Zarr v2 or v3, a folder or a group and ``::key``; `zarr_chunks` checks
+              that every chunk was written
+`memory`      an array that is there already, or was loaded whole
+============  ======================================================================
 
 `array` holds the contract. What can be known on opening is checked there: that a file is as
 long as it says, that every chunk was written, that a dtype can be evaluated. Nothing is ever

@@ -11,10 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError
+from streameval.inputs.array import Array
 from streameval.inputs.uri import open_array
 from streameval.protocol import AnyArray, Labels
 
 COLUMNS = ("id", "cam", "key")
+
+_BLOCK = 1 << 16  # entries read at a time
+_INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64)
 
 LabelSource = str | Path | npt.NDArray[Any]
 
@@ -45,16 +49,36 @@ def read_labels(
 
 def _column(source: LabelSource) -> AnyArray:
     if isinstance(source, np.ndarray):
-        values = source
-    else:
-        array = open_array(source)
-        if len(array.shape) == 2 and 1 not in array.shape:  # features, say: too large to be read
-            raise InputError(
-                f"{array.uri} has shape {array.shape}; labels need one column, one entry an item"
-            )
-        values = array.read_all()
-    # NumPy casts strings of any length to no others: by way of objects.
-    return values.astype(object) if values.dtype.kind == "T" else values
+        return source
+    array = open_array(source)
+    if len(array.shape) == 2 and 1 not in array.shape:  # features, say: too large to be read
+        raise InputError(
+            f"{array.uri} has shape {array.shape}; labels need one column, one entry an item"
+        )
+    if array.dtype.kind not in "iu" or len(array.shape) != 1:
+        return array.read_all()
+    return _compact(array)
+
+
+def _compact(array: Array) -> AnyArray:
+    """Read integers into the smallest dtype that holds them: a large gallery has many labels."""
+    spans = [
+        (start, min(start + _BLOCK, array.shape[0])) for start in range(0, array.shape[0], _BLOCK)
+    ]
+    bounds = [(int(block.min()), int(block.max())) for block in map(array.read, spans)]
+    low, high = min((b[0] for b in bounds), default=0), max((b[1] for b in bounds), default=0)
+    smallest = next(
+        (
+            dtype
+            for dtype in _INTEGERS
+            if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max
+        ),
+        array.dtype,
+    )
+    values: AnyArray = np.empty(array.shape[0], smallest)
+    for start, stop in spans:
+        values[start:stop] = array.read((start, stop))
+    return values
 
 
 def read_label_table(path: str | Path) -> Labels:

@@ -128,36 +128,35 @@ class NpyArray(Array):
         return min(column * columns, max(column, _PANEL_BYTES))
 
     def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
-        fill = self._fill_transposed if self._header.fortran else self._fill_rows
         try:
             with self._path.open("rb", buffering=0) as file:
-                fill(file.fileno(), out, *spans)
+                if self._header.fortran:
+                    self._fill_transposed(file.fileno(), out, *spans)
+                else:
+                    self._fill_rows(file.fileno(), out, spans)
         except OSError as error:
             raise InputError(f"{self.uri} {self.shape} can't be read: {error}") from error
 
-    def _fill_rows(
-        self, fileno: int, out: AnyArray, rows: Span, columns: Span | None = None
-    ) -> None:
+    def _fill_rows(self, fileno: int, out: AnyArray, spans: tuple[Span, ...]) -> None:
         """Read whole rows in one piece; parts of rows one by one."""
         width = math.prod(self.shape[1:])
-        if columns is None or out.shape[1] == width:
-            self._read_at(fileno, out, rows[0] * width)
+        start, stop = spans[0]
+        if out.shape[1:] == self.shape[1:]:
+            self._read_at(fileno, out, start * width)
         else:
-            for row in range(*rows):
-                self._read_at(fileno, out[row - rows[0]], row * width + columns[0])
+            for row in range(start, stop):
+                self._read_at(fileno, out[row - start], row * width + spans[1][0])
         if not self._header.dtype.isnative:
             out.byteswap(inplace=True)
 
-    def _fill_transposed(
-        self, fileno: int, out: AnyArray, rows: Span, columns: Span | None = None
-    ) -> None:
+    def _fill_transposed(self, fileno: int, out: AnyArray, rows: Span, columns: Span) -> None:
         """Read column by column, some columns at a time."""
-        columns = columns or (0, 0)  # always given: only a 2-d array is in Fortran order
         start, stop = rows
         width = max(1, _PANEL_BYTES // max(1, (stop - start) * self.dtype.itemsize))
+        buffer = np.empty((min(width, out.shape[1]), stop - start), self._header.dtype)
         for first in range(columns[0], columns[1], width):
             last = min(first + width, columns[1])
-            panel = np.empty((last - first, stop - start), self._header.dtype)
+            panel = buffer[: last - first]
             for column in range(first, last):
                 self._read_at(fileno, panel[column - first], column * self.shape[0] + start)
             out[:, first - columns[0] : last - columns[0]] = panel.T

@@ -25,6 +25,7 @@ _OPENING = threading.Lock()
 
 _FAST = {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.strict": True}
 _DEFAULT = {"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}
+_COPIES = 3  # of a chunk that is being decoded: encoded, decoded and, say, transposed
 _DEFAULT_CONCURRENCY = 10  # chunks in flight in the default pipeline
 
 
@@ -109,7 +110,7 @@ class ZarrArray(Array):
         chunk_bytes = math.prod(self.chunks) * self.dtype.itemsize
         touched, whole = _chunks_of_block(block, self.shape, self.chunks)
         threads = max(os.cpu_count() or 1, _DEFAULT_CONCURRENCY)
-        scratch = 2 * chunk_bytes * min(touched, threads)
+        scratch = _COPIES * chunk_bytes * min(touched, threads)
         if self.zarr.shards:  # one that is covered in whole is held encoded
             _, shards = _chunks_of_block(block, self.shape, self.zarr.shards)
             shard_bytes = math.prod(self.zarr.shards) * self.dtype.itemsize
@@ -192,6 +193,10 @@ def _open(path: Path, key: str | None, settings: dict[str, Any], uri: str) -> An
             return zarr.open_array(LocalStore(path, read_only=True), path=key or "", mode="r")
     except ArrayNotFoundError as error:
         names = _arrays_in_group(path, None)
+        if key and any((path / name).is_file() for name in (".zarray", "zarr.json")) and not names:
+            raise InputError(
+                f"{uri}: {path} is a Zarr array itself, or an empty group; give it without a key"
+            ) from error
         if key is None or names is None:
             raise InputError(
                 f"{uri}: folder {path} is no Zarr array or group (no zarr.json, .zarray or "
@@ -238,6 +243,6 @@ def _chunks_of_block(
             along = math.ceil(size / chunk)
             touched, whole = touched * along, whole * along
         else:
-            along = min(math.ceil(size / chunk) + 1, math.ceil(length / chunk))
+            along = min((size - 2) // chunk + 2, math.ceil(length / chunk))
             touched, whole = touched * along, whole * max(0, along - 2)
     return touched, whole

@@ -22,11 +22,6 @@ from streameval.statistics import RankStatistics
 
 METRICS: tuple[Metric, ...] = (CMC, MAP, MINP, MREP, MFR, DIR_FAR)
 
-_EMPTY = {
-    "Q+": "no query has a positive in the gallery (Q+ is empty)",
-    "Q−": "every query's identity is in the gallery (Q− is empty)",
-}
-
 
 @dataclass(frozen=True)
 class Metrics:
@@ -63,25 +58,25 @@ def compute_metrics(stats: RankStatistics, options: MetricOptions = DEFAULT_OPTI
     Warns
     -----
     StreamevalWarning
-        Once, if Q+ or Q− is empty; names the scalars that are NaN for it.
+        If Q+ is empty; names the scalars that are NaN for it. An empty Q− is the ordinary
+        closed-world setting, and nothing to warn of.
     """
     planned = [m for m in METRICS if len(stats.thresholds) or not m.needs_thresholds]
     ranked = RankedQueries(stats, options)
     scalars: dict[str, float] = {}
     curves: dict[str, npt.NDArray[Any]] = {}
     per_query = query_columns(stats)
-    undefined: list[tuple[str, Iterable[str]]] = []
-    empty = [
-        s for s, n in (("Q+", stats.has_positive), ("Q−", stats.identity_absent)) if not n.any()
-    ]
+    undefined: list[str] = []
     for metric in planned:
         values = metric.compute(ranked)
         scalars.update(values.scalars)
         curves.update(values.curves)
         per_query.update(values.per_query)
-        undefined.extend((s, values.scalars) for s in metric.over if s in empty)
-    if empty:
-        warnings.warn(_undefined_message(empty, undefined, stats), StreamevalWarning, stacklevel=2)
+        if "Q+" in metric.over:
+            undefined.extend(values.scalars)
+    if not stats.has_positive.any():
+        message = _no_positives_message(stats, undefined)
+        warnings.warn(message, StreamevalWarning, stacklevel=2)
     return Metrics(scalars, tie_intervals(ranked, planned), curves, per_query, query_counts(stats))
 
 
@@ -148,15 +143,12 @@ def query_counts(stats: RankStatistics) -> dict[str, int]:
     }
 
 
-def _undefined_message(
-    empty: list[str], undefined: list[tuple[str, Iterable[str]]], stats: RankStatistics
-) -> str:
-    parts = []
-    for queries in empty:
-        names = [name for s, group in undefined if s == queries for name in group]
-        parts.append(f"{_EMPTY[queries]}, so these are NaN: {', '.join(names)}")
-    message = "; ".join(parts)
+def _no_positives_message(stats: RankStatistics, undefined: Iterable[str]) -> str:
+    message = (
+        "no query has a positive in the gallery (Q+ is empty), so these are NaN: "
+        + ", ".join(undefined)
+    )
     excluded = int(stats.excluded.sum())
-    if "Q+" in empty and excluded:
+    if excluded:
         message += f"; of {excluded} queries every item of the same identity is ignored"
     return message

@@ -1,0 +1,290 @@
+"""The promise: the counts are those of float64 brute force, however the work is cut.
+
+Everything here compares with ``==`` (`RankStatistics.equals`), against the oracle or between
+two ways to do the same work.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import zarr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from oracle import oracle_statistics
+from reference import canonical_distances
+
+import streameval as se
+from streameval.counting.thresholds import threshold_distances
+from streameval.evaluation import prepare
+from streameval.execution.job import Job, Range
+from streameval.execution.passes import find_positives
+from streameval.execution.progress import Progress, Watch
+from streameval.execution.task import count
+from streameval.execution.threads import ThreadExecutor
+from streameval.planning import Task
+
+Array = npt.NDArray[Any]
+METRICS = ("cosine", "euclidean", "sqeuclidean", "dot")
+QUERIES, GALLERY, WIDTH = 12, 150, 40
+
+
+def labels(rng: np.random.Generator, queries: int, gallery: int) -> dict[str, se.Labels]:
+    """Identities in and out of the gallery, junk, three cameras."""
+    return {
+        "query": se.Labels(rng.integers(0, 9, queries), rng.integers(0, 3, queries)),
+        "gallery": se.Labels(rng.integers(-1, 7, gallery), rng.integers(0, 3, gallery)),
+    }
+
+
+def evaluate(*args: Any, **kwargs: Any) -> se.Evaluation:
+    """Evaluate; that Q+ may be empty is no concern here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", se.StreamevalWarning)
+        return se.evaluate(*args, **kwargs)
+
+
+def oracle(
+    distances: Array, sides: dict[str, se.Labels], thresholds: Array, **ignore: Any
+) -> se.RankStatistics:
+    query, gallery = sides["query"], sides["gallery"]
+    return oracle_statistics(
+        distances,
+        query.id,
+        gallery.id,
+        query.cam,
+        gallery.cam,
+        thresholds=thresholds,
+        **ignore,
+    )
+
+
+def normal(rng: np.random.Generator) -> tuple[Array, Array]:
+    return rng.standard_normal((QUERIES, WIDTH)), rng.standard_normal((GALLERY, WIDTH))
+
+
+def duplicates(rng: np.random.Generator) -> tuple[Array, Array]:
+    q, g = normal(rng)
+    g = g[rng.integers(0, 9, GALLERY)]
+    q[::3] = g[: len(q[::3])]
+    return q, g
+
+
+def collapsed(rng: np.random.Generator) -> tuple[Array, Array]:
+    one = rng.standard_normal(WIDTH)
+    return np.repeat(one[None], QUERIES, 0), np.repeat(one[None], GALLERY, 0)
+
+
+def one_ulp_apart(rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return gallery rows that differ in a single float32 ulp of a single element."""
+    q, g = collapsed(rng)
+    q, g = q.astype(np.float32), g.astype(np.float32)
+    for row in g:
+        d = rng.integers(WIDTH)
+        row[d] = np.nextafter(row[d], np.float32(rng.choice([-9, 9])))
+    return q, g
+
+
+def constant(rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return constant vectors: BLAS errs the same way at each addition."""
+    return (
+        np.repeat(rng.uniform(0.5, 2, QUERIES)[:, None], WIDTH, 1),
+        np.repeat(rng.uniform(0.5, 2, GALLERY)[:, None], WIDTH, 1),
+    )
+
+
+def one_sign(rng: np.random.Generator) -> tuple[Array, Array]:
+    q, g = normal(rng)
+    return np.abs(q), np.abs(g)
+
+
+def dynamic_range(rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return vectors with norms from 1e-3 to 1e3, and elements over twelve decades."""
+    q, g = normal(rng)
+    q *= 10.0 ** rng.uniform(-6, 6, WIDTH)
+    g *= 10.0 ** rng.uniform(-6, 6, WIDTH)
+    return q * 10.0 ** rng.uniform(-3, 3, (QUERIES, 1)), g * 10.0 ** rng.uniform(
+        -3, 3, (GALLERY, 1)
+    )
+
+
+def tiny_and_huge(rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return norms that float32 cannot hold squared."""
+    q, g = normal(rng)
+    return q * 1e-25, g * 10.0 ** rng.choice([-25, 0, 18], (GALLERY, 1))
+
+
+def binary(rng: np.random.Generator) -> tuple[Array, Array]:
+    return rng.choice([-1.0, 1.0], (QUERIES, WIDTH)), rng.choice([-1.0, 1.0], (GALLERY, WIDTH))
+
+
+def small_integers(rng: np.random.Generator) -> tuple[Array, Array]:
+    return (
+        rng.integers(1, 4, (QUERIES, WIDTH)).astype(float),
+        rng.integers(1, 4, (GALLERY, WIDTH)).astype(float),
+    )
+
+
+HOSTILE = (
+    normal,
+    duplicates,
+    collapsed,
+    one_ulp_apart,
+    constant,
+    one_sign,
+    dynamic_range,
+    tiny_and_huge,
+    binary,
+    small_integers,
+)
+
+
+@pytest.mark.parametrize("protocol", ["market1501", "separate-camera"])
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.__name__)
+def test_features_count_as_float64_brute_force(data: Any, metric: Any, protocol: str) -> None:
+    rng = np.random.default_rng(5)
+    q, g = (side.astype(np.float32) for side in data(rng))
+    sides = labels(rng, QUERIES, GALLERY)
+    distances = canonical_distances(q, g, metric)
+    result = evaluate(se.Features(q, g, metric), **sides, protocol=protocol, threads=1)
+    expected = oracle(
+        distances,
+        sides,
+        result.statistics.thresholds,
+        same_camera=protocol == "separate-camera",
+    )
+    assert result.statistics.equals(expected)
+    stored = evaluate(
+        se.Distances(distances),
+        **sides,
+        protocol=protocol,
+        range=(result.range["low"], result.range["high"])
+        if result.range["mode"] == "auto"
+        else "minmax",
+        threads=1,
+    )
+    assert stored.statistics.equals(expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint8", "int32"])
+@pytest.mark.parametrize("metric", METRICS)
+def test_any_dtype_of_features(metric: Any, dtype: str) -> None:
+    rng = np.random.default_rng(6)
+    q, g = ((side * 30).astype(dtype) for side in one_sign(rng))
+    sides = labels(rng, QUERIES, GALLERY)
+    result = evaluate(se.Features(q, g, metric), **sides, threads=1)
+    expected = oracle(canonical_distances(q, g, metric), sides, result.statistics.thresholds)
+    assert result.statistics.equals(expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "uint8", "int16"])
+def test_any_dtype_of_stored_distances_with_ties(dtype: str) -> None:
+    rng = np.random.default_rng(7)
+    matrix = rng.choice([1, 2, 3, 5, 8], (QUERIES, GALLERY)).astype(dtype)
+    sides = labels(rng, QUERIES, GALLERY)
+    result = evaluate(se.Distances(matrix), **sides, threads=1)
+    assert result.counts["ties"] > 0
+    expected = oracle(matrix.astype(np.float64), sides, result.statistics.thresholds)
+    assert result.statistics.equals(expected)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 10**6),
+    queries=st.integers(1, 30),
+    gallery=st.integers(1, 400),
+    width=st.integers(1, 70),
+    levels=st.sampled_from([0, 1, 3]),
+    metric=st.sampled_from(METRICS),
+    protocol=st.sampled_from(["market1501", "separate-camera", "no-camera"]),
+    tile=st.tuples(st.integers(1, 40), st.integers(1, 500)),
+    threads=st.integers(1, 2),
+    block=st.sampled_from([1 << 10, 1 << 14, 1 << 25]),
+)
+def test_any_problem_under_any_tiling(
+    seed: int,
+    queries: int,
+    gallery: int,
+    width: int,
+    levels: int,
+    metric: Any,
+    protocol: str,
+    tile: tuple[int, int],
+    threads: int,
+    block: int,
+) -> None:
+    rng = np.random.default_rng(seed)
+    q = rng.standard_normal((queries, width)).astype(np.float32)
+    g = rng.standard_normal((gallery, width)).astype(np.float32)
+    if levels:  # few values: duplicates and ties
+        q, g = np.sign(q) * np.ceil(np.abs(q) * levels), np.sign(g) * np.ceil(np.abs(g) * levels)
+    sides = labels(rng, queries, gallery)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streameval.planning.TARGET_BLOCK_BYTES", block)
+        result = evaluate(
+            se.Features(q, g, metric), **sides, protocol=protocol, tile=tile, threads=threads
+        )
+    expected = oracle(
+        canonical_distances(q, g, metric),
+        sides,
+        result.statistics.thresholds,
+        same_identity_and_camera=protocol != "no-camera",
+        same_camera=protocol == "separate-camera",
+    )
+    assert result.statistics.equals(expected)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 10**6),
+    chunks=st.tuples(st.integers(1, 12), st.integers(1, 150)),
+    zarr_format=st.sampled_from([2, 3]),
+    dtype=st.sampled_from(["float16", "float32", "float64"]),
+    strip=st.booleans(),
+)
+def test_any_chunking_of_a_stored_matrix(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    chunks: tuple[int, int],
+    zarr_format: Any,
+    dtype: str,
+    strip: bool,
+) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = rng.choice(np.linspace(0.5, 2, 40), (QUERIES, GALLERY)).astype(dtype)
+    sides = labels(rng, QUERIES, GALLERY)
+    path = tmp_path_factory.mktemp("chunks") / "d.zarr"
+    array = zarr.create_array(
+        path, shape=matrix.shape, chunks=chunks, dtype=dtype, zarr_format=zarr_format
+    )
+    array[:] = matrix
+    source = se.Distances(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streameval.evaluation.reserved_bytes", lambda: 0)
+        memory = 10**9 if strip else least_memory(source, sides)
+        result = evaluate(source, **sides, memory=memory, threads=2)
+    layout = result.provenance["plan"]["layout"]
+    assert layout == ("strips" if strip or chunks[1] == GALLERY else "rectangles")
+    expected = oracle(matrix.astype(np.float64), sides, result.statistics.thresholds)
+    assert result.statistics.equals(expected)
+
+
+def least_memory(source: se.Distances, sides: dict[str, se.Labels]) -> int:
+    """Return the smallest budget that is accepted."""
+    refused, accepted = 0, 10**9
+    while accepted - refused > 1:
+        memory = (refused + accepted) // 2
+        try:
+            prepare(source, **sides, memory=memory, threads=2)
+        except se.BudgetError:
+            refused = memory
+        else:
+            accepted = memory
+    return accepted

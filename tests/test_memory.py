@@ -1,0 +1,76 @@
+"""Memory: within the budget, and flat in the gallery. Measured on the process itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+WIDTH, QUERIES, PIECE = 256, 500, 50_000
+
+# Runs the command line in this process, then says how much it ever held (VmHWM).
+MEASURED = """
+import sys
+from streameval.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    assert not end.code, end.code
+for line in open("/proc/self/status"):
+    if line.startswith("VmHWM"):
+        print(int(line.split()[1]) * 1024, file=sys.stderr)
+"""
+
+
+def write_gallery(folder: Path, gallery: int) -> None:
+    """Write features in pieces: identities are clusters, a tenth of the queries' are missing."""
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((20_000, WIDTH), dtype=np.float32)
+    ids = rng.integers(0, 18_000, gallery)
+    header = {"descr": "<f4", "fortran_order": False, "shape": (gallery, WIDTH)}
+    with (folder / f"g{gallery}.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, gallery, PIECE):
+            some = ids[start : start + PIECE]
+            noise = rng.standard_normal((len(some), WIDTH), dtype=np.float32)
+            file.write((centres[some] + noise).tobytes())
+    np.save(folder / f"gid{gallery}.npy", ids)
+    np.save(folder / f"gcam{gallery}.npy", rng.integers(0, 8, gallery))
+    query = rng.integers(0, 20_000, QUERIES)
+    noise = rng.standard_normal((QUERIES, WIDTH), dtype=np.float32)
+    np.save(folder / "q.npy", centres[query] + noise)
+    np.save(folder / "qid.npy", query)
+    np.save(folder / "qcam.npy", rng.integers(0, 8, QUERIES))
+
+
+def measure(folder: Path, gallery: int, memory: str) -> tuple[dict, int]:
+    """Return the summary of an evaluation in a process of its own, and its peak in bytes."""
+    arguments = ["evaluate", "--query", "q.npy", "--gallery", f"g{gallery}.npy"]
+    arguments += ["--query-ids", "qid.npy", "--gallery-ids", f"gid{gallery}.npy"]
+    arguments += ["--query-cams", "qcam.npy", "--gallery-cams", f"gcam{gallery}.npy"]
+    arguments += ["--memory", memory, "--threads", "2", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *arguments], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), int(done.stderr.split()[-1])
+
+
+@pytest.mark.slow
+def test_a_million_images_in_one_gigabyte_and_two_million_in_no_more(tmp_path: Path) -> None:
+    peaks = {}
+    for gallery in (1_000_000, 2_000_000):
+        write_gallery(tmp_path, gallery)
+        summary, peaks[gallery] = measure(tmp_path, gallery, "1GB")
+        assert summary["counts"]["gallery"] == gallery
+        assert summary["counts"]["queries"] == QUERIES
+        assert summary["counts"]["queries_negative"] > 0
+        assert peaks[gallery] <= summary["provenance"]["plan"]["projected_peak"] <= 10**9
+        (tmp_path / f"g{gallery}.npy").unlink()
+    print(f"peaks: {peaks}")
+    assert peaks[1_000_000] < 1.2e9
+    assert peaks[2_000_000] <= 1.05 * peaks[1_000_000]

@@ -1,0 +1,146 @@
+"""RankStatistics: what merging, stacking and keeping them must hold."""
+
+from __future__ import annotations
+
+import itertools
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Problem, oracle_statistics
+from problems import problems
+
+from streameval.result import load_statistics, save_statistics
+from streameval.statistics import FIELDS, RankStatistics
+
+THRESHOLDS = np.linspace(0, 1, 11)
+
+
+def statistics_of(problem: dict[str, Any]) -> RankStatistics:
+    return oracle_statistics(**problem, thresholds=THRESHOLDS)
+
+
+def shards_of(problem: dict[str, Any], cuts: list[int]) -> list[RankStatistics]:
+    """Count each gallery shard against the positives of the whole gallery, by brute force."""
+    whole = statistics_of(problem)
+    gallery = len(problem["gallery_id"])
+    bounds = [0, *sorted(cut % (gallery + 1) for cut in cuts), gallery]
+    shards = []
+    for start, stop in itertools.pairwise(bounds):
+        inside = (np.arange(gallery) >= start) & (np.arange(gallery) < stop)
+        counted = {name: [] for name in ("closer", "tied", "tied_before", "negatives_within")}
+        nearest, valid, ignored, same_identity = [], [], [], []
+        for i, distance in enumerate(problem["distances"]):
+            out, same = Problem(**problem).row(i)
+            away = ~same & ~out & inside
+            positives = np.flatnonzero(same & ~out)
+            positives = positives[np.argsort(distance[positives], kind="stable")]
+            for k in positives:
+                equal = away & (distance == distance[k])
+                counted["closer"].append(np.sum(away & (distance < distance[k])))
+                counted["tied"].append(np.sum(equal))
+                counted["tied_before"].append(np.sum(equal[:k]))
+            counted["negatives_within"].append([np.sum(away & (distance <= t)) for t in THRESHOLDS])
+            nearest.append(distance[away].min(initial=np.inf))
+            valid.append(np.sum(~out & inside))
+            ignored.append(np.sum(out & inside))
+            same_identity.append(np.sum(same & inside))
+        arrays = {name: np.array(values, np.int64) for name, values in counted.items()}
+        arrays["negatives_within"] = arrays["negatives_within"].reshape(-1, len(THRESHOLDS))
+        shards.append(
+            RankStatistics(
+                whole.indptr,
+                whole.positive_distance,
+                whole.thresholds,
+                **arrays,
+                nearest_negative=np.array(nearest),
+                valid=np.array(valid, np.int64),
+                ignored=np.array(ignored, np.int64),
+                same_identity=np.array(same_identity, np.int64),
+            )
+        )
+    return shards
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=problems(), cuts=st.lists(st.integers(0, 100), max_size=4), random=st.randoms())
+def test_shards_merge_to_the_whole_in_any_order(
+    problem: dict[str, Any], cuts: list[int], random: Any
+) -> None:
+    shards = shards_of(problem, cuts)
+    random.shuffle(shards)
+    whole = statistics_of(problem)
+    assert reduce(RankStatistics.merge, shards).equals(whole)
+    while len(shards) > 1:  # as a tree, too
+        left, right = shards.pop(), shards.pop(random.randrange(len(shards)))
+        shards.insert(random.randrange(len(shards) + 1), left.merge(right))
+    assert shards[0].equals(whole)
+
+
+@settings(max_examples=30, deadline=None)
+@given(problem=problems())
+def test_zero_is_the_identity_of_merge(problem: dict[str, Any]) -> None:
+    whole = statistics_of(problem)
+    zero = RankStatistics.zero(whole.indptr, whole.positive_distance, whole.thresholds)
+    assert whole.merge(zero).equals(whole)
+    assert zero.merge(whole).equals(whole)
+
+
+@settings(max_examples=30, deadline=None)
+@given(problem=problems(), cut=st.integers(0, 100))
+def test_blocks_of_queries_stack_to_the_whole(problem: dict[str, Any], cut: int) -> None:
+    queries = len(problem["query_id"])
+    cut %= queries + 1
+
+    def some(rows: slice) -> RankStatistics:
+        part = {
+            name: value[rows] if name in ("distances", "query_id", "query_cam") else value
+            for name, value in problem.items()
+        }
+        return statistics_of(part)
+
+    parts = [some(slice(0, cut)), some(slice(cut, queries))]
+    assert RankStatistics.stack(parts).equals(statistics_of(problem))
+
+
+@settings(max_examples=10, deadline=None)
+@given(problem=problems())
+def test_saved_statistics_load_bit_for_bit(
+    tmp_path_factory: pytest.TempPathFactory, problem: dict[str, Any]
+) -> None:
+    path = Path(tmp_path_factory.mktemp("statistics")) / "s.zarr"
+    whole = statistics_of(problem)
+    save_statistics(whole, path)
+    assert load_statistics(path).equals(whole)
+
+
+def test_statistics_of_different_work_do_not_merge_or_stack() -> None:
+    one = {"distances": np.array([[0.5, 1]]), "query_id": np.array([1])}
+    a = statistics_of(one | {"gallery_id": np.array([1, 2])})
+    b = statistics_of(one | {"gallery_id": np.array([2, 1])})
+    with pytest.raises(ValueError, match="differ in positive_distance"):
+        a.merge(b)
+    c = oracle_statistics(**one, gallery_id=np.array([1, 2]), thresholds=[1.0])
+    with pytest.raises(ValueError, match="differ in thresholds"):
+        RankStatistics.stack([a, c])
+    with pytest.raises(ValueError, match="no statistics"):
+        RankStatistics.stack([])
+
+
+def test_a_field_of_another_shape_or_dtype_is_refused() -> None:
+    good = statistics_of(
+        {
+            "distances": np.array([[0.5, 1]]),
+            "query_id": np.array([1]),
+            "gallery_id": np.array([1, 2]),
+        }
+    )
+    fields = {name: getattr(good, name) for name in FIELDS}
+    with pytest.raises(ValueError, match=r"closer is int64 \(2,\); expected int64 \(1,\)"):
+        RankStatistics(**(fields | {"closer": np.zeros(2, np.int64)}))
+    with pytest.raises(ValueError, match="valid is int32"):
+        RankStatistics(**(fields | {"valid": np.zeros(1, np.int32)}))
