@@ -36,6 +36,9 @@ class Edges:
         Gallery index of each positive, ascending where distances are equal.
     thresholds : [T] float64
         Ascending; may end in +inf, which needs no edge: every negative is within it.
+    pitch : float
+        How far apart the thresholds are where they are the only edges on an even grid; 0 where
+        there are none.
     """
 
     indptr: IntArray
@@ -44,6 +47,7 @@ class Edges:
     positive_distance: FloatArray
     positive_item: IntArray
     thresholds: FloatArray
+    pitch: float
 
     @classmethod
     def build(
@@ -67,6 +71,7 @@ class Edges:
             positive_distance,
             positive_item,
             thresholds,
+            (finite[-1] - finite[0]) / (len(finite) - 1) if len(finite) > 1 else 0.0,
         )
 
     def block(
@@ -91,6 +96,7 @@ class Edges:
             self.positive_distance[begin:end],
             self.positive_item[begin:end],
             self.thresholds,
+            self.pitch,
         )
         return edges, slots[2 * first + start : 2 * last + stop], tied_before[begin:end]
 

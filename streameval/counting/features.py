@@ -37,7 +37,16 @@ from streameval.counting.canonical import (
     distance,
 )
 from streameval.counting.edges import Edges
-from streameval.counting.rows import BLOCK, CELLS, WAYS, bin_row, cell_of, lay_grid, place
+from streameval.counting.rows import (
+    BLOCK,
+    CELLS,
+    any_up_to,
+    bin_row,
+    cell_of,
+    fold,
+    lay_grid,
+    place,
+)
 
 Float32Matrix = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.float64]
@@ -237,6 +246,7 @@ def _count(  # type: ignore[no-untyped-def]
     norms,
     edge_indptr,
     edges,
+    pitch,
     positive_indptr,
     positives,
     items,
@@ -244,16 +254,18 @@ def _count(  # type: ignore[no-untyped-def]
     tied_before,
     nearest,
 ):
-    histogram = np.zeros((WAYS, CELLS), np.int32)
-    cells = np.empty(BLOCK, np.int32)
-    slot_of_cell = np.empty(CELLS, np.int32)
+    histogram = np.zeros(CELLS, np.uint32)
+    cells = np.empty(BLOCK, np.uint16)
+    is_touched = np.empty(CELLS, np.uint8)
     first_edge = np.empty(CELLS, np.int32)
-    touched = np.empty(tile.shape[1], np.int32)
+    touched = np.empty(tile.shape[1] + 1, np.int32)
     lanes = np.empty(LANES)
     most = 0
     for i in range(tile.shape[0]):
         most = max(most, edge_indptr[i + 1] - edge_indptr[i])
     level = np.empty(most)
+    gap_begin, gap_end = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32)
+    even = 0.0 if metric == EUCLIDEAN else pitch * scale
     recomputed = 0
     for i in range(tile.shape[0]):
         values, add = tile[i], offset[offset_row[i]]
@@ -261,24 +273,19 @@ def _count(  # type: ignore[no-untyped-def]
         m = len(own)
         norm = query_norms[i]
         band = _band(metric, rows.shape[1], norm, largest, scale, gamma)
+        reach = _filter_value(metric, nearest[i], norm, scale) + band
+        nearer = True
         if m > 0:
             for e in range(m):
                 level[e] = _filter_value(metric, own[e], norm, scale)
             first_slot = 2 * edge_indptr[i] + i
             own_slots = slots[first_slot : first_slot + 2 * m + 1]
             p, q = positive_indptr[i], positive_indptr[i + 1]
-            origin, cell_scale, top = lay_grid(level[:m], band, values, slot_of_cell, first_edge)
-            found, least = bin_row(
-                values,
-                add,
-                origin,
-                cell_scale,
-                top,
-                slot_of_cell,
-                own_slots,
-                histogram,
-                cells,
-                touched,
+            origin, cell_scale, top = lay_grid(
+                level[:m], band, even, values, first_edge, is_touched, gap_begin, gap_end
+            )
+            found = bin_row(
+                values, add, origin, cell_scale, top, is_touched, histogram, cells, touched
             )
             for t in range(found):
                 k = touched[t]
@@ -286,6 +293,7 @@ def _count(  # type: ignore[no-untyped-def]
                 if value == np.inf:
                     continue
                 e = first_edge[cell_of(value, origin, cell_scale, top)]
+                e += level[e] + band < value  # either way as likely: no branch
                 while e < m and level[e] + band < value:
                     e += 1
                 if e == m or value < level[e] - band:
@@ -301,23 +309,25 @@ def _count(  # type: ignore[no-untyped-def]
                     items[p:q],
                     tied_before[p:q],
                 )
-        else:
-            least = values[0] + add[0]
-            for k in range(len(values)):
-                least = min(least, values[k] + add[k])
-        if least == np.inf:
+            reach_cell = cell_of(values.dtype.type(reach), origin, cell_scale, top)
+            nearer = any_up_to(histogram, reach_cell)
+            fold(histogram, gap_begin, gap_end, own_slots)
+        if not nearer:
             continue
         # The nearest negative: all that may be it, or nearer than what is known.
-        reach = _filter_value(metric, nearest[i], norm, scale) + band
-        if least <= reach:
-            reach = min(reach, least + 2.0 * band)
-            for k in range(len(values)):
-                value = values[k] + add[k]
-                if value <= reach and value != np.inf:
-                    recomputed += 1
-                    nearest[i] = min(
-                        nearest[i], distance(metric, queries[i], rows[k], norm, norms[k], lanes)
-                    )
+        least = np.float64(np.inf)
+        for k in range(len(values)):
+            least = min(least, np.float64(values[k] + add[k]))
+        reach = min(reach, least + 2.0 * band)
+        if least > reach or least == np.inf:
+            continue
+        for k in range(len(values)):
+            value = values[k] + add[k]
+            if value <= reach and value != np.inf:
+                recomputed += 1
+                nearest[i] = min(
+                    nearest[i], distance(metric, queries[i], rows[k], norm, norms[k], lanes)
+                )
     return recomputed
 
 
@@ -377,6 +387,7 @@ def count_features(
         gallery.norms,
         edges.indptr,
         edges.distance,
+        edges.pitch,
         edges.positive_indptr,
         edges.positive_distance,
         edges.positive_item,

@@ -7,7 +7,16 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.edges import Edges
-from streameval.counting.rows import BLOCK, CELLS, WAYS, bin_row, lay_grid, place
+from streameval.counting.rows import (
+    BLOCK,
+    CELLS,
+    any_up_to,
+    bin_row,
+    cell_of,
+    fold,
+    lay_grid,
+    place,
+)
 
 FloatTile = npt.NDArray[np.floating]
 
@@ -20,6 +29,7 @@ def _count(  # type: ignore[no-untyped-def]
     first_item,
     edge_indptr,
     edges,
+    pitch,
     positive_indptr,
     positives,
     items,
@@ -27,39 +37,54 @@ def _count(  # type: ignore[no-untyped-def]
     tied_before,
     nearest,
 ):
-    histogram = np.zeros((WAYS, CELLS), np.int32)
-    cells = np.empty(BLOCK, np.int32)
-    slot_of_cell = np.empty(CELLS, np.int32)
+    histogram = np.zeros(CELLS, np.uint32)
+    cells = np.empty(BLOCK, np.uint16)
+    is_touched = np.empty(CELLS, np.uint8)
     first_edge = np.empty(CELLS, np.int32)
-    touched = np.empty(tile.shape[1], np.int32)
+    touched = np.empty(tile.shape[1] + 1, np.int32)
+    most = 0
+    for i in range(tile.shape[0]):
+        most = max(most, edge_indptr[i + 1] - edge_indptr[i])
+    gap_begin, gap_end = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32)
     for i in range(tile.shape[0]):
         values, add = tile[i], offset[offset_row[i]]
         own = edges[edge_indptr[i] : edge_indptr[i + 1]]
-        if len(own) == 0:
+        nearer = True
+        if len(own) > 0:
+            first_slot = 2 * edge_indptr[i] + i
+            own_slots = slots[first_slot : first_slot + 2 * len(own) + 1]
+            p, q = positive_indptr[i], positive_indptr[i + 1]
+            origin, scale, top = lay_grid(
+                own, 0.0, pitch, values, first_edge, is_touched, gap_begin, gap_end
+            )
+            found = bin_row(values, add, origin, scale, top, is_touched, histogram, cells, touched)
+            for t in range(found):
+                k = touched[t]
+                value = np.float64(values[k] + add[k])
+                if value == np.inf:
+                    continue
+                e = first_edge[cell_of(values[k] + add[k], origin, scale, top)]
+                e += own[e] < value
+                while e < len(own) and own[e] < value:
+                    e += 1
+                if e == len(own) or value < own[e]:
+                    own_slots[2 * e] += 1
+                else:
+                    place(
+                        value,
+                        first_item + k,
+                        own,
+                        own_slots,
+                        positives[p:q],
+                        items[p:q],
+                        tied_before[p:q],
+                    )
+            reach = cell_of(values.dtype.type(nearest[i]), origin, scale, top)
+            nearer = any_up_to(histogram, reach)
+            fold(histogram, gap_begin, gap_end, own_slots)
+        if nearer:  # perhaps
             for k in range(len(values)):
                 nearest[i] = min(nearest[i], np.float64(values[k] + add[k]))
-            continue
-        first_slot = 2 * edge_indptr[i] + i
-        own_slots = slots[first_slot : first_slot + 2 * len(own) + 1]
-        p, q = positive_indptr[i], positive_indptr[i + 1]
-        origin, scale, top = lay_grid(own, 0.0, values, slot_of_cell, first_edge)
-        found, least = bin_row(
-            values, add, origin, scale, top, slot_of_cell, own_slots, histogram, cells, touched
-        )
-        for t in range(found):
-            k = touched[t]
-            value = np.float64(values[k] + add[k])
-            if value != np.inf:
-                place(
-                    value,
-                    first_item + k,
-                    own,
-                    own_slots,
-                    positives[p:q],
-                    items[p:q],
-                    tied_before[p:q],
-                )
-        nearest[i] = min(nearest[i], np.float64(least))
 
 
 def count_stored(
@@ -98,6 +123,7 @@ def count_stored(
             first_item,
             edges.indptr,
             edges.distance,
+            edges.pitch,
             edges.positive_indptr,
             edges.positive_distance,
             edges.positive_item,

@@ -1,0 +1,136 @@
+"""What a person reads: the table with and without colours, numbers, progress."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streameval as se
+from streameval.report.progress import BarProgress, LogProgress, ShownProgress, show_progress
+from streameval.report.style import Style, amount, duration, percent_interval, render
+from streameval.report.terminal import render_evaluation, rows_of, why_undefined
+
+
+def evaluation(query: list[int], gallery: list[int], **more: Any) -> se.Evaluation:
+    rng = np.random.default_rng(1)
+    return se.evaluate(
+        se.Distances(rng.integers(0, 5, (len(query), len(gallery))) / 4.0),
+        query=se.Labels(id=np.array(query)),
+        gallery=se.Labels(id=np.array(gallery)),
+        protocol="no-camera",
+        **more,
+    )
+
+
+def values(result: se.Evaluation) -> Mapping[str, tuple[str, str, str]]:
+    rows = (row for part in rows_of(result).values() for row in part)
+    return {row.name: (row.value.strip(), row.ties, row.remark) for row in rows}
+
+
+def test_every_scalar_has_its_row_in_its_part() -> None:
+    result = evaluation([1, 2, 9], [1, 2, 1, 2, 3, 3])
+    parts = rows_of(result)
+    assert list(parts) == ["Retrieval", "Open set", "GOM"]
+    assert list(values(result)) == [row.name for part in parts.values() for row in part]
+    assert set(values(result)) == set(result.metrics.scalars)
+    assert values(result)["CMC@5"][0] == f"{100 * result['CMC@5']:.2f} %"
+
+
+def test_ties_stand_beside_the_value() -> None:
+    result = evaluation([1, 2, 9], [1, 2, 1, 2, 3, 3] * 4)
+    low, high = result.intervals["mAP"]
+    assert values(result)["mAP"][1] == f"{100 * low:.2f} – {100 * high:.2f} %"
+    assert "by ties" in render_evaluation(result, Style(plain=True))
+
+
+def test_what_is_undefined_says_why() -> None:
+    closed = evaluation([1, 2], [1, 2, 1, 3])
+    assert values(closed)["MFR"] == (
+        "–",
+        "",
+        "every identity is in the gallery: no open-set queries",
+    )
+    with pytest.warns(se.StreamevalWarning):
+        strangers = evaluation([8, 9], [1, 2, 1, 3])
+    assert values(strangers)["CMC@1"] == ("–", "", "no query has a positive in the gallery")
+    assert values(strangers)["mAP"] == ("–", "", "")  # said once a part
+    counts = {"queries_positive": 1, "queries_negative": 1}
+    assert why_undefined("tau_nz", counts) == "no query of Q− returns anything, even at τ = 1"
+
+
+def test_both_styles_say_the_same() -> None:
+    result = evaluation([1, 2, 9], [1, 2, 1, 2, 3, 3], range=(-1.0, 2.0))
+    plain = render_evaluation(result, Style(plain=True), saved="somewhere")
+    rich = render_evaluation(result, Style(plain=False), saved="somewhere")
+    assert plain.isascii()
+    assert "\x1b" not in plain
+    assert all(line == line.rstrip() for line in plain.splitlines())
+    for text in (plain, re.sub(r"\x1b\[[0-9;]*m", "", rich)):
+        for said in ("Written to", "somewhere", "range -1 to 2 (given)", "2 in Q+"):
+            assert said in text
+        assert all(value in text for value, _, _ in values(result).values() if value != "–")
+
+
+def test_long_lines_are_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    assert render(Style(plain=True), ["word " * 100]).count("\n") == 1
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert percent_interval(0.25, 0.5) == "25.00 – 50.00 %"
+    assert percent_interval(0.665186, 0.665188) == "66.5186 – 66.5188 %"
+    assert percent_interval(0.5, math.nextafter(0.5, 1)) == "50.000000 – 50.000000 %"
+    assert [amount(n) for n in (7, 795_821, 12_345_678, 4e9)] == [
+        "7",
+        "795,821",
+        "12.3 million",
+        "4 billion",
+    ]
+    assert [duration(s) for s in (0.4141, 59, 125, 3600 * 3 + 600)] == [
+        "0.414 s",
+        "59 s",
+        "2 min 05 s",
+        "3 h 10 min",
+    ]
+
+
+def test_log_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with LogProgress(every=0) as progress:
+        progress.start("counting", 1000)
+        progress.advance(250)
+        progress.finish()
+    line = r"counting: 25% of 1,000 pairs, [\d,.]+ ?\w* pairs/s, .* left\n"
+    assert re.fullmatch(line, capsys.readouterr().err)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    assert isinstance(show_progress(quiet=False), BarProgress)
+    assert type(show_progress(quiet=True)) is ShownProgress
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(show_progress(quiet=False), LogProgress)
+
+
+def test_short_passes_show_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    with BarProgress() as progress:
+        for label in ("positives", "counting"):
+            progress.start(label, 1000)
+            progress.advance(1000)
+            progress.finish()
+        progress.start("counting", 1000)  # and one that an error ends
+    assert "counting" not in shown.getvalue()
