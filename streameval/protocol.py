@@ -80,11 +80,13 @@ def named_protocol(
     Raises
     ------
     OptionError
-        If the name is unknown; the known ones are listed.
+        If the name or the way to match is unknown; the known ones are listed.
     """
     if name not in PROTOCOLS:
         known = ", ".join(PROTOCOLS)
         raise OptionError(f"unknown protocol {name!r}; known protocols: {known}")
+    if self_match not in (None, "index", "key"):
+        raise OptionError(f"self_match is {self_match!r}; expected index or key")
     protocol = replace(PROTOCOLS[name], self_match=self_match)
     return protocol if junk_ids is None else replace(protocol, junk_ids=junk_ids)
 

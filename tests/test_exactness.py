@@ -288,3 +288,135 @@ def least_memory(source: se.Distances, sides: dict[str, se.Labels]) -> int:
         else:
             accepted = memory
     return accepted
+
+
+def counted_by_task(features: se.Features, sides: dict[str, se.Labels]) -> list[se.RankStatistics]:
+    """Count each gallery shard of a plan with many tasks by itself."""
+    prepared = prepare(features, **sides, threads=1, tile=(5, 16))
+    plan = replace(
+        prepared.plan,
+        tasks=tuple(Task((0, QUERIES), (g, min(g + 23, GALLERY))) for g in range(0, GALLERY, 23)),
+    )
+    job = Job(features, prepared.pairs, plan, Range(0.0, 2.0), threshold_distances(0.0, 2.0))
+    job = find_positives(job, ThreadExecutor(1), Watch(Progress()))
+    return [count(job, task, Watch(Progress())) for task in plan.tasks]
+
+
+def test_shards_merged_in_any_order() -> None:
+    rng = np.random.default_rng(8)
+    features = se.Features(*(side.astype(np.float32) for side in duplicates(rng)))
+    sides = labels(rng, QUERIES, GALLERY)
+    whole = evaluate(features, **sides).statistics
+    parts = counted_by_task(features, sides)
+    for _ in range(20):
+        order = rng.permutation(len(parts))
+        assert reduce(se.RankStatistics.merge, [parts[k] for k in order]).equals(whole)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("data", [normal, duplicates, binary], ids=lambda data: data.__name__)
+def test_a_permuted_gallery_counts_the_same_but_for_the_order_of_ties(
+    data: Any, metric: Any
+) -> None:
+    rng = np.random.default_rng(9)
+    q, g = (side.astype(np.float32) for side in data(rng))
+    sides = labels(rng, QUERIES, GALLERY)
+    one = evaluate(se.Features(q, g, metric), **sides)
+    order = rng.permutation(GALLERY)
+    gallery = sides["gallery"]
+    assert gallery.cam is not None
+    sides["gallery"] = se.Labels(gallery.id[order], gallery.cam[order])
+    other = evaluate(se.Features(q, g[order], metric), **sides)
+    assert other.statistics.equals(one.statistics, ignoring=["tied_before"])
+    assert str(other.metrics.scalars) == str(one.metrics.scalars)  # NaN where NaN
+
+
+@pytest.mark.parametrize("self_match", [None, "index", "key"])
+def test_a_query_that_is_in_the_gallery_too(self_match: Any) -> None:
+    rng = np.random.default_rng(10)
+    _, g = normal(rng)
+    ids, keys = rng.integers(-1, 20, GALLERY), rng.permutation(GALLERY)
+    sides = {"query": se.Labels(ids, key=keys), "gallery": se.Labels(ids, key=keys)}
+    result = evaluate(
+        se.Features(g, g), **sides, protocol="no-camera", self_match=self_match, tile=(16, 40)
+    )
+    expected = oracle(
+        canonical_distances(g, g, "cosine"),
+        sides,
+        result.statistics.thresholds,
+        self_index=self_match is not None,
+    )
+    assert result.statistics.equals(expected)
+
+
+def test_keys_may_match_items_of_another_identity() -> None:
+    rng = np.random.default_rng(11)
+    q, g = normal(rng)
+    distances = canonical_distances(q, g, "cosine")
+    sides = labels(rng, QUERIES, GALLERY)
+    own = rng.permutation(GALLERY)[:QUERIES]
+    sides["query"] = se.Labels(sides["query"].id, key=own)
+    sides["gallery"] = se.Labels(sides["gallery"].id, key=np.arange(GALLERY))
+    result = evaluate(se.Features(q, g), **sides, protocol="no-camera", self_match="key")
+    for i in range(QUERIES):
+        keep = np.arange(GALLERY) != own[i]
+        one = {
+            "query": se.Labels(sides["query"].id[i : i + 1]),
+            "gallery": se.Labels(sides["gallery"].id[keep]),
+        }
+        alone = oracle(distances[i : i + 1, keep], one, result.statistics.thresholds)
+        begin, end = result.statistics.indptr[i : i + 2]
+        assert np.array_equal(result.statistics.closer[begin:end], alone.closer)
+        assert np.array_equal(result.statistics.negatives_within[i], alone.negatives_within[0])
+        assert result.statistics.valid[i] == alone.valid[0]
+        assert result.statistics.nearest_negative[i] == alone.nearest_negative[0]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(
+    ("query_id", "gallery_id", "gallery_cam"),
+    [
+        ([5], [5], [1]),  # one query, one item: a positive
+        ([5], [6], [1]),  # a negative
+        ([5], [5], [0]),  # ignored: the query is excluded
+        ([5], [-1], [1]),  # nothing but junk
+        ([5], [5, 5, 5], [0, 0, 0]),  # all ignored
+        ([5, 5, 6], [7, 8], [1, 1]),  # no positives at all
+        ([-1], [-1, 3], [1, 1]),  # a junk query
+        ([1, 2], [], []),  # an empty gallery
+    ],
+)
+def test_the_smallest_problems(
+    metric: Any, query_id: list[int], gallery_id: list[int], gallery_cam: list[int]
+) -> None:
+    rng = np.random.default_rng(12)
+    q = rng.standard_normal((len(query_id), 3)).astype(np.float32)
+    g = rng.standard_normal((len(gallery_id), 3)).astype(np.float32)
+    sides = {
+        "query": se.Labels(np.array(query_id), np.zeros(len(query_id), int)),
+        "gallery": se.Labels(np.array(gallery_id, int), np.array(gallery_cam, int)),
+    }
+    distances = canonical_distances(q, g, metric)
+    for source in (se.Features(q, g, metric), se.Distances(distances)):
+        result = evaluate(source, **sides)
+        expected = oracle(distances, sides, result.statistics.thresholds)
+        assert result.statistics.equals(expected)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint16", "int8", "str", "bytes", "object"])
+def test_any_type_of_labels(dtype: str) -> None:
+    rng = np.random.default_rng(13)
+    q, g = normal(rng)
+    numbers = labels(rng, QUERIES, GALLERY)
+    as_dtype = {"str": "U8", "bytes": "S8", "object": "U8"}.get(dtype, dtype)
+    junk = [7] if dtype == "uint16" else None
+    plain = {side: se.Labels(one.id + (8 if junk else 0), one.cam) for side, one in numbers.items()}
+    typed = {}
+    for side, one in plain.items():
+        ids, cams = one.id.astype(as_dtype), one.cam.astype(as_dtype)
+        if dtype == "object":
+            ids, cams = ids.astype(object), cams.astype(object)
+        typed[side] = se.Labels(ids, cams)
+    one = evaluate(se.Features(q, g), **plain, junk_ids=junk)
+    other = evaluate(se.Features(q, g), **typed, junk_ids=junk)
+    assert other.statistics.equals(one.statistics)

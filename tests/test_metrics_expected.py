@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from fractions import Fraction
 from math import comb
 from typing import Any
@@ -108,13 +107,12 @@ def test_last_place_by_recurrence_and_by_sum(positives: int, ahead: int) -> None
     assert computed == pytest.approx(float(exact), rel=1e-12)
 
 
-def test_a_collapsed_model_is_quick() -> None:
-    """A thousand queries, each with its own huge tie group."""
+def test_a_collapsed_model() -> None:
+    """A thousand queries, each with its own huge tie group: no loop over the gallery."""
     queries = 1000
     parts = [one_group(2 + i % 30, 10**6 + i, i, 0) for i in range(queries)]
     ranks = ExpectedRanks(RankStatistics.stack(parts))
-    start = time.perf_counter()
-    ranks.precision("step"), ranks.precision("trapezoid")
-    ranks.inverse_penalty()
-    ranks.hits_within(100)
-    assert time.perf_counter() - start < 5
+    for values in (ranks.precision("step"), ranks.precision("trapezoid"), ranks.inverse_penalty()):
+        assert (values > 0).all()
+        assert (values < 1e-3).all()
+    assert 0 < ranks.hits_within(100)[-1] < 10

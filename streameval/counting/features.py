@@ -37,6 +37,7 @@ from streameval.counting.canonical import (
     distance,
 )
 from streameval.counting.edges import Edges
+from streameval.counting.prefetch import prefetch_row
 from streameval.counting.rows import (
     BLOCK,
     CELLS,
@@ -47,6 +48,8 @@ from streameval.counting.rows import (
     lay_grid,
     place,
 )
+
+AHEAD = 4  # doubtful pairs whose gallery rows are asked for in advance
 
 Float32Matrix = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.float64]
@@ -259,6 +262,7 @@ def _count(  # type: ignore[no-untyped-def]
     is_touched = np.empty(CELLS, np.uint8)
     first_edge = np.empty(CELLS, np.int32)
     touched = np.empty(tile.shape[1] + 1, np.int32)
+    edge = np.empty(tile.shape[1], np.int32)
     lanes = np.empty(LANES)
     most = 0
     for i in range(tile.shape[0]):
@@ -287,6 +291,7 @@ def _count(  # type: ignore[no-untyped-def]
             found = bin_row(
                 values, add, origin, cell_scale, top, is_touched, histogram, cells, touched
             )
+            doubtful = 0
             for t in range(found):
                 k = touched[t]
                 value = values[k] + add[k]
@@ -298,16 +303,28 @@ def _count(  # type: ignore[no-untyped-def]
                     e += 1
                 if e == m or value < level[e] - band:
                     own_slots[2 * e] += 1
-                    continue
-                recomputed += 1
+                else:
+                    touched[doubtful] = k
+                    edge[doubtful] = e
+                    doubtful += 1
+            recomputed += doubtful
+            for t in range(min(AHEAD, doubtful)):
+                prefetch_row(rows, touched[t])
+            for t in range(doubtful):
+                k = touched[t]
+                if t + AHEAD < doubtful:
+                    prefetch_row(rows, touched[t + AHEAD])
                 place(
                     distance(metric, queries[i], rows[k], norm, norms[k], lanes),
                     item[k],
+                    edge[t],
                     own,
                     own_slots,
-                    positives[p:q],
-                    items[p:q],
-                    tied_before[p:q],
+                    positives,
+                    items,
+                    p,
+                    q,
+                    tied_before,
                 )
             reach_cell = cell_of(values.dtype.type(reach), origin, cell_scale, top)
             nearer = any_up_to(histogram, reach_cell)

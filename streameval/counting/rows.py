@@ -181,7 +181,7 @@ def first_not_below(edges, value):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def place(value, item, edges, slots, positives, items, tied_before):  # type: ignore[no-untyped-def]
+def place(value, item, near, edges, slots, positives, items, first, last, tied_before):  # type: ignore[no-untyped-def]
     """Count one canonical distance into its slot, and into `tied_before` where it ties.
 
     Parameters
@@ -190,19 +190,26 @@ def place(value, item, edges, slots, positives, items, tied_before):  # type: ig
         Canonical distance.
     item : int
         Gallery index.
+    near : int
+        The edge to look at first.
     edges : [m] float64
         The query's edges, as canonical distances.
     slots : [2m + 1] int64, added to
-    positives, items : [G] float64, int64
-        The query's positives: distance, gallery index.
-    tied_before : [G] int64, added to
+    positives, items : [P] float64, int64
+        All positives: distance, gallery index.
+    first, last : int
+        The query's own among them.
+    tied_before : [P] int64, added to
     """
-    k = first_not_below(edges, value)
+    k = near
+    while k < len(edges) and edges[k] < value:
+        k += 1
+    while k > 0 and edges[k - 1] >= value:
+        k -= 1
     if k == len(edges) or edges[k] != value:
         slots[2 * k] += 1
         return
     slots[2 * k + 1] += 1
-    p = first_not_below(positives, value)
-    while p < len(positives) and positives[p] == value:
-        tied_before[p] += item < items[p]
-        p += 1
+    for p in range(first, last):
+        if positives[p] == value:
+            tied_before[p] += item < items[p]

@@ -73,11 +73,14 @@ def _count(  # type: ignore[no-untyped-def]
                     place(
                         value,
                         first_item + k,
+                        e,
                         own,
                         own_slots,
-                        positives[p:q],
-                        items[p:q],
-                        tied_before[p:q],
+                        positives,
+                        items,
+                        p,
+                        q,
+                        tied_before,
                     )
             reach = cell_of(values.dtype.type(nearest[i]), origin, scale, top)
             nearer = any_up_to(histogram, reach)

@@ -21,14 +21,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.metrics.options import AveragePrecision
 from streameval.metrics.ranks import FixedRanks, Ranks
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
-_SMALL_HARMONIC = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, 65))])
+_SMALL = 64
+_HARMONIC = np.array(  # [low, high]: 1/(low+1) + .. + 1/high, each correctly rounded
+    [
+        [math.fsum(1 / k for k in range(low + 1, high + 1)) for high in range(_SMALL + 1)]
+        for low in range(_SMALL + 1)
+    ]
+)
 
 
 class ExpectedRanks(Ranks):
@@ -81,8 +89,9 @@ class ExpectedRanks(Ranks):
     def precision(self, rule: AveragePrecision) -> FloatArray:
         """Return each positive's share of the expected sum of its group's terms, [P] float64.
 
-        With D(R) = H_{R+L} − H_R, the group's sum of j/r_j is p/L · [qL + (s+1 − q(R+1))D(R)],
-        that of (j−1)/(r_j−1) is p/L · [qL + (s − qR)D(R−1)], or p/L · [1 + q(L−1)] where R = 0.
+        With D(R) = H_{R+L} − H_R and F(R) = L − (R+1)D(R), the group's sum of j/r_j is
+        p/L · [(s+1)D(R) + qF(R)], that of (j−1)/(r_j−1) is p/L · [sD(R−1) + qF(R−1)], or
+        p/L · [1 + q(L−1)] where R = 0.
         """
         terms = self._untied.precision(rule)
         tied = np.flatnonzero(self._negatives > 0)
@@ -91,14 +100,16 @@ class ExpectedRanks(Ranks):
         size = self._positives[tied] + self._negatives[tied]
         q = (self._positives[tied] - 1) / np.maximum(size - 1, 1)
         steps = harmonic_difference(ahead, ahead + size)
-        share = (q * size + (before + 1 - q * (ahead + 1)) * steps) / size
+        shortfall = harmonic_shortfall(ahead, ahead + size)
+        share = ((before + 1) * steps + q * shortfall) / size
         if rule == "trapezoid":
             previous = np.maximum(ahead - 1, 0)
             steps = harmonic_difference(previous, previous + size)
+            shortfall = harmonic_shortfall(previous, previous + size)
             lower = np.where(
                 ahead == 0,
                 (1 + q * (size - 1)) / size,
-                (q * size + (before - q * ahead) * steps) / size,
+                (before * steps + q * shortfall) / size,
             )
             share = (lower + share) / 2
         share_of_group = np.zeros(len(self._positives))
@@ -144,16 +155,38 @@ def harmonic_difference(low: IntArray, high: IntArray) -> FloatArray:
     """Return H_high − H_low = 1/(low+1) + .. + 1/high for 0 <= low <= high, [n] float64.
 
     Accurate relative to the difference itself, which subtracting two digammas of a million is
-    not: beyond 64 the asymptotic series of ψ(x + ½) is differenced term by term
-    (Abramowitz and Stegun, 6.3.18, shifted by a half).
+    not: up to 64 it is tabled, beyond that the asymptotic series of ψ(x + ½) is differenced term
+    by term (Abramowitz and Stegun, 6.3.18, shifted by a half).
     """
-    small = _SMALL_HARMONIC[np.minimum(high, 64)] - _SMALL_HARMONIC[np.minimum(low, 64)]
-    a, b = np.maximum(low, 64) + 0.5, np.maximum(high, 64) + 0.5
-    large = np.log1p((b - a) / a)
-    for power, factor in ((2, 1 / 24), (4, -7 / 960), (6, 31 / 8064)):
-        large += factor * (b**-power - a**-power)
-    difference: FloatArray = small + large
+    small = _HARMONIC[np.minimum(low, _SMALL), np.minimum(high, _SMALL)]
+    a, b = np.maximum(low, _SMALL) + 0.5, np.maximum(high, _SMALL) + 0.5
+    difference: FloatArray = small + np.log1p((b - a) / a) + _corrections(a, b)
     return difference
+
+
+def harmonic_shortfall(low: IntArray, high: IntArray) -> FloatArray:
+    """Return (high − low) − (low+1)(H_high − H_low) = Σ_k (k−1)/(low+k), [n] float64.
+
+    Accurate relative to itself: where the two terms nearly cancel (low > 64), x − log(1+x) is
+    taken by its series.
+    """
+    plain = (high - low) - (low + 1) * harmonic_difference(low, high)
+    a, b = np.float64(0.5) + low, np.float64(0.5) + high
+    x = (b - a) / a
+    powers = np.arange(2, 14)
+    series = np.sum((-x[:, None]) ** powers / powers, axis=1)
+    excess = np.where(x < 0.05, series, x - np.log1p(x))
+    close = a * excess - np.log1p(x) / 2 - (a + 0.5) * _corrections(a, b)
+    shortfall: FloatArray = np.where((low > _SMALL) & (high > low), close, plain)
+    return shortfall
+
+
+def _corrections(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> FloatArray:
+    """Return the terms of ψ(b + ½) − ψ(a + ½) beyond log b − log a."""
+    terms: FloatArray = np.zeros(len(a))
+    for power, factor in ((2, 1 / 24), (4, -7 / 960), (6, 31 / 8064)):
+        terms += factor * (b**-power - a**-power)
+    return terms
 
 
 def expected_inverse_of_last(groups: IntArray) -> FloatArray:

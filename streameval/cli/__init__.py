@@ -1,0 +1,13 @@
+"""The command line: parses, calls `evaluation`, hands the result to `report`.
+
+app       the group of commands; errors and warnings in words, exit statuses
+evaluate  the command ``streameval evaluate``
+options   what the options' texts stand for
+signals   Ctrl-C and SIGTERM
+
+Nothing heavy is imported here: ``streameval --help`` answers at once.
+"""
+
+from streameval.cli.app import main
+
+__all__ = ["main"]

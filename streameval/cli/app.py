@@ -1,0 +1,78 @@
+"""The group of commands; what all of them do about errors and warnings."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, TextIO
+
+import click
+
+from streameval.cli.evaluate import evaluate
+from streameval.errors import StreamevalError, StreamevalWarning
+
+
+class Commands(click.Group):
+    """Commands whose errors end in one message on stderr and exit status 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            with warnings_in_words():
+                return super().invoke(ctx)
+        except StreamevalError as error:
+            fail(str(error))
+        except MemoryError as error:
+            detail = f" ({error})" if str(error) else ""
+            fail(f"out of memory{detail}: lower --memory or --threads, or use a larger machine")
+        except click.UsageError as error:
+            hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+            fail(f"{error.format_message()}{hint}")
+        except KeyboardInterrupt:  # before the command has taken over the signals
+            click.echo("interrupted", err=True)
+            sys.exit(128 + signal.SIGINT)
+
+
+def fail(message: str) -> NoReturn:
+    """Print the message on stderr and exit with status 2."""
+    click.echo(f"error: {message}", err=True)
+    sys.exit(2)
+
+
+@contextmanager
+def warnings_in_words() -> Iterator[None]:
+    """Print a `StreamevalWarning` as one line on stderr; others as Python does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", StreamevalWarning)
+        as_python_does = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, StreamevalWarning):
+                click.echo(f"warning: {message}", err=True)
+            else:
+                as_python_does(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        yield
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="streameval", message="%(prog)s %(version)s")
+def main() -> None:
+    """Exact re-identification and retrieval metrics in one streaming pass.
+
+    Memory does not grow with the gallery, and no number depends on it.
+    """
+
+
+main.add_command(evaluate)

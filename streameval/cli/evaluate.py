@@ -1,0 +1,224 @@
+"""The command ``streameval evaluate``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streameval.cli.options import (
+    check_label_options,
+    open_labels,
+    open_source,
+    parse_junk_ids,
+    parse_range,
+)
+from streameval.cli.signals import Interruption
+
+if TYPE_CHECKING:
+    from streameval.metrics.options import MetricOptions
+
+# What there is to choose from is shown here and checked where it is used.
+METRICS = "cosine|euclidean|sqeuclidean|dot"
+PROTOCOLS = "market1501|separate-camera|no-camera"
+SELF_MATCHES = "index|key"
+TIES = "pessimistic|optimistic|stable|expected"
+VP = "reference|equation"
+AP = "step|trapezoid"
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options of the command, as they were given."""
+
+    distances: str | None
+    query: str | None
+    gallery: str | None
+    query_ids: str | None
+    gallery_ids: str | None
+    query_cams: str | None
+    gallery_cams: str | None
+    query_keys: str | None
+    gallery_keys: str | None
+    query_labels: str | None
+    gallery_labels: str | None
+    metric: str | None
+    protocol: str
+    junk_id: tuple[str, ...]
+    self_match: str | None
+    range: str
+    ties: Any
+    ap: Any
+    vp: Any
+    false_rate_budget: int
+    memory: str
+    threads: int | None
+    out: str | None
+    overwrite: bool
+    json: bool
+    quiet: bool
+    dry_run: bool
+
+    def label_options(self, side: str) -> tuple[str | None, str | None, str | None, str | None]:
+        """Return ids, cams, keys and table of a side, "query" or "gallery"."""
+        ids, cams, keys, table = (
+            getattr(self, f"{side}_{column}") for column in ("ids", "cams", "keys", "labels")
+        )
+        return ids, cams, keys, table
+
+
+@click.command
+@click.option("--distances", metavar="URI", help="Stored distances, [queries, gallery].")
+@click.option("--query", metavar="URI", help="Features of the queries, [queries, columns].")
+@click.option("--gallery", metavar="URI", help="Features of the gallery, [items, columns].")
+@click.option("--query-ids", metavar="URI", help="Identities of the queries.")
+@click.option("--gallery-ids", metavar="URI", help="Identities of the gallery.")
+@click.option("--query-cams", metavar="URI", help="Cameras of the queries.")
+@click.option("--gallery-cams", metavar="URI", help="Cameras of the gallery.")
+@click.option("--query-keys", metavar="URI", help="Keys of the queries, for --self-match key.")
+@click.option("--gallery-keys", metavar="URI", help="Keys of the gallery.")
+@click.option("--query-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
+@click.option("--gallery-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
+@click.option("--metric", metavar=METRICS, help="Distance of features.  [default: cosine]")
+@click.option(
+    "--protocol",
+    metavar=PROTOCOLS,
+    default="market1501",
+    show_default=True,
+    help="Which pairs are ignored.",
+)
+@click.option(
+    "--junk-id",
+    metavar="N",
+    multiple=True,
+    help="Gallery identity to ignore; repeatable.  [default: -1]",
+)
+@click.option(
+    "--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image in the gallery."
+)
+@click.option(
+    "--ties",
+    metavar=TIES,
+    default="pessimistic",
+    show_default=True,
+    help="Who is ahead at the same distance.",
+)
+@click.option(
+    "--range",
+    metavar="auto|minmax|LO,HI",
+    default="auto",
+    show_default=True,
+    help="Distances that tau = 0 and tau = 1 stand for.",
+)
+@click.option(
+    "--vp",
+    metavar=VP,
+    default="reference",
+    show_default=True,
+    help="VP of GOM: as the authors' code, or as Eq. 5 is printed.",
+)
+@click.option(
+    "--false-rate-budget",
+    metavar="N",
+    type=int,
+    default=3000,
+    show_default=True,
+    help="Returned negatives that count as failure.",
+)
+@click.option(
+    "--ap", metavar=AP, default="step", show_default=True, help="Rule of average precision."
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    default="2GB",
+    show_default=True,
+    help="Budget of the whole process.",
+)
+@click.option("--threads", metavar="N", type=int, help="Worker threads.  [default: all cores]")
+@click.option("--out", metavar="DIR", help="Write the result to this new folder.")
+@click.option("--overwrite", is_flag=True, help="Replace a result that is there.")
+@click.option("--json", is_flag=True, help="Print the summary as JSON, and nothing else.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@click.option("--dry-run", is_flag=True, help="Print the plan; evaluate nothing.")
+def evaluate(**given: Any) -> None:
+    """Evaluate a ranking: CMC, mAP, mINP, open-set and GOM metrics.
+
+    Give stored distances (--distances), or features of both sides (--query and --gallery);
+    and the labels of both sides, an array a column or a table.
+
+    A URI is PATH or PATH::KEY: a .npy, .npz or .mat file, or a Zarr folder.
+    """
+    run(Given(**given))
+
+
+def run(given: Given) -> None:
+    """Evaluate, save and print."""
+    from streameval.report.progress import show_progress
+
+    quiet = given.quiet or given.dry_run
+    with show_progress(quiet=quiet) as progress, Interruption(progress.close) as interruption:
+        from streameval import evaluation
+        from streameval.report.plan import plan_summary, render_plan
+        from streameval.report.terminal import render_evaluation, stdout_style
+        from streameval.result import check_output
+
+        options = _metric_options(given)
+        for side in ("query", "gallery"):
+            check_label_options(side, *given.label_options(side))
+        if given.out is not None:
+            check_output(given.out, overwrite=given.overwrite)
+        source = open_source(given.distances, given.query, given.gallery, given.metric)
+        gallery = open_labels(*given.label_options("gallery"))
+        what: dict[str, Any] = {
+            "query": open_labels(*given.label_options("query")),
+            "gallery": gallery,
+            "protocol": given.protocol,
+            "junk_ids": parse_junk_ids(given.junk_id, gallery),
+            "self_match": given.self_match,
+            "range": parse_range(given.range),
+            "memory": given.memory,
+            "threads": given.threads,
+        }
+        del gallery
+        if given.dry_run:
+            prepared = evaluation.prepare(source, **what)
+            text = (
+                _json(plan_summary(prepared))
+                if given.json
+                else render_plan(prepared, stdout_style())
+            )
+        else:
+            result = evaluation.evaluate(source, **what, options=options, progress=progress)
+            progress.close()
+            if given.out is not None:
+                interruption.hold()
+                result.save(given.out, overwrite=given.overwrite)
+            text = (
+                _json(result.summary())
+                if given.json
+                else render_evaluation(result, stdout_style(), saved=given.out)
+            )
+        click.echo(text, nl=False)
+
+
+def _metric_options(given: Given) -> MetricOptions:
+    from streameval.errors import OptionError
+    from streameval.metrics import MetricOptions
+
+    if given.self_match not in (None, *SELF_MATCHES.split("|")):
+        raise OptionError(
+            f"--self-match is {given.self_match!r}; known: {SELF_MATCHES.replace('|', ', ')}"
+        )
+    return MetricOptions(
+        ties=given.ties,
+        ap=given.ap,
+        vp=given.vp,
+        false_rate_budget=given.false_rate_budget,
+    )
+
+
+def _json(summary: dict[str, Any]) -> str:
+    return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,137 @@
+"""What the options' texts stand for; heavy modules are imported where they are used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    from streameval.counting.canonical import Metric
+    from streameval.evaluation import RangeOption
+    from streameval.inputs.sources import Distances, Features
+    from streameval.protocol import Labels
+
+
+def open_source(
+    distances: str | None, query: str | None, gallery: str | None, metric: str | None
+) -> Distances | Features:
+    """Open the distances, or the features of both sides.
+
+    Raises
+    ------
+    OptionError
+        If the options conflict, or one is missing.
+    InputError
+        If an array can't be evaluated.
+    """
+    if distances is not None and (query is not None or gallery is not None):
+        other = "--query" if query is not None else "--gallery"
+        raise OptionError(
+            f"got --distances and {other}: give a stored matrix (--distances), or features "
+            "(--query and --gallery)"
+        )
+    if distances is not None:
+        if metric is not None:
+            raise OptionError(
+                f"got --distances and --metric {metric}: a stored matrix holds its distances "
+                "already; leave --metric out"
+            )
+        from streameval.inputs.sources import Distances
+
+        return Distances(distances)
+    if query is None or gallery is None:
+        given = [name for name, uri in (("--query", query), ("--gallery", gallery)) if uri]
+        raise OptionError(
+            f"got {given[0] if given else 'nothing'} to evaluate: give a stored matrix "
+            "(--distances), or features of both sides (--query and --gallery)"
+        )
+    from streameval.inputs.sources import Features
+
+    return Features(query, gallery, cast("Metric", metric or "cosine"))  # checked there
+
+
+def check_label_options(
+    side: str, ids: str | None, cams: str | None, keys: str | None, table: str | None
+) -> None:
+    """Check that the labels of a side come from arrays or from a table, before any is read.
+
+    Parameters
+    ----------
+    side : {"query", "gallery"}
+    ids, cams, keys, table : str or None
+
+    Raises
+    ------
+    OptionError
+        If both are given, or no identities are.
+    """
+    arrays = [
+        f"--{side}-{column}"
+        for column, uri in (("ids", ids), ("cams", cams), ("keys", keys))
+        if uri is not None
+    ]
+    if table is not None and arrays:
+        raise OptionError(
+            f"got --{side}-labels and {arrays[0]}: give a table with columns id[,cam][,key], or "
+            "an array a column"
+        )
+    if table is None and ids is None:
+        raise OptionError(
+            f"the identities of the {side} are missing: give --{side}-ids ARRAY, or "
+            f"--{side}-labels TABLE with a column id"
+        )
+
+
+def open_labels(ids: str | None, cams: str | None, keys: str | None, table: str | None) -> Labels:
+    """Read the labels of a side; the options have passed `check_label_options`."""
+    from streameval.inputs.labels import read_label_table, read_labels
+
+    if table is not None:
+        return read_label_table(table)
+    if ids is None:
+        raise OptionError("neither ids nor a table of labels are given")
+    return read_labels(ids, cams, keys)
+
+
+def parse_range(text: str) -> RangeOption:
+    """Return the range of an option: ``auto``, ``minmax`` or ``LO,HI``.
+
+    Raises
+    ------
+    OptionError
+    """
+    if text == "auto":
+        return "auto"
+    if text == "minmax":
+        return "minmax"
+    try:
+        low, high = (float(bound) for bound in text.split(","))
+    except ValueError:
+        raise OptionError(
+            f"--range is {text!r}; expected auto, minmax, or two numbers LO,HI such as 0,2"
+        ) from None
+    return low, high
+
+
+def parse_junk_ids(texts: Sequence[str], gallery: Labels) -> list[int | str] | None:
+    """Return junk ids as what the gallery's ids are; None (the protocol's own) for none.
+
+    Raises
+    ------
+    OptionError
+        If the ids are integers, and a junk id is not.
+    """
+    if not texts:
+        return None
+    if gallery.id.dtype.kind == "U":
+        return list(texts)
+    for text in texts:
+        if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
+            raise OptionError(
+                f"--junk-id is {text!r}, and the ids of {gallery.source} are integers; "
+                "give an integer"
+            )
+    return [int(text) for text in texts]

@@ -1,0 +1,7 @@
+"""What a person reads.
+
+style     colours and symbols, or plain ASCII; numbers as people read them
+terminal  the result as a table
+plan      the plan, for ``--dry-run``
+progress  the progress bar, or a line now and then where there is no terminal
+"""

@@ -1,0 +1,85 @@
+"""The plan, for ``--dry-run``: what would be done, and what it would take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streameval.inputs.sources import Features
+from streameval.planning import format_bytes
+from streameval.report.style import Style, amount, facts, plural, render
+
+if TYPE_CHECKING:
+    from streameval.evaluation import Prepared
+
+LAYOUTS = {
+    "features": "features: shards of the gallery, block by block, times blocks of queries",
+    "strips": "strips: whole rows of the matrix, each read once",
+    "rectangles": "rectangles along the chunks of the matrix: no whole row fits the budget",
+}
+
+
+def passes(prepared: Prepared) -> list[str]:
+    """Return the passes over the data, in order."""
+    wanted = {
+        "range": prepared.range is None,
+        "positives": prepared.plan.layout != "strips",
+        "counting": True,
+    }
+    return [name for name, needed in wanted.items() if needed]
+
+
+def plan_summary(prepared: Prepared) -> dict[str, Any]:
+    """Return the plan as numbers, for ``--dry-run --json``."""
+    plan = prepared.plan
+    return {
+        "layout": plan.layout,
+        "passes": passes(prepared),
+        "tasks": len(plan.tasks),
+        "tile": list(plan.tile),
+        "block": plan.block,
+        "threads": plan.threads,
+        "pairs": plan.pairs,
+        "bytes_read": plan.bytes_read,
+        "flops": plan.flops,
+        "memory": plan.memory,
+        "projected_peak": plan.peak,
+        "parts": dict(plan.parts),
+    }
+
+
+def render_plan(prepared: Prepared, style: Style) -> str:
+    """Return the plan as text."""
+    plan, source = prepared.plan, prepared.source
+    queries, items = source.shape
+    if isinstance(source, Features):
+        inputs = ("Features", f"{source.query.uri} × {source.gallery.uri} · {source.metric}")
+        tile = f"{plan.tile[0]:,} queries × {plural(plan.tile[1], 'item')}"
+        tile += f", of blocks of {plural(plan.block, 'gallery row')}"
+    else:
+        inputs = ("Distances", source.matrix.uri)
+        tile = f"{plan.tile[0]:,} rows × {plural(plan.tile[1], 'column')}"
+    pairs = prepared.pairs
+    work = [
+        inputs,
+        ("Protocol", prepared.protocol.name),
+        (
+            "Size",
+            f"{plural(queries, 'query', 'queries')} × {plural(items, 'gallery item')}: "
+            f"{amount(plan.pairs)} pairs, {int(pairs.positive.sum()):,} of them positive",
+        ),
+        ("Layout", LAYOUTS[plan.layout]),
+        ("Passes", ", ".join(passes(prepared))),
+        ("Tasks", f"{len(plan.tasks):,}, on {plural(plan.threads, 'thread')}"),
+        ("Tile", tile),
+        ("Reads", f"{format_bytes(plan.bytes_read)} in all passes, before decompression"),
+        ("Computes", f"{amount(plan.flops)} floating-point operations in matrix products"),
+    ]
+    if not plan.flops:
+        work.pop()
+    width = max(len(name) for name in plan.parts)
+    sizes = {name: format_bytes(size) for name, size in plan.parts.items()}
+    memory = [
+        ("Memory", f"{format_bytes(plan.peak)} projected peak, of {format_bytes(plan.memory)}"),
+        *(("", f"{name:<{width}}  {size:>9}") for name, size in sizes.items()),
+    ]
+    return render(style, [facts(style, [*work, *memory])])

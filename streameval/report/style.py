@@ -1,0 +1,116 @@
+"""Colours and symbols, or plain ASCII; and numbers as people read them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+DASH = "–"
+WIDE = 10_000  # columns: a number is never wrapped or cut; a narrow terminal wraps by itself
+
+_ASCII = str.maketrans({"×": "x", "−": "-", "–": "-", "·": "|", "τ": "tau", "≤": "<=", "…": "..."})
+
+
+@dataclass(frozen=True)
+class Style:
+    """How text is written.
+
+    Attributes
+    ----------
+    plain : bool
+        ASCII without colours or boxes: for files, pipes and NO_COLOR.
+    """
+
+    plain: bool
+
+    def text(self, text: str) -> str:
+        """Return the text with the symbols of this style."""
+        return text.translate(_ASCII) if self.plain else text
+
+
+def stdout_style() -> Style:
+    """Return the style that stdout can show."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+    return Style(
+        plain=not sys.stdout.isatty()
+        or bool(os.environ.get("NO_COLOR"))
+        or os.environ.get("TERM") == "dumb"
+        or not encoding.startswith("utf")
+    )
+
+
+def render(style: Style, blocks: Sequence[RenderableType]) -> str:
+    """Return blocks of rich as text: between blank lines on a terminal, in a file without."""
+    from rich.console import Console
+
+    file = StringIO()
+    console = Console(
+        file=file,
+        width=WIDE,
+        force_terminal=not style.plain,
+        color_system=None if style.plain else "standard",
+        no_color=style.plain,
+        highlight=False,
+        legacy_windows=False,
+    )
+    for block in blocks:
+        console.print(block, no_wrap=True, overflow="ignore", crop=False)
+    lines = "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+    return f"{lines}\n" if style.plain else f"\n{lines}\n\n"
+
+
+def facts(style: Style, rows: Sequence[tuple[str, str]]) -> RenderableType:
+    """Return names and what is to be said of each, a line each."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, said in rows:
+        table.add_row(
+            Text(style.text(name), style="" if style.plain else "cyan"), Text(style.text(said))
+        )
+    return table
+
+
+def percent(value: float, digits: int = 2) -> str:
+    """Return a fraction in percent: 0.6652 is ``66.52 %``."""
+    return f"{100 * value:.{digits}f} %"
+
+
+def percent_interval(low: float, high: float) -> str:
+    """Return two fractions in percent, with as many digits as it takes to tell them apart."""
+    for digits in range(2, 7):
+        texts = [f"{100 * value:.{digits}f}" for value in (low, high)]
+        if texts[0] != texts[1]:
+            break
+    return f"{texts[0]} – {texts[1]} %"
+
+
+def amount(value: float) -> str:
+    """Return a large number in three digits and words: 12.3 million."""
+    for unit, size in (("trillion", 1e12), ("billion", 1e9), ("million", 1e6)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people read it: ``0.41 s``, ``2 min 05 s``, ``3 h 10 min``."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """Return a count with its noun: ``1 query``, ``1,280 items``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
