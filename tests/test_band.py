@@ -11,7 +11,7 @@ from reference import canonical_distances
 from test_exactness import HOSTILE
 
 from streameval.counting.canonical import row_norms
-from streameval.counting.features import Filter, band_factor, guard_band, prepare
+from streameval.counting.filtering import Filter, guard_band, prepare_gallery, prepare_queries
 
 Array = npt.NDArray[Any]
 
@@ -34,23 +34,31 @@ def test_filter_values_stay_within_the_band(
 ) -> None:
     monkeypatch.setattr("test_exactness.WIDTH", width)
     q, g = (side.astype(np.float32) for side in data(np.random.default_rng(width)))
-    queries = prepare(q, row_norms(q), metric, queries=True)
-    gallery = prepare(g, row_norms(g), metric, queries=False)
+    queries = prepare_queries(q, row_norms(q), metric)
+    gallery = prepare_gallery(g, row_norms(g))
     filter_ = Filter.of(metric, queries, gallery)
     if not filter_.usable:
         return  # every pair is decided canonically
-    tile = np.matmul(queries.filter, gallery.filter.T) + filter_.offset(gallery.norms)
+    product = np.matmul(queries.filter, gallery.filter.T)
+    tile = product * filter_.weight(gallery) + filter_.offset(gallery)
     canonical = canonical_distances(q, g, metric)
     error = np.abs(tile - distance_of(canonical, metric, queries.norms, filter_.scale))
     if metric == "cosine":  # clipped distances have lost what lies beyond
         error[(canonical == 0) | (canonical == 2)] = 0
-    band = np.array([guard_band(filter_, norm, width) for norm in queries.norms])
+    band = np.array([guard_band(filter_, norm) for norm in queries.norms])
     assert np.all(error <= band[:, None])
 
 
 def test_the_band_grows_with_the_width_and_ends_where_float32_says_nothing() -> None:
-    widths = [1, 128, 512, 4096, 100_000]
-    factors = [band_factor(width) for width in widths]
-    assert factors == sorted(factors)
-    assert band_factor(512) < 3.2e-5
-    assert band_factor(10**8) == np.inf
+    gammas = []
+    for width in (1, 128, 512, 4096, 100_000):
+        row = np.ones((1, width), np.float32)
+        queries = prepare_queries(row, row_norms(row), "cosine")
+        gammas.append(Filter.of("cosine", queries, prepare_gallery(row, row_norms(row))).gamma)
+    assert gammas == sorted(gammas)
+    assert gammas[2] == pytest.approx(520 * 2.0**-24, rel=1e-4)
+    empty = np.empty((0, 10**7), np.float32)
+    nothing = prepare_gallery(empty, row_norms(empty))
+    assert (
+        Filter.of("dot", prepare_queries(empty, row_norms(empty), "dot"), nothing).gamma == np.inf
+    )

@@ -8,7 +8,7 @@ closer than a positive, tied with it or within a threshold are sums over slots.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -18,8 +18,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Edges:
+class Edges(NamedTuple):
     """The edges of a block of m queries.
 
     Attributes
@@ -74,35 +73,10 @@ class Edges:
             (finite[-1] - finite[0]) / (len(finite) - 1) if len(finite) > 1 else 0.0,
         )
 
-    def block(
-        self, queries: slice, slots: IntArray, tied_before: IntArray
-    ) -> tuple[Edges, IntArray, IntArray]:
-        """Return the edges, slots and tie counts of some of the queries, as views.
-
-        Parameters
-        ----------
-        queries : slice
-            Start and stop within the block.
-        slots : [2E + m] int64
-        tied_before : [P] int64
-        """
-        start, stop = queries.start, queries.stop
-        first, last = self.indptr[start], self.indptr[stop]
-        begin, end = self.positive_indptr[start], self.positive_indptr[stop]
-        edges = Edges(
-            self.indptr[start : stop + 1] - first,
-            self.distance[first:last],
-            self.positive_indptr[start : stop + 1] - begin,
-            self.positive_distance[begin:end],
-            self.positive_item[begin:end],
-            self.thresholds,
-            self.pitch,
-        )
-        return edges, slots[2 * first + start : 2 * last + stop], tied_before[begin:end]
-
-    def new_slots(self) -> IntArray:
-        """Return zeroed slot counts, [2E + m] int64: query i's begin at 2·indptr[i] + i."""
-        return np.zeros(2 * int(self.indptr[-1]) + len(self.indptr) - 1, np.int64)
+    @property
+    def slots(self) -> int:
+        """Number of slots, 2E + m; those of query i begin at 2·indptr[i] + i."""
+        return 2 * int(self.indptr[-1]) + len(self.indptr) - 1
 
     def read_slots(
         self, slots: IntArray, negatives: IntArray

@@ -1,43 +1,20 @@
-"""Counting in tiles of features: BLAS as a filter, the canonical distance where it matters.
+"""Counting in tiles of features: what the filter leaves in doubt is decided canonically.
 
-A tile's values are *filter values*: float32, ascending with the distance,
-
-    cosine                   −q̂·ĝ                    = distance − 1
-    dot                      −s q·g                   = s distance
-    euclidean, sqeuclidean   s (|g|² − 2 q·g)         = s (distance² − |q|²)
-
-with s a power of two that keeps float32 in range. They differ from the canonical distance by
-at most the guard band. The bound is the classical one for an inner product of width D summed
-in any order (Higham, Accuracy and Stability of Numerical Algorithms, §3.1), with eight more
-roundings for scaling, normalising and adding the offset:
-
-    |filter − canonical| ≤ γ · |q| |g|,   γ = n u / (1 − n u),  n = D + 8,  u = 2⁻²⁴
-
-A smaller, statistical band, (2 √D + 8) u, would not do: constant vectors meet the same rounding
-error at every addition, and leave it (benchmarks/NOTES.md).
+`count_features` counts the values of a tile that lie clear of every edge, and puts the others
+on a list of `Doubts`. `settle` decides these by their canonical distance, column by column, so
+that each gallery row comes into the cache once for all queries that ask for it.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from streameval.counting.canonical import (
-    COSINE,
-    DOT,
-    EUCLIDEAN,
-    LANES,
-    METRIC_CODES,
-    FloatMatrix,
-    Metric,
-    distance,
-)
-from streameval.counting.edges import Edges
-from streameval.counting.prefetch import prefetch_row
+from streameval.counting.canonical import EUCLIDEAN, LANES, distance
+from streameval.counting.filtering import filter_value, guard_band
 from streameval.counting.rows import (
     BLOCK,
     CELLS,
@@ -46,443 +23,250 @@ from streameval.counting.rows import (
     cell_of,
     fold,
     lay_grid,
-    place,
+    note_tie,
+    slot_of,
 )
-
-AHEAD = 4  # doubtful pairs whose gallery rows are asked for in advance
 
 Float32Matrix = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-def band_factor(width: int) -> float:
-    """Return γ of the guard band for vectors of this width."""
-    roundings = (width + 8) * 2.0**-24
-    return math.inf if roundings >= 0.5 else roundings / (1 - roundings)
-
-
-@numba.njit(nogil=True, cache=True)
-def _to_float32(rows, factor, out):  # type: ignore[no-untyped-def]
-    for i in range(rows.shape[0]):
-        scale = factor[i]
-        for d in range(rows.shape[1]):
-            out[i, d] = np.float32(np.float64(rows[i, d]) * scale)
-
-
-def _power_of_two_below(value: float) -> float:
-    """Return the power of two that brings a positive value into [1, 2)."""
-    return 2.0 ** -math.floor(math.log2(value)) if 1e-300 < value < 1e300 else 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class Operand:
-    """One side of the GEMM: rows of features and what the filter made of them.
+class Doubts(NamedTuple):
+    """Pairs to be decided by their canonical distance.
 
     Attributes
     ----------
-    rows : [n, D] float32 or float64
-        As stored.
-    norms : [n] float64
-        Canonical norms.
-    filter : [n, D] float32
-        Scaled rows; of the queries −q̂, −s q or −2 s q.
-    scale : float
-        The power of two in `filter`; 1 for cosine.
+    query, column, edge : [capacity] int32
+        Query of the block, column of the tile, and the edge that the pair is close to.
     """
 
-    rows: FloatMatrix
-    norms: FloatArray
-    filter: Float32Matrix
-    scale: float
-
-    def block(self, start: int, stop: int) -> Operand:
-        """Return the operand of some of the rows."""
-        return Operand(
-            self.rows[start:stop], self.norms[start:stop], self.filter[start:stop], self.scale
-        )
-
-
-def prepare(
-    rows: FloatMatrix,
-    norms: FloatArray,
-    metric: Metric,
-    *,
-    queries: bool,
-    out: Float32Matrix | None = None,
-) -> Operand:
-    """Prepare one side of the GEMM.
-
-    Parameters
-    ----------
-    rows : [n, D] float32 or float64
-        Finite; under cosine, no row is zero.
-    norms : [n] float64
-        Their canonical norms.
-    metric : {"cosine", "euclidean", "sqeuclidean", "dot"}
-    queries : bool
-        Which side: the queries carry the sign and the factor 2.
-    out : [>= n, D] float32, optional
-        Where to put the scaled rows.
-    """
-    if metric == "cosine":
-        scale, factor = 1.0, 1.0 / norms
-    else:
-        scale = _power_of_two_below(float(norms.max(initial=0.0)))
-        factor = np.full(len(rows), scale)
-    if queries:
-        factor *= -1.0 if metric in ("cosine", "dot") else -2.0
-    scaled = np.empty(rows.shape, np.float32) if out is None else out[: len(rows)]
-    _to_float32(rows, factor, scaled)
-    return Operand(rows, norms, scaled, scale)
-
-
-@dataclass(frozen=True, eq=False)
-class Filter:
-    """What filter values of a gallery block mean: their offset, scale and error.
-
-    Attributes
-    ----------
-    metric : int
-        Code of the metric.
-    scale : float
-        s of the module's overview; 1 for cosine.
-    largest : float
-        The greatest norm of the gallery block.
-    gamma : float
-        γ of the guard band; +inf where float32 cannot hold the values, and every value is
-        decided canonically.
-    """
-
-    metric: int
-    scale: float
-    largest: float
-    gamma: float
+    query: npt.NDArray[np.int32]
+    column: npt.NDArray[np.int32]
+    edge: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, metric: Metric, queries: Operand, gallery: Operand) -> Filter:
-        """Describe the filter values of all `queries` with one gallery block."""
-        largest = float(gallery.norms.max(initial=0.0))
-        gamma = band_factor(gallery.rows.shape[1])
-        scale = queries.scale * gallery.scale
-        if metric in ("euclidean", "sqeuclidean"):
-            # |g|² s must fit, and stay well above the smallest float32.
-            magnitude = max(largest, float(queries.norms.max(initial=0.0))) ** 2 * scale
-            if not 1e-20 < magnitude < 1e20:
-                gamma = math.inf
-        return cls(METRIC_CODES[metric], scale, largest, gamma)
-
-    @property
-    def usable(self) -> bool:
-        """Whether float32 can hold the values."""
-        return math.isfinite(self.gamma)
-
-    def offset(self, norms: FloatArray) -> npt.NDArray[np.float32]:
-        """Return what is added to each column of the tile, [n] float32: s |g|², or 0."""
-        if self.metric in (COSINE, DOT) or not self.usable:
-            return np.zeros(len(norms), np.float32)
-        return (norms * norms * self.scale).astype(np.float32)
+    def of(cls, capacity: int) -> Doubts:
+        """Return an empty list."""
+        return cls(*(np.empty(capacity, np.int32) for _ in cls._fields))
 
 
 @numba.njit(nogil=True, cache=True)
-def _filter_value(metric, value, norm, scale):  # type: ignore[no-untyped-def]
-    """Return the filter value that a distance corresponds to."""
-    if metric == COSINE:
-        return value - 1.0
-    if metric == DOT:
-        return value * scale
-    if value < 0.0:
-        return -np.inf
-    if metric == EUCLIDEAN:
-        return (value * value - norm * norm) * scale
-    return (value - norm * norm) * scale
-
-
-@numba.njit(nogil=True, cache=True)
-def _band(metric, width, norm, largest, scale, gamma):  # type: ignore[no-untyped-def]
-    """Return the guard band of a query: the float32 part, and the float64 roundings.
-
-    The float64 part covers the canonical distance itself and its conversion to a filter
-    value; 1e-30 covers products that fall below the smallest float32.
-    """
-    if gamma == np.inf:
-        return np.inf
-    if metric == COSINE:
-        size, reach = 1.0, 1.0
-    elif metric == DOT:
-        size = norm * largest * scale
-        reach = size
-    else:
-        size = (2.0 * norm + largest) * largest * scale
-        reach = (norm + largest) ** 2 * scale
-    return gamma * size + (width + 16) * 2.0**-51 * reach + 1e-30
-
-
-def guard_band(filter_: Filter, norm: float, width: int) -> float:
-    """Return how far a query's filter values may be from its canonical distances.
-
-    Parameters
-    ----------
-    filter_ : Filter
-    norm : float
-        Norm of the query.
-    width : int
-        D.
-    """
-    band: float = _band(filter_.metric, width, norm, filter_.largest, filter_.scale, filter_.gamma)
-    return band
-
-
-@numba.njit(nogil=True, cache=True)
-def _count(  # type: ignore[no-untyped-def]
-    tile,
-    offset,
-    offset_row,
-    item,
-    metric,
-    scale,
-    largest,
-    gamma,
-    queries,
-    query_norms,
-    rows,
-    norms,
-    edge_indptr,
-    edges,
-    pitch,
-    positive_indptr,
-    positives,
-    items,
-    slots,
-    tied_before,
-    nearest,
+def count_features(  # type: ignore[no-untyped-def]
+    tile, row, first, offset_row, columns, filter_, queries, gallery, edges, counts, doubts, filled
 ):
-    histogram = np.zeros(CELLS, np.uint32)
-    cells = np.empty(BLOCK, np.uint16)
-    is_touched = np.empty(CELLS, np.uint8)
-    first_edge = np.empty(CELLS, np.int32)
-    touched = np.empty(tile.shape[1] + 1, np.int32)
-    edge = np.empty(tile.shape[1], np.int32)
-    lanes = np.empty(LANES)
-    most = 0
-    for i in range(tile.shape[0]):
-        most = max(most, edge_indptr[i + 1] - edge_indptr[i])
-    level = np.empty(most)
-    gap_begin, gap_end = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32)
-    even = 0.0 if metric == EUCLIDEAN else pitch * scale
-    recomputed = 0
-    for i in range(tile.shape[0]):
-        values, add = tile[i], offset[offset_row[i]]
-        own = edges[edge_indptr[i] : edge_indptr[i + 1]]
-        m = len(own)
-        norm = query_norms[i]
-        band = _band(metric, rows.shape[1], norm, largest, scale, gamma)
-        reach = _filter_value(metric, nearest[i], norm, scale) + band
-        nearer = True
-        if m > 0:
-            for e in range(m):
-                level[e] = _filter_value(metric, own[e], norm, scale)
-            first_slot = 2 * edge_indptr[i] + i
-            own_slots = slots[first_slot : first_slot + 2 * m + 1]
-            p, q = positive_indptr[i], positive_indptr[i + 1]
-            origin, cell_scale, top = lay_grid(
-                level[:m], band, even, values, first_edge, is_touched, gap_begin, gap_end
-            )
-            found = bin_row(
-                values, add, origin, cell_scale, top, is_touched, histogram, cells, touched
-            )
-            doubtful = 0
-            for t in range(found):
-                k = touched[t]
-                value = values[k] + add[k]
-                if value == np.inf:
-                    continue
-                e = first_edge[cell_of(value, origin, cell_scale, top)]
-                e += level[e] + band < value  # either way as likely: no branch
-                while e < m and level[e] + band < value:
-                    e += 1
-                if e == m or value < level[e] - band:
-                    own_slots[2 * e] += 1
-                else:
-                    touched[doubtful] = k
-                    edge[doubtful] = e
-                    doubtful += 1
-            recomputed += doubtful
-            for t in range(min(AHEAD, doubtful)):
-                prefetch_row(rows, touched[t])
-            for t in range(doubtful):
-                k = touched[t]
-                if t + AHEAD < doubtful:
-                    prefetch_row(rows, touched[t + AHEAD])
-                place(
-                    distance(metric, queries[i], rows[k], norm, norms[k], lanes),
-                    item[k],
-                    edge[t],
-                    own,
-                    own_slots,
-                    positives,
-                    items,
-                    p,
-                    q,
-                    tied_before,
-                )
-            reach_cell = cell_of(values.dtype.type(reach), origin, cell_scale, top)
-            nearer = any_up_to(histogram, reach_cell)
-            fold(histogram, gap_begin, gap_end, own_slots)
-        if not nearer:
-            continue
-        # The nearest negative: all that may be it, or nearer than what is known.
-        least = np.float64(np.inf)
-        for k in range(len(values)):
-            least = min(least, np.float64(values[k] + add[k]))
-        reach = min(reach, least + 2.0 * band)
-        if least > reach or least == np.inf:
-            continue
-        for k in range(len(values)):
-            value = values[k] + add[k]
-            if value <= reach and value != np.inf:
-                recomputed += 1
-                nearest[i] = min(
-                    nearest[i], distance(metric, queries[i], rows[k], norm, norms[k], lanes)
-                )
-    return recomputed
-
-
-def count_features(
-    tile: Float32Matrix,
-    offset: Float32Matrix,
-    offset_row: IntArray,
-    item: IntArray,
-    filter_: Filter,
-    queries: Operand,
-    gallery: Operand,
-    edges: Edges,
-    slots: IntArray,
-    tied_before: IntArray,
-    nearest: FloatArray,
-) -> int:
-    """Count a tile of filter values.
+    """Count rows of a tile of filter values, until the list of doubts might not hold a row more.
 
     Parameters
     ----------
     tile : [m, n] float32
-        Filter values without their offset; +inf where the pair is not a negative.
-    offset : [b, n] float32
-        Added to each row: `Filter.offset`, +inf for items that take no part.
-    offset_row : [m] int64
-        The row of `offset` for each query.
-    item : [n] int64
-        Gallery index of each column.
+        Products; +inf where the pair is not a negative.
+    row : int
+        The row to begin with.
+    first : int
+        The query of the block that row 0 belongs to.
+    offset_row : [queries of the block] int64
+        The row of ``columns.offset`` for each query.
+    columns : Columns
     filter_ : Filter
     queries, gallery : Operand
-        Of the m queries and n gallery items.
+        Of all queries of the block, and of the tile's columns.
     edges : Edges
-        Of these m queries.
-    slots : [2E + m] int64, added to
-    tied_before : [P] int64, added to
-    nearest : [m] float64, lowered to the nearest negative
+        Of the block.
+    counts : Counts
+        Added to.
+    doubts : Doubts
+        Of capacity n at least; appended to.
+    filled : int
+        How many doubts there are.
 
     Returns
     -------
-    int
-        How many pairs were decided by their canonical distance.
+    the row to go on with (m where all are counted), how many doubts there are
     """
-    if not tile.size:
-        return 0
-    recomputed: int = _count(
-        tile,
-        offset,
-        offset_row,
-        item,
+    n = tile.shape[1]
+    histogram = np.zeros(CELLS, np.uint32)
+    cells = np.empty(BLOCK, np.uint16)
+    is_touched = np.empty(CELLS, np.uint8)
+    first_edge = np.empty(CELLS, np.uint32)
+    touched = np.empty(n + 1, np.uint32)
+    lanes = np.empty(LANES)
+    most = 0
+    for i in range(first, first + tile.shape[0]):
+        most = max(most, edges.indptr[i + 1] - edges.indptr[i])
+    level = np.empty(most)
+    gap_begin, gap_end = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32)
+    pitch = edges.pitch * filter_.scale if edges.pitch > 0 else 0.0
+    if filter_.metric == EUCLIDEAN:  #: thresholds on distances are not even in their squares
+        pitch = 0.0
+    # Taken out of their tuples: looked up there, each would count references.
+    weight, offset = columns.weight, columns.offset
+    slots, nearest = counts.slots, counts.nearest
+    indptr, distances = edges.indptr, edges.distance
+    doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
+    while row < tile.shape[0] and filled + n <= len(doubt_query):
+        i = first + row
+        values, add = tile[row], offset[offset_row[i]]
+        begin, end = indptr[i], indptr[i + 1]
+        m = end - begin
+        norm = queries.norms[i]
+        band = guard_band(filter_, norm)
+        reach = filter_value(filter_, nearest[i], norm) + band
+        nearer = True
+        if m > 0:
+            for e in range(m):
+                level[e] = filter_value(filter_, distances[begin + e], norm)
+            first_slot = 2 * begin + i
+            origin, scale, top = lay_grid(
+                level[:m], band, pitch, values, first_edge, is_touched, gap_begin, gap_end
+            )
+            found = bin_row(
+                values, weight, add, origin, scale, top, is_touched, histogram, cells, touched
+            )
+            for t in range(found):
+                k = touched[t]
+                value = values[k] * weight[k] + add[k]
+                e = first_edge[cell_of(value, origin, scale, top)]
+                e += np.uint32(level[e] + band < value)  # either way as likely: no branch
+                while e < m and level[e] + band < value:
+                    e += np.uint32(1)
+                if e == m or value < level[e] - band:
+                    slots[first_slot + 2 * e] += 1
+                elif value != np.inf:
+                    doubt_query[filled] = i
+                    doubt_column[filled] = k
+                    doubt_edge[filled] = e
+                    filled += 1
+            nearer = any_up_to(histogram, cell_of(np.float32(reach), origin, scale, top))
+            fold(histogram, gap_begin, gap_end, m, slots, first_slot)
+        if nearer:
+            nearest[i] = _nearest(
+                values,
+                weight,
+                add,
+                reach,
+                band,
+                filter_.metric,
+                queries.rows[i],
+                norm,
+                gallery.rows,
+                gallery.norms,
+                lanes,
+                nearest[i],
+            )
+        row += 1
+    return row, filled
+
+
+@numba.njit(nogil=True, cache=True)
+def _nearest(  # type: ignore[no-untyped-def]
+    values, weight, add, reach, band, metric, query, norm, rows, norms, lanes, nearest
+):
+    """Return the distance of the nearest negative: of all that may be it, or nearer."""
+    least = np.float64(np.inf)
+    for k in range(len(values)):
+        least = min(least, np.float64(values[k] * weight[k] + add[k]))
+    if least > reach or least == np.inf:
+        return nearest
+    reach = min(reach, least + 2.0 * band)
+    for k in range(len(values)):
+        value = values[k] * weight[k] + add[k]
+        if value <= reach and value != np.inf:
+            nearest = min(nearest, distance(metric, query, rows[k], norm, norms[k], lanes))
+    return nearest
+
+
+@numba.njit(nogil=True, cache=True)
+def settle(columns, filter_, queries, gallery, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
+    """Decide the doubts of one set of columns by their canonical distances.
+
+    Parameters
+    ----------
+    columns, filter_, queries, gallery, edges, counts, doubts, filled
+        As in `count_features`.
+    """
+    item, doubt_query, doubt_column = columns.item, doubts.query, doubts.column
+    start = np.zeros(len(item) + 1, np.int64)
+    for t in range(filled):
+        start[doubt_column[t] + 1] += 1
+    for k in range(len(item)):
+        start[k + 1] += start[k]
+    order = np.empty(filled, np.int32)
+    for t in range(filled):
+        k = doubt_column[t]
+        order[start[k]] = t
+        start[k] += 1
+    exact = np.empty(filled)
+    _distances(
         filter_.metric,
-        filter_.scale,
-        filter_.largest,
-        filter_.gamma,
         queries.rows,
         queries.norms,
         gallery.rows,
         gallery.norms,
-        edges.indptr,
-        edges.distance,
-        edges.pitch,
-        edges.positive_indptr,
-        edges.positive_distance,
-        edges.positive_item,
-        slots,
-        tied_before,
-        nearest,
+        doubt_query,
+        doubt_column,
+        order,
+        exact,
     )
-    return recomputed
+    indptr, distances, slots = edges.indptr, edges.distance, counts.slots
+    positive_indptr, tied_before = edges.positive_indptr, counts.tied_before
+    positives, items = edges.positive_distance, edges.positive_item
+    doubt_edge = doubts.edge
+    for t in range(filled):  # query by query again, with the query's edges in the cache
+        i = doubt_query[t]
+        slot = slot_of(exact[t], doubt_edge[t], distances, indptr[i], indptr[i + 1])
+        slots[2 * indptr[i] + i + slot] += 1
+        if slot % 2 == 1:
+            note_tie(
+                exact[t],
+                item[doubt_column[t]],
+                positives,
+                items,
+                positive_indptr[i],
+                positive_indptr[i + 1],
+                tied_before,
+            )
 
 
 @numba.njit(nogil=True, cache=True)
-def _extremes(  # type: ignore[no-untyped-def]
-    tile,
-    offset,
-    offset_row,
-    metric,
-    scale,
-    largest,
-    gamma,
-    queries,
-    query_norms,
-    rows,
-    norms,
-    least,
-    most,
-):
+def _distances(metric, queries, query_norms, rows, norms, query, column, order, out):  # type: ignore[no-untyped-def]
+    """Write the canonical distances of listed pairs, in the order given."""
     lanes = np.empty(LANES)
-    for i in range(tile.shape[0]):
-        values, add = tile[i], offset[offset_row[i]]
-        norm = query_norms[i]
-        band = _band(metric, rows.shape[1], norm, largest, scale, gamma)
-        for k in range(len(values)):
-            value = values[k] + add[k]
-            if value == np.inf:
-                continue
-            if (
-                value <= _filter_value(metric, least, norm, scale) + band
-                or value >= _filter_value(metric, most, norm, scale) - band
-            ):
-                exact = distance(metric, queries[i], rows[k], norm, norms[k], lanes)
-                least = min(least, exact)
-                most = max(most, exact)
-    return least, most
+    for t in order:
+        i, k = query[t], column[t]
+        out[t] = distance(metric, queries[i], rows[k], query_norms[i], norms[k], lanes)
 
 
-def feature_extremes(
-    tile: Float32Matrix,
-    offset: Float32Matrix,
-    offset_row: IntArray,
-    filter_: Filter,
-    queries: Operand,
-    gallery: Operand,
-    known: tuple[float, float],
-) -> tuple[float, float]:
+@numba.njit(nogil=True, cache=True)
+def feature_extremes(  # type: ignore[no-untyped-def]
+    tile, first, offset_row, columns, filter_, queries, gallery, least, most
+):
     """Return the least and greatest canonical distance of a tile and what is known already.
 
     Parameters
     ----------
-    tile, offset, offset_row, filter_, queries, gallery
+    tile, first, offset_row, columns, filter_, queries, gallery
         As in `count_features`, with +inf for ignored pairs only.
-    known : (float, float)
-        Least and greatest so far; (inf, −inf) at first.
+    least, most : float
+        Least and greatest so far; +inf and −inf at first.
     """
-    if not tile.size:
-        return known
-    least, most = _extremes(
-        tile,
-        offset,
-        offset_row,
-        filter_.metric,
-        filter_.scale,
-        filter_.largest,
-        filter_.gamma,
-        queries.rows,
-        queries.norms,
-        gallery.rows,
-        gallery.norms,
-        known[0],
-        known[1],
-    )
-    return float(least), float(most)
+    lanes = np.empty(LANES)
+    weight = columns.weight
+    for row in range(tile.shape[0]):
+        i = first + row
+        values, add = tile[row], columns.offset[offset_row[i]]
+        norm = queries.norms[i]
+        band = guard_band(filter_, norm)
+        low = filter_value(filter_, least, norm) + band
+        high = filter_value(filter_, most, norm) - band
+        for k in range(len(values)):
+            value = values[k] * weight[k] + add[k]
+            if value == np.inf or (low < value < high):
+                continue
+            exact = distance(
+                filter_.metric, queries.rows[i], gallery.rows[k], norm, gallery.norms[k], lanes
+            )
+            least, most = min(least, exact), max(most, exact)
+            low = filter_value(filter_, least, norm) + band
+            high = filter_value(filter_, most, norm) - band
+    return least, most

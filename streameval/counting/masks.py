@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.rows import first_not_below
-
-FloatTile = npt.NDArray[np.floating]
+from streameval.counting.tiles import FloatTile
 
 
 @numba.njit(nogil=True, cache=True)
@@ -63,7 +62,7 @@ def column_offsets(
     [max(cameras, 1), n] of the dtype of `base`
         Row c serves the queries of camera c.
     """
-    offset = np.repeat(base[None], max(cameras, 1), axis=0)
+    offset: FloatTile = np.repeat(base[None], max(cameras, 1), axis=0)
     offset[:, junk] = np.inf
     if camera is not None:
         for code in range(cameras):

@@ -22,15 +22,15 @@ BLOCK = 1024  # values quantised at a time
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
-def _quantise(values, offset, origin, scale, top, cells):  # type: ignore[no-untyped-def]
-    """Write the cell of each ``values + offset``.
+def _quantise(values, weight, offset, origin, scale, top, cells):  # type: ignore[no-untyped-def]
+    """Write the cell of each ``values * weight + offset``.
 
     No value is NaN (inputs are checked). Written so that it vectorises: a running minimum,
     or a clamp by min() and max(), would keep it scalar.
     """
     zero = origin - origin
     for k in range(values.shape[0]):
-        x = (values[k] + offset[k] - origin) * scale
+        x = (values[k] * weight[k] + offset[k] - origin) * scale
         x = x if x > zero else zero
         x = x if x < top else top
         cells[k] = np.int32(x)
@@ -110,17 +110,19 @@ def lay_grid(edges, band, pitch, like, first_edge, is_touched, gap_begin, gap_en
 
 
 @numba.njit(nogil=True, cache=True)
-def bin_row(values, offset, origin, scale, top, is_touched, histogram, cells, touched):  # type: ignore[no-untyped-def]
+def bin_row(  # type: ignore[no-untyped-def]
+    values, weight, offset, origin, scale, top, is_touched, histogram, cells, touched
+):
     """Count the values into cells, and collect those in touched cells.
 
     Parameters
     ----------
-    values, offset : [n] float32 or float64
-        The row is their sum.
+    values, weight, offset : [n] float32 or float64
+        The row is ``values * weight + offset``.
     is_touched : [CELLS] uint8
     histogram : [CELLS] uint32, added to
     cells : [BLOCK] uint16, scratch
-    touched : [n + 1] int32, written
+    touched : [n + 1] uint32, written
         Positions of the values in touched cells, ascending.
 
     Returns
@@ -128,33 +130,55 @@ def bin_row(values, offset, origin, scale, top, is_touched, histogram, cells, to
     number of positions in `touched`
     """
     n = values.shape[0]
-    found = np.uint64(0)
+    one, found = np.uint32(1), np.uint64(0)
     for start in range(0, n, BLOCK):
         stop = min(start + BLOCK, n)
-        _quantise(values[start:stop], offset[start:stop], origin, scale, top, cells)
-        for k in range(stop - start):
-            cell = cells[k]
-            histogram[cell] += np.uint32(1)
-            touched[found] = start + k  # kept only where the next line moves on
-            found += np.uint64(is_touched[cell])
+        _quantise(
+            values[start:stop], weight[start:stop], offset[start:stop], origin, scale, top, cells
+        )
+        fours = (stop - start) // 4 * 4
+        # A position is kept only where `found` moves on behind it. Unsigned numbers, as signed
+        # indices are checked for being negative; by fours, which LLVM does not do by itself.
+        for k in range(0, fours, 4):
+            a, b, c, d = cells[k], cells[k + 1], cells[k + 2], cells[k + 3]
+            histogram[a] += one
+            histogram[b] += one
+            histogram[c] += one
+            histogram[d] += one
+            touched[found] = start + k
+            found += np.uint64(is_touched[a])
+            touched[found] = start + k + 1
+            found += np.uint64(is_touched[b])
+            touched[found] = start + k + 2
+            found += np.uint64(is_touched[c])
+            touched[found] = start + k + 3
+            found += np.uint64(is_touched[d])
+        for k in range(fours, stop - start):
+            histogram[cells[k]] += one
+            touched[found] = start + k
+            found += np.uint64(is_touched[cells[k]])
     return np.int64(found)
 
 
 @numba.njit(nogil=True, cache=True)
-def fold(histogram, gap_begin, gap_end, slots):  # type: ignore[no-untyped-def]
+def fold(histogram, gap_begin, gap_end, edges, slots, first_slot):  # type: ignore[no-untyped-def]
     """Add what the histogram counted between edges to the slots, and clear it.
 
     Parameters
     ----------
     histogram : [CELLS] uint32, zeroed
     gap_begin, gap_end : [>= m + 1] int32
-    slots : [2m + 1] int64, added to
+    edges : int
+        Number of edges m.
+    slots : [2E + m] int64, added to
+    first_slot : int
+        The query's first slot.
     """
-    for k in range((len(slots) + 1) // 2):
+    for k in range(edges + 1):
         count = np.uint32(0)
         for cell in range(gap_begin[k], gap_end[k]):
             count += histogram[cell]
-        slots[2 * k] += count
+        slots[first_slot + 2 * k] += count
     histogram[:] = 0
 
 
@@ -181,35 +205,43 @@ def first_not_below(edges, value):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def place(value, item, near, edges, slots, positives, items, first, last, tied_before):  # type: ignore[no-untyped-def]
-    """Count one canonical distance into its slot, and into `tied_before` where it ties.
+def slot_of(value, near, edges, begin, end):  # type: ignore[no-untyped-def]
+    """Return the slot of a canonical distance: odd where it is at an edge.
 
     Parameters
     ----------
     value : float64
-        Canonical distance.
-    item : int
-        Gallery index.
     near : int
-        The edge to look at first.
-    edges : [m] float64
-        The query's edges, as canonical distances.
-    slots : [2m + 1] int64, added to
+        The edge to look at first, counted from the query's first.
+    edges : [E] float64
+        All edges, as canonical distances.
+    begin, end : int
+        The query's own among them.
+    """
+    k = begin + np.int64(near)
+    while k < end and edges[k] < value:
+        k += 1
+    while k > begin and edges[k - 1] >= value:
+        k -= 1
+    return 2 * (k - begin) + (k < end and edges[k] == value)
+
+
+@numba.njit(nogil=True, cache=True)
+def note_tie(value, item, positives, items, first, last, tied_before):  # type: ignore[no-untyped-def]
+    """Count a negative in `tied_before` of the positives that it ties with and is ahead of.
+
+    Parameters
+    ----------
+    value : float64
+        Canonical distance of the negative.
+    item : int
+        Its gallery index.
     positives, items : [P] float64, int64
         All positives: distance, gallery index.
     first, last : int
         The query's own among them.
     tied_before : [P] int64, added to
     """
-    k = near
-    while k < len(edges) and edges[k] < value:
-        k += 1
-    while k > 0 and edges[k - 1] >= value:
-        k -= 1
-    if k == len(edges) or edges[k] != value:
-        slots[2 * k] += 1
-        return
-    slots[2 * k + 1] += 1
     for p in range(first, last):
         if positives[p] == value:
             tied_before[p] += item < items[p]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
-from streameval.counting.edges import Edges
 from streameval.counting.rows import (
     BLOCK,
     CELLS,
@@ -15,125 +13,90 @@ from streameval.counting.rows import (
     cell_of,
     fold,
     lay_grid,
-    place,
+    note_tie,
 )
-
-FloatTile = npt.NDArray[np.floating]
+from streameval.counting.tiles import FloatTile
 
 
 @numba.njit(nogil=True, cache=True)
-def _count(  # type: ignore[no-untyped-def]
-    tile,
-    offset,
-    offset_row,
-    first_item,
-    edge_indptr,
-    edges,
-    pitch,
-    positive_indptr,
-    positives,
-    items,
-    slots,
-    tied_before,
-    nearest,
-):
-    histogram = np.zeros(CELLS, np.uint32)
-    cells = np.empty(BLOCK, np.uint16)
-    is_touched = np.empty(CELLS, np.uint8)
-    first_edge = np.empty(CELLS, np.int32)
-    touched = np.empty(tile.shape[1] + 1, np.int32)
-    most = 0
-    for i in range(tile.shape[0]):
-        most = max(most, edge_indptr[i + 1] - edge_indptr[i])
-    gap_begin, gap_end = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32)
-    for i in range(tile.shape[0]):
-        values, add = tile[i], offset[offset_row[i]]
-        own = edges[edge_indptr[i] : edge_indptr[i + 1]]
-        nearer = True
-        if len(own) > 0:
-            first_slot = 2 * edge_indptr[i] + i
-            own_slots = slots[first_slot : first_slot + 2 * len(own) + 1]
-            p, q = positive_indptr[i], positive_indptr[i + 1]
-            origin, scale, top = lay_grid(
-                own, 0.0, pitch, values, first_edge, is_touched, gap_begin, gap_end
-            )
-            found = bin_row(values, add, origin, scale, top, is_touched, histogram, cells, touched)
-            for t in range(found):
-                k = touched[t]
-                value = np.float64(values[k] + add[k])
-                if value == np.inf:
-                    continue
-                e = first_edge[cell_of(values[k] + add[k], origin, scale, top)]
-                e += own[e] < value
-                while e < len(own) and own[e] < value:
-                    e += 1
-                if e == len(own) or value < own[e]:
-                    own_slots[2 * e] += 1
-                else:
-                    place(
-                        value,
-                        first_item + k,
-                        e,
-                        own,
-                        own_slots,
-                        positives,
-                        items,
-                        p,
-                        q,
-                        tied_before,
-                    )
-            reach = cell_of(values.dtype.type(nearest[i]), origin, scale, top)
-            nearer = any_up_to(histogram, reach)
-            fold(histogram, gap_begin, gap_end, own_slots)
-        if nearer:  # perhaps
-            for k in range(len(values)):
-                nearest[i] = min(nearest[i], np.float64(values[k] + add[k]))
-
-
-def count_stored(
-    tile: FloatTile,
-    offset: FloatTile,
-    offset_row: npt.NDArray[np.int64],
-    first_item: int,
-    edges: Edges,
-    slots: npt.NDArray[np.int64],
-    tied_before: npt.NDArray[np.int64],
-    nearest: npt.NDArray[np.float64],
-) -> None:
+def count_stored(tile, offset_row, columns, edges, counts):  # type: ignore[no-untyped-def]
     """Count a tile of stored distances.
 
     Parameters
     ----------
     tile : [m, n] float32 or float64
         Finite distances; +inf where the pair is not a negative.
-    offset : [b, n], of the same dtype
-        Added to each row: 0, or +inf for items that take no part.
     offset_row : [m] int64
-        The row of `offset` for each query.
-    first_item : int
-        Gallery index of the first column.
+        The row of ``columns.offset`` for each query.
+    columns : Columns
+        Of weight 1.
     edges : Edges
         Of these m queries.
-    slots : [2E + m] int64, added to
-    tied_before : [P] int64, added to
-    nearest : [m] float64, lowered to the nearest negative
+    counts : Counts
+        Added to.
     """
-    if tile.size:
-        _count(
-            tile,
-            offset,
-            offset_row,
-            first_item,
-            edges.indptr,
-            edges.distance,
-            edges.pitch,
-            edges.positive_indptr,
-            edges.positive_distance,
-            edges.positive_item,
-            slots,
-            tied_before,
-            nearest,
-        )
+    n = tile.shape[1]
+    histogram = np.zeros(CELLS, np.uint32)
+    cells = np.empty(BLOCK, np.uint16)
+    is_touched = np.empty(CELLS, np.uint8)
+    first_edge = np.empty(CELLS, np.uint32)
+    touched = np.empty(n + 1, np.uint32)
+    most = 0
+    for i in range(tile.shape[0]):
+        most = max(most, edges.indptr[i + 1] - edges.indptr[i])
+    gap_begin, gap_end = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32)
+    weight, offset, item = columns.weight, columns.offset, columns.item
+    slots, tied_before, nearest = counts.slots, counts.tied_before, counts.nearest
+    indptr, distances = edges.indptr, edges.distance
+    positive_indptr = edges.positive_indptr
+    positives, items = edges.positive_distance, edges.positive_item
+    for i in range(tile.shape[0]):
+        values, add = tile[i], offset[offset_row[i]]
+        begin, end = indptr[i], indptr[i + 1]
+        m = end - begin
+        nearer = True
+        if m > 0:
+            first_slot = 2 * begin + i
+            origin, scale, top = lay_grid(
+                distances[begin:end],
+                0.0,
+                edges.pitch,
+                values,
+                first_edge,
+                is_touched,
+                gap_begin,
+                gap_end,
+            )
+            found = bin_row(
+                values, weight, add, origin, scale, top, is_touched, histogram, cells, touched
+            )
+            for t in range(found):
+                k = touched[t]
+                stored = values[k] + add[k]
+                value = np.float64(stored)
+                e = first_edge[cell_of(stored, origin, scale, top)]
+                e += np.uint32(distances[begin + e] < value)  # either way as likely: no branch
+                while e < m and distances[begin + e] < value:
+                    e += np.uint32(1)
+                if e == m or value < distances[begin + e]:
+                    slots[first_slot + 2 * e] += 1
+                else:
+                    slots[first_slot + 2 * e + 1] += 1
+                    note_tie(
+                        value,
+                        item[k],
+                        positives,
+                        items,
+                        positive_indptr[i],
+                        positive_indptr[i + 1],
+                        tied_before,
+                    )
+            reach = cell_of(values.dtype.type(nearest[i]), origin, scale, top)
+            nearer = any_up_to(histogram, reach)
+            fold(histogram, gap_begin, gap_end, m, slots, first_slot)
+        if nearer:  # perhaps
+            for k in range(n):
+                nearest[i] = min(nearest[i], np.float64(values[k] + add[k]))
 
 
 @numba.njit(nogil=True, cache=True)
@@ -155,26 +118,21 @@ def first_not_finite(tile: FloatTile) -> tuple[int, int] | None:
 
 
 @numba.njit(nogil=True, cache=True)
-def _extremes(tile, offset, offset_row, least, most):  # type: ignore[no-untyped-def]
+def stored_extremes(tile, offset_row, columns, least, most):  # type: ignore[no-untyped-def]
+    """Return the least and greatest distance of a tile and what is known already.
+
+    Parameters
+    ----------
+    tile, offset_row, columns
+        As in `count_stored`, with +inf for ignored pairs only.
+    least, most : float
+        Least and greatest so far; +inf and −inf at first.
+    """
     for i in range(tile.shape[0]):
-        add = offset[offset_row[i]]
+        add = columns.offset[offset_row[i]]
         for k in range(tile.shape[1]):
             value = np.float64(tile[i, k] + add[k])
             if value != np.inf:
                 least = min(least, value)
                 most = max(most, value)
     return least, most
-
-
-def stored_extremes(
-    tile: FloatTile, offset: FloatTile, offset_row: npt.NDArray[np.int64]
-) -> tuple[float, float]:
-    """Return the least and greatest distance of a tile; (inf, −inf) where there is none.
-
-    Parameters
-    ----------
-    tile, offset, offset_row
-        As in `count_stored`, with +inf for ignored pairs only.
-    """
-    least, most = _extremes(tile, offset, offset_row, np.inf, -np.inf)
-    return float(least), float(most)

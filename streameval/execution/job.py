@@ -7,7 +7,7 @@ from threading import Lock
 
 import numpy as np
 
-from streameval.counting.features import Operand, prepare
+from streameval.counting.filtering import Operand, prepare_queries
 from streameval.inputs.sources import Distances, Features
 from streameval.pairs import Pairs
 from streameval.planning import Plan
@@ -133,7 +133,7 @@ class Job:
                 self._operands.clear()
                 rows, norms = source.read_query(start, stop)
                 self.check_unit(norms)
-                self._operands[start, stop] = prepare(rows, norms, source.metric, queries=True)
+                self._operands[start, stop] = prepare_queries(rows, norms, source.metric)
             return self._operands[start, stop]
 
     def check_unit(self, norms: FloatArray) -> None:

@@ -14,15 +14,11 @@ import numpy.typing as npt
 
 from streameval.counting.canonical import FloatMatrix, pair_distances
 from streameval.counting.edges import Edges
-from streameval.counting.features import (
-    Filter,
-    Operand,
-    count_features,
-    feature_extremes,
-    prepare,
-)
+from streameval.counting.features import Doubts, count_features, feature_extremes, settle
+from streameval.counting.filtering import Filter, Operand, prepare_gallery
 from streameval.counting.masks import column_offsets, mask_listed
 from streameval.counting.stored import count_stored, stored_extremes
+from streameval.counting.tiles import Columns, Counts
 from streameval.errors import InputError
 from streameval.execution.job import Job, PositivePart, Positives, Range
 from streameval.execution.progress import Watch
@@ -30,6 +26,26 @@ from streameval.inputs.sources import Distances, Features
 from streameval.pairs import Pairs
 from streameval.planning import Task
 from streameval.statistics import FloatArray, IntArray, RankStatistics
+
+DOUBTS = 1 << 18  # pairs in doubt that are kept, to be decided column by column
+
+
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """What the values of a tile of features were made from.
+
+    Attributes
+    ----------
+    filter : Filter
+    queries : Operand
+        Of all queries of the task.
+    gallery : Operand
+        Of the tile's columns.
+    """
+
+    filter: Filter
+    queries: Operand
+    gallery: Operand
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,36 +55,25 @@ class Tile:
     Attributes
     ----------
     values : [m, n] float32 or float64
-    offset : [b, n], of the same dtype
-        Added to the rows: +inf for items ruled out.
-    offset_row : [m] int64
-    item : [n] int64
-        Gallery index of each column.
     start : int
         The first query, counted from the task's first.
-    operands : (Filter, Operand, Operand), optional
-        Filter, queries and gallery of a tile of features.
+    columns : Columns
+        The same object for tiles of the same columns.
+    operands : Operands, optional
+        Of a tile of features.
     """
 
     values: FloatMatrix
-    offset: FloatMatrix
-    offset_row: IntArray
-    item: IntArray
     start: int
-    operands: tuple[Filter, Operand, Operand] | None = None
-
-    @property
-    def queries(self) -> slice:
-        """The tile's queries, counted from the task's first."""
-        return slice(self.start, self.start + len(self.values))
+    columns: Columns
+    operands: Operands | None = None
 
 
 def feature_tiles(job: Job, source: Features, task: Task, watch: Watch) -> Iterator[Tile]:
     """Yield the tiles of a task on features; the values are overwritten by the next tile."""
     pairs, (rows, items) = job.pairs, job.plan.tile
-    first, last = task.queries
-    queries = job.query_operand(source, first, last)
-    camera_row = _offset_rows(pairs, first, last)
+    queries = job.query_operand(source, *task.queries)
+    size = len(queries.norms)
     buffer = np.empty(rows * items, np.float32)
     for begin in range(*task.gallery, job.plan.block):
         end = min(begin + job.plan.block, task.gallery[1])
@@ -78,47 +83,41 @@ def feature_tiles(job: Job, source: Features, task: Task, watch: Watch) -> Itera
         junk = pairs.junk[begin:end]
         if junk.any():  # junk costs nothing in the GEMM
             features, norms, item = features[~junk], norms[~junk], item[~junk]
-        gallery = prepare(features, norms, source.metric, queries=False)
+        gallery = prepare_gallery(features, norms)
         filter_ = Filter.of(source.metric, queries, gallery)
         for left in range(0, len(item), items):
             right = min(left + items, len(item))
-            columns = gallery.block(left, right)
-            own = item[left:right]
-            camera = None if pairs.gallery_camera is None else pairs.gallery_camera[own]
-            offset = column_offsets(
-                filter_.offset(columns.norms), np.zeros(len(own), np.bool_), camera, pairs.cameras
-            )
-            for top in range(0, last - first, rows):
-                block = queries.block(top, min(top + rows, last - first))
-                values = buffer[: len(block.rows) * len(own)].reshape(len(block.rows), len(own))
+            operands = Operands(filter_, queries, gallery.block(left, right))
+            columns = _feature_columns(pairs, operands, item[left:right])
+            for top in range(0, size, rows):
+                block = queries.filter[top : top + rows]
+                values = buffer[: len(block) * (right - left)].reshape(len(block), right - left)
                 if filter_.usable:
-                    np.matmul(block.filter, columns.filter.T, out=values)
+                    np.matmul(block, operands.gallery.filter.T, out=values)
                 else:
                     values[:] = 0
-                yield Tile(
-                    values,
-                    offset,
-                    camera_row[top : top + len(values)],
-                    own,
-                    top,
-                    (filter_, block, columns),
-                )
+                yield Tile(values, top, columns, operands)
                 watch.advance(values.size)
-        watch.advance((end - begin - len(item)) * (last - first))
+        watch.advance((end - begin - len(item)) * size)
+
+
+def _feature_columns(pairs: Pairs, operands: Operands, item: IntArray) -> Columns:
+    filter_, gallery = operands.filter, operands.gallery
+    nothing = np.zeros(len(item), np.bool_)
+    camera = None if pairs.gallery_camera is None else pairs.gallery_camera[item]
+    offset = column_offsets(filter_.offset(gallery), nothing, camera, pairs.cameras)
+    return Columns(item, filter_.weight(gallery), offset)
 
 
 def matrix_tile(job: Job, source: Distances, task: Task) -> Tile:
     """Return the one tile of a task on a stored matrix."""
-    pairs = job.pairs
+    pairs, gallery = job.pairs, slice(*task.gallery)
     values = source.read(task.queries, task.gallery)
     item = np.arange(*task.gallery)
-    offset = column_offsets(
-        np.zeros(len(item), values.dtype),
-        pairs.junk[slice(*task.gallery)],
-        None if pairs.gallery_camera is None else pairs.gallery_camera[slice(*task.gallery)],
-        pairs.cameras,
-    )
-    return Tile(values, offset, _offset_rows(pairs, *task.queries), item, 0)
+    camera = None if pairs.gallery_camera is None else pairs.gallery_camera[gallery]
+    zero = np.zeros(len(item), values.dtype)
+    offset = column_offsets(zero, pairs.junk[gallery], camera, pairs.cameras)
+    return Tile(values, 0, Columns(item, np.ones(len(item), values.dtype), offset))
 
 
 def _tiles(job: Job, task: Task, watch: Watch) -> Iterator[Tile]:
@@ -146,17 +145,19 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     first, last = task.queries
     own = job.pairs.block(first, last)
     positives = None if job.positives is None else job.positives.block(first, last)
+    offset_row = _offset_rows(job.pairs, first, last)
     counted: _Counted | None = None
     for tile in _tiles(job, task, watch):
         if counted is None:
             if positives is None:
                 positives = _gather(own, tile)
                 check_range(job.range, positives, first)
-            counted = _Counted(positives, job.thresholds)
+            counted = _Counted(positives, job.thresholds, offset_row)
         _mask(tile, own, np.ones(len(own.item), np.bool_))
         counted.add(tile)
     if counted is None:  # every item is junk
-        counted = _Counted(positives or Positives.sort(*_no_positives(own)), job.thresholds)
+        nothing = positives or Positives.sort(*_no_positives(own))
+        counted = _Counted(nothing, job.thresholds, offset_row)
     statistics = counted.statistics(own, task.gallery)
     _check_negatives_in_range(job, task, statistics, watch)
     return statistics
@@ -165,53 +166,78 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
 class _Counted:
     """The counts of a task while its tiles come in."""
 
-    def __init__(self, positives: Positives, thresholds: FloatArray) -> None:
+    def __init__(self, positives: Positives, thresholds: FloatArray, offset_row: IntArray) -> None:
         self.positives = positives
+        self.offset_row = offset_row
         self.edges = Edges.build(positives.indptr, positives.distance, positives.item, thresholds)
-        self.slots = self.edges.new_slots()
-        self.tied_before = np.zeros(len(positives.distance), np.int64)
-        self.nearest = np.full(len(positives.indptr) - 1, np.inf)
+        self.counts = Counts.zero(
+            self.edges.slots, len(positives.distance), len(positives.indptr) - 1
+        )
+        self._doubts = Doubts.of(0)
+        self._filled = 0
+        self._last: Tile | None = None
 
     def add(self, tile: Tile) -> None:
-        edges, slots, tied_before = self.edges.block(tile.queries, self.slots, self.tied_before)
-        nearest = self.nearest[tile.queries]
+        if not tile.values.size:
+            return
         if tile.operands is None:
-            count_stored(
+            count_stored(tile.values, self.offset_row, tile.columns, self.edges, self.counts)
+            return
+        if self._last is None or self._last.columns is not tile.columns:
+            self._settle()
+        self._last = tile
+        if len(self._doubts.query) < tile.values.shape[1]:
+            self._doubts = Doubts.of(max(tile.values.shape[1], DOUBTS))
+        of = tile.operands
+        row = 0
+        while row < len(tile.values):
+            row, self._filled = count_features(
                 tile.values,
-                tile.offset,
-                tile.offset_row,
-                int(tile.item[0]) if len(tile.item) else 0,
-                edges,
-                slots,
-                tied_before,
-                nearest,
+                row,
+                tile.start,
+                self.offset_row,
+                tile.columns,
+                of.filter,
+                of.queries,
+                of.gallery,
+                self.edges,
+                self.counts,
+                self._doubts,
+                self._filled,
             )
-        else:
-            count_features(
-                tile.values,
-                tile.offset,
-                tile.offset_row,
-                tile.item,
-                *tile.operands,
-                edges,
-                slots,
-                tied_before,
-                nearest,
+            if row < len(tile.values):
+                self._settle()
+
+    def _settle(self) -> None:
+        """Decide the pairs in doubt, which are all of the last tile's columns."""
+        if self._last is not None and self._last.operands is not None and self._filled:
+            of = self._last.operands
+            settle(
+                self._last.columns,
+                of.filter,
+                of.queries,
+                of.gallery,
+                self.edges,
+                self.counts,
+                self._doubts,
+                self._filled,
             )
+        self._filled = 0
 
     def statistics(self, pairs: Pairs, gallery: tuple[int, int]) -> RankStatistics:
+        self._settle()
         positive, ignored, same_identity = pairs.counts_in(*gallery)
         valid = gallery[1] - gallery[0] - ignored
-        closer, tied, within = self.edges.read_slots(self.slots, valid - positive)
+        closer, tied, within = self.edges.read_slots(self.counts.slots, valid - positive)
         return RankStatistics(
             indptr=self.positives.indptr,
             positive_distance=self.positives.distance,
             thresholds=self.edges.thresholds,
             closer=closer,
             tied=tied,
-            tied_before=self.tied_before,
+            tied_before=self.counts.tied_before,
             negatives_within=within,
-            nearest_negative=self.nearest,
+            nearest_negative=self.counts.nearest,
             valid=valid,
             ignored=ignored,
             same_identity=same_identity,
@@ -219,8 +245,8 @@ class _Counted:
 
 
 def _mask(tile: Tile, pairs: Pairs, masked: npt.NDArray[np.bool_]) -> None:
-    start, stop = tile.queries.start, tile.queries.stop
-    mask_listed(tile.values, tile.item, pairs.indptr[start : stop + 1], pairs.item, masked)
+    indptr = pairs.indptr[tile.start : tile.start + len(tile.values) + 1]
+    mask_listed(tile.values, tile.columns.item, indptr, pairs.item, masked)
 
 
 def _no_positives(pairs: Pairs) -> tuple[IntArray, FloatArray, IntArray]:
@@ -261,16 +287,26 @@ def matrix_positives(job: Job, task: Task, watch: Watch) -> FloatArray:
 def extremes(job: Job, task: Task, watch: Watch) -> tuple[float, float]:
     """Return the least and greatest distance over a task's non-ignored pairs."""
     own = job.pairs.block(*task.queries)
-    known = (np.inf, -np.inf)
+    offset_row = _offset_rows(job.pairs, *task.queries)
+    least, most = np.inf, -np.inf
     for tile in _tiles(job, task, watch):
         _mask(tile, own, ~own.positive)
-        if tile.operands is None:
-            known = stored_extremes(tile.values, tile.offset, tile.offset_row)
+        of = tile.operands
+        if of is None:
+            least, most = stored_extremes(tile.values, offset_row, tile.columns, least, most)
         else:
-            known = feature_extremes(
-                tile.values, tile.offset, tile.offset_row, *tile.operands, known
+            least, most = feature_extremes(
+                tile.values,
+                tile.start,
+                offset_row,
+                tile.columns,
+                of.filter,
+                of.queries,
+                of.gallery,
+                least,
+                most,
             )
-    return known
+    return float(least), float(most)
 
 
 def check_range(wanted: Range, positives: Positives, first_query: int) -> None:
@@ -318,16 +354,15 @@ def _check_negatives_in_range(
     one = Task((query, query + 1), task.gallery)
     for tile in _tiles(job, one, watch):
         _mask(tile, own, np.ones(len(own.item), np.bool_))
-        candidates = np.flatnonzero(tile.values[0] + tile.offset[tile.offset_row[0]] < np.inf)
+        offset = tile.columns.offset[_offset_rows(job.pairs, query, query + 1)[0]]
+        candidates = np.flatnonzero(tile.values[0] + offset < np.inf)
         if tile.operands is None:
             values = tile.values[0][candidates].astype(np.float64)
         else:
-            _, queries, gallery = tile.operands
+            one_row, rows = tile.operands.queries.rows, tile.operands.gallery.rows
             zeros = np.zeros(len(candidates), np.int64)
-            values = pair_distances(
-                job.features.metric, queries.rows, gallery.rows, zeros, candidates
-            )
+            values = pair_distances(job.features.metric, one_row, rows, zeros, candidates)
         outside = np.flatnonzero((values < job.range.low) | (values > job.range.high))
         if outside.size:
             at = outside[0]
-            raise range_error(job.range, query, int(tile.item[candidates[at]]), values[at])
+            raise range_error(job.range, query, int(tile.columns.item[candidates[at]]), values[at])

@@ -1,0 +1,146 @@
+"""Memory: measured ≤ projected ≤ allowed, each evaluation in a process of its own.
+
+The budget is for the whole process, so what is measured is the peak of the whole process; the
+peak since the imports (VmHWM after a reset) is among the details.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import stored
+from benchmarks.data import (
+    Rows,
+    make_distances,
+    make_features,
+    make_labels,
+    save_labels,
+    unit,
+)
+from benchmarks.figure import Bench, Case, Figure, Measured, Skip
+from benchmarks.stored import require_space
+
+PEAK, PROJECTED, ALLOWED = "peak", "projected", "allowed"
+FOUR, ONE = "peak, 4× the gallery", "peak, 1× the gallery"
+BUDGETS = {"600MB": 600_000_000, "2GB": 2_000_000_000}
+THREADS = 2
+QUERIES, GALLERY = (1000, 300), (1_000_000, 120_000)  # full, quick
+
+
+def half(rows: Rows, rng: np.random.Generator) -> Rows:
+    """Store unit vectors as float16."""
+    return unit(rows, rng).astype(np.float16)
+
+
+def write_source(name: str, shape: tuple[int, int], folder: Path) -> tuple[dict[str, Any], Path]:
+    """Write what ``kind-variant`` names; return the source's arguments, and what to delete."""
+    kind, _, variant = name.partition("-")
+    if kind == "stored":
+        require_space(folder, 4 * prod(shape))
+        path = folder / f"memory-{variant}-{shape[1]}.zarr"
+        make_distances(path, make_labels(*shape), stored.CHUNKS[variant], "lz4")
+        return {"matrix": str(path)}, path
+    width, dtype = variant.split("-")
+    features = make_features(
+        folder,
+        *shape,
+        int(width),
+        name=f"memory-{dtype}",
+        transform=half if dtype == "float16" else unit,
+    )
+    arguments = {"query": str(features.query), "gallery": str(features.gallery)}
+    return arguments, features.gallery
+
+
+def one_run(specification: dict[str, Any]) -> dict[str, Any]:
+    """Run an evaluation in a process of its own; return what it printed.
+
+    Raises
+    ------
+    Skip
+        If the budget was refused.
+    """
+    script = Path(__file__).with_name("one_run.py")
+    done = subprocess.run(
+        [sys.executable, str(script), json.dumps(specification)],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"an evaluation failed:\n{done.stderr}")
+    report: dict[str, Any] = json.loads(done.stdout)
+    if "refused" in report:
+        raise Skip(f"refused: {report['refused']}")
+    return report
+
+
+def measure(name: str, shape: tuple[int, int], memory: int, bench: Bench) -> dict[str, Any]:
+    """Write a source, evaluate it in a process within a budget, delete it."""
+    source, path = write_source(name, shape, bench.folder)
+    try:
+        labels = save_labels(bench.folder, make_labels(*shape))
+        return one_run({"source": source, "labels": labels, "memory": memory, "threads": THREADS})
+    finally:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def within(name: str, budget: str, bench: Bench) -> Measured:
+    """Measure whether a budget is kept."""
+    shape = bench.count(*QUERIES), bench.count(*GALLERY)
+    report = measure(name, shape, BUDGETS[budget], bench)
+    samples = {
+        PEAK: [report["peak"]],
+        PROJECTED: [report["plan"]["projected_peak"]],
+        ALLOWED: [BUDGETS[budget]],
+    }
+    return Measured(samples, {"shape": list(shape), **report})
+
+
+def flat(name: str, bench: Bench) -> Measured:
+    """Measure whether the peak stays where it is while the gallery grows."""
+    queries, gallery = bench.count(*QUERIES), bench.count(*GALLERY)
+    peaks = {
+        side: [measure(name, (queries, items), BUDGETS["600MB"], bench)["peak"]]
+        for side, items in ((FOUR, gallery), (ONE, gallery // 4))
+    }
+    return Measured(peaks, {"shape": [queries, gallery]})
+
+
+SOURCES = (
+    "features-512-float32",
+    "features-128-float16",
+    *(f"stored-{chunking}" for chunking in stored.CHUNKS),
+)
+
+CASES = (
+    *(
+        Case(
+            (
+                Figure(f"memory/{name}/{budget}/peak", (PEAK, PROJECTED), 1.0, unit="B"),
+                Figure(f"memory/{name}/{budget}/plan", (PROJECTED, ALLOWED), 1.0, unit="B"),
+            ),
+            partial(within, name, budget),
+        )
+        for name in SOURCES
+        for budget in BUDGETS
+    ),
+    *(
+        Case(
+            (Figure(f"memory/{name}/flat", (FOUR, ONE), 1.05, unit="B"),),
+            partial(flat, name),
+        )
+        for name in ("features-512-float32", "stored-200x10000")
+    ),
+)

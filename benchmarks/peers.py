@@ -1,0 +1,144 @@
+"""What streameval is compared with: the arithmetic and the read alone, and other evaluators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
+
+Float32Matrix = npt.NDArray[np.float32]
+Span = tuple[int, int]
+
+
+def spans(stop: int, step: int) -> list[Span]:
+    """Cut 0:stop into ranges."""
+    return [(start, min(start + step, stop)) for start in range(0, stop, step)]
+
+
+def bare_sgemm(
+    queries: Float32Matrix, gallery: Float32Matrix, tile: tuple[int, int], threads: int
+) -> Callable[[], None]:
+    """Return what multiplies all pairs tile by tile, a BLAS thread a worker, and keeps nothing.
+
+    Parameters
+    ----------
+    queries, gallery : [Q, D], [G, D] float32
+    tile : (int, int)
+        Query rows and gallery items.
+    threads : int
+    """
+    rows, items = tile
+    controller = ThreadpoolController()
+    buffers: SimpleQueue[Float32Matrix] = SimpleQueue()
+    for _ in range(threads):
+        buffers.put(np.zeros(rows * items, np.float32))
+
+    def column(span: Span) -> None:
+        buffer = buffers.get()
+        block = gallery[slice(*span)].T
+        for top in range(0, len(queries), rows):
+            own = queries[top : top + rows]
+            out = buffer[: len(own) * block.shape[1]].reshape(len(own), block.shape[1])
+            np.matmul(own, block, out=out)
+        buffers.put(buffer)
+
+    def run() -> None:
+        with controller.limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
+            list(pool.map(column, spans(len(gallery), items)))
+
+    return run
+
+
+def faiss_search(index: Any, queries: Float32Matrix, k: int, threads: int) -> Callable[[], None]:
+    """Return what searches a FAISS index, built already, for the k nearest of every query."""
+    import faiss
+
+    def run() -> None:
+        faiss.omp_set_num_threads(threads)  # BLAS limits set by others reach OpenMP too
+        index.search(queries, k)
+
+    return run
+
+
+def bare_read(path: Path, block: tuple[int, int], threads: int) -> Callable[[], float]:
+    """Return what reads a Zarr matrix once through zarrs, block by block, for its maximum.
+
+    Parameters
+    ----------
+    path : Path
+    block : (int, int)
+        Rows and columns read at a time.
+    threads : int
+    """
+    import zarr
+    from zarr.core.buffer import default_buffer_prototype
+
+    settings = {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.strict": True}
+    with zarr.config.set(settings):
+        array: Any = zarr.open_array(path, mode="r")
+    prototype = default_buffer_prototype()
+    shape = array.shape
+    block = min(block[0], shape[0]), min(block[1], shape[1])
+    buffers: SimpleQueue[npt.NDArray[Any]] = SimpleQueue()
+    for _ in range(threads):
+        buffers.put(np.zeros(block[0] * block[1], array.dtype))
+
+    def maximum(rectangle: tuple[Span, Span]) -> float:
+        buffer = buffers.get()
+        rows, columns = (stop - start for start, stop in rectangle)
+        out = buffer[: rows * columns].reshape(rows, columns)
+        array.get_basic_selection(
+            tuple(slice(*span) for span in rectangle),
+            out=prototype.nd_buffer.from_numpy_array(out),
+            prototype=prototype,
+        )
+        most = float(out.max())
+        buffers.put(buffer)
+        return most
+
+    def run() -> float:
+        rectangles = [(r, c) for r in spans(shape[0], block[0]) for c in spans(shape[1], block[1])]
+        with ThreadPoolExecutor(threads) as pool:
+            return max(pool.map(maximum, rectangles))
+
+    return run
+
+
+def argsort_evaluator(
+    distances: npt.NDArray[np.floating],
+    query_id: npt.NDArray[Any],
+    gallery_id: npt.NDArray[Any],
+    query_cam: npt.NDArray[Any],
+    gallery_cam: npt.NDArray[Any],
+    max_rank: int = 50,
+) -> tuple[npt.NDArray[np.float64], float]:
+    """Return CMC [max_rank] and mAP as torchreid's `eval_market1501` computes them.
+
+    All rows are argsorted; of each query the images of the same identity and camera are then
+    removed. torchreid divides by the ranks in a Python loop; here NumPy does, which is faster.
+    """
+    max_rank = min(max_rank, distances.shape[1])
+    order = np.argsort(distances, axis=1)
+    matches = (gallery_id[order] == query_id[:, None]).astype(np.int32)
+    curves, precisions = [], []
+    for i in range(len(query_id)):
+        own = order[i]
+        removed = (gallery_id[own] == query_id[i]) & (gallery_cam[own] == query_cam[i])
+        found = matches[i][~removed]
+        if not found.any():
+            continue
+        hits = found.cumsum()
+        curve = np.ones(max_rank)  # a gallery cut short keeps its last value
+        curve[: len(hits)] = np.minimum(hits[:max_rank], 1)
+        curves.append(curve)
+        precision = hits / np.arange(1, len(hits) + 1) * found
+        precisions.append(precision.sum() / found.sum())
+    if not curves:
+        return np.full(max_rank, np.nan), float("nan")
+    return np.mean(curves, axis=0), float(np.mean(precisions))

@@ -1,0 +1,80 @@
+"""Start: the help page, and the first tile of a process that finds its kernels compiled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.data import make_distances, make_features, make_labels, save_labels
+from benchmarks.figure import Bench, Case, Figure, Measured
+from benchmarks.memory import one_run
+
+HELP, INTERPRETER = "streameval --help", "python -c pass"
+FIRST_TILE, COMPILED = "start to first tile", "kernels compiled"
+SHAPE, WIDTH = (256, 20_000), 128
+
+
+def help_page(bench: Bench) -> Measured:
+    """Measure the help page; the bare interpreter is shown for comparison."""
+    script = Path(sys.executable).with_name("streameval")
+    main = "import sys; from streameval.cli import main; sys.argv[0] = 'streameval'; main()"
+    command = [str(script)] if script.exists() else [sys.executable, "-c", main]
+
+    def start(*arguments: str) -> None:
+        subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
+
+    return Measured(
+        bench.time(
+            {
+                HELP: partial(start, *command, "--help"),
+                INTERPRETER: partial(start, sys.executable, "-c", "pass"),
+            }
+        )
+    )
+
+
+def first_tile(kind: Literal["features", "distances"], bench: Bench) -> Measured:
+    """Measure from before the process starts to its first counted tile; the first run warms up."""
+    labels = make_labels(*SHAPE)
+    source: dict[str, Any]
+    if kind == "features":
+        features = make_features(bench.folder, *SHAPE, WIDTH)
+        source = {"query": str(features.query), "gallery": str(features.gallery)}
+    else:
+        path = bench.folder / "startup.zarr"
+        if not path.exists():
+            make_distances(path, labels, (64, 5000), "lz4")
+        source = {"matrix": str(path)}
+    specification = {
+        "source": source,
+        "labels": save_labels(bench.folder, labels),
+        "memory": "2GB",
+        "threads": 2,
+    }
+    one_run(specification)
+    seconds, compiled = [], []
+    for _ in range(bench.rounds):
+        begin = time.monotonic()  # one clock for all processes
+        report = one_run(specification)
+        seconds.append(report["first_tile"] - begin)
+        compiled.append(report["compilations"])
+    return Measured({FIRST_TILE: seconds, COMPILED: compiled}, {"shape": [*SHAPE, WIDTH]})
+
+
+CASES = (
+    Case((Figure("startup/help", (HELP, INTERPRETER), 0.3, kind="value"),), help_page),
+    *(
+        Case(
+            (
+                Figure(f"startup/{kind}/first-tile", (FIRST_TILE,), 1.5, kind="value"),
+                Figure(f"startup/{kind}/compiled", (COMPILED,), 0, kind="value", unit=""),
+            ),
+            partial(first_tile, kind),
+        )
+        for kind in ("features", "distances")
+    ),
+)

@@ -1,0 +1,52 @@
+"""What tiles of both kinds share: what is known of their columns, and what is counted."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+FloatTile = npt.NDArray[np.floating]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class Columns(NamedTuple):
+    """What is known of the columns of a tile.
+
+    Attributes
+    ----------
+    item : [n] int64
+        Gallery index, ascending.
+    weight : [n] float32 or float64
+        Multiplied into each row.
+    offset : [b, n] of the same dtype
+        Added to each row: +inf for items that take no part.
+    """
+
+    item: IntArray
+    weight: FloatTile
+    offset: FloatTile
+
+
+class Counts(NamedTuple):
+    """What is counted for a block of queries.
+
+    Attributes
+    ----------
+    slots : [2E + m] int64
+    tied_before : [P] int64
+    nearest : [m] float64
+    """
+
+    slots: IntArray
+    tied_before: IntArray
+    nearest: FloatArray
+
+    @classmethod
+    def zero(cls, slots: int, positives: int, queries: int) -> Counts:
+        """Return the counts of nothing."""
+        return cls(
+            np.zeros(slots, np.int64), np.zeros(positives, np.int64), np.full(queries, np.inf)
+        )
