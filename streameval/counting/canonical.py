@@ -47,56 +47,79 @@ def _fold(lanes):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def inner_product(a, b, lanes):  # type: ignore[no-untyped-def]
-    """Return Σ a·b; `lanes` is scratch, [32] float64."""
-    width = a.shape[0]
+def inner_product(a, i, b, k, lanes):  # type: ignore[no-untyped-def]
+    """Return Σ a[i]·b[k]; `lanes` is scratch, [32] float64.
+
+    Whole matrices and row numbers, no slices: each slice would count references, one at a time
+    across all threads.
+    """
+    width = a.shape[1]
     whole = width - width % LANES
-    for i in range(LANES):
-        lanes[i] = 0.0
+    for j in range(LANES):
+        lanes[j] = 0.0
     for start in range(0, whole, LANES):
-        for i in range(LANES):
-            lanes[i] += np.float64(a[start + i]) * np.float64(b[start + i])
-    for i in range(width - whole):
-        lanes[i] += np.float64(a[whole + i]) * np.float64(b[whole + i])
+        for j in range(LANES):
+            lanes[j] += np.float64(a[i, start + j]) * np.float64(b[k, start + j])
+    for j in range(width - whole):
+        lanes[j] += np.float64(a[i, whole + j]) * np.float64(b[k, whole + j])
     return _fold(lanes)
 
 
 @numba.njit(nogil=True, cache=True)
-def squared_difference(a, b, lanes):  # type: ignore[no-untyped-def]
-    """Return Σ (a − b)²; `lanes` is scratch, [32] float64."""
-    width = a.shape[0]
+def squared_difference(a, i, b, k, lanes):  # type: ignore[no-untyped-def]
+    """Return Σ (a[i] − b[k])²; `lanes` is scratch, [32] float64."""
+    width = a.shape[1]
     whole = width - width % LANES
-    for i in range(LANES):
-        lanes[i] = 0.0
+    for j in range(LANES):
+        lanes[j] = 0.0
     for start in range(0, whole, LANES):
-        for i in range(LANES):
-            difference = np.float64(a[start + i]) - np.float64(b[start + i])
-            lanes[i] += difference * difference
-    for i in range(width - whole):
-        difference = np.float64(a[whole + i]) - np.float64(b[whole + i])
-        lanes[i] += difference * difference
+        for j in range(LANES):
+            difference = np.float64(a[i, start + j]) - np.float64(b[k, start + j])
+            lanes[j] += difference * difference
+    for j in range(width - whole):
+        difference = np.float64(a[i, whole + j]) - np.float64(b[k, whole + j])
+        lanes[j] += difference * difference
     return _fold(lanes)
 
 
 @numba.njit(nogil=True, cache=True)
-def distance(metric, a, b, norm_a, norm_b, lanes):  # type: ignore[no-untyped-def]
-    """Return the canonical distance of two vectors with the given norms."""
+def distance(metric, a, i, b, k, norm_a, norm_b, lanes):  # type: ignore[no-untyped-def]
+    """Return the canonical distance of rows a[i] and b[k] with the given norms."""
     if metric == COSINE:
-        value = 1.0 - inner_product(a, b, lanes) / (norm_a * norm_b)
+        value = 1.0 - inner_product(a, i, b, k, lanes) / (norm_a * norm_b)
         return min(max(value, 0.0), 2.0)
     if metric == DOT:
-        return -inner_product(a, b, lanes)
-    squared = squared_difference(a, b, lanes)
+        return -inner_product(a, i, b, k, lanes)
+    squared = squared_difference(a, i, b, k, lanes)
     if metric == EUCLIDEAN:
         return math.sqrt(squared)
     return squared
 
 
 @numba.njit(nogil=True, cache=True)
+def distances_of(metric, a, norms_a, b, norms_b, i, k, order, out):  # type: ignore[no-untyped-def]
+    """Write the canonical distances of listed pairs, in the order given.
+
+    Parameters
+    ----------
+    metric : int
+    a, b : [m, D], [n, D] float32 or float64
+    norms_a, norms_b : [m], [n] float64
+    i, k : [p] integers
+        Pair t is a[i[t]] with b[k[t]].
+    order : [p] integers
+    out : [p] float64, written
+    """
+    lanes = np.empty(LANES)
+    for t in order:
+        out[t] = distance(metric, a, i[t], b, k[t], norms_a[i[t]], norms_b[k[t]], lanes)
+
+
+@numba.njit(nogil=True, cache=True)
 def _norms(rows, out):  # type: ignore[no-untyped-def]
     lanes = np.empty(LANES)
     for i in range(rows.shape[0]):
-        out[i] = math.sqrt(inner_product(rows[i], rows[i], lanes))
+        out[i] = math.sqrt(inner_product(rows, i, rows, i, lanes))
 
 
 def row_norms(rows: FloatMatrix) -> npt.NDArray[np.float64]:
@@ -104,14 +127,6 @@ def row_norms(rows: FloatMatrix) -> npt.NDArray[np.float64]:
     out = np.empty(len(rows))
     _norms(rows, out)
     return out
-
-
-@numba.njit(nogil=True, cache=True)
-def _pair_distances(metric, queries, rows, query_norms, norms, query, row, out):  # type: ignore[no-untyped-def]
-    lanes = np.empty(LANES)
-    for p in range(len(query)):
-        i, k = query[p], row[p]
-        out[p] = distance(metric, queries[i], rows[k], query_norms[i], norms[k], lanes)
 
 
 def pair_distances(
@@ -137,7 +152,7 @@ def pair_distances(
     [p] float64
     """
     out = np.empty(len(query))
-    _pair_distances(
-        METRIC_CODES[metric], queries, rows, row_norms(queries), row_norms(rows), query, row, out
-    )
+    code, order = METRIC_CODES[metric], np.arange(len(query))
+    norms, others = row_norms(queries), row_norms(rows)
+    distances_of(code, queries, norms, rows, others, query, row, order, out)
     return out

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from streameval.counting.canonical import EUCLIDEAN, LANES, distance
+from streameval.counting.canonical import EUCLIDEAN, LANES, distance, distances_of
 from streameval.counting.filtering import filter_value, guard_band
 from streameval.counting.rows import (
     BLOCK,
@@ -147,7 +147,8 @@ def count_features(  # type: ignore[no-untyped-def]
                 reach,
                 band,
                 filter_.metric,
-                queries.rows[i],
+                queries.rows,
+                i,
                 norm,
                 gallery.rows,
                 gallery.norms,
@@ -160,7 +161,7 @@ def count_features(  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def _nearest(  # type: ignore[no-untyped-def]
-    values, weight, add, reach, band, metric, query, norm, rows, norms, lanes, nearest
+    values, weight, add, reach, band, metric, queries, i, norm, rows, norms, lanes, nearest
 ):
     """Return the distance of the nearest negative: of all that may be it, or nearer."""
     least = np.float64(np.inf)
@@ -172,7 +173,7 @@ def _nearest(  # type: ignore[no-untyped-def]
     for k in range(len(values)):
         value = values[k] * weight[k] + add[k]
         if value <= reach and value != np.inf:
-            nearest = min(nearest, distance(metric, query, rows[k], norm, norms[k], lanes))
+            nearest = min(nearest, distance(metric, queries, i, rows, k, norm, norms[k], lanes))
     return nearest
 
 
@@ -197,7 +198,7 @@ def settle(columns, filter_, queries, gallery, edges, counts, doubts, filled):  
         order[start[k]] = t
         start[k] += 1
     exact = np.empty(filled)
-    _distances(
+    distances_of(
         filter_.metric,
         queries.rows,
         queries.norms,
@@ -229,15 +230,6 @@ def settle(columns, filter_, queries, gallery, edges, counts, doubts, filled):  
 
 
 @numba.njit(nogil=True, cache=True)
-def _distances(metric, queries, query_norms, rows, norms, query, column, order, out):  # type: ignore[no-untyped-def]
-    """Write the canonical distances of listed pairs, in the order given."""
-    lanes = np.empty(LANES)
-    for t in order:
-        i, k = query[t], column[t]
-        out[t] = distance(metric, queries[i], rows[k], query_norms[i], norms[k], lanes)
-
-
-@numba.njit(nogil=True, cache=True)
 def feature_extremes(  # type: ignore[no-untyped-def]
     tile, first, offset_row, columns, filter_, queries, gallery, least, most
 ):
@@ -264,7 +256,7 @@ def feature_extremes(  # type: ignore[no-untyped-def]
             if value == np.inf or (low < value < high):
                 continue
             exact = distance(
-                filter_.metric, queries.rows[i], gallery.rows[k], norm, gallery.norms[k], lanes
+                filter_.metric, queries.rows, i, gallery.rows, k, norm, gallery.norms[k], lanes
             )
             least, most = min(least, exact), max(most, exact)
             low = filter_value(filter_, least, norm) + band

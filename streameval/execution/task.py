@@ -58,15 +58,18 @@ class Tile:
     start : int
         The first query, counted from the task's first.
     columns : Columns
-        The same object for tiles of the same columns.
     operands : Operands, optional
         Of a tile of features.
+    last : bool
+        Whether these columns come with no further queries: what they were made from is
+        overwritten then.
     """
 
     values: FloatMatrix
     start: int
     columns: Columns
     operands: Operands | None = None
+    last: bool = True
 
 
 def feature_tiles(job: Job, source: Features, task: Task, watch: Watch) -> Iterator[Tile]:
@@ -75,9 +78,11 @@ def feature_tiles(job: Job, source: Features, task: Task, watch: Watch) -> Itera
     queries = job.query_operand(source, *task.queries)
     size = len(queries.norms)
     buffer = np.empty(rows * items, np.float32)
+    block_shape = (min(job.plan.block, task.gallery[1] - task.gallery[0]), source.width)
+    memory = np.empty(block_shape, source.gallery.dtype)
     for begin in range(*task.gallery, job.plan.block):
         end = min(begin + job.plan.block, task.gallery[1])
-        features, norms = source.read_gallery(begin, end)
+        features, norms = source.read_gallery(begin, end, memory)
         job.check_unit(norms)
         item = np.arange(begin, end)
         junk = pairs.junk[begin:end]
@@ -96,7 +101,7 @@ def feature_tiles(job: Job, source: Features, task: Task, watch: Watch) -> Itera
                     np.matmul(block, operands.gallery.filter.T, out=values)
                 else:
                     values[:] = 0
-                yield Tile(values, top, columns, operands)
+                yield Tile(values, top, columns, operands, last=top + rows >= size)
                 watch.advance(values.size)
         watch.advance((end - begin - len(item)) * size)
 
@@ -175,20 +180,18 @@ class _Counted:
         )
         self._doubts = Doubts.of(0)
         self._filled = 0
-        self._last: Tile | None = None
 
     def add(self, tile: Tile) -> None:
         if not tile.values.size:
             return
         if tile.operands is None:
             count_stored(tile.values, self.offset_row, tile.columns, self.edges, self.counts)
-            return
-        if self._last is None or self._last.columns is not tile.columns:
-            self._settle()
-        self._last = tile
+        else:
+            self._add_features(tile, tile.operands)
+
+    def _add_features(self, tile: Tile, of: Operands) -> None:
         if len(self._doubts.query) < tile.values.shape[1]:
             self._doubts = Doubts.of(max(tile.values.shape[1], DOUBTS))
-        of = tile.operands
         row = 0
         while row < len(tile.values):
             row, self._filled = count_features(
@@ -205,27 +208,20 @@ class _Counted:
                 self._doubts,
                 self._filled,
             )
-            if row < len(tile.values):
-                self._settle()
-
-    def _settle(self) -> None:
-        """Decide the pairs in doubt, which are all of the last tile's columns."""
-        if self._last is not None and self._last.operands is not None and self._filled:
-            of = self._last.operands
-            settle(
-                self._last.columns,
-                of.filter,
-                of.queries,
-                of.gallery,
-                self.edges,
-                self.counts,
-                self._doubts,
-                self._filled,
-            )
-        self._filled = 0
+            if row < len(tile.values) or tile.last:
+                settle(
+                    tile.columns,
+                    of.filter,
+                    of.queries,
+                    of.gallery,
+                    self.edges,
+                    self.counts,
+                    self._doubts,
+                    self._filled,
+                )
+                self._filled = 0
 
     def statistics(self, pairs: Pairs, gallery: tuple[int, int]) -> RankStatistics:
-        self._settle()
         positive, ignored, same_identity = pairs.counts_in(*gallery)
         valid = gallery[1] - gallery[0] - ignored
         closer, tied, within = self.edges.read_slots(self.counts.slots, valid - positive)

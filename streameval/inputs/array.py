@@ -50,13 +50,18 @@ class Array(ABC):
     chunks: tuple[int, ...]
     resident_bytes: int = 0
 
-    def read(self, rows: Span, columns: Span | None = None) -> AnyArray:
+    def read(
+        self, rows: Span, columns: Span | None = None, out: AnyArray | None = None
+    ) -> AnyArray:
         """Read a block.
 
         Parameters
         ----------
         rows, columns : (start, stop)
             Half-open, within the shape. All columns by default; a 1-d array has none.
+        out : [>= rows] or [>= rows, columns] array, optional
+            A C-contiguous array of this dtype to read into, again and again: fresh memory costs
+            about as much as reading it.
 
         Returns
         -------
@@ -71,10 +76,13 @@ class Array(ABC):
             If the block reaches beyond the array.
         """
         spans = self._spans(rows, columns)
-        out = np.empty(tuple(stop - start for start, stop in spans), self.dtype)
-        if out.size:
-            self._fill(out, spans)
-        return out
+        shape = tuple(stop - start for start, stop in spans)
+        block = np.empty(shape, self.dtype) if out is None else out[: shape[0]]
+        if block.shape != shape or block.dtype != self.dtype:
+            raise ValueError(f"out is {block.dtype} {block.shape}; {self.dtype} {shape} is needed")
+        if block.size:
+            self._fill(block, spans)
+        return block
 
     def read_all(self) -> AnyArray:
         """Read the whole array; meant for label columns."""

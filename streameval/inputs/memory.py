@@ -36,7 +36,9 @@ class MemoryArray(Array):
         self.chunks = (1, *values.shape[1:])
         self._values = values
 
-    def read(self, rows: Span, columns: Span | None = None) -> AnyArray:
+    def read(
+        self, rows: Span, columns: Span | None = None, out: AnyArray | None = None
+    ) -> AnyArray:
         """Return a block: a view if it is C-contiguous and of native byte order as it is."""
         block = self._values[tuple(slice(*span) for span in self._spans(rows, columns))]
         return np.ascontiguousarray(block, self.dtype)

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.inputs.array import AnyArray, Array, Span, native_dtype
 
+_NEAR_BYTES = 16 << 10  # rows nearer than this are read together: a call costs as much
+_WINDOW_BYTES = 1 << 20  # and so far together
 _PANEL_BYTES = 1 << 20  # of a Fortran-ordered file, held at a time while it is transposed
 
 
@@ -136,6 +139,32 @@ class NpyArray(Array):
                     self._fill_rows(file.fileno(), out, spans)
         except OSError as error:
             raise InputError(f"{self.uri} {self.shape} can't be read: {error}") from error
+
+    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+        """Read rows that are near each other in one piece, with what is between them."""
+        width = math.prod(self.shape[1:])
+        row_bytes = max(1, width * self.dtype.itemsize)
+        if self._header.fortran or row_bytes >= _NEAR_BYTES:
+            super()._take(out, rows)
+            return
+        window = np.empty((_WINDOW_BYTES // row_bytes, *self.shape[1:]), self.dtype)
+        far = np.diff(rows) > _NEAR_BYTES // row_bytes
+        begin = 0
+        try:
+            with self._path.open("rb", buffering=0) as file:
+                while begin < len(rows):
+                    limit = int(np.searchsorted(rows, rows[begin] + len(window)))
+                    gaps = np.flatnonzero(far[begin : limit - 1])
+                    end = begin + int(gaps[0]) + 1 if len(gaps) else limit
+                    first, last = int(rows[begin]), int(rows[end - 1])
+                    piece = window[: last - first + 1]
+                    self._read_at(file.fileno(), piece, first * width)
+                    out[begin:end] = piece[rows[begin:end] - first]
+                    begin = end
+        except OSError as error:
+            raise InputError(f"{self.uri} {self.shape} can't be read: {error}") from error
+        if not self._header.dtype.isnative:
+            out.byteswap(inplace=True)
 
     def _fill_rows(self, fileno: int, out: AnyArray, spans: tuple[Span, ...]) -> None:
         """Read whole rows in one piece; parts of rows one by one."""

@@ -67,15 +67,23 @@ class Features:
         rows = self.query.read((start, stop))
         return self._checked(self.query, rows, np.arange(start, stop))
 
-    def read_gallery(self, start: int, stop: int) -> tuple[FloatMatrix, npt.NDArray[np.float64]]:
+    def read_gallery(
+        self, start: int, stop: int, out: npt.NDArray[np.generic] | None = None
+    ) -> tuple[FloatMatrix, npt.NDArray[np.float64]]:
         """Return gallery rows [n, D] in the working dtype, and their canonical norms [n].
+
+        Parameters
+        ----------
+        start, stop : int
+        out : [>= n, D] array, optional
+            Of the gallery's dtype, to read into.
 
         Raises
         ------
         InputError
             If a row is not finite or, under cosine, is zero; the first such row is named.
         """
-        rows = self.gallery.read((start, stop))
+        rows = self.gallery.read((start, stop), out=out)
         return self._checked(self.gallery, rows, np.arange(start, stop))
 
     def take_gallery(self, rows: npt.NDArray[np.int64]) -> FloatMatrix:
