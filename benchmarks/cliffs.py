@@ -18,7 +18,7 @@ from benchmarks.figure import Bench, Case, Figure, Measured
 from benchmarks.stored import require_space
 
 WIDTH = 128
-QUERIES, GALLERY = (512, 256), (200_000, 60_000)  # full, quick
+QUERIES, GALLERY = (512, 256), (200_000, 40_000)  # full, quick
 BOUND = 4.0
 WORST, ORDINARY = "worst case", "ordinary"
 

@@ -33,7 +33,7 @@ PEAK, PROJECTED, ALLOWED = "peak", "projected", "allowed"
 FOUR, ONE = "peak, 4× the gallery", "peak, 1× the gallery"
 BUDGETS = {"600MB": 600_000_000, "2GB": 2_000_000_000}
 THREADS = 2
-QUERIES, GALLERY = (1000, 300), (1_000_000, 120_000)  # full, quick
+QUERIES, GALLERY = (1000, 200), (1_000_000, 80_000)  # full, quick
 
 
 def half(rows: Rows, rng: np.random.Generator) -> Rows:

@@ -19,7 +19,7 @@ GALLERY_FRACTIONS = {
 }
 QUERIES = (4096, 1024)
 QUERY_FRACTIONS = (1 / 8, 1 / 4, 1 / 2, 1)
-FIXED_QUERIES, FIXED_GALLERY = (256, 256), (200_000, 60_000)
+FIXED_QUERIES, FIXED_GALLERY = (256, 128), (200_000, 40_000)
 
 
 def threads_on_features(width: int, bench: Bench) -> Measured:
@@ -37,7 +37,7 @@ def threads_on_features(width: int, bench: Bench) -> Measured:
 
 def threads_on_distances(bench: Bench) -> Measured:
     """Measure an evaluation of distances in memory on one thread and on two."""
-    labels = make_labels(bench.count(2000, 1000), bench.count(200_000, 50_000))
+    labels = make_labels(bench.count(2000, 500), bench.count(200_000, 50_000))
     matrix = near_and_far(labels)
 
     def evaluate(threads: int) -> se.Evaluation:

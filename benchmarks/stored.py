@@ -17,7 +17,7 @@ from benchmarks.figure import Bench, Case, Figure, Measured, Skip
 from benchmarks.peers import argsort_evaluator, bare_read
 
 MARKET1501 = Path(__file__).parents[2] / "shared" / "data" / "market1501-labels"
-QUERIES, GALLERY = (2000, 500), (1_000_000, 200_000)  # full, quick
+QUERIES, GALLERY = (2000, 400), (1_000_000, 100_000)  # full, quick
 WHOLE = 1 << 40  # an axis that isn't cut
 CHUNKS: dict[str, tuple[int, int]] = {
     "200x10000": (200, 10_000),
@@ -68,7 +68,7 @@ def against_argsort(bench: Bench) -> Measured:
         side: se.read_labels(MARKET1501 / f"{side}_id.npy", MARKET1501 / f"{side}_cam.npy")
         for side in ("query", "gallery")
     }
-    queries = bench.count(len(sides["query"]), 700)
+    queries = bench.count(len(sides["query"]), 500)
     kept = {
         "query": np.linspace(0, len(sides["query"]) - 1, queries).astype(np.int64),
         "gallery": np.flatnonzero(sides["gallery"].id != -1),

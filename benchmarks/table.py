@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 from threadpoolctl import threadpool_info
 
@@ -85,7 +86,13 @@ def build_table(outcomes: Sequence[Outcome]) -> Table:
 def _row(outcome: Outcome) -> list[str]:
     figure, reading = outcome.figure, outcome.reading
     if reading is None:
-        return [figure.name, "–", _bound(figure), "–", f"[dim]skipped: {outcome.skipped}[/dim]"]
+        return [
+            figure.name,
+            "–",
+            _bound(figure),
+            "–",
+            f"[dim]{escape(f'skipped: {outcome.skipped}')}[/dim]",
+        ]
     sides = list(reading.medians)
     if figure.kind == "line":
         of = f"off a line, {sides[0]}…{sides[-1]}"

@@ -294,6 +294,7 @@ def _plan(
         width=source.width if isinstance(source, Features) else 0,
         itemsize=source.dtype.itemsize,
         stored_itemsize=stored.dtype.itemsize,
+        scratch=stored.read_scratch_bytes,
         chunks=(stored.chunks[0], stored.chunks[1]),
         cameras=pairs.cameras,
         passes_for_range=int(minmax),

@@ -12,16 +12,18 @@ which are read twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from streameval.errors import BudgetError
 
-TILE_QUERIES = 128
+TILE_QUERIES = 256
 TILE_ITEMS = 8192
 TARGET_BLOCK_BYTES = 32 << 20  # a gallery block: some tiles wide, and small beside a budget
 SHARDS_PER_THREAD = 8  # enough to even out threads, few enough to merge
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
+DOUBT_BYTES = 6 << 20  # the list of pairs in doubt of a task, and deciding them
 
 Layout = Literal["features", "strips", "rectangles"]
 
@@ -46,6 +48,9 @@ class Problem:
         Bytes of an element as it is worked on (4 or 8).
     stored_itemsize : int
         Bytes of an element as it is stored.
+    scratch : callable
+        (rows, columns) of a block of gallery features, or of the matrix, to the bytes that
+        reading it takes beside the block itself.
     chunks : (int, int)
         Chunk of the gallery features, or of the matrix: rows, columns.
     cameras : int
@@ -62,6 +67,7 @@ class Problem:
     width: int
     itemsize: int
     stored_itemsize: int
+    scratch: Callable[[int, int], int]
     chunks: tuple[int, int]
     cameras: int = 0
     passes_for_range: int = 0
@@ -173,9 +179,9 @@ def format_bytes(count: float) -> str:
 
 
 def _statistics_bytes(problem: Problem) -> int:
-    """Bytes of the statistics and of what pass 1 keeps: distances, items, listed pairs."""
-    per_query = 8 * (problem.thresholds + 8)
-    return problem.queries * per_query + 80 * problem.positives + 9 * problem.listed
+    """Bytes of the statistics, thrice while parts merge, and of the pairs that are listed."""
+    per_query = 3 * 8 * (problem.thresholds + 8)
+    return problem.queries * per_query + 160 * problem.positives + 10 * problem.listed
 
 
 def _task_statistics_bytes(problem: Problem, queries: int) -> int:
@@ -203,22 +209,24 @@ def _refuse(problem: Problem, memory: int, parts: dict[str, int], remedy: str) -
 def _plan_features(
     problem: Problem, memory: int, threads: int, kept: dict[str, int], tile: tuple[int, int]
 ) -> Plan:
-    row_bytes = problem.width * (problem.itemsize + 4 + 2 * problem.stored_itemsize) + 64
+    # As stored, as worked on, as multiplied: often the same, at worst three.
+    row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 4) + 64
     chunk = max(problem.chunks[0], 1)
 
     def parts(query_block: int, block: int, rows: int, items: int) -> dict[str, int]:
+        scratch = problem.scratch(block, problem.width)
         return kept | {
             "queries": 2 * query_block * problem.width * (problem.itemsize + 4),
-            "gallery blocks": threads * max(block, min(chunk, problem.gallery)) * row_bytes,
-            "tiles": threads * (4 * rows * items + 4 * items * (2 + problem.cameras)),
-            "counts": threads * _task_statistics_bytes(problem, query_block),
+            "gallery blocks": threads * (block * row_bytes + scratch),
+            "tiles": threads * (4 * rows * items + 4 * items * (4 + problem.cameras)),
+            "counts": threads * (_task_statistics_bytes(problem, query_block) + DOUBT_BYTES),
         }
 
     items = min(tile[1], max(problem.gallery, 1))
     rows = min(tile[0], max(problem.queries, 1))
-    block = max(TARGET_BLOCK_BYTES // row_bytes, items)
-    block = -(-block // chunk) * chunk if block >= chunk else block
-    block = max(min(block, problem.gallery), 1)
+    # Whole chunks, so that none is decoded twice; but a share of the gallery for every thread.
+    block = -(-max(TARGET_BLOCK_BYTES // row_bytes, items) // chunk) * chunk
+    block = max(min(block, -(-problem.gallery // threads)), 1)
     query_block = max(problem.queries, 1)
     while sum(parts(query_block, block, rows, items).values()) > memory:
         if block > 1024 and block >= query_block:
@@ -261,13 +269,13 @@ def _plan_features(
 def _plan_matrix(problem: Problem, memory: int, threads: int, kept: dict[str, int]) -> Plan:
     chunk_rows = max(min(problem.chunks[0], problem.queries), 1)
     chunk_items = max(min(problem.chunks[1], problem.gallery), 1)
-    # The block itself, and while it is converted or its chunks are decoded, its stored form.
-    cell_bytes = problem.itemsize + 2 * problem.stored_itemsize
+    cell_bytes = problem.stored_itemsize + problem.itemsize  # as stored, as worked on
 
     def parts(rows: int, items: int) -> dict[str, int]:
+        distances = rows * items * cell_bytes + problem.scratch(rows, items)
         return kept | {
-            "distances": threads * rows * items * cell_bytes,
-            "items": threads * items * (4 + problem.itemsize * (1 + problem.cameras)),
+            "distances": threads * distances,
+            "items": threads * items * (16 + problem.itemsize * (2 + problem.cameras)),
             "counts": threads * _task_statistics_bytes(problem, rows),
         }
 

@@ -1,0 +1,117 @@
+"""The plan: every pair once, within the budget, or refused with the figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval.errors import BudgetError
+from streameval.planning import Plan, Problem, make_plan
+
+RESERVED = 200 << 20
+
+problems = st.builds(
+    Problem,
+    queries=st.integers(1, 300),
+    gallery=st.integers(0, 3000),
+    positives=st.integers(0, 500),
+    listed=st.integers(500, 900),
+    thresholds=st.sampled_from([0, 101]),
+    width=st.sampled_from([0, 1, 64, 512]),
+    itemsize=st.sampled_from([4, 8]),
+    stored_itemsize=st.sampled_from([2, 4, 8]),
+    scratch=st.just(lambda rows, columns: rows * columns),
+    chunks=st.tuples(st.integers(1, 400), st.integers(1, 4000)),
+    cameras=st.integers(0, 8),
+    passes_for_range=st.integers(0, 1),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    problem=problems,
+    spare=st.integers(1 << 16, 1 << 25),
+    threads=st.integers(1, 8),
+    tile=st.none() | st.tuples(st.integers(1, 64), st.integers(1, 500)),
+)
+def test_every_pair_is_in_one_task_and_the_peak_within_the_budget(
+    problem: Problem, spare: int, threads: int, tile: tuple[int, int] | None
+) -> None:
+    memory = RESERVED + spare
+    try:
+        plan = make_plan(problem, memory=memory, threads=threads, reserved=RESERVED, tile=tile)
+    except BudgetError:  # what it says is shown below
+        return
+    assert plan.peak <= memory
+    seen = np.zeros((problem.queries, problem.gallery), np.int8)
+    for task in plan.tasks:
+        seen[slice(*task.queries), slice(*task.gallery)] += 1
+    assert (seen == 1).all()
+    assert plan.pairs == problem.queries * problem.gallery
+    assert all(size >= 1 for size in (plan.block, *plan.tile))
+
+
+ORDINARY = Problem(
+    queries=1000,
+    gallery=1_000_000,
+    positives=40_000,
+    listed=50_000,
+    thresholds=101,
+    width=512,
+    itemsize=4,
+    stored_itemsize=4,
+    scratch=lambda rows, columns: 0,
+    chunks=(1, 512),
+)
+
+
+def plan_of(problem: Problem, memory: float = 2e9, threads: int = 2) -> Plan:
+    return make_plan(problem, memory=int(memory), threads=threads, reserved=RESERVED)
+
+
+def test_the_peak_does_not_depend_on_the_gallery() -> None:
+    assert plan_of(replace(ORDINARY, gallery=100_000_000)).peak == plan_of(ORDINARY).peak
+
+
+def test_gallery_blocks_are_whole_chunks() -> None:
+    plan = plan_of(replace(ORDINARY, chunks=(3000, 512)))
+    assert plan.block % 3000 == 0
+    assert all(task.gallery[0] % 3000 == 0 for task in plan.tasks)
+
+
+def test_a_gallery_of_one_chunk_still_keeps_every_thread_busy() -> None:
+    plan = plan_of(replace(ORDINARY, gallery=50_000, chunks=(50_000, 512)), threads=4)
+    assert len(plan.tasks) >= 4
+
+
+def test_a_stored_matrix_is_read_once_where_a_strip_fits_and_otherwise_twice() -> None:
+    matrix = replace(ORDINARY, width=0, chunks=(20, 10_000))
+    once = plan_of(matrix)
+    assert once.layout == "strips"
+    assert once.bytes_read == 1000 * 1_000_000 * 4
+    twice = plan_of(matrix, memory=3e8)
+    assert twice.layout == "rectangles"
+    assert twice.bytes_read == 2 * once.bytes_read
+    more = plan_of(replace(matrix, passes_for_range=1))
+    assert more.bytes_read == 2 * once.bytes_read
+
+
+def test_less_memory_makes_smaller_blocks_then_blocks_of_queries() -> None:
+    many = replace(ORDINARY, queries=20_000)
+    assert {task.queries for task in plan_of(many, memory=4e9).tasks} == {(0, 20_000)}
+    few = plan_of(many, memory=5e8)
+    assert len({task.queries for task in few.tasks}) > 1
+    assert few.bytes_read > plan_of(many, memory=4e9).bytes_read
+
+
+def test_a_refusal_names_what_takes_the_memory() -> None:
+    with pytest.raises(BudgetError) as caught:
+        plan_of(ORDINARY, memory=2e8)
+    for words in ("200.0 MB is too small", "1000 queries × 1000000", "at least", "raise --memory"):
+        assert words in str(caught.value)
+    with pytest.raises(BudgetError, match="smaller chunks than 1000 × 1000000"):
+        plan_of(replace(ORDINARY, width=0, chunks=(1000, 1_000_000)), memory=1e9)
