@@ -13,24 +13,27 @@ from typing import Any, Literal
 import numpy as np
 import psutil
 
+from streameval.counting.features import count_features
+from streameval.counting.stored import count_stored
 from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.job import UNIT_TOLERANCE, Job, NotUnitError, Range
 from streameval.execution.passes import count_all, find_extremes, find_positives
 from streameval.execution.progress import Progress, Watch
 from streameval.execution.threads import ThreadExecutor
-from streameval.inputs.sources import Distances, Features
+from streameval.inputs.sources import BadRowError, Distances, Features
 from streameval.metrics import MetricOptions
 from streameval.metrics.options import AveragePrecision, TieRule, VerificationPrecision
 from streameval.pairs import Pairs, find_pairs
-from streameval.planning import Plan, Problem, make_plan
-from streameval.protocol import Labels, Protocol, named_protocol
+from streameval.planning import RESERVED, Plan, Problem, make_plan
+from streameval.protocol import Labels, Protocol, with_options
 from streameval.result import Evaluation
 from streameval.statistics import FloatArray, RankStatistics
 
 RangeOption = Literal["auto", "minmax"] | tuple[float, float]
 
-LIBRARY_BYTES = 200 << 20  # kernels, codecs and allocators, once they have been used
+LIBRARY_BYTES = 160 << 20  # kernels, compiled or loaded, codecs, allocators
+USED_LIBRARY_BYTES = 48 << 20  # what these may still take where they have been used before
 DEFAULT_MEMORY = "2GB"
 THRESHOLDS = 101
 
@@ -44,10 +47,10 @@ def evaluate(
     junk_ids: Sequence[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
     range: RangeOption = "auto",
-    ties: TieRule = "pessimistic",
-    ap: AveragePrecision = "step",
-    vp: VerificationPrecision = "reference",
-    false_rate_budget: int = 3000,
+    ties: TieRule | None = None,
+    ap: AveragePrecision | None = None,
+    vp: VerificationPrecision | None = None,
+    false_rate_budget: int | None = None,
     options: MetricOptions | None = None,
     memory: str | int = DEFAULT_MEMORY,
     threads: int | None = None,
@@ -75,7 +78,7 @@ def evaluate(
     ties, ap, vp, false_rate_budget
         See `MetricOptions`.
     options : MetricOptions, optional
-        All metric options at once, in place of the four above.
+        All metric options; the four above, where given, go before it.
     memory : str or int
         Budget for the whole process: bytes, or a text such as "2GB", "500MiB".
     threads : int, optional
@@ -99,7 +102,9 @@ def evaluate(
         If the memory budget is too small; nothing has been read then.
     """
     begin = time.perf_counter()
-    options = options or MetricOptions(ties=ties, ap=ap, vp=vp, false_rate_budget=false_rate_budget)
+    given = {"ties": ties, "ap": ap, "vp": vp, "false_rate_budget": false_rate_budget}
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options = replace(options or MetricOptions(), **chosen)
     prepared = prepare(
         source,
         query=query,
@@ -118,6 +123,9 @@ def evaluate(
     except NotUnitError:  # the range must come from the data after all
         prepared = prepared.with_range_from_data()
         statistics = _run(prepared, Watch(progress))
+    except BadRowError as error:  # a pass may meet a later one first
+        source.first_bad_row(error.row)
+        raise
     return Evaluation.compute(
         statistics,
         options,
@@ -136,6 +144,7 @@ class Prepared:
     source : Features or Distances
     pairs : Pairs
     protocol : Protocol
+    problem : Problem
     plan : Plan
     range : Range or None
         None: to be found in a pass over the data.
@@ -144,16 +153,22 @@ class Prepared:
     source: Features | Distances
     pairs: Pairs
     protocol: Protocol
+    problem: Problem
     plan: Plan
     range: Range | None
     found: Range | None = field(default=None)
 
     def with_range_from_data(self) -> Prepared:
-        """Return the same evaluation with ``range="minmax"``."""
-        plan = _plan(
-            self.source, self.pairs, self.plan.memory, self.plan.threads, None, minmax=True
+        """Return the same evaluation, cut in the same way, with ``range="minmax"``."""
+        problem = replace(self.problem, passes_for_range=1)
+        plan = make_plan(
+            problem,
+            memory=self.plan.memory,
+            threads=self.plan.threads,
+            reserved=self.plan.parts[RESERVED],
+            tile=self.plan.tile,
         )
-        return replace(self, plan=replace(plan, tile=self.plan.tile), range=None)
+        return replace(self, problem=problem, plan=plan, range=None)
 
     def range_summary(self) -> dict[str, Any]:
         """Return the range used, for the summary."""
@@ -184,17 +199,38 @@ def prepare(
     InputError, OptionError, BudgetError
         As `evaluate` does.
     """
+    for side, labels in (("query", query), ("gallery", gallery)):
+        if not isinstance(labels, Labels):
+            raise InputError(
+                f"{side} is of type {type(labels).__name__}; Labels are needed: "
+                f"{side}=Labels(id=..., cam=...)"
+            )
     _check_rows(source, query, gallery)
-    if isinstance(protocol, str):
-        junk = None if junk_ids is None else tuple(junk_ids)
-        protocol = named_protocol(protocol, junk_ids=junk, self_match=self_match)
-    threads = len(os.sched_getaffinity(0)) if threads is None else threads
-    if threads < 1:
-        raise OptionError(f"threads is {threads}; at least 1 is needed")
+    junk = None if junk_ids is None else tuple(junk_ids)
+    protocol = with_options(protocol, junk_ids=junk, self_match=self_match)
+    threads = _cores() if threads is None else threads
+    if not isinstance(threads, int) or threads < 1:
+        raise OptionError(f"threads is {threads!r}; a whole number of at least 1 is needed")
+    if tile is not None and not (len(tile) == 2 and all(size >= 1 for size in tile)):
+        raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
     wanted = resolve_range(range, source)
     pairs = find_pairs(query, gallery, protocol)
-    plan = _plan(source, pairs, parse_bytes(memory), threads, tile, minmax=wanted is None)
-    return Prepared(source, pairs, protocol, plan, wanted)
+    problem = _problem(source, pairs, passes_for_range=int(wanted is None))
+    plan = make_plan(
+        problem,
+        memory=parse_bytes(memory),
+        threads=threads,
+        reserved=reserved_bytes(),
+        tile=tile,
+    )
+    return Prepared(source, pairs, protocol, problem, plan, wanted)
+
+
+def _cores() -> int:
+    """Return how many cores the process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on every system
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def resolve_range(wanted: RangeOption, source: Features | Distances) -> Range | None:
@@ -212,19 +248,20 @@ def resolve_range(wanted: RangeOption, source: Features | Distances) -> Range | 
             return None
         if source.metric == "cosine":
             return Range(0.0, 2.0)
-        _, norms = source.read_query(0, source.shape[0])
+        # Taken from the first queries; all others are checked while they are counted.
+        _, norms = source.read_query(0, min(source.shape[0], 256))
         if np.any(np.abs(norms - 1) > UNIT_TOLERANCE):
             return None
         return Range(0.0, 2.0 if source.metric == "euclidean" else 4.0, unit=True)
-    if isinstance(wanted, str):
+    if isinstance(wanted, str) or len(wanted) != 2:
         raise OptionError(f"range is {wanted!r}; expected auto, minmax, or two numbers LO,HI")
     low, high = (float(bound) for bound in wanted)
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+    if not (low < high and np.isfinite(high - low)):
         raise OptionError(f"range is {low},{high}; expected two finite numbers LO,HI with LO < HI")
     return Range(low, high, strict=True)
 
 
-def parse_bytes(size: str | int) -> int:
+def parse_bytes(size: str | float) -> int:
     """Return a number of bytes from a number or a text such as "2GB", "500 MiB".
 
     Raises
@@ -232,8 +269,8 @@ def parse_bytes(size: str | int) -> int:
     OptionError
         If the text is no size, or not positive.
     """
-    if isinstance(size, int):
-        count = size
+    if isinstance(size, int | float):
+        count = int(size)
     else:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)[bB]?\s*", size)
         if match is None:
@@ -255,7 +292,10 @@ def _check_rows(source: Features | Distances, query: Labels, gallery: Labels) ->
                 f"{where} is {queries} × {items}, and there are {len(query)} query ids and "
                 f"{len(gallery)} gallery ids: the matrix is transposed; store a row a query"
             )
-        described = (f"distances {where} have {queries} rows", f"{items} columns")
+        described = (
+            f"distances {where} have {queries} rows",
+            f"distances {where} have {items} columns",
+        )
     else:
         described = (
             f"query features {source.query.uri} have {queries} rows",
@@ -274,18 +314,9 @@ def _check_rows(source: Features | Distances, query: Labels, gallery: Labels) ->
         raise InputError(f"{described[0]}: at least one query is needed")
 
 
-def _plan(
-    source: Features | Distances,
-    pairs: Pairs,
-    memory: int,
-    threads: int,
-    tile: tuple[int, int] | None,
-    *,
-    minmax: bool,
-) -> Plan:
+def _problem(source: Features | Distances, pairs: Pairs, *, passes_for_range: int) -> Problem:
     stored = source.gallery if isinstance(source, Features) else source.matrix
-    arrays = [source.query, source.gallery] if isinstance(source, Features) else [source.matrix]
-    problem = Problem(
+    return Problem(
         queries=source.shape[0],
         gallery=source.shape[1],
         positives=int(np.count_nonzero(pairs.positive)),
@@ -297,15 +328,15 @@ def _plan(
         scratch=stored.read_scratch_bytes,
         chunks=(stored.chunks[0], stored.chunks[1]),
         cameras=pairs.cameras,
-        passes_for_range=int(minmax),
+        passes_for_range=passes_for_range,
     )
-    reserved = reserved_bytes() + sum(array.resident_bytes for array in arrays)
-    return make_plan(problem, memory=memory, threads=threads, reserved=reserved, tile=tile)
 
 
 def reserved_bytes() -> int:
     """Return what the process holds, and will for its libraries, beside the evaluation."""
-    return int(psutil.Process().memory_info().rss) + LIBRARY_BYTES
+    used_before = count_features.signatures or count_stored.signatures
+    libraries = USED_LIBRARY_BYTES if used_before else LIBRARY_BYTES
+    return int(psutil.Process().memory_info().rss) + libraries
 
 
 def _run(prepared: Prepared, watch: Watch) -> RankStatistics:
@@ -322,6 +353,10 @@ def _run(prepared: Prepared, watch: Watch) -> RankStatistics:
                 stacklevel=3,
             )
             low, high = 0.0, 1.0
+        if not np.isfinite(high - low):
+            raise InputError(
+                f"distances from {low!r} to {high!r} have no finite range: scale them down"
+            )
         used = prepared.found = Range(low, high)
     thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
     job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds)

@@ -12,6 +12,7 @@ which are read twice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -24,6 +25,8 @@ TARGET_BLOCK_BYTES = 32 << 20  # a gallery block: some tiles wide, and small bes
 SHARDS_PER_THREAD = 8  # enough to even out threads, few enough to merge
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
 DOUBT_BYTES = 6 << 20  # the list of pairs in doubt of a task, and deciding them
+
+RESERVED = "process and libraries"
 
 Layout = Literal["features", "strips", "rectangles"]
 
@@ -163,7 +166,7 @@ def make_plan(
     BudgetError
         If no plan fits; says how much is needed, and for what.
     """
-    kept = {"process and libraries": reserved, "statistics": _statistics_bytes(problem)}
+    kept = {RESERVED: reserved, "statistics": _statistics_bytes(problem)}
     if problem.width:
         return _plan_features(problem, memory, threads, kept, tile or (TILE_QUERIES, TILE_ITEMS))
     return _plan_matrix(problem, memory, threads, kept)
@@ -199,10 +202,10 @@ def _ranges(stop: int, step: int) -> list[tuple[int, int]]:
 
 def _refuse(problem: Problem, memory: int, parts: dict[str, int], remedy: str) -> BudgetError:
     figures = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())
+    needed = math.ceil(sum(parts.values()) * 1.03 / 1e6)  # the process itself varies a little
     return BudgetError(
         f"a memory budget of {format_bytes(memory)} is too small for {problem.queries} queries × "
-        f"{problem.gallery} gallery items: at least {format_bytes(sum(parts.values()))} is needed "
-        f"({figures}); {remedy}"
+        f"{problem.gallery} gallery items: at least {needed} MB is needed ({figures}); {remedy}"
     )
 
 
@@ -229,25 +232,25 @@ def _plan_features(
     block = max(min(block, -(-problem.gallery // threads)), 1)
     query_block = max(problem.queries, 1)
     while sum(parts(query_block, block, rows, items).values()) > memory:
-        if block > 1024 and block >= query_block:
-            block = -(-block // 2)
-            items = min(items, block)
-        elif query_block > 256:
+        if block > max(chunk, 1024):
+            block = max(block // 2 // chunk, 1) * chunk
+        elif query_block > 256:  # a pass more over the gallery
             query_block = -(-query_block // 2)
-        elif block > 256:
+        elif block > 256:  # chunks are decoded more than once
             block = -(-block // 2)
-            items = min(items, block)
         elif rows > 16:
             rows //= 2
         else:
             smallest = parts(query_block, block, rows, items)
             raise _refuse(problem, memory, smallest, "raise --memory or lower --threads")
+        items = min(items, block)
     query_ranges = _ranges(problem.queries, query_block)
     shard = -(-problem.gallery // (threads * SHARDS_PER_THREAD))
     shard = max(-(-shard // block) * block, 1)
     tasks = tuple(Task(q, g) for q in query_ranges for g in _ranges(problem.gallery, shard))
     gallery_bytes = problem.gallery * problem.width * problem.stored_itemsize
-    passes = len(query_ranges) * (1 + problem.passes_for_range)
+    decoded = (block + chunk - math.gcd(block, chunk)) / block if block < problem.gallery else 1
+    passes = len(query_ranges) * (1 + problem.passes_for_range) * decoded
     positives_bytes = min(
         problem.positives * problem.width * problem.stored_itemsize, gallery_bytes
     )
@@ -259,7 +262,7 @@ def _plan_features(
         threads,
         memory,
         parts(query_block, block, rows, items),
-        gallery_bytes * passes
+        int(gallery_bytes * passes)
         + min(positives_bytes, gallery_bytes)
         + problem.queries * problem.width * problem.stored_itemsize,
         2 * problem.queries * problem.gallery * problem.width * (1 + problem.passes_for_range),

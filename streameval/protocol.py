@@ -61,34 +61,38 @@ PROTOCOLS: Mapping[str, Protocol] = {
 }
 
 
-def named_protocol(
-    name: str,
+def with_options(
+    protocol: str | Protocol,
     *,
     junk_ids: tuple[int | str, ...] | None = None,
     self_match: Literal["index", "key"] | None = None,
 ) -> Protocol:
-    """Return the protocol of that name, with its options.
+    """Return a protocol, or the one of that name, with the options that are given.
 
     Parameters
     ----------
-    name : str
-        A key of `PROTOCOLS`.
+    protocol : str or Protocol
+        A key of `PROTOCOLS`, or a protocol itself.
     junk_ids : tuple of int or str, optional
         In place of the protocol's own junk identities.
     self_match : {"index", "key"}, optional
+        In place of the protocol's own.
 
     Raises
     ------
     OptionError
         If the name or the way to match is unknown; the known ones are listed.
     """
-    if name not in PROTOCOLS:
-        known = ", ".join(PROTOCOLS)
-        raise OptionError(f"unknown protocol {name!r}; known protocols: {known}")
+    if isinstance(protocol, str):
+        if protocol not in PROTOCOLS:
+            known = ", ".join(PROTOCOLS)
+            raise OptionError(f"unknown protocol {protocol!r}; known protocols: {known}")
+        protocol = PROTOCOLS[protocol]
     if self_match not in (None, "index", "key"):
         raise OptionError(f"self_match is {self_match!r}; expected index or key")
-    protocol = replace(PROTOCOLS[name], self_match=self_match)
-    return protocol if junk_ids is None else replace(protocol, junk_ids=junk_ids)
+    if junk_ids is not None:
+        protocol = replace(protocol, junk_ids=junk_ids)
+    return protocol if self_match is None else replace(protocol, self_match=self_match)
 
 
 @dataclass(frozen=True, eq=False)

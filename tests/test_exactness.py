@@ -420,3 +420,37 @@ def test_any_type_of_labels(dtype: str) -> None:
     one = evaluate(se.Features(q, g), **plain, junk_ids=junk)
     other = evaluate(se.Features(q, g), **typed, junk_ids=junk)
     assert other.statistics.equals(one.statistics)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_blocks_of_queries_under_the_smallest_budget(metric: Any) -> None:
+    rng = np.random.default_rng(14)
+    q = rng.standard_normal((900, 24)).astype(np.float32)
+    g = rng.standard_normal((2000, 24)).astype(np.float32)
+    sides = labels(rng, 900, 2000)
+    source = se.Features(q, g, metric)
+    whole = evaluate(source, **sides)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streameval.evaluation.reserved_bytes", lambda: 0)
+        memory = least_memory(source, sides)
+        plan = prepare(source, **sides, memory=memory, threads=2).plan
+        assert len({task.queries for task in plan.tasks}) > 1
+        parts = evaluate(source, **sides, memory=memory, threads=2)
+    assert parts.range == whole.range
+    assert parts.statistics.equals(whole.statistics)
+
+
+@pytest.mark.parametrize("scale", [1e-155, 1e-130, 1e-100, 1e-20, 1e20, 1e100, 1e145])
+@pytest.mark.parametrize("metric", METRICS)
+def test_float64_features_of_any_magnitude(metric: Any, scale: float) -> None:
+    rng = np.random.default_rng(15)
+    q, g = (side * scale for side in duplicates(rng))
+    g *= 10.0 ** rng.integers(-3, 3, (GALLERY, 1))
+    sides = labels(rng, QUERIES, GALLERY)
+    if metric == "cosine" and scale < 1e-140:
+        with pytest.raises(se.InputError, match="row 0 is too short a vector"):
+            evaluate(se.Features(q, g, metric), **sides)
+        return
+    result = evaluate(se.Features(q, g, metric), **sides)
+    expected = oracle(canonical_distances(q, g, metric), sides, result.statistics.thresholds)
+    assert result.statistics.equals(expected)

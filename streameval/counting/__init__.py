@@ -3,9 +3,14 @@
 Pure NumPy and numba; no files, no threads, no protocol names.
 
     canonical   the float64 distance of a pair, in one fixed order of operations
+    thresholds  which distances lie within each τ of a range
     edges       per query, the sorted distances to count against, and the slots between them
-    rows        one tile row against its edges: a uniform grid, then exact placing
-    tiles       tiles of features (BLAS as a filter, guard band) and of stored distances
+    tiles       what tiles of both kinds share: their columns, and what is counted
+    masks       pairs that are not to be counted
+    rows        the hot loop: one tile row against its edges, on a uniform grid
+    stored      tiles of stored distances
+    filtering   tiles of features: float32 values from BLAS, their meaning and their guard band
+    features    counting these, and deciding what they leave in doubt
 
 A tile holds one value for each (query, gallery item) pair. Pairs that are not negatives are
 overwritten with +inf, which lies beyond every edge, so that the hot loop has no masks. Values

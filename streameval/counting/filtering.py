@@ -42,6 +42,8 @@ FloatArray = npt.NDArray[np.float64]
 
 # Norms between which float32 rows can be multiplied as they are.
 _LEAST, _MOST = 1e-12, 1e12
+# Products of norms below which products of elements may be subnormal in float64.
+_SUBNORMAL = 1e-280
 
 
 class Operand(NamedTuple):
@@ -158,14 +160,17 @@ class Filter(NamedTuple):
         gamma = roundings / (1 - roundings) if roundings < 0.5 else math.inf
         largest = float(gallery.norms.max(initial=0.0))
         scale = queries.scale * gallery.scale
-        if metric == "cosine":
+        longest = float(queries.norms.max(initial=0.0))
+        if metric != "cosine" and not largest * max(largest, longest) > _SUBNORMAL:
+            gamma, scale = math.inf, 1.0  # the canonical distance itself loses digits
+        elif metric == "cosine":
             scale = 1.0
             least = float(gallery.norms.min(initial=np.inf)) * gallery.scale
             if not least > _LEAST:  # a weight would be too large
                 gamma = math.inf
         elif metric != "dot":
             # |g|² s must fit, and stay well above the smallest float32.
-            magnitude = max(largest, float(queries.norms.max(initial=0.0))) ** 2 * scale
+            magnitude = max(largest, longest) ** 2 * scale
             if not 1e-20 < magnitude < 1e30:
                 gamma = math.inf
         return cls(METRIC_CODES[metric], width, scale, largest, gamma)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -34,18 +35,21 @@ def find_positives(job: Job, executor: Executor, watch: Watch) -> Job:
     if isinstance(job.source, Features):
         chosen, parts = _feature_parts(job, query, item)
         watch.start("positives", len(item))
-        for index, values in executor.run(partial(feature_positives, job), parts, watch):
-            distance[chosen[index]] = values
+        with closing(executor.run(partial(feature_positives, job), parts, watch)) as done:
+            for index, values in done:
+                distance[chosen[index]] = values
     else:
         watch.start("positives", job.plan.pairs)
-        for index, values in executor.run(partial(matrix_positives, job), job.plan.tasks, watch):
-            task = job.plan.tasks[index]
-            inside = (query >= task.queries[0]) & (query < task.queries[1])
-            inside &= (item >= task.gallery[0]) & (item < task.gallery[1])
-            distance[inside] = values
+        tasks = job.plan.tasks
+        with closing(executor.run(partial(matrix_positives, job), tasks, watch)) as done:
+            for index, values in done:
+                (first, last), (left, right) = tasks[index].queries, tasks[index].gallery
+                own = item[indptr[first] : indptr[last]]
+                inside = np.flatnonzero((own >= left) & (own < right))
+                distance[indptr[first] + inside] = values
     watch.finish()
     positives = Positives.sort(indptr, distance, item)
-    check_range(job.range, positives, 0)
+    check_range(job, positives, 0)
     return replace(job, positives=positives)
 
 
@@ -69,8 +73,9 @@ def find_extremes(job: Job, executor: Executor, watch: Watch) -> tuple[float, fl
     """Return the least and greatest distance over all non-ignored pairs; (inf, −inf) of none."""
     least, most = np.inf, -np.inf
     watch.start("range", job.plan.pairs)
-    for _, (low, high) in executor.run(partial(extremes, job), job.plan.tasks, watch):
-        least, most = min(least, low), max(most, high)
+    with closing(executor.run(partial(extremes, job), job.plan.tasks, watch)) as done:
+        for _, (low, high) in done:
+            least, most = min(least, low), max(most, high)
     watch.finish()
     return float(least), float(most)
 
@@ -79,8 +84,9 @@ def count_all(job: Job, executor: Executor, watch: Watch) -> RankStatistics:
     """Count every pair: shards merge, blocks of queries stack."""
     merged: dict[int, RankStatistics] = {}
     watch.start("counting", job.plan.pairs)
-    for index, part in executor.run(partial(count, job), job.plan.tasks, watch):
-        first = job.plan.tasks[index].queries[0]
-        merged[first] = merged[first].merge(part) if first in merged else part
+    with closing(executor.run(partial(count, job), job.plan.tasks, watch)) as done:
+        for index, part in done:
+            first = job.plan.tasks[index].queries[0]
+            merged[first] = merged[first].merge(part) if first in merged else part
     watch.finish()
     return RankStatistics.stack([merged[first] for first in sorted(merged)])

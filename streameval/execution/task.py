@@ -151,14 +151,15 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     own = job.pairs.block(first, last)
     positives = None if job.positives is None else job.positives.block(first, last)
     offset_row = _offset_rows(job.pairs, first, last)
+    every_pair = np.ones(len(own.item), np.bool_)
     counted: _Counted | None = None
     for tile in _tiles(job, task, watch):
         if counted is None:
             if positives is None:
                 positives = _gather(own, tile)
-                check_range(job.range, positives, first)
+                check_range(job, positives, first)
             counted = _Counted(positives, job.thresholds, offset_row)
-        _mask(tile, own, np.ones(len(own.item), np.bool_))
+        _mask(tile, own, every_pair)
         counted.add(tile)
     if counted is None:  # every item is junk
         nothing = positives or Positives.sort(*_no_positives(own))
@@ -305,29 +306,32 @@ def extremes(job: Job, task: Task, watch: Watch) -> tuple[float, float]:
     return float(least), float(most)
 
 
-def check_range(wanted: Range, positives: Positives, first_query: int) -> None:
+def check_range(job: Job, positives: Positives, first_query: int) -> None:
     """Raise where a positive's distance lies outside a range that is given.
 
     Raises
     ------
     InputError
     """
-    if not wanted.strict:
-        return
-    outside = (positives.distance < wanted.low) | (positives.distance > wanted.high)
-    if outside.any():
-        worst = int(np.flatnonzero(outside)[0])
-        query = int(np.searchsorted(positives.indptr, worst, side="right")) - 1
-        raise range_error(
-            wanted, first_query + query, int(positives.item[worst]), positives.distance[worst]
-        )
+    if job.range.strict:
+        outside = np.flatnonzero(_outside(job, positives.distance))
+        if outside.size:
+            at = outside[0]
+            query = int(np.searchsorted(positives.indptr, at, side="right")) - 1 + first_query
+            raise range_error(job.range, query, int(positives.item[at]), positives.distance[at])
+
+
+def _outside(job: Job, distance: FloatArray) -> npt.NDArray[np.bool_]:
+    """Tell which distances lie before τ = 0 or beyond τ = 1."""
+    outside: npt.NDArray[np.bool_] = (distance < job.range.low) | (distance > job.thresholds[-1])
+    return outside
 
 
 def range_error(wanted: Range, query: int, item: int, value: float) -> InputError:
     """Return the error for a distance outside the range that is given."""
     return InputError(
-        f"the distance of query {query} to gallery item {item} is {value:.9g}, outside the given "
-        f"range [{wanted.low:g}, {wanted.high:g}]: widen --range, or use --range minmax"
+        f"the distance of query {query} to gallery item {item} is {float(value)!r}, outside the "
+        f"given range [{wanted.low!r}, {wanted.high!r}]: widen --range, or use --range minmax"
     )
 
 
@@ -335,7 +339,7 @@ def _check_negatives_in_range(
     job: Job, task: Task, statistics: RankStatistics, watch: Watch
 ) -> None:
     """Raise where a counted negative lies outside a range that is given."""
-    if not job.range.strict or not len(job.thresholds):
+    if not job.range.strict:
         return
     positive, ignored, _ = job.pairs.block(*task.queries).counts_in(*task.gallery)
     negatives = task.gallery[1] - task.gallery[0] - ignored - positive
@@ -358,7 +362,7 @@ def _check_negatives_in_range(
             one_row, rows = tile.operands.queries.rows, tile.operands.gallery.rows
             zeros = np.zeros(len(candidates), np.int64)
             values = pair_distances(job.features.metric, one_row, rows, zeros, candidates)
-        outside = np.flatnonzero((values < job.range.low) | (values > job.range.high))
+        outside = np.flatnonzero(_outside(job, values))
         if outside.size:
             at = outside[0]
             raise range_error(job.range, query, int(tile.columns.item[candidates[at]]), values[at])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Protocol, TypeVar
 
@@ -19,7 +19,7 @@ class Executor(Protocol):
 
     def run(
         self, function: Callable[[Item, Watch], Result], items: Sequence[Item], watch: Watch
-    ) -> Iterator[tuple[int, Result]]:
+    ) -> Generator[tuple[int, Result], None, None]:
         """Yield (index, result) of ``function(item, watch)`` for each item, as they finish.
 
         Raises the error of the first item, in the order given, that failed.
@@ -39,7 +39,7 @@ class ThreadExecutor:
 
     def run(
         self, function: Callable[[Item, Watch], Result], items: Sequence[Item], watch: Watch
-    ) -> Iterator[tuple[int, Result]]:
+    ) -> Generator[tuple[int, Result], None, None]:
         """Yield (index, result) for each item; see `Executor`."""
         with (
             threadpool_limits(1, user_api="blas"),

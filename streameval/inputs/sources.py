@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,24 @@ from streameval.inputs.array import Array
 from streameval.inputs.uri import open_array
 
 ArrayLike = str | Path | npt.NDArray[np.generic] | Array
+
+# Lengths of vectors whose squares, and sums of them, are ordinary float64 numbers.
+LEAST_NORM, MOST_NORM = 1e-140, 1e150
+_EXACT_INTEGER = 2**53
+_SCANNED_ROWS = 4096
+
+
+class BadRowError(InputError):
+    """A row of features or distances that can't be evaluated.
+
+    Attributes
+    ----------
+    row : int
+    """
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message)
+        self.row = int(row)
 
 
 class Features:
@@ -90,33 +109,45 @@ class Features:
         """Return the gallery rows with these ascending indices, checked as by `read_gallery`."""
         return self._checked(self.gallery, self.gallery.take(rows), rows)[0]
 
+    def first_bad_row(self, stop: int) -> None:
+        """Raise for the first gallery row below `stop` that can't be evaluated, if there is one.
+
+        Raises
+        ------
+        BadRowError
+        """
+        for start in range(0, stop, _SCANNED_ROWS):
+            self.read_gallery(start, min(start + _SCANNED_ROWS, stop))
+
     def _checked(
         self, array: Array, rows: npt.NDArray[np.generic], index: npt.NDArray[np.int64]
     ) -> tuple[FloatMatrix, npt.NDArray[np.float64]]:
-        working: FloatMatrix = np.ascontiguousarray(rows, dtype=self.dtype)
+        working = _convert(rows, self.dtype, array, index, 0)
         norms = row_norms(working)
-        bad = np.flatnonzero(~np.isfinite(norms))
+        least = LEAST_NORM if self.metric == "cosine" else 0.0
+        bad = np.flatnonzero(~((norms >= least) & (norms <= MOST_NORM)))
         if bad.size:
-            row = bad[0]
-            column = np.flatnonzero(~np.isfinite(working[row]))
-            if not column.size:
-                raise InputError(
-                    f"{array.uri} row {index[row]} is too long a vector: its squared norm "
-                    "overflows float64; scale the features down"
-                )
-            raise InputError(
-                f"{array.uri} {array.shape} row {index[row]} holds "
-                f"{working[row, column[0]]} in column {column[0]}: features must be finite; "
-                "mend or drop that row"
-            )
-        if self.metric == "cosine":
-            zero = np.flatnonzero(norms == 0)
-            if zero.size:
-                raise InputError(
-                    f"{array.uri} {array.shape} row {index[zero[0]]} is a zero vector: it has no "
-                    "cosine distance; drop it, or use another metric"
-                )
+            row = int(bad[0])
+            reason = _fault(working[row], float(norms[row]))
+            raise BadRowError(f"{array.uri} {array.shape} row {index[row]} {reason}", index[row])
         return working, norms
+
+
+def _fault(row: FloatMatrix, norm: float) -> str:
+    """Say what is wrong with a row of features, and what to do."""
+    column = np.flatnonzero(~np.isfinite(row))
+    if column.size:
+        return (
+            f"holds {row[column[0]]} in column {column[0]}: features must be finite; mend or "
+            "drop that row"
+        )
+    if not row.any():
+        return "is a zero vector: it has no cosine distance; drop it, or use another metric"
+    size = "long" if norm > 1 else "short"
+    return (
+        f"is too {size} a vector: lengths from {LEAST_NORM:g} (under cosine) to {MOST_NORM:g} can "
+        "be squared in float64; scale the features"
+    )
 
 
 class Distances:
@@ -151,20 +182,64 @@ class Distances:
             If a distance is not finite; the first such entry is named.
         """
         stored = self.matrix.read(queries, items)
-        block: FloatMatrix = np.ascontiguousarray(stored, dtype=self.dtype)
+        index = np.arange(*queries)
+        block = _convert(stored, self.dtype, self.matrix, index, items[0])
         if not block.flags.owndata or not block.flags.writeable:
             block = block.copy()
         bad = first_not_finite(block)
         if bad is not None:
-            raise InputError(
-                f"{self.matrix.uri} {self.matrix.shape} holds {block[bad]} in row "
-                f"{queries[0] + bad[0]}, column {items[0] + bad[1]}: distances must be finite; "
-                "compute that row again"
+            row = queries[0] + bad[0]
+            raise BadRowError(
+                f"{self.matrix.uri} {self.matrix.shape} holds {block[bad]} in row {row}, column "
+                f"{items[0] + bad[1]}: distances must be finite; compute that row again",
+                row,
             )
         return block
 
+    def first_bad_row(self, stop: int) -> None:
+        """Raise for the first row below `stop` that can't be evaluated, if there is one.
+
+        Raises
+        ------
+        BadRowError
+        """
+        rows, columns = self.matrix.chunks
+        for start in range(0, stop, rows):
+            errors = []
+            for left in range(0, self.shape[1], columns):
+                right = min(left + columns, self.shape[1])
+                try:
+                    self.read((start, min(start + rows, stop)), (left, right))
+                except BadRowError as error:
+                    errors.append(error)
+            if errors:
+                raise min(errors, key=lambda error: error.row)
+
+
+def _convert(
+    stored: npt.NDArray[Any],
+    dtype: np.dtype[Any],
+    array: Array,
+    index: npt.NDArray[np.int64],
+    first_column: int,
+) -> FloatMatrix:
+    """Return a block in the working dtype, which holds every value of it exactly."""
+    if stored.dtype.kind in "iu" and stored.dtype.itemsize == 8:
+        beyond = np.argwhere((stored > _EXACT_INTEGER) | (stored < -_EXACT_INTEGER))
+        if beyond.size:
+            row, column = beyond[0]
+            raise BadRowError(
+                f"{array.uri} {array.shape} holds {stored[row, column]} in row {index[row]}, "
+                f"column {first_column + column}: float64 holds integers up to 2^53; scale them",
+                index[row],
+            )
+    converted: FloatMatrix = np.ascontiguousarray(stored, dtype=dtype)
+    return converted
+
 
 def _matrix(array: ArrayLike, what: str, meaning: str) -> Array:
+    if isinstance(array, list | tuple):
+        array = np.asarray(array)
     opened = array if isinstance(array, Array) else open_array(array)
     if len(opened.shape) != 2:
         raise InputError(

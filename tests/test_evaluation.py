@@ -1,0 +1,150 @@
+"""evaluate(): what it takes, what it refuses, and what its options do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_exactness import GALLERY, QUERIES, labels, normal
+
+import streameval as se
+from streameval.evaluation import parse_bytes, prepare
+
+
+def problem(seed: int = 0) -> tuple[Any, Any, dict[str, se.Labels]]:
+    rng = np.random.default_rng(seed)
+    return *normal(rng), labels(rng, QUERIES, GALLERY)
+
+
+def test_options_of_a_protocol_hold_for_a_protocol_object_too() -> None:
+    q, g, sides = problem()
+    named = prepare(se.Features(q, g), **sides, protocol="no-camera", junk_ids=[3])
+    given = prepare(se.Features(q, g), **sides, protocol=se.PROTOCOLS["no-camera"], junk_ids=[3])
+    assert named.protocol == given.protocol
+    assert given.protocol.junk_ids == (3,)
+    own = replace(se.PROTOCOLS["no-camera"], name="mine", self_match="index")
+    same = {"query": sides["gallery"], "gallery": sides["gallery"]}
+    assert prepare(se.Features(g, g), **same, protocol=own).protocol == own
+
+
+def test_single_metric_options_go_before_the_whole_set() -> None:
+    q, g, sides = problem()
+    options = se.MetricOptions(ap="trapezoid", cmc_ranks=(1, 3))
+    result = se.evaluate(se.Features(q, g), **sides, options=options, ties="optimistic")
+    assert result.options == replace(options, ties="optimistic")
+    assert "CMC@3" in result.metrics.scalars
+
+
+def test_the_first_bad_row_is_named_whichever_pass_meets_one_first(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    g = rng.standard_normal((6000, 8)).astype(np.float32)
+    ids = np.full(6000, 7)
+    ids[4000] = 1
+    g[[5, 4000]] = np.nan  # only the later one is a positive, whose distance is wanted first
+    np.save(tmp_path / "g.npy", g)
+    sides = {"query": se.Labels(np.array([1])), "gallery": se.Labels(ids)}
+    source = se.Features(np.ones((1, 8), np.float32), tmp_path / "g.npy")
+    with pytest.raises(se.InputError, match=r"g\.npy \(6000, 8\) row 5 holds nan in column 0"):
+        se.evaluate(source, **sides, protocol="no-camera")
+
+
+def test_the_first_bad_distance_is_named(tmp_path: Path) -> None:
+    import zarr
+
+    matrix = np.ones((8, 50))
+    matrix[6, 2] = np.inf
+    matrix[1, 49] = np.nan
+    array = zarr.create_array(tmp_path / "d.zarr", shape=(8, 50), chunks=(4, 10), dtype="f8")
+    array[:] = matrix
+    sides = {"query": se.Labels(np.arange(8)), "gallery": se.Labels(np.arange(50))}
+    with pytest.raises(se.InputError, match=r"holds nan in row 1, column 49"):
+        se.evaluate(se.Distances(tmp_path / "d.zarr"), **sides, protocol="no-camera")
+
+
+def test_integers_beyond_float64_are_refused() -> None:
+    matrix = np.array([[1, 2**53 + 1], [3, 4]])
+    sides = {"query": se.Labels(np.arange(2)), "gallery": se.Labels(np.arange(2))}
+    with pytest.raises(se.InputError, match=r"holds 9007199254740993 in row 0, column 1"):
+        se.evaluate(se.Distances(matrix), **sides, protocol="no-camera")
+
+
+@pytest.mark.parametrize("scale", [1e152, 1e300])
+def test_vectors_too_long_to_be_squared_are_refused(scale: float) -> None:
+    q, g, sides = problem()
+    with pytest.raises(se.InputError, match=r"row \d+ (is too long a vector|holds inf)"):
+        se.evaluate(se.Features(q, g * scale, "euclidean"), **sides)
+
+
+def test_distances_without_a_finite_range_are_refused() -> None:
+    matrix = np.array([[-1e308, 1e308], [0, 1]])
+    sides = {"query": se.Labels(np.arange(2)), "gallery": se.Labels(np.arange(2))}
+    with pytest.raises(se.InputError, match="no finite range"):
+        se.evaluate(se.Distances(matrix), **sides, protocol="no-camera")
+    with pytest.raises(se.OptionError, match="two finite numbers"):
+        se.evaluate(se.Distances(matrix), **sides, protocol="no-camera", range=(-1e308, 1e308))
+
+
+def test_one_rule_for_positives_and_negatives_at_the_end_of_a_range() -> None:
+    high = np.nextafter(1.0, 2.0)
+    sides = {"query": se.Labels(np.array([1])), "gallery": se.Labels(np.array([1, 2]))}
+    outcomes = []
+    for row in ([high, 0.0], [0.0, high]):  # beyond for the positive, then for the negative
+        try:
+            se.evaluate(
+                se.Distances(np.array([row])), **sides, protocol="no-camera", range=(-1e6, 1.0)
+            )
+            outcomes.append("taken")
+        except se.InputError as error:
+            outcomes.append(str(error).split(" is ")[1])
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_range_that_turns_out_to_need_the_data_keeps_its_plan() -> None:
+    rng = np.random.default_rng(2)
+    q, g = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in normal(rng))
+    g[-1] *= 1.5
+    sides = labels(rng, QUERIES, GALLERY)
+    before = prepare(se.Features(q, g, "euclidean"), **sides)
+    after = before.with_range_from_data()
+    assert after.plan.parts == before.plan.parts
+    assert after.plan.tasks == before.plan.tasks
+    assert after.plan.flops == 2 * before.plan.flops
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"threads": 0}, "threads is 0"),
+        ({"threads": 1.5}, "threads is 1.5"),
+        ({"tile": (0, 5)}, r"tile is \(0, 5\)"),
+        ({"memory": "much"}, "memory is 'much'"),
+        ({"memory": -1}, "memory is -1"),
+        ({"range": (1, 2, 3)}, "range is"),
+        ({"protocol": "market"}, "market1501, separate-camera, no-camera"),
+        ({"self_match": "name"}, "expected index or key"),
+        ({"ties": "none"}, "pessimistic, optimistic, stable, expected"),
+        ({"query": np.arange(QUERIES)}, "Labels are needed"),
+    ],
+)
+def test_options_that_cannot_be_used(option: dict[str, Any], message: str) -> None:
+    q, g, sides = problem()
+    with pytest.raises((se.OptionError, se.InputError), match=message):
+        se.evaluate(se.Features(q, g), **(sides | option))
+
+
+def test_sizes_as_people_write_them() -> None:
+    sizes = {"2GB": 2 * 10**9, "500 MiB": 500 * 2**20, "1.5k": 1500, "7": 7, 9: 9, 1e9: 10**9}
+    assert {size: parse_bytes(size) for size in sizes} == sizes
+
+
+def test_a_transposed_matrix_and_missing_labels_are_told_apart() -> None:
+    sides = {"query": se.Labels(np.arange(3)), "gallery": se.Labels(np.arange(5))}
+    with pytest.raises(se.InputError, match="the matrix is transposed"):
+        se.evaluate(se.Distances(np.ones((5, 3))), **sides, protocol="no-camera")
+    with pytest.raises(se.InputError, match=r"distances array in memory have 4 columns, and .* 5"):
+        se.evaluate(se.Distances(np.ones((3, 4))), **sides, protocol="no-camera")
+    with pytest.raises(se.OptionError, match="choose protocol no-camera"):
+        se.evaluate(se.Distances(np.ones((3, 5))), **sides)
