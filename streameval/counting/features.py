@@ -23,6 +23,7 @@ from streameval.counting.rows import (
     cell_of,
     fold,
     lay_grid,
+    least_value,
     note_tie,
     slot_of,
 )
@@ -164,9 +165,7 @@ def _nearest(  # type: ignore[no-untyped-def]
     values, weight, add, reach, band, metric, queries, i, norm, rows, norms, lanes, nearest
 ):
     """Return the distance of the nearest negative: of all that may be it, or nearer."""
-    least = np.float64(np.inf)
-    for k in range(len(values)):
-        least = min(least, np.float64(values[k] * weight[k] + add[k]))
+    least = np.float64(least_value(values, weight, add))
     if least > reach or least == np.inf:
         return nearest
     reach = min(reach, least + 2.0 * band)

@@ -192,6 +192,25 @@ def any_up_to(histogram, cell):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
+def least_value(values, weight, offset):  # type: ignore[no-untyped-def]
+    """Return the least ``values * weight + offset`` of a row; +inf of an empty one.
+
+    Sixteen running minima side by side vectorise, where one does not.
+    """
+    n = values.shape[0]
+    whole = n - n % 16
+    least = np.full(16, np.inf, values.dtype)
+    for start in range(0, whole, 16):
+        for j in range(16):
+            value = values[start + j] * weight[start + j] + offset[start + j]
+            least[j] = value if value < least[j] else least[j]
+    lowest = least.min()
+    for k in range(whole, n):
+        lowest = min(lowest, values[k] * weight[k] + offset[k])
+    return lowest
+
+
+@numba.njit(nogil=True, cache=True)
 def first_not_below(edges, value):  # type: ignore[no-untyped-def]
     """Return the number of edges below the value: the first index with edges[k] >= value."""
     low, high = 0, len(edges)

@@ -13,6 +13,7 @@ from streameval.counting.rows import (
     cell_of,
     fold,
     lay_grid,
+    least_value,
     note_tie,
 )
 from streameval.counting.tiles import FloatTile
@@ -95,8 +96,7 @@ def count_stored(tile, offset_row, columns, edges, counts):  # type: ignore[no-u
             nearer = any_up_to(histogram, reach)
             fold(histogram, gap_begin, gap_end, m, slots, first_slot)
         if nearer:  # perhaps
-            for k in range(n):
-                nearest[i] = min(nearest[i], np.float64(values[k] + add[k]))
+            nearest[i] = min(nearest[i], np.float64(least_value(values, weight, add)))
 
 
 @numba.njit(nogil=True, cache=True)
