@@ -128,6 +128,31 @@ def prepare_gallery(rows: FloatMatrix, norms: FloatArray) -> Operand:
     return Operand(rows, norms, _scaled(rows, np.full(len(rows), scale)), scale)
 
 
+def group_by_norm(norms: FloatArray, metric: Metric) -> tuple[npt.NDArray[np.int64], list[int]]:
+    """Group gallery rows of like norms, so that one long row widens the band of few others.
+
+    Parameters
+    ----------
+    norms : [n] float64
+    metric : {"cosine", "euclidean", "sqeuclidean", "dot"}
+        Under cosine the band does not depend on norms, and all rows are one group.
+
+    Returns
+    -------
+    order : [n] int64
+        Rows by group; within a group in their own order.
+    cuts : list of int
+        Where the groups begin in that order, and n.
+    """
+    n = len(norms)
+    if metric == "cosine" or not n or norms.max() <= 8 * norms.min():
+        return np.arange(n), [0, n]
+    group = np.floor(np.log2(np.maximum(norms, norms.max() * 1e-12)) / 3)
+    order = np.argsort(group, kind="stable")
+    cuts = np.flatnonzero(np.diff(group[order])) + 1
+    return order, [0, *cuts.tolist(), n]
+
+
 class Filter(NamedTuple):
     """What filter values of a gallery block mean, and how far off they may be.
 

@@ -6,8 +6,9 @@ the job does not name, and returns something small.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from streameval.counting.canonical import FloatMatrix, pair_distances
 from streameval.counting.edges import Edges
 from streameval.counting.features import Doubts, count_features, feature_extremes, settle
-from streameval.counting.filtering import Filter, Operand, prepare_gallery
+from streameval.counting.filtering import Filter, Operand, group_by_norm, prepare_gallery
 from streameval.counting.masks import column_offsets, mask_listed
 from streameval.counting.stored import count_stored, stored_extremes
 from streameval.counting.tiles import Columns, Counts
@@ -88,11 +89,14 @@ def feature_tiles(job: Job, source: Features, task: Task, watch: Watch) -> Itera
         junk = pairs.junk[begin:end]
         if junk.any():  # junk costs nothing in the GEMM
             features, norms, item = features[~junk], norms[~junk], item[~junk]
+        order, cuts = group_by_norm(norms, source.metric)
+        if len(cuts) > 2:
+            features, norms, item = features[order], norms[order], item[order]
         gallery = prepare_gallery(features, norms)
-        filter_ = Filter.of(source.metric, queries, gallery)
-        for left in range(0, len(item), items):
-            right = min(left + items, len(item))
-            operands = Operands(filter_, queries, gallery.block(left, right))
+        for left, right in _ranges_within(cuts, items):
+            part = gallery.block(left, right)
+            filter_ = Filter.of(source.metric, queries, part)
+            operands = Operands(filter_, queries, part)
             columns = _feature_columns(pairs, operands, item[left:right])
             for top in range(0, size, rows):
                 block = queries.filter[top : top + rows]
@@ -104,6 +108,13 @@ def feature_tiles(job: Job, source: Features, task: Task, watch: Watch) -> Itera
                 yield Tile(values, top, columns, operands, last=top + rows >= size)
                 watch.advance(values.size)
         watch.advance((end - begin - len(item)) * size)
+
+
+def _ranges_within(cuts: Sequence[int], step: int) -> Iterator[tuple[int, int]]:
+    """Cut each of consecutive ranges into ranges of a step."""
+    for start, stop in pairwise(cuts):
+        for left in range(start, stop, step):
+            yield left, min(left + step, stop)
 
 
 def _feature_columns(pairs: Pairs, operands: Operands, item: IntArray) -> Columns:
