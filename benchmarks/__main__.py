@@ -27,7 +27,7 @@ GROUPS: tuple[tuple[Case, ...], ...] = (
 )
 CASES: tuple[Case, ...] = tuple(case for group in GROUPS for case in group)
 STDOUT = "-"
-TABLE_WIDTH = 180
+TABLE_WIDTH = 220
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def on_features(name: str, bench: Bench) -> Measured:
 
 
 def on_quantised_distances(bench: Bench) -> Measured:
-    """Measure a stored uint8 matrix against a float32 one."""
+    """Measure a stored uint8 matrix against a float32 one, each with the range of its numbers."""
     shape = bench.count(*QUERIES), bench.count(*GALLERY)
     require_space(bench.folder, 5 * prod(shape))
     threads = len(os.sched_getaffinity(0))
@@ -134,7 +134,12 @@ def on_quantised_distances(bench: Bench) -> Measured:
             make_distances(path, labels, (200, 10_000), "lz4", dtype=dtype)
 
         def evaluate(dtype: str) -> se.Evaluation:
-            return bench.evaluate(se.Distances(paths[dtype]), labels, threads)
+            return bench.evaluate(
+                se.Distances(paths[dtype]),
+                labels,
+                threads,
+                (0.0, 255.0 if dtype == "uint8" else 2.0),
+            )
 
         samples = bench.time(
             {WORST: partial(evaluate, "uint8"), ORDINARY: partial(evaluate, "float32")}

@@ -22,8 +22,8 @@ Metric = Literal["cosine", "euclidean"]
 
 METRICS: tuple[Metric, ...] = ("cosine", "euclidean")
 THREADS = (1, 2)
-QUERIES = {512: (1024, 256), 128: (2048, 512)}  # by width: full, quick
-GALLERY = {512: (500_000, 40_000), 128: (500_000, 60_000)}
+QUERIES = {512: (1024, 256), 128: (2048, 256)}  # by width: full, quick
+GALLERY = {512: (500_000, 40_000), 128: (500_000, 40_000)}
 SGEMM_BOUND = {512: 1.20, 128: 1.60}
 SGEMM_AIM = {512: 1.10}
 FAISS_BOUND = {1000: 1.0, 100: 1.1}  # by k

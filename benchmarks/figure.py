@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import psutil
 
 import streameval as se
@@ -22,6 +23,7 @@ READERS: Mapping[Kind, Callable[[Samples], Reading]] = {
     "line": off_line,
 }
 ROUNDS = 5
+QUICK_PATIENCE = 2.5  # seconds for the sides of a case, after which three rounds will do
 BUDGET = 2_000_000_000  # streameval's default, beside what this process holds already
 
 
@@ -38,8 +40,8 @@ class Figure:
     name : str
         ``group/case/figure``; the same whatever the sizes.
     sides : tuple of str
-        Sides of its case. A ratio divides the first by the second; a value is the first, the
-        others are shown for comparison; a line takes all sides, whose names are sizes.
+        Sides of its case. A ratio divides the first by the second, a value is the first, and
+        the others are shown beside it; a line takes all sides, whose names are sizes.
     bound : float
     direction : {"at most", "at least"}
     kind : {"ratio", "value", "line"}
@@ -88,7 +90,11 @@ class Bench:
         return max((quick if self.quick else full) // self.shrink, 16)
 
     def evaluate(
-        self, source: se.Features | se.Distances, labels: Mapping[str, se.Labels], threads: int
+        self,
+        source: se.Features | se.Distances,
+        labels: Mapping[str, se.Labels],
+        threads: int,
+        range: Literal["auto"] | tuple[float, float] = "auto",
     ) -> se.Evaluation:
         """Return the whole evaluation, within the default budget beside what is held already."""
         return se.evaluate(
@@ -97,11 +103,12 @@ class Bench:
             gallery=labels["gallery"],
             memory=int(psutil.Process().memory_info().rss) + BUDGET,
             threads=threads,
+            range=range,
         )
 
     def time(self, sides: Sides) -> Samples:
         """Measure the sides in turn."""
-        return in_turn(sides, self.rounds)
+        return in_turn(sides, self.rounds, patience=QUICK_PATIENCE if self.quick else np.inf)
 
 
 @dataclass(frozen=True)

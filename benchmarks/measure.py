@@ -16,6 +16,7 @@ import numpy as np
 Samples = Mapping[str, Sequence[float]]
 Sides = Mapping[str, Callable[[], object]]
 
+FEWEST = 3
 REST = 0.02  # seconds between sides: OpenMP threads of one go on spinning for a while
 
 
@@ -42,14 +43,25 @@ class Reading:
     medians: Mapping[str, float]
 
 
-def in_turn(sides: Sides, rounds: int) -> dict[str, list[float]]:
-    """Return the seconds that each side took in each round, after one round to warm up."""
+def in_turn(sides: Sides, rounds: int, patience: float = np.inf) -> dict[str, list[float]]:
+    """Return the seconds that each side took in each round, after one round to warm up.
+
+    Parameters
+    ----------
+    sides : dict of str to callable
+    rounds : int
+    patience : float
+        Seconds after which `FEWEST` rounds are enough: what is slow is noisy least.
+    """
+    started = time.monotonic()
     for side in sides.values():
         side()
     samples: dict[str, list[float]] = {name: [] for name in sides}
     collecting = gc.isenabled()
     try:
-        for _ in range(rounds):
+        for done in range(rounds):
+            if done >= FEWEST and time.monotonic() - started > patience:
+                break
             for name, side in sides.items():
                 gc.collect()
                 gc.disable()

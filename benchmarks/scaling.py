@@ -9,6 +9,7 @@ import streameval as se
 from benchmarks.data import make_features, make_labels, near_and_far
 from benchmarks.features import OURS, evaluation, inputs
 from benchmarks.figure import Bench, Case, Figure, Measured
+from benchmarks.stored import RANGE
 
 ONE, TWO = "1 thread", "2 threads"
 WIDTH = 128
@@ -17,9 +18,9 @@ GALLERY_FRACTIONS = {
     False: (1 / 40, 1 / 20, 1 / 8, 1 / 4, 1 / 2, 1),
     True: (1 / 8, 1 / 4, 1 / 2, 1),
 }
-QUERIES = (4096, 1024)
+QUERIES = (4096, 1024)  # full, quick
 QUERY_FRACTIONS = (1 / 8, 1 / 4, 1 / 2, 1)
-FIXED_QUERIES, FIXED_GALLERY = (256, 128), (200_000, 40_000)
+FIXED_QUERIES, FIXED_GALLERY = (256, 128), (200_000, 40_000)  # full, quick
 
 
 def threads_on_features(width: int, bench: Bench) -> Measured:
@@ -41,7 +42,7 @@ def threads_on_distances(bench: Bench) -> Measured:
     matrix = near_and_far(labels)
 
     def evaluate(threads: int) -> se.Evaluation:
-        return bench.evaluate(se.Distances(matrix), labels, threads)
+        return bench.evaluate(se.Distances(matrix), labels, threads, RANGE)
 
     return Measured(bench.time({ONE: partial(evaluate, 1), TWO: partial(evaluate, 2)}))
 

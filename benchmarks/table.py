@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_info
 from benchmarks.figure import Figure, Outcome
 
 PACKAGES = ("streameval", "numpy", "numba", "zarr", "zarrs", "faiss-cpu")
+LINE = 70
 SIGNS = {"at most": "≤", "at least": "≥"}
 
 
@@ -91,14 +92,15 @@ def _row(outcome: Outcome) -> list[str]:
             "–",
             _bound(figure),
             "–",
-            f"[dim]{escape(f'skipped: {outcome.skipped}')}[/dim]",
+            f"[dim]{escape(_skipped(outcome))}[/dim]",
         ]
     sides = list(reading.medians)
     if figure.kind == "line":
         of = f"off a line, {sides[0]}…{sides[-1]}"
         sides = [sides[0], sides[-1]]
     else:
-        of = {"ratio": " / ", "value": ", beside "}[figure.kind].join(sides)
+        compared = 2 if figure.kind == "ratio" else 1
+        of = ", beside ".join([" / ".join(sides[:compared]), *sides[compared:]])
     return [
         figure.name,
         _figure(figure, reading.value),
@@ -110,6 +112,12 @@ def _row(outcome: Outcome) -> list[str]:
         f"({_figure(figure, reading.low)}–{_figure(figure, reading.high)})",
         str(len(next(iter(outcome.samples.values())))),
     ]
+
+
+def _skipped(outcome: Outcome) -> str:
+    """Return why, cut to a line; the JSON has it all."""
+    reason = f"skipped: {outcome.skipped}"
+    return reason if len(reason) <= LINE else f"{reason[: LINE - 1]}…"
 
 
 def _bound(figure: Figure) -> str:

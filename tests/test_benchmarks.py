@@ -128,6 +128,12 @@ def test_sides_are_measured_in_turn_after_a_warm_up() -> None:
     assert {side: len(own) for side, own in samples.items()} == {"a": 3, "b": 3}
 
 
+def test_out_of_patience_three_rounds_will_do() -> None:
+    assert len(in_turn({"a": int}, rounds=5, patience=0)["a"]) == 3
+    assert len(in_turn({"a": int}, rounds=2, patience=0)["a"]) == 2
+    assert len(in_turn({"a": int}, rounds=5)["a"]) == 5
+
+
 def test_readings_by_hand() -> None:
     reading = ratio({"a": [2.0, 4.0, 9.0], "b": [1.0, 4.0, 3.0]})
     assert reading.value == 4 / 3
@@ -214,7 +220,12 @@ def evaluate_both(
     assert query.cam is not None
     assert gallery.cam is not None
     ours = se.evaluate(se.Distances(matrix), query=query, gallery=gallery, ties=ties)  # type: ignore[arg-type]
-    return ours, peers.argsort_evaluator(matrix, query.id, gallery.id, query.cam, gallery.cam)
+    arrays = (matrix, query.id, gallery.id, query.cam, gallery.cam)
+    cmc, mean_precision = peers.argsort_evaluator(*arrays)
+    fast = peers.argsort_evaluator(*arrays, precisions=peers.precisions_in_numpy)
+    assert np.array_equal(fast[0], cmc)
+    assert fast[1] == pytest.approx(mean_precision, rel=1e-14)
+    return ours, (cmc, mean_precision)
 
 
 @pytest.mark.parametrize("ties", ["optimistic", "stable", "pessimistic"])
