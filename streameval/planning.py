@@ -24,7 +24,8 @@ TILE_ITEMS = 8192
 TARGET_BLOCK_BYTES = 32 << 20  # a gallery block: some tiles wide, and small beside a budget
 SHARDS_PER_THREAD = 8  # enough to even out threads, few enough to merge
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
-DOUBT_BYTES = 6 << 20  # the list of pairs in doubt of a task, and deciding them
+FINE_QUERIES = 64  # rows of a float64 tile
+DOUBT_BYTES = 26 << 20  # the list of pairs in doubt of a task, and deciding them
 
 RESERVED = "process and libraries"
 
@@ -215,13 +216,14 @@ def _plan_features(
     # As stored, as worked on, as multiplied: often the same, at worst three.
     row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 4) + 64
     chunk = max(problem.chunks[0], 1)
+    fine = 8 * (problem.width + FINE_QUERIES) + 64  # a column, where a model has collapsed
 
     def parts(query_block: int, block: int, rows: int, items: int) -> dict[str, int]:
         scratch = problem.scratch(block, problem.width)
         return kept | {
             "queries": 2 * query_block * problem.width * (problem.itemsize + 4),
             "gallery blocks": threads * (block * row_bytes + scratch),
-            "tiles": threads * (4 * rows * items + 4 * items * (4 + problem.cameras)),
+            "tiles": threads * items * (4 * rows + 4 * problem.cameras + fine),
             "counts": threads * (_task_statistics_bytes(problem, query_block) + DOUBT_BYTES),
         }
 

@@ -454,3 +454,32 @@ def test_float64_features_of_any_magnitude(metric: Any, scale: float) -> None:
     result = evaluate(se.Features(q, g, metric), **sides)
     expected = oracle(canonical_distances(q, g, metric), sides, result.statistics.thresholds)
     assert result.statistics.equals(expected)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-7, 1e-5])
+@pytest.mark.parametrize("metric", METRICS)
+def test_collapsed_models_go_through_the_second_filter(
+    metric: Any, noise: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streameval.counting import features
+
+    calls = []
+
+    def recorded(*args: Any) -> None:
+        calls.append(args)
+        settle_many(*args)
+
+    settle_many = features.settle_many
+    monkeypatch.setattr(features, "settle_many", recorded)
+    rng = np.random.default_rng(16)
+    one = rng.standard_normal(WIDTH)
+    q, g = (
+        (one * (1 + noise * rng.standard_normal((n, WIDTH)))).astype(np.float32)
+        for n in (130, GALLERY)
+    )
+    g[::5] = g[3]
+    sides = labels(rng, 130, GALLERY)
+    result = evaluate(se.Features(q, g, metric), **sides, range=(-100.0, 100.0), tile=(50, 64))
+    assert calls
+    expected = oracle(canonical_distances(q, g, metric), sides, result.statistics.thresholds)
+    assert result.statistics.equals(expected)

@@ -1,20 +1,20 @@
 """Counting in tiles of features: what the filter leaves in doubt is decided canonically.
 
 `count_features` counts the values of a tile that lie clear of every edge, and puts the others
-on a list of `Doubts`. `settle` decides these by their canonical distance, column by column, so
-that each gallery row comes into the cache once for all queries that ask for it.
+on a list of `Doubts`. `settle` decides these by their canonical distance: column by column, so
+that each gallery row comes into the cache once for all queries that ask for it; or, where there
+are many, after a second filter (`doubtful`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from streameval.counting.canonical import EUCLIDEAN, LANES, distance, distances_of
-from streameval.counting.filtering import filter_value, guard_band
+from streameval.counting.doubtful import NEAREST, FineColumns, settle_many
+from streameval.counting.edges import Edges
+from streameval.counting.filtering import Filter, Operand, filter_value, guard_band
 from streameval.counting.rows import (
     BLOCK,
     CELLS,
@@ -27,29 +27,9 @@ from streameval.counting.rows import (
     note_tie,
     slot_of,
 )
+from streameval.counting.tiles import Columns, Counts, Doubts
 
-Float32Matrix = npt.NDArray[np.float32]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
-
-class Doubts(NamedTuple):
-    """Pairs to be decided by their canonical distance.
-
-    Attributes
-    ----------
-    query, column, edge : [capacity] int32
-        Query of the block, column of the tile, and the edge that the pair is close to.
-    """
-
-    query: npt.NDArray[np.int32]
-    column: npt.NDArray[np.int32]
-    edge: npt.NDArray[np.int32]
-
-    @classmethod
-    def of(cls, capacity: int) -> Doubts:
-        """Return an empty list."""
-        return cls(*(np.empty(capacity, np.int32) for _ in cls._fields))
+MANY = 0.5  # of the pairs of the queries in doubt: above it a second filter pays
 
 
 @numba.njit(nogil=True, cache=True)
@@ -77,7 +57,7 @@ def count_features(  # type: ignore[no-untyped-def]
     counts : Counts
         Added to.
     doubts : Doubts
-        Of capacity n at least; appended to.
+        Of capacity 2n at least; appended to.
     filled : int
         How many doubts there are.
 
@@ -91,7 +71,6 @@ def count_features(  # type: ignore[no-untyped-def]
     is_touched = np.empty(CELLS, np.uint8)
     first_edge = np.empty(CELLS, np.uint32)
     touched = np.empty(n + 1, np.uint32)
-    lanes = np.empty(LANES)
     most = 0
     for i in range(first, first + tile.shape[0]):
         most = max(most, edges.indptr[i + 1] - edges.indptr[i])
@@ -105,7 +84,7 @@ def count_features(  # type: ignore[no-untyped-def]
     slots, nearest = counts.slots, counts.nearest
     indptr, distances = edges.indptr, edges.distance
     doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
-    while row < tile.shape[0] and filled + n <= len(doubt_query):
+    while row < tile.shape[0] and filled + 2 * n <= len(doubt_query):
         i = first + row
         values, add = tile[row], offset[offset_row[i]]
         begin, end = indptr[i], indptr[i + 1]
@@ -140,51 +119,56 @@ def count_features(  # type: ignore[no-untyped-def]
                     filled += 1
             nearer = any_up_to(histogram, cell_of(np.float32(reach), origin, scale, top))
             fold(histogram, gap_begin, gap_end, m, slots, first_slot)
-        if nearer:
-            nearest[i] = _nearest(
-                values,
-                weight,
-                add,
-                reach,
-                band,
-                filter_.metric,
-                queries.rows,
-                i,
-                norm,
-                gallery.rows,
-                gallery.norms,
-                lanes,
-                nearest[i],
-            )
+        if nearer:  # note all that may be the nearest negative, or nearer than what is known
+            least = np.float64(least_value(values, weight, add))
+            if least <= reach and least < np.inf:
+                reach = min(reach, least + 2.0 * band)
+                for k in range(n):
+                    value = values[k] * weight[k] + add[k]
+                    if value <= reach and value != np.inf:
+                        doubt_query[filled] = i
+                        doubt_column[filled] = k
+                        doubt_edge[filled] = NEAREST
+                        filled += 1
         row += 1
     return row, filled
 
 
-@numba.njit(nogil=True, cache=True)
-def _nearest(  # type: ignore[no-untyped-def]
-    values, weight, add, reach, band, metric, queries, i, norm, rows, norms, lanes, nearest
-):
-    """Return the distance of the nearest negative: of all that may be it, or nearer."""
-    least = np.float64(least_value(values, weight, add))
-    if least > reach or least == np.inf:
-        return nearest
-    reach = min(reach, least + 2.0 * band)
-    for k in range(len(values)):
-        value = values[k] * weight[k] + add[k]
-        if value <= reach and value != np.inf:
-            nearest = min(nearest, distance(metric, queries, i, rows, k, norm, norms[k], lanes))
-    return nearest
-
-
-@numba.njit(nogil=True, cache=True)
-def settle(columns, filter_, queries, gallery, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
+def settle(
+    columns: Columns,
+    fine: FineColumns | None,
+    filter_: Filter,
+    queries: Operand,
+    gallery: Operand,
+    edges: Edges,
+    counts: Counts,
+    doubts: Doubts,
+    filled: int,
+) -> FineColumns | None:
     """Decide the doubts of one set of columns by their canonical distances.
 
     Parameters
     ----------
-    columns, filter_, queries, gallery, edges, counts, doubts, filled
+    columns : Columns
+    fine : FineColumns, optional
+        What this returned for the same columns before.
+    filter_, queries, gallery, edges, counts, doubts, filled
         As in `count_features`.
     """
+    if not filled:
+        return fine
+    asked = int(doubts.query[filled - 1] - doubts.query[0] + 1) * len(columns.item)
+    if not filter_.usable or filled <= MANY * asked:
+        _settle_each(columns, filter_, queries, gallery, edges, counts, doubts, filled)
+        return fine
+    fine = fine or FineColumns.of(filter_, gallery)
+    settle_many(columns, fine, filter_, queries, gallery, edges, counts, doubts, filled)
+    return fine
+
+
+@numba.njit(nogil=True, cache=True)
+def _settle_each(columns, filter_, queries, gallery, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
+    """Decide each doubt by itself."""
     item, doubt_query, doubt_column = columns.item, doubts.query, doubts.column
     start = np.zeros(len(item) + 1, np.int64)
     for t in range(filled):
@@ -211,9 +195,12 @@ def settle(columns, filter_, queries, gallery, edges, counts, doubts, filled):  
     indptr, distances, slots = edges.indptr, edges.distance, counts.slots
     positive_indptr, tied_before = edges.positive_indptr, counts.tied_before
     positives, items = edges.positive_distance, edges.positive_item
-    doubt_edge = doubts.edge
+    doubt_edge, nearest = doubts.edge, counts.nearest
     for t in range(filled):  # query by query again, with the query's edges in the cache
         i = doubt_query[t]
+        if doubt_edge[t] == NEAREST:
+            nearest[i] = min(nearest[i], exact[t])
+            continue
         slot = slot_of(exact[t], doubt_edge[t], distances, indptr[i], indptr[i + 1])
         slots[2 * indptr[i] + i + slot] += 1
         if slot % 2 == 1:

@@ -200,6 +200,11 @@ class Filter(NamedTuple):
                 gamma = math.inf
         return cls(METRIC_CODES[metric], width, scale, largest, gamma)
 
+    def in_float64(self) -> Filter:
+        """Return what the same values mean, unscaled, where they are computed in float64."""
+        roundings = (self.width + 8) * 2.0**-53
+        return self._replace(scale=1.0, gamma=roundings / (1 - roundings))
+
     @property
     def usable(self) -> bool:
         """Whether float32 can hold the values."""
@@ -236,7 +241,8 @@ def filter_value(filter_, value, norm):  # type: ignore[no-untyped-def]
 def guard_band(filter_, norm):  # type: ignore[no-untyped-def]
     """Return how far filter values of a query with this norm may be from its distances.
 
-    Beside the float32 part: the float64 roundings of the canonical distance and of its
+    Beside the part of the filter: the float64 roundings of the canonical distance (sums of D / 32
+    terms in each of 32 lanes, and of the lanes, for a product and two norms) and of its
     conversion to a filter value; and 1e-24 for products that fall below the smallest float32.
     """
     if filter_.gamma == np.inf:
@@ -250,4 +256,4 @@ def guard_band(filter_, norm):  # type: ignore[no-untyped-def]
     else:
         size = (2.0 * norm + largest) * largest * scale
         reach = (norm + largest) ** 2 * scale
-    return filter_.gamma * size + (filter_.width + 16) * 2.0**-51 * reach + 1e-24
+    return filter_.gamma * size + (filter_.width / 8 + 40) * 2.0**-53 * reach + 1e-24

@@ -50,3 +50,23 @@ class Counts(NamedTuple):
         return cls(
             np.zeros(slots, np.int64), np.zeros(positives, np.int64), np.full(queries, np.inf)
         )
+
+
+class Doubts(NamedTuple):
+    """Pairs to be decided by their canonical distance.
+
+    Attributes
+    ----------
+    query, column, edge : [capacity] int32
+        Query of the block, column of the tile, and the edge that the pair is close to; −1
+        where it may be the query's nearest negative.
+    """
+
+    query: npt.NDArray[np.int32]
+    column: npt.NDArray[np.int32]
+    edge: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, capacity: int) -> Doubts:
+        """Return an empty list."""
+        return cls(*(np.empty(capacity, np.int32) for _ in cls._fields))

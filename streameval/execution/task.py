@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.canonical import FloatMatrix, pair_distances
+from streameval.counting.doubtful import FineColumns
 from streameval.counting.edges import Edges
-from streameval.counting.features import Doubts, count_features, feature_extremes, settle
+from streameval.counting.features import count_features, feature_extremes, settle
 from streameval.counting.filtering import Filter, Operand, group_by_norm, prepare_gallery
 from streameval.counting.masks import column_offsets, mask_listed
 from streameval.counting.stored import count_stored, stored_extremes
-from streameval.counting.tiles import Columns, Counts
+from streameval.counting.tiles import Columns, Counts, Doubts
 from streameval.errors import InputError
 from streameval.execution.job import Job, PositivePart, Positives, Range
 from streameval.execution.progress import Watch
@@ -28,7 +29,7 @@ from streameval.pairs import Pairs
 from streameval.planning import Task
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
-DOUBTS = 1 << 18  # pairs in doubt that are kept, to be decided column by column
+DOUBTS = 1 << 20  # pairs in doubt that are kept, to be decided column by column
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +193,7 @@ class _Counted:
         )
         self._doubts = Doubts.of(0)
         self._filled = 0
+        self._fine: FineColumns | None = None
 
     def add(self, tile: Tile) -> None:
         if not tile.values.size:
@@ -202,8 +204,8 @@ class _Counted:
             self._add_features(tile, tile.operands)
 
     def _add_features(self, tile: Tile, of: Operands) -> None:
-        if len(self._doubts.query) < tile.values.shape[1]:
-            self._doubts = Doubts.of(max(tile.values.shape[1], DOUBTS))
+        if len(self._doubts.query) < 2 * tile.values.shape[1]:
+            self._doubts = Doubts.of(max(2 * tile.values.shape[1], DOUBTS))
         row = 0
         while row < len(tile.values):
             row, self._filled = count_features(
@@ -221,8 +223,9 @@ class _Counted:
                 self._filled,
             )
             if row < len(tile.values) or tile.last:
-                settle(
+                self._fine = settle(
                     tile.columns,
+                    self._fine,
                     of.filter,
                     of.queries,
                     of.gallery,
@@ -232,6 +235,8 @@ class _Counted:
                     self._filled,
                 )
                 self._filled = 0
+        if tile.last:
+            self._fine = None
 
     def statistics(self, pairs: Pairs, gallery: tuple[int, int]) -> RankStatistics:
         positive, ignored, same_identity = pairs.counts_in(*gallery)
