@@ -18,6 +18,8 @@ from streameval.counting.rows import (
 )
 from streameval.counting.tiles import FloatTile
 
+COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
+
 
 @numba.njit(nogil=True, cache=True)
 def count_stored(tile, offset_row, columns, edges, counts):  # type: ignore[no-untyped-def]
@@ -36,67 +38,68 @@ def count_stored(tile, offset_row, columns, edges, counts):  # type: ignore[no-u
     counts : Counts
         Added to.
     """
-    n = tile.shape[1]
     histogram = np.zeros(CELLS, np.uint32)
     cells = np.empty(BLOCK, np.uint16)
     is_touched = np.empty(CELLS, np.uint8)
     first_edge = np.empty(CELLS, np.uint32)
-    touched = np.empty(n + 1, np.uint32)
+    touched = np.empty(COLUMNS + 1, np.uint32)
     most = 0
     for i in range(tile.shape[0]):
         most = max(most, edges.indptr[i + 1] - edges.indptr[i])
     gap_begin, gap_end = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32)
-    weight, offset, item = columns.weight, columns.offset, columns.item
     slots, tied_before, nearest = counts.slots, counts.tied_before, counts.nearest
     indptr, distances = edges.indptr, edges.distance
     positive_indptr = edges.positive_indptr
     positives, items = edges.positive_distance, edges.positive_item
-    for i in range(tile.shape[0]):
-        values, add = tile[i], offset[offset_row[i]]
-        begin, end = indptr[i], indptr[i + 1]
-        m = end - begin
-        nearer = True
-        if m > 0:
-            first_slot = 2 * begin + i
-            origin, scale, top = lay_grid(
-                distances[begin:end],
-                0.0,
-                edges.pitch,
-                values,
-                first_edge,
-                is_touched,
-                gap_begin,
-                gap_end,
-            )
-            found = bin_row(
-                values, weight, add, origin, scale, top, is_touched, histogram, cells, touched
-            )
-            for t in range(found):
-                k = touched[t]
-                stored = values[k] + add[k]
-                value = np.float64(stored)
-                e = first_edge[cell_of(stored, origin, scale, top)]
-                e += np.uint32(distances[begin + e] < value)  # either way as likely: no branch
-                while e < m and distances[begin + e] < value:
-                    e += np.uint32(1)
-                if e == m or value < distances[begin + e]:
-                    slots[first_slot + 2 * e] += 1
-                else:
-                    slots[first_slot + 2 * e + 1] += 1
-                    note_tie(
-                        value,
-                        item[k],
-                        positives,
-                        items,
-                        positive_indptr[i],
-                        positive_indptr[i + 1],
-                        tied_before,
-                    )
-            reach = cell_of(values.dtype.type(nearest[i]), origin, scale, top)
-            nearer = any_up_to(histogram, reach)
-            fold(histogram, gap_begin, gap_end, m, slots, first_slot)
-        if nearer:  # perhaps
-            nearest[i] = min(nearest[i], np.float64(least_value(values, weight, add)))
+    for left in range(0, tile.shape[1], COLUMNS):
+        right = min(left + COLUMNS, tile.shape[1])
+        weight, item = columns.weight[left:right], columns.item[left:right]
+        for i in range(tile.shape[0]):
+            values, add = tile[i][left:right], columns.offset[offset_row[i]][left:right]
+            begin, end = indptr[i], indptr[i + 1]
+            m = end - begin
+            nearer = True
+            if m > 0:
+                first_slot = 2 * begin + i
+                origin, scale, top = lay_grid(
+                    distances[begin:end],
+                    0.0,
+                    edges.pitch,
+                    values,
+                    first_edge,
+                    is_touched,
+                    gap_begin,
+                    gap_end,
+                )
+                found = bin_row(
+                    values, weight, add, origin, scale, top, is_touched, histogram, cells, touched
+                )
+                for t in range(found):
+                    k = touched[t]
+                    stored = values[k] + add[k]
+                    value = np.float64(stored)
+                    e = first_edge[cell_of(stored, origin, scale, top)]
+                    e += np.uint32(distances[begin + e] < value)  # either way as likely: no branch
+                    while e < m and distances[begin + e] < value:
+                        e += np.uint32(1)
+                    if e == m or value < distances[begin + e]:
+                        slots[first_slot + 2 * e] += 1
+                    else:
+                        slots[first_slot + 2 * e + 1] += 1
+                        note_tie(
+                            value,
+                            item[k],
+                            positives,
+                            items,
+                            positive_indptr[i],
+                            positive_indptr[i + 1],
+                            tied_before,
+                        )
+                reach = cell_of(values.dtype.type(nearest[i]), origin, scale, top)
+                nearer = any_up_to(histogram, reach)
+                fold(histogram, gap_begin, gap_end, m, slots, first_slot)
+            if nearer:  # perhaps
+                nearest[i] = min(nearest[i], np.float64(least_value(values, weight, add)))
 
 
 @numba.njit(nogil=True, cache=True)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.counting.filtering import Operand, prepare_queries
 from streameval.inputs.sources import Distances, Features
@@ -88,6 +93,28 @@ class PositivePart:
     item: IntArray
 
 
+class Buffers:
+    """Memory that is lent to one task after the other: fresh memory costs as much as reading."""
+
+    def __init__(self) -> None:
+        self._idle: list[npt.NDArray[np.uint8]] = []
+        self._lock = Lock()
+
+    @contextmanager
+    def lend(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+        """Lend an array, uninitialised, for as long as the context lasts."""
+        size = math.prod(shape) * dtype.itemsize
+        with self._lock:
+            memory = self._idle.pop() if self._idle else np.empty(0, np.uint8)
+        if memory.size < size:
+            memory = np.empty(size, np.uint8)
+        try:
+            yield memory[:size].view(dtype).reshape(shape)
+        finally:
+            with self._lock:
+                self._idle.append(memory)
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """What all tasks of an evaluation share.
@@ -101,6 +128,8 @@ class Job:
     thresholds : [T] float64
     positives : Positives, optional
         None before they are known; a strip of a stored matrix finds its own.
+    buffers : Buffers
+        Memory that one task after the other reads into.
     """
 
     source: Features | Distances
@@ -109,6 +138,7 @@ class Job:
     range: Range
     thresholds: FloatArray
     positives: Positives | None = None
+    buffers: Buffers = field(default_factory=lambda: Buffers())
     _operands: dict[tuple[int, int], Operand] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 

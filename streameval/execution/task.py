@@ -126,10 +126,10 @@ def _feature_columns(pairs: Pairs, operands: Operands, item: IntArray) -> Column
     return Columns(item, filter_.weight(gallery), offset)
 
 
-def matrix_tile(job: Job, source: Distances, task: Task) -> Tile:
-    """Return the one tile of a task on a stored matrix."""
+def matrix_tile(job: Job, source: Distances, task: Task, memory: npt.NDArray[np.generic]) -> Tile:
+    """Return the one tile of a task on a stored matrix, read into `memory`."""
     pairs, gallery = job.pairs, slice(*task.gallery)
-    values = source.read(task.queries, task.gallery)
+    values = source.read(task.queries, task.gallery, memory)
     item = np.arange(*task.gallery)
     camera = None if pairs.gallery_camera is None else pairs.gallery_camera[gallery]
     zero = np.zeros(len(item), values.dtype)
@@ -141,7 +141,9 @@ def _tiles(job: Job, task: Task, watch: Watch) -> Iterator[Tile]:
     if isinstance(job.source, Features):
         yield from feature_tiles(job, job.source, task, watch)
     else:
-        yield matrix_tile(job, job.source, task)
+        shape = tuple(stop - start for start, stop in (task.queries, task.gallery))
+        with job.buffers.lend(shape, job.source.matrix.dtype) as memory:
+            yield matrix_tile(job, job.source, task, memory)
         watch.advance(task.pairs)
 
 

@@ -12,6 +12,7 @@ from streameval.counting.canonical import METRIC_CODES, FloatMatrix, Metric, row
 from streameval.counting.stored import first_not_finite
 from streameval.errors import InputError, OptionError
 from streameval.inputs.array import Array
+from streameval.inputs.memory import MemoryArray
 from streameval.inputs.uri import open_array
 
 ArrayLike = str | Path | npt.NDArray[np.generic] | Array
@@ -173,19 +174,31 @@ class Distances:
         """(Q, G)."""
         return self.matrix.shape[0], self.matrix.shape[1]
 
-    def read(self, queries: tuple[int, int], items: tuple[int, int]) -> FloatMatrix:
+    def read(
+        self,
+        queries: tuple[int, int],
+        items: tuple[int, int],
+        out: npt.NDArray[np.generic] | None = None,
+    ) -> FloatMatrix:
         """Return a block [m, n] in the working dtype, the caller's to overwrite.
+
+        Parameters
+        ----------
+        queries, items : (int, int)
+            Start and stop.
+        out : [m, n] array, optional
+            Of the matrix's dtype, to read into.
 
         Raises
         ------
         InputError
             If a distance is not finite; the first such entry is named.
         """
-        stored = self.matrix.read(queries, items)
+        stored = self.matrix.read(queries, items, out)
         index = np.arange(*queries)
         block = _convert(stored, self.dtype, self.matrix, index, items[0])
-        if not block.flags.owndata or not block.flags.writeable:
-            block = block.copy()
+        if block is stored and isinstance(self.matrix, MemoryArray):
+            block = block.copy()  # the caller's own
         bad = first_not_finite(block)
         if bad is not None:
             row = queries[0] + bad[0]
