@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from streameval.evaluation import evaluate
     from streameval.execution.progress import Progress
-    from streameval.inputs.labels import read_label_table, read_labels
+    from streameval.inputs.labels import read_label_table, read_label_tables, read_labels
     from streameval.inputs.sources import Distances, Features
     from streameval.metrics import MetricOptions
     from streameval.protocol import PROTOCOLS, Labels, Protocol
@@ -50,6 +50,7 @@ _HOMES = {
     "evaluate": "evaluation",
     "Progress": "execution.progress",
     "read_label_table": "inputs.labels",
+    "read_label_tables": "inputs.labels",
     "read_labels": "inputs.labels",
     "Distances": "inputs.sources",
     "Features": "inputs.sources",
@@ -79,6 +80,7 @@ __all__ = [
     "StreamevalWarning",
     "evaluate",
     "read_label_table",
+    "read_label_tables",
     "read_labels",
 ]
 

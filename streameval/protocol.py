@@ -8,7 +8,7 @@ package knows a protocol by its name. A new one is one more entry of `PROTOCOLS`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -97,7 +97,7 @@ def with_options(
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The labels of the queries, or of the gallery: one entry an item.
+    """The labels of the queries, or of the gallery: one entry an item; lists become arrays.
 
     Attributes
     ----------
@@ -109,24 +109,29 @@ class Labels:
         What the item is known by in both sets, for ``self_match="key"``.
     source : str
         Where the labels came from, for messages.
+    sources : dict of str to str
+        Where single columns came from, by their names, where that is not `source`.
     """
 
     id: AnyArray
     cam: AnyArray | None = None
     key: AnyArray | None = None
     source: str = "labels"
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Bring every column to a 1-d integer or string array, or say why that can't be."""
-        for column in ("id", "cam", "key"):
+        where = {column: self.sources.get(column, self.source) for column in ("id", "cam", "key")}
+        for column, source in where.items():
             values = getattr(self, column)
             if values is not None:
-                object.__setattr__(self, column, label_column(values, f"{self.source} {column}"))
+                object.__setattr__(self, column, label_column(values, f"{source} {column}"))
         for column in ("cam", "key"):
             values = getattr(self, column)
             if values is not None and len(values) != len(self.id):
+                other = "" if where[column] == where["id"] else f"{where[column]} "
                 raise InputError(
-                    f"{self.source} has {len(self.id)} ids and {len(values)} entries of "
+                    f"{where['id']} has {len(self.id)} ids, and {other}{len(values)} entries of "
                     f"{column}: one an item is needed"
                 )
 
@@ -150,6 +155,8 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
         If the values are of another shape or type; NaN and fractions name the first row.
     """
     array = np.asarray(values)
+    if array.dtype.kind in "US" and not hasattr(values, "dtype"):
+        array = np.asarray(values, object)  # of a list [1, "a"] NumPy would make strings
     if array.ndim == 2 and 1 in array.shape:
         array = array.reshape(-1)
     if array.ndim != 1:
@@ -157,14 +164,7 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
             f"{what} has shape {array.shape}; a 1-d array, one label an item, is needed"
         )
     if array.dtype.kind == "O":
-        kinds = {type(value) for value in array.tolist()}
-        if kinds <= {str}:
-            array = array.astype(np.str_)
-        elif kinds <= {int}:
-            array = array.astype(np.int64)
-        else:
-            names = ", ".join(sorted(kind.__name__ for kind in kinds))
-            raise InputError(f"{what} holds values of type {names}; integers or strings are needed")
+        array = _of_objects(array, what)
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~np.isfinite(array))
         if bad.size:
@@ -180,6 +180,26 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
     if array.dtype.kind not in "iuUST":
         raise InputError(f"{what} is of dtype {array.dtype}; integers or strings are needed")
     return array if array.dtype.kind in "iuU" else _strings(array, what)
+
+
+def _of_objects(array: AnyArray, what: str) -> AnyArray:
+    """Return integers or strings that an object array holds, Python's or NumPy's."""
+    values = array.tolist()
+    if all(isinstance(value, str) for value in values):
+        return array.astype(np.str_)
+    if all(isinstance(value, bytes) for value in values):
+        return array.astype(np.bytes_)
+    if all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in values):
+        try:
+            return array.astype(np.int64)
+        except OverflowError as error:
+            raise InputError(
+                f"{what} holds an integer beyond int64; give such labels as strings"
+            ) from error
+    names = ", ".join(sorted({type(value).__name__ for value in values}))
+    raise InputError(
+        f"{what} holds values of type {names}; integers or strings are needed, all of one kind"
+    )
 
 
 def _strings(array: AnyArray, what: str) -> AnyArray:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from array_files import WRITERS, write_mat, write_npy, write_npz, write_npz_comp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streameval.inputs import Array, open_array
+from streameval.inputs import Array, npy, open_array
 from streameval.inputs.npy import NpyArray
 
 QUICK = settings(
@@ -211,6 +213,7 @@ def test_scratch_of_a_read(tmp_path: Path) -> None:
     values = np.ones((64, 64), np.float32)
     assert open_array(write_npy(tmp_path, values)).read_scratch_bytes(10, 10) == 0
     fortran = open_array(write_npy(tmp_path, np.asfortranarray(values)))
+    assert fortran.chunks == (1, 64)  # any rows can be read, of all columns
     assert fortran.read_scratch_bytes(10, 10) == 400
     array = open_array(write_zarr(tmp_path, values, chunks=(16, 16)))
     chunk = 16 * 16 * 4
@@ -220,6 +223,44 @@ def test_scratch_of_a_read(tmp_path: Path) -> None:
     assert raw.read_scratch_bytes(17, 16) == 3 * 2 * chunk
     sharded = open_array(write_zarr(tmp_path, values, chunks=(16, 16), shards=(32, 32)))
     assert sharded.read_scratch_bytes(32, 32) == 3 * 4 * chunk + 4 * chunk
+
+
+@QUICK
+@given(rows=st.integers(1, 3000), columns=st.integers(1, 12), data=st.data())
+def test_scratch_of_fortran_order_is_what_is_taken(tmp_path: Path, rows, columns, data) -> None:
+    values = np.asfortranarray(np.arange(rows * columns, dtype=">f8").reshape(rows, columns))
+    count = data.draw(st.integers(1, rows))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(npy, "_PANEL_BYTES", 1 << 12)
+        array = open_array(write_npy(tmp_path, values))
+        tracemalloc.start()
+        block = array.read((rows - count, rows))
+        taken = tracemalloc.get_traced_memory()[1] - block.nbytes
+        tracemalloc.stop()
+        np.testing.assert_array_equal(block, values[rows - count :])
+        assert taken <= array.read_scratch_bytes(count, columns) + (48 << 10)
+
+
+def test_rows_of_fortran_order_are_taken_in_few_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.asfortranarray(np.arange(40_000.0).reshape(10_000, 4))
+    array = open_array(write_npy(tmp_path, values))
+    calls = []
+    pread = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda *given: calls.append(1) or pread(*given))
+    rows = np.r_[np.arange(0, 2000, 7), np.arange(9000, 10_000, 3)]
+    np.testing.assert_array_equal(array.take(rows), values[rows])
+    assert len(calls) == 2 * 4  # two stretches, of each column
+
+
+def test_slashes_around_a_key(tmp_path: Path) -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    write_zarr(tmp_path, values, name="nested/features")
+    for key in ("/nested/features", "nested/features/", "/nested/", "//nested/features//", "/"):
+        array = open_array(f"{tmp_path}/a.zarr::{key}")
+        np.testing.assert_array_equal(array.read_all(), values)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(array)).read_all(), values)
 
 
 def test_a_single_array_needs_no_key(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import pytest
 from test_cli import ARRAYS, CSV, FEATURES, ITEMS, QUERIES, STORED, WIDTH, data, run, write_zarr
 
 from streameval import evaluation
-from streameval.cli.signals import Interruption
 
 __all__ = ["data"]
 
@@ -98,9 +97,8 @@ def test_rows_and_labels_of_other_numbers() -> None:
     few = saved("few.npy", np.arange(ITEMS - 1))
     refused(*STORED, *ARRAYS[:2], "--gallery-ids", few, says=("70 columns", "few.npy 69 ids"))
     refused(*FEATURES, *ARRAYS[:2], "--gallery-ids", few, says=("70 rows", "few.npy 69 ids"))
-    refused(
-        *STORED, *IDS, *ARRAYS[4:6], "--gallery-cams", few, says=("gallery_id.npy has 70", "69")
-    )
+    says = ("gallery_id.npy has 70 ids", "few.npy 69 entries of cam")
+    refused(*STORED, *IDS, *ARRAYS[4:6], "--gallery-cams", few, says=says)
 
 
 @pytest.mark.usefixtures("data")
@@ -143,6 +141,8 @@ def test_labels_that_are_no_labels() -> None:
     refused(*STORED, *ARRAYS[:2], "--gallery-ids", saved("f.npy", ids), says=("f.npy", "float64"))
     ids[5] = np.nan
     refused(*STORED, *ARRAYS[:2], "--gallery-ids", saved("n.npy", ids), says=("n.npy", "row 5"))
+    says = ("n.npy cam row 5 is nan",)
+    refused(*STORED, *IDS, *ARRAYS[4:6], "--gallery-cams", "n.npy", says=says)
     rows = Path("gallery.csv").read_text().splitlines()
     rows[3] = f"2.5,{rows[3].partition(',')[2]}"
     Path("fraction.csv").write_text("\n".join(rows))
@@ -173,7 +173,7 @@ def test_distances_outside_a_given_range() -> None:
     distances = np.full((QUERIES, ITEMS), 0.5)
     distances[6, 50] = 1.5
     name = saved("outside.npy", distances)
-    says = ("query 6 to gallery item 50 is 1.5", "[0, 1]", "--range")
+    says = ("query 6 to gallery item 50 is 1.5", "given range [0", "--range")
     refused("--distances", name, *CSV, "--range", "0,1", says=says)
 
 
@@ -186,7 +186,9 @@ def test_output_that_is_there_is_refused_before_any_work(monkeypatch: pytest.Mon
     Path("refused").mkdir()
     refused(*STORED, *CSV, says=("refused exists already", "--overwrite"))
     Path("refused/precious.txt").touch()
-    refused(*STORED, *CSV, "--overwrite", says=("without a result in it",))
+    refused(*STORED, *CSV, "--overwrite", says=("without a result in it", "precious.txt"))
+    Path("refused/summary.json").touch()
+    refused(*STORED, *CSV, "--overwrite", says=("refused holds precious.txt", "not replaced"))
     Path("file").touch()
     result = run(*STORED, *CSV, "--out", "file", "--overwrite")
     assert (result.exit_code, result.stderr) == (
@@ -239,11 +241,3 @@ def test_signals_end_a_busy_run(tmp_path: Path, number: signal.Signals, status: 
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout, stderr) == (status, "", "interrupted\n")
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_a_result_that_is_being_written_is_finished() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with Interruption(lambda: None) as interruption:
-        interruption.hold()
-        signal.raise_signal(signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is before

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -69,8 +71,69 @@ def test_features_given_as_labels(tmp_path: Path) -> None:
 
 def test_lengths_that_differ(tmp_path: Path) -> None:
     np.save(tmp_path / "id.npy", np.arange(5))
-    with pytest.raises(InputError, match="5 ids and 4 entries of cam"):
+    with pytest.raises(InputError, match=r"id\.npy has 5 ids, and labels 4 entries of cam"):
         read_labels(tmp_path / "id.npy", np.arange(4))
+    with pytest.raises(InputError, match="labels has 5 ids, and 4 entries of key"):
+        Labels(np.arange(5), key=np.arange(4))
+    np.save(tmp_path / "cam.npy", np.arange(4))
+    with pytest.raises(InputError, match=r"id\.npy has 5 ids, and .*cam\.npy 4 entries of cam"):
+        read_labels(tmp_path / "id.npy", tmp_path / "cam.npy")
+
+
+def test_the_file_that_is_wrong_is_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "id.npy", np.arange(5))
+    np.save(tmp_path / "cam.npy", np.array([1, 2, np.nan, 4, 5]))
+    with pytest.raises(InputError, match=r"/cam\.npy cam row 2 is nan"):
+        read_labels(tmp_path / "id.npy", tmp_path / "cam.npy")
+    with pytest.raises(InputError, match=r"/cam\.npy key row 2 is nan"):
+        read_labels(tmp_path / "id.npy", keys=tmp_path / "cam.npy")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.array([np.int64(3), 4, np.uint8(5)], dtype=object), [3, 4, 5]),
+        (np.array([np.str_("a"), "bc"], dtype=object), ["a", "bc"]),
+        ([3, 4], [3, 4]),
+        (["a", "bc"], ["a", "bc"]),
+        ((1, 2), [1, 2]),
+        ([np.int64(7)], [7]),
+        ([b"x", b"yz"], ["x", "yz"]),
+    ],
+)
+def test_objects_and_lists(values: Any, expected: list[object]) -> None:
+    for labels in (Labels(id=values, cam=values), read_labels(values, values)):
+        assert labels.id.dtype.kind in "iU"
+        assert labels.id.tolist() == expected
+        assert labels.cam is not None
+        assert labels.cam.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([1, "a"], "int, str"),
+        (np.array([1, None], dtype=object), "NoneType, int"),
+        (np.array([True, False], dtype=object), "bool"),
+        (np.array([2**63], dtype=object), "beyond int64"),
+        ([1.5, 2.0], "float64"),
+    ],
+)
+def test_objects_and_lists_refused(values: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Labels(id=values)
+
+
+def test_a_table_in_a_folder_that_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbid(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", forbid)
+    for read, name in ((read_label_table, "a.csv"), (read_labels, "a.npy")):
+        with pytest.raises(InputError, match=rf"{name} can't be \w+: .*Permission denied"):
+            read(tmp_path / name)
 
 
 def write_csv(folder: Path, text: str) -> Path:
@@ -91,7 +154,7 @@ def columns(labels: Labels) -> list[list[object] | None]:
         ("id, cam\n 1 , c1\n 2 ,c2\n\n", [[1, 2], ["c1", "c2"], None]),
         ("id\n1\nx2\n", [["1", "x2"], None, None]),
         ("\ufeffid\n2020-01-01\n2020-01-02\n", [["2020-01-01", "2020-01-02"], None, None]),
-        ("id\nNA\ntrue\n", [["NA", "true"], None, None]),
+        ("id\nNASA\ntrue\n", [["NASA", "true"], None, None]),
         ("id\n1.5\nx\n", [["1.5", "x"], None, None]),
         ("id\n99999999999999999999\n1\n", [["99999999999999999999", "1"], None, None]),
         ('"id","cam"\n"a,b",1\n', [["a,b"], [1], None]),
@@ -110,7 +173,7 @@ def test_csv(tmp_path: Path, text: str, expected: list[object]) -> None:
         ("id,cam\n1,2\n3,\n4,\n", ["column cam is empty in 2 rows", "first in row 1"]),
         ("id\n1\n\n3\n", ["column id is empty", "row 1"]),
         ("id\n1\n2.0\n", ["column id holds 2.0 in row 1", "integers or strings"]),
-        ("id\n1\nnan\n", ["column id holds nan in row 1"]),
+        ("id\n1\nnan\n", ["column id is empty in 1 rows", "row 1", "holds nan"]),
         ("id,cam\n1,2\n3\n", ["can't be read"]),
         ("id,id\n1,2\n", ["2 columns id"]),
     ],

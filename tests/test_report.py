@@ -11,10 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
+from rich.progress import Task
 
 import streameval as se
-from streameval.report.progress import BarProgress, LogProgress, ShownProgress, show_progress
-from streameval.report.style import Style, amount, duration, percent_interval, render
+from streameval.report.progress import (
+    BarProgress,
+    LogProgress,
+    ShownProgress,
+    make_bar,
+    show_progress,
+)
+from streameval.report.style import Style, amount, duration, percent_interval, render, stdout_style
 from streameval.report.terminal import render_evaluation, rows_of, why_undefined
 
 
@@ -55,7 +63,7 @@ def test_what_is_undefined_says_why() -> None:
     assert values(closed)["MFR"] == (
         "–",
         "",
-        "every identity is in the gallery: no open-set queries",
+        "no open-set queries: every identity is there",
     )
     with pytest.warns(se.StreamevalWarning):
         strangers = evaluation([8, 9], [1, 2, 1, 3])
@@ -81,6 +89,50 @@ def test_both_styles_say_the_same() -> None:
 def test_long_lines_are_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     assert render(Style(plain=True), ["word " * 100]).count("\n") == 1
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_conventions_fit_a_terminal(plain: bool) -> None:
+    options = se.MetricOptions(ties="pessimistic", ap="trapezoid", false_rate_budget=1_000_000)
+    result = evaluation([1, 2], [1, 2, 3], options=options, range=(-1.23456e-7, 1.23456e10))
+    text = re.sub(r"\x1b\[[0-9;]*m", "", render_evaluation(result, Style(plain=plain)))
+    closing = text[text.index("Conventions") :].splitlines()
+    assert all(len(line) <= 80 for line in closing)
+    for said in ("ties pessimistic", "AP trapezoid", "range -1.23456e-07 to 1.23456e+10", "Run"):
+        assert said in "\n".join(closing)
+
+
+def test_the_table_fits_a_terminal() -> None:
+    closed = evaluation([1, 2], [1, 2, 1, 3])
+    with pytest.warns(se.StreamevalWarning):
+        strangers = evaluation([8, 9], [1, 2, 1, 3])
+    for result in (closed, strangers):
+        text = re.sub(r"\x1b\[[0-9;]*m", "", render_evaluation(result, Style(plain=False)))
+        assert all(len(line) <= 80 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_bar_is_one_line(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(Task, "speed", property(lambda _: 123_456_789))  # the longest figures
+    bar = make_bar()
+    task = bar.add_task("positives", total=123_456_789_000_000, of=amount(123_456_789_000_000))
+    bar.update(task, completed=98_765_432_100_000)
+    console = Console(width=columns, file=io.StringIO(), force_terminal=True, color_system=None)
+    console.print(bar.get_renderable())
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) == 1
+    assert len(lines[0].rstrip()) <= columns
+    if columns == 80:
+        assert "123 trillion pairs · 123 million pairs/s" in lines[0]
+
+
+def test_streams_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert stdout_style().plain
+    assert isinstance(show_progress(quiet=False), LogProgress)
 
 
 def test_numbers_as_people_read_them() -> None:

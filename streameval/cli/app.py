@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TextIO
 
 import click
@@ -17,6 +18,13 @@ from streameval.errors import StreamevalError, StreamevalWarning
 
 class Commands(click.Group):
     """Commands whose errors end in one message on stderr and exit status 2."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program; --help may meet a stdout that is full, too."""
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            fail(str(error))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -31,6 +39,10 @@ class Commands(click.Group):
         except click.UsageError as error:
             hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
             fail(f"{error.format_message()}{hint}")
+        except BrokenPipeError:  # the reader of stdout has gone: click ends without a word
+            raise
+        except OSError as error:
+            fail(str(error))
         except KeyboardInterrupt:  # before the command has taken over the signals
             click.echo("interrupted", err=True)
             sys.exit(128 + signal.SIGINT)
@@ -38,7 +50,12 @@ class Commands(click.Group):
 
 def fail(message: str) -> NoReturn:
     """Print the message on stderr and exit with status 2."""
-    click.echo(f"error: {message}", err=True)
+    with suppress(OSError):
+        click.echo(f"error: {message}", err=True)
+    try:
+        sys.stdout.flush()
+    except OSError:  # Python would try once more on exit, and fail with a message of its own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(2)
 
 

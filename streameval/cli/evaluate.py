@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streameval.cli.options import (
+    LabelOptions,
     check_label_options,
     open_labels,
     open_source,
@@ -16,9 +17,11 @@ from streameval.cli.options import (
     parse_range,
 )
 from streameval.cli.signals import Interruption
+from streameval.errors import OptionError, OutputError, StreamevalError
 
 if TYPE_CHECKING:
     from streameval.metrics.options import MetricOptions
+    from streameval.result import Evaluation
 
 # What there is to choose from is shown here and checked where it is used.
 METRICS = "cosine|euclidean|sqeuclidean|dot"
@@ -61,7 +64,7 @@ class Given:
     quiet: bool
     dry_run: bool
 
-    def label_options(self, side: str) -> tuple[str | None, str | None, str | None, str | None]:
+    def label_options(self, side: str) -> LabelOptions:
         """Return ids, cams, keys and table of a side, "query" or "gallery"."""
         ids, cams, keys, table = (
             getattr(self, f"{side}_{column}") for column in ("ids", "cams", "keys", "labels")
@@ -163,7 +166,7 @@ def run(given: Given) -> None:
         from streameval import evaluation
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
-        from streameval.result import check_output
+        from streameval.result.folder import check_output
 
         options = _metric_options(given)
         for side in ("query", "gallery"):
@@ -171,9 +174,9 @@ def run(given: Given) -> None:
         if given.out is not None:
             check_output(given.out, overwrite=given.overwrite)
         source = open_source(given.distances, given.query, given.gallery, given.metric)
-        gallery = open_labels(*given.label_options("gallery"))
+        query, gallery = open_labels(given.label_options("query"), given.label_options("gallery"))
         what: dict[str, Any] = {
-            "query": open_labels(*given.label_options("query")),
+            "query": query,
             "gallery": gallery,
             "protocol": given.protocol,
             "junk_ids": parse_junk_ids(given.junk_id, gallery),
@@ -182,7 +185,8 @@ def run(given: Given) -> None:
             "memory": given.memory,
             "threads": given.threads,
         }
-        del gallery
+        del query, gallery
+        failure: Exception | None = None
         if given.dry_run:
             prepared = evaluation.prepare(source, **what)
             text = (
@@ -194,18 +198,52 @@ def run(given: Given) -> None:
             result = evaluation.evaluate(source, **what, options=options, progress=progress)
             progress.close()
             if given.out is not None:
-                interruption.hold()
-                result.save(given.out, overwrite=given.overwrite)
+                try:
+                    save(result, given.out, overwrite=given.overwrite, interruption=interruption)
+                except (StreamevalError, OSError, MemoryError) as error:
+                    failure = error  # the work of hours, perhaps: it is printed all the same
+            saved = None if failure else given.out
             text = (
                 _json(result.summary())
                 if given.json
-                else render_evaluation(result, stdout_style(), saved=given.out)
+                else render_evaluation(result, stdout_style(), saved=saved)
             )
+        print_out(text)
+        if failure is not None:
+            raise failure
+
+
+def save(result: Evaluation, out: str, *, overwrite: bool, interruption: Interruption) -> None:
+    """Save the result; a signal ends the process and leaves nothing behind.
+
+    Only the renaming itself is not to be interrupted: from then on the result is there.
+    """
+    from streameval.result.folder import ResultFolder
+
+    folder = ResultFolder(out, overwrite=overwrite)
+    with interruption.discarding(folder.discard), folder:
+        result.write(folder.partial)
+        with interruption.held():
+            folder.put_in_place()
+
+
+def print_out(text: str) -> None:
+    """Print on stdout.
+
+    Raises
+    ------
+    OutputError
+        If stdout doesn't take it; a reader that has gone is no error.
+    """
+    try:
         click.echo(text, nl=False)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"stdout can't be written to: {error.strerror or error}") from error
 
 
 def _metric_options(given: Given) -> MetricOptions:
-    from streameval.errors import OptionError
     from streameval.metrics import MetricOptions
 
     if given.self_match not in (None, *SELF_MATCHES.split("|")):

@@ -85,15 +85,43 @@ def check_label_options(
         )
 
 
-def open_labels(ids: str | None, cams: str | None, keys: str | None, table: str | None) -> Labels:
-    """Read the labels of a side; the options have passed `check_label_options`."""
-    from streameval.inputs.labels import read_label_table, read_labels
+LabelOptions = tuple[str | None, str | None, str | None, str | None]
+"""Ids, cams, keys and table of a side, as given."""
 
-    if table is not None:
-        return read_label_table(table)
+
+def open_labels(query: LabelOptions, gallery: LabelOptions) -> tuple[Labels, Labels]:
+    """Read the labels of both sides; the options have passed `check_label_options`.
+
+    Where one side is a table, its columns are read as what they are on the other side.
+    """
+    from streameval.inputs.labels import read_label_table, read_label_tables
+
+    tables = query[3], gallery[3]
+    if tables[0] is not None and tables[1] is not None:
+        return read_label_tables(tables[0], tables[1])
+    if tables[0] is not None:
+        stored = _open_arrays(gallery)
+        return read_label_table(tables[0], text=_text_columns(stored)), stored
+    stored = _open_arrays(query)
+    if tables[1] is not None:
+        return stored, read_label_table(tables[1], text=_text_columns(stored))
+    return stored, _open_arrays(gallery)
+
+
+def _open_arrays(given: LabelOptions) -> Labels:
+    from streameval.inputs.labels import read_labels
+
+    ids, cams, keys, _ = given
     if ids is None:
         raise OptionError("neither ids nor a table of labels are given")
     return read_labels(ids, cams, keys)
+
+
+def _text_columns(labels: Labels) -> list[str]:
+    columns = {"id": labels.id, "cam": labels.cam, "key": labels.key}
+    return [
+        name for name, values in columns.items() if values is not None and values.dtype.kind == "U"
+    ]
 
 
 def parse_range(text: str) -> RangeOption:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -15,9 +16,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interruption:
     """While entered, a signal ends the process: 130 after SIGINT, 143 after SIGTERM.
 
-    Until a result is written there is nothing on disk to tidy up, and a thread that compiles
-    or decodes can't be told to stop: the process just ends. Once it is written it is
-    finished: see `hold`.
+    A thread that compiles, decodes or writes can't be told to stop: the process just ends.
+    What it would leave behind is discarded first: see `discarding`.
 
     Parameters
     ----------
@@ -27,12 +27,30 @@ class Interruption:
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release
+        self._discard: Callable[[], None] | None = None
         self._held = False
+        self._received: int | None = None
         self._previous: dict[signal.Signals, Any] = {}
 
-    def hold(self) -> None:
-        """From here on let signals pass: what is left to do is short, and is to be whole."""
+    @contextmanager
+    def discarding(self, discard: Callable[[], None]) -> Iterator[None]:
+        """While entered, a signal calls this before the process ends."""
+        self._discard = discard
+        try:
+            yield
+        finally:
+            self._discard = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While entered, signals wait: for what is over at once, and is not to be cut in two."""
         self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            if self._received is not None:
+                self._end(self._received)
 
     def __enter__(self) -> Interruption:
         # Python lets the main thread alone receive signals. A SIGINT that the shell set to be
@@ -52,7 +70,16 @@ class Interruption:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self._held:
-            return
-        self._release()
-        os.write(2, b"interrupted\n")
+            self._received = number
+        else:
+            self._end(number)
+
+    def _end(self, number: int) -> NoReturn:
+        with suppress(Exception):  # whatever fails, the process ends
+            self._release()
+        with suppress(Exception):
+            if self._discard is not None:
+                self._discard()
+        with suppress(OSError):
+            os.write(2, b"interrupted\n")
         os._exit(128 + number)

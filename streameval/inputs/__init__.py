@@ -16,11 +16,11 @@ of the table in `uri.py`:
 `array` holds the contract. What can be known on opening is checked there: that a file is as
 long as it says, that every chunk was written, that a dtype can be evaluated. Nothing is ever
 unpickled. `labels` reads identities, cameras and keys: from arrays, or from a CSV or Parquet
-table. `sources` puts arrays together to what distances come from.
+table (`tables`). `sources` puts arrays together to what distances come from.
 """
 
 from streameval.inputs.array import Array
-from streameval.inputs.labels import read_label_table, read_labels
+from streameval.inputs.labels import read_label_table, read_label_tables, read_labels
 from streameval.inputs.uri import open_array
 
-__all__ = ["Array", "open_array", "read_label_table", "read_labels"]
+__all__ = ["Array", "open_array", "read_label_table", "read_label_tables", "read_labels"]

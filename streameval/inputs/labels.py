@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,14 @@ import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.inputs.array import Array
+from streameval.inputs.tables import COLUMNS, Texts, check_written_alike, read_table
 from streameval.inputs.uri import open_array
 from streameval.protocol import AnyArray, Labels
-
-COLUMNS = ("id", "cam", "key")
 
 _BLOCK = 1 << 16  # entries read at a time
 _INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64)
 
-LabelSource = str | Path | npt.NDArray[Any]
+LabelSource = str | Path | npt.NDArray[Any] | Sequence[Any]
 
 
 def read_labels(
@@ -30,25 +28,29 @@ def read_labels(
 
     Parameters
     ----------
-    ids, cams, keys : str, Path or [n] array
-        URIs ``path[::key]``, or arrays in memory, of integers or strings.
+    ids, cams, keys : str, Path, [n] array or sequence
+        URIs ``path[::key]``, or arrays or lists in memory, of integers or strings.
 
     Raises
     ------
     InputError
         If an array can't be read, is not a column of labels, or their lengths differ.
     """
-    source = "labels" if isinstance(ids, np.ndarray) else str(ids)
-    return Labels(
-        id=_column(ids),
-        cam=None if cams is None else _column(cams),
-        key=None if keys is None else _column(keys),
-        source=source,
-    )
+    given = {
+        column: source
+        for column, source in zip(COLUMNS, (ids, cams, keys), strict=True)
+        if source is not None
+    }
+    names = {
+        column: str(source) if isinstance(source, str | Path) else "labels"
+        for column, source in given.items()
+    }
+    columns = {column: _column(source) for column, source in given.items()}
+    return Labels(**columns, source=names["id"], sources=names)  # type: ignore[arg-type]
 
 
-def _column(source: LabelSource) -> AnyArray:
-    if isinstance(source, np.ndarray):
+def _column(source: LabelSource) -> npt.ArrayLike:
+    if not isinstance(source, str | Path):
         return source
     array = open_array(source)
     if len(array.shape) == 2 and 1 not in array.shape:  # features, say: too large to be read
@@ -81,137 +83,69 @@ def _compact(array: Array) -> AnyArray:
     return values
 
 
-def read_label_table(path: str | Path) -> Labels:
+def read_label_table(path: str | Path, *, text: Collection[str] = ()) -> Labels:
     """Read labels from a CSV or Parquet table with columns ``id[,cam][,key]``.
 
     Other columns are ignored. A CSV column is one of integers if every cell of it is an
-    integer, else of strings.
+    integer, else of strings. A Parquet column is what it is stored as.
 
     Parameters
     ----------
     path : str or Path
+    text : collection of str
+        Columns of a CSV table that stay strings, even if every cell is an integer.
 
     Raises
     ------
     InputError
-        If the table can't be read, has no column ``id``, or a label is empty or a fraction.
+        If the table can't be read, has no column ``id``, or a label is empty or a fraction;
+        or if cells such as 01 and 1 would become one integer.
     """
-    path = Path(path)
-    if path.suffix.lower() not in TABLES:
-        raise InputError(
-            f"{path}: a label table is one of {', '.join(TABLES)}; for an array give its URI "
-            "as the ids"
-        )
-    if not path.is_file():
-        raise InputError(f"{path} does not exist, or is not a file")
-    import pyarrow as pa
-
-    try:
-        columns = TABLES[path.suffix.lower()](path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"label table {path} can't be read: {error}") from error
-    return Labels(**columns, source=str(path))
+    columns = read_table(path)
+    integers = {
+        name
+        for name, column in columns.items()
+        if isinstance(column, Texts) and name not in text and column.are_integers()
+    }
+    return _labels(path, columns, integers)
 
 
-def _read_csv(path: Path) -> dict[str, AnyArray]:
-    import pyarrow as pa
-    import pyarrow.csv
+def read_label_tables(query: str | Path, gallery: str | Path) -> tuple[Labels, Labels]:
+    """Read the tables of both sides, so that their labels can be compared.
 
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        header = next(csv.reader(file), [])
-    names = _label_columns(path, [name.strip() for name in header])
-    raw = {name: header[index] for name, index in names.items()}
-    table = pyarrow.csv.read_csv(
-        path,
-        # With one column, an empty line is an empty label: skipping it would shift the rest.
-        parse_options=pyarrow.csv.ParseOptions(ignore_empty_lines=len(header) > 1),
-        convert_options=pyarrow.csv.ConvertOptions(
-            include_columns=list(raw.values()),
-            column_types={column: pa.string() for column in raw.values()},
-            strings_can_be_null=False,
-        ),
-    )
-    return {name: _csv_column(path, name, table[column]) for name, column in raw.items()}
+    As `read_label_table`, but a CSV column is one of integers only if it is so on both sides:
+    0001 is a string where the other side has 0002x.
 
-
-def _csv_column(path: Path, name: str, cells: Any) -> AnyArray:
-    """Return the cells, [n] strings of pyarrow, as integers if all of them are, else strings."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    cells = pc.utf8_trim_whitespace(cells)
-    _refuse_empty(path, name, pc.equal(cells, ""))
-    whole = pc.match_substring_regex(cells, r"^[+-]?[0-9]+$")
-    if not pc.all(whole, min_count=0).as_py():
-        try:
-            pc.cast(cells, pa.float64())
-        except pa.ArrowInvalid:
-            return _to_numpy(cells)
-        row = pc.index(whole, False).as_py()
-        raise InputError(
-            f"{path} column {name} holds {cells[row].as_py()} in row {row} (the first row is 0) "
-            "and nothing but numbers: labels must be integers or strings"
-        )
-    try:
-        return _to_numpy(pc.cast(pc.utf8_ltrim(cells, characters="+"), pa.int64()))
-    except pa.ArrowInvalid:  # beyond 64 bits: a hash, say, which compares as well as a string
-        return _to_numpy(cells)
+    Raises
+    ------
+    InputError
+        As `read_label_table`; 01 on one side and 1 on the other are refused too.
+    """
+    tables = read_table(query), read_table(gallery)
+    integers = set()
+    for name in COLUMNS:
+        columns = [table[name] for table in tables if name in table]
+        found = [_are_integers(column) for column in columns]  # of all: one may be refused
+        if all(found):
+            check_written_alike([column for column in columns if isinstance(column, Texts)])
+            integers.add(name)
+    return _labels(query, tables[0], integers), _labels(gallery, tables[1], integers)
 
 
-def _read_parquet(path: Path) -> dict[str, AnyArray]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet
-
-    file = pyarrow.parquet.ParquetFile(path)
-    names = _label_columns(path, file.schema_arrow.names)
-    table = file.read(columns=list(names))
-    columns = {}
-    for name in names:
-        cells = table[name]
-        if pa.types.is_dictionary(cells.type):
-            cells = pc.cast(cells, cells.type.value_type)
-        _refuse_empty(path, name, pc.is_null(cells))
-        if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
-            _refuse_empty(path, name, pc.equal(cells, ""))
-        columns[name] = _to_numpy(cells)
-    return columns
+def _are_integers(column: Texts | AnyArray) -> bool:
+    return column.are_integers() if isinstance(column, Texts) else column.dtype.kind in "iu"
 
 
-TABLES: Mapping[str, Callable[[Path], dict[str, AnyArray]]] = {
-    ".csv": _read_csv,
-    ".parquet": _read_parquet,
-}
-"""What reads a table of labels, by the suffix of its file."""
-
-
-def _label_columns(path: Path, names: Sequence[str]) -> dict[str, int]:
-    """Return where the label columns are among the names."""
-    if "id" not in names:
-        raise InputError(
-            f"{path} has no column id; it has {', '.join(names) or 'none'}: label tables need "
-            "a header row with id, and may have cam and key"
-        )
-    for column in COLUMNS:
-        if names.count(column) > 1:
-            raise InputError(f"{path} has {names.count(column)} columns {column}; keep one")
-    return {column: names.index(column) for column in COLUMNS if column in names}
-
-
-def _refuse_empty(path: Path, name: str, empty: Any) -> None:
-    """Refuse a column of which some cells are empty; `empty` is [n] bool of pyarrow."""
-    import pyarrow.compute as pc
-
-    row = pc.index(empty, True).as_py()
-    if row >= 0:
-        count = pc.sum(empty).as_py()
-        raise InputError(
-            f"{path} column {name} is empty in {count} rows, first in row {row} (the first row "
-            "is 0): every item needs a label"
-        )
-
-
-def _to_numpy(cells: Any) -> AnyArray:
-    """Return a column of pyarrow as an array: strings come as one of dtype object."""
-    array = cells.to_numpy() if len(cells) else cells.cast("int64").to_numpy()
-    return np.asarray(array)
+def _labels(
+    path: str | Path, columns: Mapping[str, Texts | AnyArray], integers: Collection[str]
+) -> Labels:
+    values: dict[str, Any] = {}
+    for name, column in columns.items():
+        if not isinstance(column, Texts):
+            values[name] = column
+        elif name in integers:
+            check_written_alike([column])
+            values[name] = column.integers()
+        else:
+            values[name] = column.texts()
+    return Labels(**values, source=str(path))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -118,7 +119,7 @@ class NpyArray(Array):
         self.uri = uri
         self.shape = header.shape
         self.dtype = native_dtype(uri, header.shape, header.dtype)
-        self.chunks = (header.shape[0], 1) if header.fortran else (1, *header.shape[1:])
+        self.chunks = (1, *header.shape[1:])
         self._path = path.absolute()
         self._header = header
         self._offset = offset
@@ -143,28 +144,28 @@ class NpyArray(Array):
     def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
         """Read rows that are near each other in one piece, with what is between them."""
         width = math.prod(self.shape[1:])
-        row_bytes = max(1, width * self.dtype.itemsize)
-        if self._header.fortran or row_bytes >= _NEAR_BYTES:
+        # Of a Fortran-ordered file, a piece is read of each column.
+        cell_bytes = max(1, (1 if self._header.fortran else width) * self.dtype.itemsize)
+        if cell_bytes >= _NEAR_BYTES:
             super()._take(out, rows)
             return
-        window = np.empty((_WINDOW_BYTES // row_bytes, *self.shape[1:]), self.dtype)
-        far = np.diff(rows) > _NEAR_BYTES // row_bytes
-        begin = 0
+        longest = min(_WINDOW_BYTES // cell_bytes, int(rows[-1] - rows[0]) + 1)
+        shape = () if self._header.fortran else self.shape[1:]
+        window = np.empty((longest, *shape), self._header.dtype)
         try:
             with self._path.open("rb", buffering=0) as file:
-                while begin < len(rows):
-                    limit = int(np.searchsorted(rows, rows[begin] + len(window)))
-                    gaps = np.flatnonzero(far[begin : limit - 1])
-                    end = begin + int(gaps[0]) + 1 if len(gaps) else limit
+                for begin, end in _near(rows, cell_bytes):
                     first, last = int(rows[begin]), int(rows[end - 1])
-                    piece = window[: last - first + 1]
-                    self._read_at(file.fileno(), piece, first * width)
-                    out[begin:end] = piece[rows[begin:end] - first]
-                    begin = end
+                    piece, kept = window[: last - first + 1], rows[begin:end] - first
+                    if not self._header.fortran:
+                        self._read_at(file.fileno(), piece, first * width)
+                        out[begin:end] = piece[kept]
+                        continue
+                    for column in range(width):
+                        self._read_at(file.fileno(), piece, column * self.shape[0] + first)
+                        out[begin:end, column] = piece[kept]
         except OSError as error:
             raise InputError(f"{self.uri} {self.shape} can't be read: {error}") from error
-        if not self._header.dtype.isnative:
-            out.byteswap(inplace=True)
 
     def _fill_rows(self, fileno: int, out: AnyArray, spans: tuple[Span, ...]) -> None:
         """Read whole rows in one piece; parts of rows one by one."""
@@ -203,3 +204,16 @@ class NpyArray(Array):
                     "after it had been opened; write it again"
                 )
             buffer, offset = buffer[count:], offset + count
+
+
+def _near(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[Span]:
+    """Yield (begin, end) of rows to be read in one piece: near each other, in one window."""
+    window = _WINDOW_BYTES // row_bytes
+    far = np.flatnonzero(np.diff(rows) > _NEAR_BYTES // row_bytes) + 1
+    begin = 0
+    while begin < len(rows):
+        limit = int(np.searchsorted(rows, rows[begin] + window))
+        gap = int(np.searchsorted(far, begin, side="right"))
+        end = min(limit, int(far[gap])) if gap < len(far) else limit
+        yield begin, end
+        begin = end

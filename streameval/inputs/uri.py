@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def parse_uri(uri: str | Path) -> tuple[Path, str | None]:
         If there is nothing on either side of the ``::``, or the path is of an object store.
     """
     text = str(uri)
-    if "://" in text:
+    if re.search(r"(^|::)\w[\w+.-]*://", text):
         raise InputError(f"{text}: object stores are not read; copy the array to a local disk")
     path, separator, key = text.rpartition("::")
     if not separator:
@@ -70,15 +71,15 @@ def open_array(source: str | Path | npt.NDArray[Any]) -> Array:
         return MemoryArray(source)
     path, key = parse_uri(source)
     uri = str(source)
-    if not path.exists():
-        raise InputError(f"{uri}: {path} does not exist")
-    suffix = FOLDER if path.is_dir() else path.suffix.lower()
-    if suffix not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise InputError(
-            f"{uri} is of unknown format {suffix!r}; known are {known} (.zarr: any Zarr folder)"
-        )
     try:
+        if not path.exists():
+            raise InputError(f"{uri}: {path} does not exist")
+        suffix = FOLDER if path.is_dir() else path.suffix.lower()
+        if suffix not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise InputError(
+                f"{uri} is of unknown format {suffix!r}; known are {known} (.zarr: any Zarr folder)"
+            )
         return FORMATS[suffix](path, key, uri)
     except OSError as error:
         raise InputError(f"{uri} can't be opened: {error}") from error

@@ -47,6 +47,7 @@ def open_zarr(path: Path, key: str | None, uri: str) -> Array:
         If there is no such array, it can't be evaluated, or chunks of it are absent: Zarr
         would read them as the fill value.
     """
+    key = (key or "").strip("/") or None
     if not path.is_dir():
         raise InputError(f"{uri}: {path} is a file; a Zarr array or group is a folder")
     with _opening(uri):
@@ -139,10 +140,15 @@ class ZarrArray(Array):
                 f"{axis} {start}:{stop}"
                 for axis, (start, stop) in zip(("rows", "columns"), spans, strict=False)
             )
+            problem = (
+                "the file system refuses it; check the permissions of the chunks, and the disk"
+                if _is_of_file_system(error)
+                else f"a chunk of {self.chunks} there is truncated or corrupt; write those rows "
+                "again"
+            )
             raise InputError(
                 f"{self.uri} {self.shape} can't be read at {where} "
-                f"({type(error).__name__}: {error}): a chunk of {self.chunks} there is "
-                "truncated or corrupt; write those rows again"
+                f"({type(error).__name__}: {error}): {problem}"
             ) from error
 
     def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
@@ -231,6 +237,11 @@ def _refuse_pickle(metadata: Any, uri: str) -> None:
             f"{uri} is stored with the codec 'pickle', which is never loaded; write it again "
             "as numbers or strings, without that codec"
         )
+
+
+def _is_of_file_system(error: Exception) -> bool:
+    """Return whether reading failed before decoding; zarrs tells so in words only."""
+    return getattr(error, "errno", None) is not None or "(os error " in str(error)
 
 
 def _chunks_of_block(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from itertools import groupby, product
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from streameval.errors import InputError
 
 _ABSENT = np.iinfo(np.uint64).max  # offset and size of an absent chunk in a shard's index
 _CRC32C_BYTES = 4
+_COUNTED = 1000  # absent chunks: a shape may declare any number of them
 
 Coordinates = tuple[int, ...]
 
@@ -41,10 +42,11 @@ def check_complete(array: Any, folder: Path, uri: str) -> None:
     absent = _absent_chunks(array, folder, uri)
     first = next(absent, None)
     if first is not None:
-        count = 1 + sum(1 for _ in absent)
+        more = sum(1 for _ in islice(absent, _COUNTED))
+        count = f"more than {_COUNTED}" if more == _COUNTED else str(more + 1)
         raise InputError(
             f"{uri} is incomplete: {count} of its chunks are absent, the first is {first}. Zarr "
-            f"would read them as {array.fill_value!r}: write the array again. If chunks of "
+            f"would read them as {array.fill_value}: write the array again. If chunks of "
             "nothing but that value are meant, write it with "
             'config={"write_empty_chunks": True}'
         )
@@ -70,13 +72,23 @@ def _stored_chunks(
     Neighbours in the grid share a folder, which is listed once: a look at every single file
     would take minutes on a network file system.
     """
-    grid = (math.ceil(size / edge) for size, edge in zip(array.shape, stored, strict=True))
-    keyed = ((at, array.metadata.encode_chunk_key(at)) for at in product(*map(range, grid)))
+    grid = tuple(-(-size // edge) for size, edge in zip(array.shape, stored, strict=True))
+    keyed = ((at, array.metadata.encode_chunk_key(at)) for at in _coordinates(grid))
     for parent, members in groupby(keyed, key=lambda entry: entry[1].rpartition("/")[0]):
         listed = folder / parent
         there = {entry.name for entry in os.scandir(listed)} if listed.is_dir() else set()
         for at, key in members:
             yield at, key, key.rpartition("/")[2] in there
+
+
+def _coordinates(grid: Coordinates) -> Iterator[Coordinates]:
+    """Yield every index of a grid in C order, and hold none: `itertools.product` holds axes."""
+    if not grid:
+        yield ()
+        return
+    for index in range(grid[0]):
+        for rest in _coordinates(grid[1:]):
+            yield (index, *rest)
 
 
 def _absent_in_shard(array: Any, file: Path, at: Coordinates, uri: str) -> list[Coordinates]:
@@ -95,13 +107,13 @@ def _absent_in_shard(array: Any, file: Path, at: Coordinates, uri: str) -> list[
     with file.open("rb") as shard:
         size = shard.seek(0, os.SEEK_END)
         tail = length + _CRC32C_BYTES * (len(names) - 1)
-        shard.seek(0 if codec.index_location.value == "start" else max(0, size - tail))
+        if size < tail:
+            raise InputError(
+                f"{uri}: shard {file} is {size} bytes long, less than its index of {tail} bytes: "
+                "it was cut short, write it again"
+            )
+        shard.seek(0 if codec.index_location.value == "start" else size - tail)
         encoded = shard.read(length)
-    if len(encoded) < length:
-        raise InputError(
-            f"{uri}: shard {file} is {size} bytes long, less than its index of {tail} bytes: "
-            "it was cut short, write it again"
-        )
     index = np.frombuffer(encoded, ">u8" if order == "big" else "<u8").reshape(*inside, 2)
     absent = []
     for inner in np.argwhere((index == _ABSENT).all(axis=-1)).tolist():

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from streameval.execution.progress import Progress
-from streameval.report.style import amount, duration
+from streameval.report.style import amount, duration, is_terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -36,7 +36,7 @@ def show_progress(*, quiet: bool) -> ShownProgress:
     """Return what shows progress on this stderr: a bar, lines, or nothing."""
     if quiet:
         return ShownProgress()
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+    if is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
         return BarProgress()
     return LogProgress()
 
@@ -101,7 +101,7 @@ class BarProgress(ShownProgress):
         self.close()
         now = time.monotonic()
         self._begin = now if self._begin is None else self._begin
-        self._bar = _bar()
+        self._bar = make_bar()
         self._task = self._bar.add_task(label, total=pairs, of=amount(pairs))
         self._timer = threading.Timer(max(self._begin + self._after - now, 0), self._bar.start)
         self._timer.daemon = True
@@ -125,7 +125,8 @@ class BarProgress(ShownProgress):
         self._bar = self._timer = self._task = None
 
 
-def _bar() -> RichProgress:
+def make_bar() -> RichProgress:
+    """Return a bar of one line, at most 80 columns wide."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -136,21 +137,22 @@ def _bar() -> RichProgress:
         TimeRemainingColumn,
     )
     from rich.progress import Progress as RichProgress
+    from rich.table import Column
     from rich.text import Text
 
     class Rate(ProgressColumn):
-        """Pairs done, of all, and pairs per second."""
+        """Pairs in all, and pairs per second."""
 
         def render(self, task: Task) -> Text:
-            done = f"{amount(task.completed)} of {task.fields['of']} pairs"
-            return Text(f"{done} · {amount(task.speed)} pairs/s" if task.speed else done)
+            pairs = f"{task.fields['of']} pairs"
+            return Text(f"{pairs} · {amount(task.speed)} pairs/s" if task.speed else pairs)
 
     return RichProgress(
-        TextColumn("{task.description:<9}"),
-        BarColumn(bar_width=24),
-        TaskProgressColumn(),
-        Rate(),
-        TimeRemainingColumn(compact=True),
+        TextColumn("{task.description:<9}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=12),
+        TaskProgressColumn(table_column=Column(no_wrap=True)),
+        Rate(table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
         console=Console(stderr=True),
         transient=True,
     )

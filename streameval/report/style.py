@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,11 +39,16 @@ def stdout_style() -> Style:
     """Return the style that stdout can show."""
     encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
     return Style(
-        plain=not sys.stdout.isatty()
+        plain=not is_terminal(sys.stdout)
         or bool(os.environ.get("NO_COLOR"))
         or os.environ.get("TERM") == "dumb"
         or not encoding.startswith("utf")
     )
+
+
+def is_terminal(file: TextIO | None) -> bool:
+    """Return whether a stream is a terminal; one that is closed is None, and none."""
+    return file is not None and file.isatty()
 
 
 def render(style: Style, blocks: Sequence[RenderableType]) -> str:
@@ -77,6 +82,25 @@ def facts(style: Style, rows: Sequence[tuple[str, str]]) -> RenderableType:
             Text(style.text(name), style="" if style.plain else "cyan"), Text(style.text(said))
         )
     return table
+
+
+def packed(name: str, parts: Sequence[str], room: int = 64) -> list[tuple[str, str]]:
+    """Return rows for `facts`: the parts in as few lines as fit, the name beside the first.
+
+    Parameters
+    ----------
+    name : str
+    parts : sequence of str
+    room : int
+        Characters of a line: what a terminal of 80 columns leaves beside the names.
+    """
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(part) + 3 <= room:
+            lines[-1] += f" · {part}"
+        else:
+            lines.append(part)
+    return [(name if at == 0 else "", line) for at, line in enumerate(lines)]
 
 
 def percent(value: float, digits: int = 2) -> str:

@@ -14,6 +14,7 @@ from streameval.report.style import (
     amount,
     duration,
     facts,
+    packed,
     percent,
     percent_interval,
     plural,
@@ -65,7 +66,10 @@ def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None
     saved : str, optional
         Where it was written.
     """
-    closing = [("Conventions", _conventions(evaluation)), ("Run", _run(evaluation))]
+    closing = [
+        *packed("Conventions", _conventions(evaluation)),
+        *packed("Run", _run(evaluation)),
+    ]
     if saved is not None:
         closing.append(("Written to", saved))
     return render(
@@ -120,7 +124,7 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
 def why_undefined(name: str, counts: Mapping[str, int]) -> str:
     """Return in words why a metric has no value."""
     if counts["queries_negative"] == 0 and name.startswith(OVER_NEGATIVE):
-        return "every identity is in the gallery: no open-set queries"
+        return "no open-set queries: every identity is there"
     if counts["queries_positive"] == 0:
         return "no query has a positive in the gallery"
     if name == "tau_nz":
@@ -153,23 +157,28 @@ def _opening(evaluation: Evaluation) -> list[tuple[str, str]]:
     ]
 
 
-def _conventions(evaluation: Evaluation) -> str:
+def _conventions(evaluation: Evaluation) -> list[str]:
     options, used = evaluation.options, evaluation.range
-    return (
-        f"ties {options.ties} · AP {options.ap} · VP {options.vp} · "
-        f"false-rate budget {options.false_rate_budget:,} · "
-        f"range {used['low']:.6g} to {used['high']:.6g} ({used['mode']})"
-    )
+    return [
+        f"ties {options.ties}",
+        f"AP {options.ap}",
+        f"VP {options.vp}",
+        f"false-rate budget {options.false_rate_budget:,}",
+        f"range {used['low']:.6g} to {used['high']:.6g} ({used['mode']})",
+    ]
 
 
-def _run(evaluation: Evaluation) -> str:
+def _run(evaluation: Evaluation) -> list[str]:
     counts, provenance = evaluation.counts, evaluation.provenance
     plan, seconds = provenance["plan"], provenance["seconds"]
     rate = counts["queries"] * counts["gallery"] / max(seconds, 1e-3)
-    return (
-        f"{duration(seconds)} · {amount(rate)} pairs/s · {plural(plan['threads'], 'thread')} · "
-        f"memory projected {format_bytes(plan['projected_peak'])} of {format_bytes(plan['memory'])}"
-    )
+    memory = f"{format_bytes(plan['projected_peak'])} of {format_bytes(plan['memory'])}"
+    return [
+        duration(seconds),
+        f"{amount(rate)} pairs/s",
+        plural(plan["threads"], "thread"),
+        f"memory projected {memory}",
+    ]
 
 
 def _table(evaluation: Evaluation, style: Style) -> Table:

@@ -7,16 +7,13 @@ A saved result is a folder:
     per_query.parquet  a row a query
     statistics.zarr    the RankStatistics, from which all of the above can be computed again
 
-It is written beside its place and renamed into it, so that what is there is always whole.
+What has no finite value, being undefined or infinite, is null in the summary.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -30,9 +27,17 @@ import numpy.typing as npt
 from streameval.errors import OutputError
 from streameval.metrics import MetricOptions, Metrics, compute_metrics
 from streameval.protocol import AnyArray
-from streameval.statistics import FIELDS, RankStatistics
-
-FORMAT = 1
+from streameval.result.folder import (
+    CURVES,
+    FORMAT,
+    PER_QUERY,
+    STATISTICS,
+    SUMMARY,
+    ResultFolder,
+    load_statistics,
+    save_statistics,
+)
+from streameval.statistics import RankStatistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,21 +123,21 @@ class Evaluation:
         return self.metrics.counts | {"gallery": gallery}
 
     def summary(self) -> dict[str, Any]:
-        """Return what ``summary.json`` holds; undefined values are None."""
-        return {
-            "metrics": {name: _plain(value) for name, value in self.metrics.scalars.items()},
-            "intervals": {
-                name: [_plain(value) for value in bounds]
-                for name, bounds in self.metrics.intervals.items()
-            },
-            "counts": dict(self.counts),
-            "options": asdict(self.options) | {"range": dict(self.range)},
-            "provenance": {
-                "streameval": version("streameval"),
-                "format": FORMAT,
-                **self.provenance,
-            },
-        }
+        """Return what ``summary.json`` holds; undefined and infinite values are None."""
+        summary: dict[str, Any] = _plain(
+            {
+                "metrics": self.metrics.scalars,
+                "intervals": self.metrics.intervals,
+                "counts": self.counts,
+                "options": asdict(self.options) | {"range": self.range},
+                "provenance": {
+                    "streameval": version("streameval"),
+                    "format": FORMAT,
+                    **self.provenance,
+                },
+            }
+        )
+        return summary
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the result as a folder, whole or not at all.
@@ -141,35 +146,28 @@ class Evaluation:
         ----------
         path : str or Path
         overwrite : bool
-            Whether to replace a folder that is there.
+            Whether to replace a result that is there; a folder that holds anything else too is
+            never replaced.
 
         Raises
         ------
         OutputError
             If the path exists and is not to be replaced, or cannot be written.
         """
-        target = check_output(path, overwrite=overwrite)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-            try:
-                self._write(partial)
-                _put_in_place(partial, target)
-            finally:
-                shutil.rmtree(partial, ignore_errors=True)
-        except OSError as error:
-            raise OutputError(f"the result can't be written to {target}: {error}") from error
+        with ResultFolder(path, overwrite=overwrite) as folder:
+            self.write(folder.partial)
+            folder.put_in_place()
 
-    def _write(self, folder: Path) -> None:
+    def write(self, folder: Path) -> None:
+        """Write the files of the result into a folder that is there, as `save` does."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        folder.chmod(0o777 & ~_umask())  # mkdtemp keeps others out
         text = json.dumps(self.summary(), indent=2, ensure_ascii=False, allow_nan=False)
-        (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
-        np.savez(folder / "curves.npz", allow_pickle=False, **dict(self.curves))
-        pq.write_table(pa.table(dict(self.per_query)), folder / "per_query.parquet")
-        save_statistics(self.statistics, folder / "statistics.zarr")
+        (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+        np.savez(folder / CURVES, allow_pickle=False, **dict(self.curves))
+        pq.write_table(pa.table(dict(self.per_query)), folder / PER_QUERY)
+        save_statistics(self.statistics, folder / STATISTICS)
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
@@ -178,27 +176,23 @@ class Evaluation:
         Raises
         ------
         OutputError
-            If the folder is no result, or of a later format.
+            If the folder is no result, is of a later format, or is damaged: a part of the
+            statistics is missing, or its counts are not those of the summary.
         """
         import pyarrow.parquet as pq
 
         folder = Path(path)
+        summary = _read_summary(folder)
+        statistics = load_statistics(folder / STATISTICS)
         try:
-            summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-            written = summary["provenance"]["format"]
-            if written > FORMAT:
-                raise OutputError(
-                    f"{folder} is a result of format {written}; this version reads up to {FORMAT}: "
-                    "install a newer streameval"
-                )
             options: dict[str, Any] = {
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in summary["options"].items()
             }
             value_range = options.pop("range")
-            query_id = pq.read_table(folder / "per_query.parquet", columns=["id"])["id"].to_numpy()
-            return cls.compute(
-                load_statistics(folder / "statistics.zarr"),
+            query_id = pq.read_table(folder / PER_QUERY, columns=["id"])["id"].to_numpy()
+            loaded = cls.compute(
+                statistics,
                 MetricOptions(**options),
                 range=value_range,
                 query_id=query_id,
@@ -208,90 +202,55 @@ class Evaluation:
                     if name not in ("streameval", "format")
                 },
             )
-        except OutputError:
+            _check_counts(folder, loaded.counts, summary["counts"])
+        except (MemoryError, OutputError):
             raise
-        except (OSError, KeyError, ValueError, TypeError) as error:
+        except Exception as error:  # an option or a column of another kind, a file that is cut
             raise OutputError(
-                f"{folder} is not a saved result of streameval ({error}); expected a folder "
-                "written by --out or Evaluation.save"
+                f"{folder} is damaged ({type(error).__name__}: {error}); evaluate again, or "
+                "restore the folder"
             ) from error
-
-
-def check_output(path: str | Path, *, overwrite: bool) -> Path:
-    """Return the path where a result may be written.
-
-    Raises
-    ------
-    OutputError
-        If it exists and is not to be replaced, or is not a folder.
-    """
-    target = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a link
-    if target.exists():
-        if not target.is_dir():
-            raise OutputError(f"{path} is a file; a folder to be made is expected")
-        if not overwrite:
-            raise OutputError(f"{path} exists already; choose another, or replace it: --overwrite")
-        if any(target.iterdir()) and not (target / "summary.json").is_file():
+        if len(query_id) != loaded.counts["queries"]:
             raise OutputError(
-                f"{path} is a folder without a result in it; it is not replaced: choose another"
+                f"{folder} is damaged: {PER_QUERY} has {len(query_id)} rows, {SUMMARY} says "
+                f"{loaded.counts['queries']} queries; evaluate again, or restore the folder"
             )
-    return target
+        return loaded
 
 
-def save_statistics(statistics: RankStatistics, path: Path) -> None:
-    """Write statistics as a Zarr v3 group, an array a field."""
-    import zarr
-
-    group = zarr.open_group(path, mode="w", zarr_format=3)
-    group.attrs["format"] = FORMAT
-    for name in FIELDS:
-        values = getattr(statistics, name)
-        array = group.create_array(
-            name,
-            shape=values.shape,
-            dtype=values.dtype,
-            chunks=tuple(max(min(size, 1 << 18), 1) for size in values.shape),
-            config={"write_empty_chunks": True},
-        )
-        if values.size:
-            array[...] = values
-
-
-def load_statistics(path: Path) -> RankStatistics:
-    """Read statistics written by `save_statistics`."""
-    import zarr
-
-    group = zarr.open_group(path, mode="r")
-    fields: dict[str, Any] = {}
-    for name in FIELDS:
-        array = group[name]
-        if not isinstance(array, zarr.Array):
-            raise OutputError(f"{path} has no array {name}")
-        fields[name] = np.asarray(array[...])
-    return RankStatistics(**fields)
-
-
-def _put_in_place(partial: Path, target: Path) -> None:
-    """Rename a finished folder to its place; a folder there steps aside first."""
-    if not target.exists():
-        partial.rename(target)
-        return
-    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    target.rename(aside / target.name)
+def _read_summary(folder: Path) -> dict[str, Any]:
     try:
-        partial.rename(target)
-    except OSError:
-        (aside / target.name).rename(target)
-        raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        written = summary["provenance"]["format"]
+        later = written > FORMAT
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise OutputError(
+            f"{folder} is not a saved result of streameval ({error}); expected a folder "
+            "written by --out or Evaluation.save"
+        ) from error
+    if later:
+        raise OutputError(
+            f"{folder} is a result of format {written}; this version reads up to {FORMAT}: "
+            "install a newer streameval"
+        )
+    return summary
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _check_counts(folder: Path, found: Mapping[str, int], written: Mapping[str, int]) -> None:
+    for name, count in found.items():
+        if written.get(name) != count:
+            raise OutputError(
+                f"{folder} is damaged: {STATISTICS} has {count} {name}, {SUMMARY} says "
+                f"{written.get(name)}; evaluate again, or restore the folder"
+            )
 
 
-def _plain(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: NaN and infinite values as None, NumPy's as Python's own."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

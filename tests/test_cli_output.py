@@ -1,0 +1,185 @@
+"""What the command line does where its output has nowhere to go, and where a signal ends it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_cli import CSV, STORED, data, run
+
+from streameval import evaluation
+from streameval.cli.signals import Interruption
+from streameval.result import Evaluation
+
+__all__ = ["data"]
+
+PROGRAM = Path(sys.executable).parent / "streameval"
+LONG = "x" * 300
+
+
+def fail_to_work(*_: object, **__: object) -> None:
+    raise AssertionError("work has begun")
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("", "name of the output folder is empty"),
+        (LONG, "File name too long"),
+        ("query.csv/out", "Not a directory"),
+        (".", ". exists already"),
+    ],
+)
+def test_output_is_tried_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, out: str, words: str
+) -> None:
+    monkeypatch.setattr(evaluation, "prepare", fail_to_work)
+    before = sorted(Path.cwd().iterdir())
+    result = run(*STORED, *CSV, "--out", out)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert sorted(Path.cwd().iterdir()) == before
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--distances", LONG, *CSV),
+        (*STORED, "--query-labels", f"{LONG}.csv", *CSV[2:]),
+        (*STORED, "--query-ids", f"{LONG}.npy", *CSV[2:]),
+    ],
+)
+def test_names_that_are_too_long(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert "File name too long" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize("given", [(), ("--json",)])
+def test_a_result_that_cannot_be_saved_is_printed(
+    monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    expected = run(*STORED, *CSV, *given).stdout
+    monkeypatch.setattr(Evaluation, "write", full)
+    before = sorted(Path.cwd().iterdir())
+    result = run(*STORED, *CSV, *given, "--out", "out")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: the result can't be written to")
+    assert "No space left" in result.stderr
+    assert "Written to" not in result.stdout
+    if given:
+        assert json.loads(result.stdout)["metrics"] == json.loads(expected)["metrics"]
+    else:
+        assert result.stdout.splitlines()[:20] == expected.splitlines()[:20]
+    assert sorted(Path.cwd().iterdir()) == before
+
+
+@pytest.mark.usefixtures("data")
+def test_errors_of_the_system_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(evaluation, "prepare", broken)
+    result = run(*STORED, *CSV)
+    assert (result.exit_code, result.stderr) == (2, "error: [Errno 5] Input/output error\n")
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("evaluate", *STORED, *CSV, "--dry-run"), "stdout can't be written to: No space left"),
+        (("--help",), "No space left on device"),
+    ],
+)
+def test_stdout_that_is_full(arguments: tuple[str, ...], says: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+SLOW_TO_SAVE = """
+import sys, time
+from pathlib import Path
+from streameval.cli import main
+from streameval.result import Evaluation
+from streameval.result.folder import ResultFolder
+
+whole = Evaluation.write
+
+def slow(self, folder):
+    whole(self, folder)
+    Path("saving").touch()
+    time.sleep(60)
+
+def held(self):
+    place(self)
+    Path("saving").touch()
+    time.sleep(1)
+
+if sys.argv.pop(1) == "write":
+    Evaluation.write = slow
+else:
+    place = ResultFolder.put_in_place
+    ResultFolder.put_in_place = held
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("at", ["write", "rename"])
+def test_signals_while_saving(data: Path, number: signal.Signals, status: int, at: str) -> None:
+    before = sorted(path.name for path in data.iterdir())
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_TO_SAVE, at, "evaluate", *STORED, *CSV, "--out", "result"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while process.poll() is None and not Path("saving").exists():
+        time.sleep(0.02)
+    begin = time.monotonic()
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert time.monotonic() - begin < 10
+    assert (process.returncode, stdout, stderr) == (status, "", "interrupted\n")
+    whole = ["result"] if at == "rename" else []  # the signal came too late to prevent it
+    assert sorted(path.name for path in data.iterdir()) == sorted([*before, "saving", *whole])
+    if whole:
+        Evaluation.load("result")
+
+
+def test_a_signal_waits_only_while_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[int] = []
+    calls: list[str] = []
+    monkeypatch.setattr(os, "_exit", ends.append)
+    before = signal.getsignal(signal.SIGTERM)
+    with Interruption(lambda: calls.append("release")) as interruption:
+        with interruption.discarding(lambda: calls.append("discard")):
+            with interruption.held():
+                signal.raise_signal(signal.SIGTERM)
+                assert (ends, calls) == ([], [])
+            assert (ends, calls) == ([143], ["release", "discard"])
+        signal.raise_signal(signal.SIGINT)
+        assert (ends, calls) == ([143, 130], ["release", "discard", "release"])
+    assert signal.getsignal(signal.SIGTERM) is before
