@@ -22,7 +22,7 @@ from streameval.counting.tiles import Columns, Counts, Doubts
 FloatArray = npt.NDArray[np.float64]
 
 FINE_QUERIES = 64  # rows of the float64 tile
-NEAREST = -1  # in place of an edge: the pair may be the query's nearest negative
+NEAREST = -1  # in place of an edge: close to none, but perhaps the query's nearest negative
 
 
 class FineColumns(NamedTuple):
@@ -110,7 +110,7 @@ def _settle_rows(  # type: ignore[no-untyped-def]
     query_rows, query_norms = queries.rows, queries.norms
     indptr, distances, slots = edges.indptr, edges.distance, counts.slots
     positives, items = edges.positive_distance, edges.positive_item
-    positive_indptr, tied_before = edges.positive_indptr, counts.tied_before
+    positive_indptr, ties = edges.positive_indptr, counts.ties
     nearest = counts.nearest
     doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
     most = 0
@@ -126,31 +126,31 @@ def _settle_rows(  # type: ignore[no-untyped-def]
             level[e - first_edge] = filter_value(fine, distances[e], query_norms[i])
         stop, least = t, np.inf
         while stop < end and doubt_query[stop] == i:
-            if doubt_edge[stop] == NEAREST:
-                k = doubt_column[stop]
-                least = min(least, tile[i - first, k] * weight[k] + offset[k])
+            k = doubt_column[stop]
+            least = min(least, tile[i - first, k] * weight[k] + offset[k])
             stop += 1
         reach = min(least + band, filter_value(fine, nearest[i], query_norms[i])) + band
         for s in range(t, stop):
             k = doubt_column[s]
             value = tile[i - first, k] * weight[k] + offset[k]
-            e = first_edge + doubt_edge[s]
-            if doubt_edge[s] == NEAREST:
-                if value > reach:
-                    continue
-            else:
+            e = first_edge
+            counted = doubt_edge[s] == NEAREST
+            if not counted:
+                e += doubt_edge[s]
                 while e < last_edge and level[e - first_edge] + band < value:
                     e += 1
                 if e == last_edge or value < level[e - first_edge] - band:
                     slots[2 * first_edge + i + 2 * (e - first_edge)] += 1
-                    continue
+                    counted = True
+            if counted and value > reach:
+                continue
             r = same_as[k]
             if known_for[r] != i:
                 known_for[r] = i
                 known[r] = distance(metric, query_rows, i, rows, r, query_norms[i], norms[r], lanes)
             exact = known[r]
-            if doubt_edge[s] == NEAREST:
-                nearest[i] = min(nearest[i], exact)
+            nearest[i] = min(nearest[i], exact)
+            if counted:
                 continue
             while e < last_edge and distances[e] < exact:
                 e += 1
@@ -166,7 +166,7 @@ def _settle_rows(  # type: ignore[no-untyped-def]
                     items,
                     positive_indptr[i],
                     positive_indptr[i + 1],
-                    tied_before,
+                    ties,
                 )
             else:
                 slots[slot] += 1

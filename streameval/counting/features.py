@@ -93,6 +93,7 @@ def count_features(  # type: ignore[no-untyped-def]
         band = guard_band(filter_, norm)
         reach = filter_value(filter_, nearest[i], norm) + band
         nearer = True
+        of_row = filled
         if m > 0:
             for e in range(m):
                 level[e] = filter_value(filter_, distances[begin + e], norm)
@@ -123,13 +124,17 @@ def count_features(  # type: ignore[no-untyped-def]
             least = np.float64(least_value(values, weight, add))
             if least <= reach and least < np.inf:
                 reach = min(reach, least + 2.0 * band)
+                noted, last = of_row, filled
                 for k in range(n):
                     value = values[k] * weight[k] + add[k]
                     if value <= reach and value != np.inf:
-                        doubt_query[filled] = i
-                        doubt_column[filled] = k
-                        doubt_edge[filled] = NEAREST
-                        filled += 1
+                        while noted < last and doubt_column[noted] < k:
+                            noted += 1
+                        if noted == last or doubt_column[noted] != k:
+                            doubt_query[filled] = i
+                            doubt_column[filled] = k
+                            doubt_edge[filled] = NEAREST
+                            filled += 1
         row += 1
     return row, filled
 
@@ -193,13 +198,13 @@ def _settle_each(columns, filter_, queries, gallery, edges, counts, doubts, fill
         exact,
     )
     indptr, distances, slots = edges.indptr, edges.distance, counts.slots
-    positive_indptr, tied_before = edges.positive_indptr, counts.tied_before
+    positive_indptr, ties = edges.positive_indptr, counts.ties
     positives, items = edges.positive_distance, edges.positive_item
     doubt_edge, nearest = doubts.edge, counts.nearest
     for t in range(filled):  # query by query again, with the query's edges in the cache
         i = doubt_query[t]
+        nearest[i] = min(nearest[i], exact[t])
         if doubt_edge[t] == NEAREST:
-            nearest[i] = min(nearest[i], exact[t])
             continue
         slot = slot_of(exact[t], doubt_edge[t], distances, indptr[i], indptr[i + 1])
         slots[2 * indptr[i] + i + slot] += 1
@@ -211,7 +216,7 @@ def _settle_each(columns, filter_, queries, gallery, edges, counts, doubts, fill
                 items,
                 positive_indptr[i],
                 positive_indptr[i + 1],
-                tied_before,
+                ties,
             )
 
 

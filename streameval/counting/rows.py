@@ -246,8 +246,11 @@ def slot_of(value, near, edges, begin, end):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def note_tie(value, item, positives, items, first, last, tied_before):  # type: ignore[no-untyped-def]
-    """Count a negative in `tied_before` of the positives that it ties with and is ahead of.
+def note_tie(value, item, positives, items, first, last, ties):  # type: ignore[no-untyped-def]
+    """Note a negative that ties with positives, at the first of them that it is ahead of.
+
+    It is ahead of all that follow at the same distance: `spread_ties` adds it to those, once
+    for all negatives.
 
     Parameters
     ----------
@@ -259,8 +262,37 @@ def note_tie(value, item, positives, items, first, last, tied_before):  # type: 
         All positives: distance, gallery index.
     first, last : int
         The query's own among them.
-    tied_before : [P] int64, added to
+    ties : [P] int64, added to
     """
-    for p in range(first, last):
-        if positives[p] == value:
-            tied_before[p] += item < items[p]
+    low, high = first, last
+    while low < high:  # the first positive that is further, or as far and later in the gallery
+        middle = (low + high) // 2
+        if positives[middle] < value or (positives[middle] == value and items[middle] <= item):
+            low = middle + 1
+        else:
+            high = middle
+    if low < last and positives[low] == value:
+        ties[low] += 1
+
+
+@numba.njit(nogil=True, cache=True)
+def spread_ties(indptr, positives, ties):  # type: ignore[no-untyped-def]
+    """Return how many tied negatives are ahead of each positive, from what `note_tie` noted.
+
+    Parameters
+    ----------
+    indptr : [m + 1] int64
+        Where each query's positives begin.
+    positives : [P] float64
+    ties : [P] int64
+
+    Returns
+    -------
+    [P] int64
+    """
+    ahead = ties.copy()
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i] + 1, indptr[i + 1]):
+            if positives[p] == positives[p - 1]:
+                ahead[p] += ahead[p - 1]
+    return ahead

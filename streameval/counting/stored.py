@@ -47,7 +47,7 @@ def count_stored(tile, offset_row, columns, edges, counts):  # type: ignore[no-u
     for i in range(tile.shape[0]):
         most = max(most, edges.indptr[i + 1] - edges.indptr[i])
     gap_begin, gap_end = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32)
-    slots, tied_before, nearest = counts.slots, counts.tied_before, counts.nearest
+    slots, ties, nearest = counts.slots, counts.ties, counts.nearest
     indptr, distances = edges.indptr, edges.distance
     positive_indptr = edges.positive_indptr
     positives, items = edges.positive_distance, edges.positive_item
@@ -93,7 +93,7 @@ def count_stored(tile, offset_row, columns, edges, counts):  # type: ignore[no-u
                             items,
                             positive_indptr[i],
                             positive_indptr[i + 1],
-                            tied_before,
+                            ties,
                         )
                 reach = cell_of(values.dtype.type(nearest[i]), origin, scale, top)
                 nearer = any_up_to(histogram, reach)

@@ -36,12 +36,13 @@ class Counts(NamedTuple):
     Attributes
     ----------
     slots : [2E + m] int64
-    tied_before : [P] int64
+    ties : [P] int64
+        Negatives that tie with a positive, as `rows.note_tie` notes them.
     nearest : [m] float64
     """
 
     slots: IntArray
-    tied_before: IntArray
+    ties: IntArray
     nearest: FloatArray
 
     @classmethod
@@ -59,7 +60,7 @@ class Doubts(NamedTuple):
     ----------
     query, column, edge : [capacity] int32
         Query of the block, column of the tile, and the edge that the pair is close to; −1
-        where it may be the query's nearest negative.
+        where it is close to none, but may be the query's nearest negative.
     """
 
     query: npt.NDArray[np.int32]

@@ -19,6 +19,7 @@ from streameval.counting.edges import Edges
 from streameval.counting.features import count_features, feature_extremes, settle
 from streameval.counting.filtering import Filter, Operand, group_by_norm, prepare_gallery
 from streameval.counting.masks import column_offsets, mask_listed
+from streameval.counting.rows import spread_ties
 from streameval.counting.stored import count_stored, stored_extremes
 from streameval.counting.tiles import Columns, Counts, Doubts
 from streameval.errors import InputError
@@ -250,7 +251,9 @@ class _Counted:
             thresholds=self.edges.thresholds,
             closer=closer,
             tied=tied,
-            tied_before=self.counts.tied_before,
+            tied_before=spread_ties(
+                self.positives.indptr, self.positives.distance, self.counts.ties
+            ),
             negatives_within=within,
             nearest_negative=self.counts.nearest,
             valid=valid,
