@@ -26,7 +26,7 @@ from streameval.metrics import MetricOptions
 from streameval.metrics.options import AveragePrecision, TieRule, VerificationPrecision
 from streameval.pairs import Pairs, find_pairs
 from streameval.planning import RESERVED, Plan, Problem, make_plan
-from streameval.protocol import Labels, Protocol, with_options
+from streameval.protocol import AnyArray, Labels, Protocol, with_options
 from streameval.result import Evaluation
 from streameval.statistics import FloatArray, RankStatistics
 
@@ -101,7 +101,6 @@ def evaluate(
     BudgetError
         If the memory budget is too small; nothing has been read then.
     """
-    begin = time.perf_counter()
     given = {"ties": ties, "ap": ap, "vp": vp, "false_rate_budget": false_rate_budget}
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     options = replace(options or MetricOptions(), **chosen)
@@ -117,20 +116,32 @@ def evaluate(
         threads=threads,
         tile=tile,
     )
+    return run(prepared, options, progress)
+
+
+def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = None) -> Evaluation:
+    """Run what `prepare` has prepared; the gallery's labels are not needed any more.
+
+    Raises
+    ------
+    InputError
+        If the inputs hold what can't be evaluated.
+    """
+    begin = time.perf_counter()
     progress = progress or Progress()
     try:
-        statistics = _run(prepared, Watch(progress))
+        statistics = _count(prepared, Watch(progress))
     except NotUnitError:  # the range must come from the data after all
         prepared = prepared.with_range_from_data()
-        statistics = _run(prepared, Watch(progress))
+        statistics = _count(prepared, Watch(progress))
     except BadRowError as error:  # a pass may meet a later one first
-        source.first_bad_row(error.row)
+        prepared.source.first_bad_row(error.row)
         raise
     return Evaluation.compute(
         statistics,
         options,
         range=prepared.range_summary(),
-        query_id=query.id,
+        query_id=prepared.query_id,
         provenance=_provenance(prepared, time.perf_counter() - begin),
     )
 
@@ -148,6 +159,8 @@ class Prepared:
     plan : Plan
     range : Range or None
         None: to be found in a pass over the data.
+    query_id : [Q] array
+        Identities of the queries, for the per-query table.
     """
 
     source: Features | Distances
@@ -156,6 +169,7 @@ class Prepared:
     problem: Problem
     plan: Plan
     range: Range | None
+    query_id: AnyArray
     found: Range | None = field(default=None)
 
     def with_range_from_data(self) -> Prepared:
@@ -223,7 +237,7 @@ def prepare(
         reserved=reserved_bytes(),
         tile=tile,
     )
-    return Prepared(source, pairs, protocol, problem, plan, wanted)
+    return Prepared(source, pairs, protocol, problem, plan, wanted, query.id)
 
 
 def _cores() -> int:
@@ -339,7 +353,7 @@ def reserved_bytes() -> int:
     return int(psutil.Process().memory_info().rss) + libraries
 
 
-def _run(prepared: Prepared, watch: Watch) -> RankStatistics:
+def _count(prepared: Prepared, watch: Watch) -> RankStatistics:
     executor = ThreadExecutor(prepared.plan.threads)
     nothing: FloatArray = np.empty(0)
     used = prepared.range

@@ -185,17 +185,17 @@ def run(given: Given) -> None:
             "memory": given.memory,
             "threads": given.threads,
         }
-        del query, gallery
+        prepared = evaluation.prepare(source, **what)
+        del query, gallery, what  # the labels of a large gallery are large
         failure: Exception | None = None
         if given.dry_run:
-            prepared = evaluation.prepare(source, **what)
             text = (
                 _json(plan_summary(prepared))
                 if given.json
                 else render_plan(prepared, stdout_style())
             )
         else:
-            result = evaluation.evaluate(source, **what, options=options, progress=progress)
+            result = evaluation.run(prepared, options, progress)
             progress.close()
             if given.out is not None:
                 try:

@@ -97,22 +97,33 @@ class Buffers:
     """Memory that is lent to one task after the other: fresh memory costs as much as reading."""
 
     def __init__(self) -> None:
-        self._idle: list[npt.NDArray[np.uint8]] = []
+        self._idle: dict[str, list[npt.NDArray[np.uint8]]] = {}
         self._lock = Lock()
 
     @contextmanager
-    def lend(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
-        """Lend an array, uninitialised, for as long as the context lasts."""
-        size = math.prod(shape) * dtype.itemsize
+    def lend(
+        self, use: str, shape: tuple[int, ...], dtype: npt.DTypeLike
+    ) -> Iterator[npt.NDArray[Any]]:
+        """Lend an array, uninitialised, for as long as the context lasts.
+
+        Parameters
+        ----------
+        use : str
+            Arrays of one use are of about one size.
+        shape : tuple of int
+        dtype : numpy dtype
+        """
+        size = math.prod(shape) * np.dtype(dtype).itemsize
         with self._lock:
-            memory = self._idle.pop() if self._idle else np.empty(0, np.uint8)
+            idle = self._idle.setdefault(use, [])
+            memory = idle.pop() if idle else np.empty(0, np.uint8)
         if memory.size < size:
             memory = np.empty(size, np.uint8)
         try:
             yield memory[:size].view(dtype).reshape(shape)
         finally:
             with self._lock:
-                self._idle.append(memory)
+                idle.append(memory)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,8 @@ from streameval.execution.threads import Executor
 from streameval.inputs.sources import Features
 from streameval.statistics import RankStatistics
 
+PART_BYTES = 4 << 20  # gallery rows of positives that are read at a time
+
 
 def find_positives(job: Job, executor: Executor, watch: Watch) -> Job:
     """Return the job with its positives' canonical distances.
@@ -56,14 +58,16 @@ def find_positives(job: Job, executor: Executor, watch: Watch) -> Job:
 def _feature_parts(
     job: Job, query: np.ndarray, item: np.ndarray
 ) -> tuple[list[np.ndarray], list[PositivePart]]:
-    """Cut the positive pairs into parts whose gallery rows fit a block."""
+    """Cut the positive pairs into parts whose gallery rows take little memory."""
+    row_bytes = job.features.width * job.features.dtype.itemsize
+    step = max(min(PART_BYTES // row_bytes, job.plan.block), 1)
     chosen: list[np.ndarray] = []
     parts: list[PositivePart] = []
     for queries in sorted({task.queries for task in job.plan.tasks}):
         own = np.flatnonzero((query >= queries[0]) & (query < queries[1]))
         own = own[np.argsort(item[own], kind="stable")]
-        for start in range(0, len(own), job.plan.block):
-            part = own[start : start + job.plan.block]
+        for start in range(0, len(own), step):
+            part = own[start : start + step]
             chosen.append(part)
             parts.append(PositivePart(queries, query[part] - queries[0], item[part]))
     return chosen, parts

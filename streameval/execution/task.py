@@ -6,6 +6,7 @@ the job does not name, and returns something small.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,6 +30,8 @@ from streameval.inputs.sources import Distances, Features
 from streameval.pairs import Pairs
 from streameval.planning import Task
 from streameval.statistics import FloatArray, IntArray, RankStatistics
+
+Float32Array = npt.NDArray[np.float32]
 
 DOUBTS = 1 << 20  # pairs in doubt that are kept, to be decided column by column
 
@@ -75,14 +78,27 @@ class Tile:
     last: bool = True
 
 
-def feature_tiles(job: Job, source: Features, task: Task, watch: Watch) -> Iterator[Tile]:
-    """Yield the tiles of a task on features; the values are overwritten by the next tile."""
+def feature_tiles(
+    job: Job,
+    source: Features,
+    task: Task,
+    watch: Watch,
+    memory: npt.NDArray[np.generic],
+    buffer: Float32Array,
+) -> Iterator[Tile]:
+    """Yield the tiles of a task on features; the values are overwritten by the next tile.
+
+    Parameters
+    ----------
+    job, source, task, watch
+    memory : [block, D] array
+        To read gallery rows into.
+    buffer : [rows * items] float32
+        For the values of a tile.
+    """
     pairs, (rows, items) = job.pairs, job.plan.tile
     queries = job.query_operand(source, *task.queries)
     size = len(queries.norms)
-    buffer = np.empty(rows * items, np.float32)
-    block_shape = (min(job.plan.block, task.gallery[1] - task.gallery[0]), source.width)
-    memory = np.empty(block_shape, source.gallery.dtype)
     for begin in range(*task.gallery, job.plan.block):
         end = min(begin + job.plan.block, task.gallery[1])
         features, norms = source.read_gallery(begin, end, memory)
@@ -140,10 +156,15 @@ def matrix_tile(job: Job, source: Distances, task: Task, memory: npt.NDArray[np.
 
 def _tiles(job: Job, task: Task, watch: Watch) -> Iterator[Tile]:
     if isinstance(job.source, Features):
-        yield from feature_tiles(job, job.source, task, watch)
+        block, dtype = (job.plan.block, job.source.width), job.source.gallery.dtype
+        with (
+            job.buffers.lend("block", block, dtype) as memory,
+            job.buffers.lend("tile", (math.prod(job.plan.tile),), np.float32) as buffer,
+        ):
+            yield from feature_tiles(job, job.source, task, watch, memory, buffer)
     else:
         shape = tuple(stop - start for start, stop in (task.queries, task.gallery))
-        with job.buffers.lend(shape, job.source.matrix.dtype) as memory:
+        with job.buffers.lend("strip", shape, job.source.matrix.dtype) as memory:
             yield matrix_tile(job, job.source, task, memory)
         watch.advance(task.pairs)
 
