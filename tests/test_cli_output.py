@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from test_cli import CSV, STORED, data, run
 
-from streameval import evaluation
+from streameval import preparation
 from streameval.cli.signals import Interruption
 from streameval.result import Evaluation
 
@@ -41,7 +41,7 @@ def fail_to_work(*_: object, **__: object) -> None:
 def test_output_is_tried_before_any_work(
     monkeypatch: pytest.MonkeyPatch, out: str, words: str
 ) -> None:
-    monkeypatch.setattr(evaluation, "prepare", fail_to_work)
+    monkeypatch.setattr(preparation, "prepare", fail_to_work)
     before = sorted(Path.cwd().iterdir())
     result = run(*STORED, *CSV, "--out", out)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -95,7 +95,7 @@ def test_errors_of_the_system_are_words(monkeypatch: pytest.MonkeyPatch) -> None
     def broken(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(evaluation, "prepare", broken)
+    monkeypatch.setattr(preparation, "prepare", broken)
     result = run(*STORED, *CSV)
     assert (result.exit_code, result.stderr) == (2, "error: [Errno 5] Input/output error\n")
 

@@ -11,7 +11,7 @@ import pytest
 from test_exactness import GALLERY, QUERIES, labels, normal
 
 import streameval as se
-from streameval.evaluation import parse_bytes, prepare
+from streameval.preparation import parse_bytes, prepare
 
 
 def problem(seed: int = 0) -> tuple[Any, Any, dict[str, se.Labels]]:

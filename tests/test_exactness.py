@@ -22,13 +22,13 @@ from reference import canonical_distances
 
 import streameval as se
 from streameval.counting.thresholds import threshold_distances
-from streameval.evaluation import prepare
 from streameval.execution.job import Job, Range
 from streameval.execution.passes import find_positives
 from streameval.execution.progress import Progress, Watch
 from streameval.execution.task import count
 from streameval.execution.threads import ThreadExecutor
 from streameval.planning import Task
+from streameval.preparation import prepare
 
 Array = npt.NDArray[Any]
 METRICS = ("cosine", "euclidean", "sqeuclidean", "dot")
@@ -267,7 +267,7 @@ def test_any_chunking_of_a_stored_matrix(
     array[:] = matrix
     source = se.Distances(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.evaluation.reserved_bytes", lambda: 0)
+        patch.setattr("streameval.preparation.reserved_bytes", lambda: 0)
         memory = 10**9 if strip else least_memory(source, sides)
         result = evaluate(source, **sides, memory=memory, threads=2)
     layout = result.provenance["plan"]["layout"]
@@ -431,7 +431,7 @@ def test_blocks_of_queries_under_the_smallest_budget(metric: Any) -> None:
     source = se.Features(q, g, metric)
     whole = evaluate(source, **sides)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.evaluation.reserved_bytes", lambda: 0)
+        patch.setattr("streameval.preparation.reserved_bytes", lambda: 0)
         memory = least_memory(source, sides)
         plan = prepare(source, **sides, memory=memory, threads=2).plan
         assert len({task.queries for task in plan.tasks}) > 1

@@ -163,7 +163,7 @@ def run(given: Given) -> None:
 
     quiet = given.quiet or given.dry_run
     with show_progress(quiet=quiet) as progress, Interruption(progress.close) as interruption:
-        from streameval import evaluation
+        from streameval import evaluation, preparation
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
         from streameval.result.folder import check_output
@@ -185,7 +185,7 @@ def run(given: Given) -> None:
             "memory": given.memory,
             "threads": given.threads,
         }
-        prepared = evaluation.prepare(source, **what)
+        prepared = preparation.prepare(source, **what)
         del query, gallery, what  # the labels of a large gallery are large
         failure: Exception | None = None
         if given.dry_run:

@@ -10,8 +10,8 @@ from streameval.errors import OptionError
 
 if TYPE_CHECKING:
     from streameval.counting.canonical import Metric
-    from streameval.evaluation import RangeOption
     from streameval.inputs.sources import Distances, Features
+    from streameval.preparation import RangeOption
     from streameval.protocol import Labels
 
 

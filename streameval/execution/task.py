@@ -6,173 +6,25 @@ the job does not name, and returns something small.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-
 import numpy as np
 import numpy.typing as npt
 
-from streameval.counting.canonical import FloatMatrix, pair_distances
+from streameval.counting.canonical import pair_distances
 from streameval.counting.doubtful import FineColumns
 from streameval.counting.edges import Edges
 from streameval.counting.features import count_features, feature_extremes, settle
-from streameval.counting.filtering import Filter, Operand, group_by_norm, prepare_gallery
-from streameval.counting.masks import column_offsets, mask_listed
 from streameval.counting.rows import spread_ties
 from streameval.counting.stored import count_stored, stored_extremes
-from streameval.counting.tiles import Columns, Counts, Doubts
+from streameval.counting.tiles import Counts, Doubts
 from streameval.errors import InputError
 from streameval.execution.job import Job, PositivePart, Positives, Range
 from streameval.execution.progress import Watch
-from streameval.inputs.sources import Distances, Features
+from streameval.execution.tiles import Operands, Tile, mask, offset_rows, tiles_of
 from streameval.pairs import Pairs
 from streameval.planning import Task
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
-Float32Array = npt.NDArray[np.float32]
-
 DOUBTS = 1 << 20  # pairs in doubt that are kept, to be decided column by column
-
-
-@dataclass(frozen=True, eq=False)
-class Operands:
-    """What the values of a tile of features were made from.
-
-    Attributes
-    ----------
-    filter : Filter
-    queries : Operand
-        Of all queries of the task.
-    gallery : Operand
-        Of the tile's columns.
-    """
-
-    filter: Filter
-    queries: Operand
-    gallery: Operand
-
-
-@dataclass(frozen=True, eq=False)
-class Tile:
-    """Values of some queries with some gallery items, ready to be counted.
-
-    Attributes
-    ----------
-    values : [m, n] float32 or float64
-    start : int
-        The first query, counted from the task's first.
-    columns : Columns
-    operands : Operands, optional
-        Of a tile of features.
-    last : bool
-        Whether these columns come with no further queries: what they were made from is
-        overwritten then.
-    """
-
-    values: FloatMatrix
-    start: int
-    columns: Columns
-    operands: Operands | None = None
-    last: bool = True
-
-
-def feature_tiles(
-    job: Job,
-    source: Features,
-    task: Task,
-    watch: Watch,
-    memory: npt.NDArray[np.generic],
-    buffer: Float32Array,
-) -> Iterator[Tile]:
-    """Yield the tiles of a task on features; the values are overwritten by the next tile.
-
-    Parameters
-    ----------
-    job, source, task, watch
-    memory : [block, D] array
-        To read gallery rows into.
-    buffer : [rows * items] float32
-        For the values of a tile.
-    """
-    pairs, (rows, items) = job.pairs, job.plan.tile
-    queries = job.query_operand(source, *task.queries)
-    size = len(queries.norms)
-    for begin in range(*task.gallery, job.plan.block):
-        end = min(begin + job.plan.block, task.gallery[1])
-        features, norms = source.read_gallery(begin, end, memory)
-        job.check_unit(norms)
-        item = np.arange(begin, end)
-        junk = pairs.junk[begin:end]
-        if junk.any():  # junk costs nothing in the GEMM
-            features, norms, item = features[~junk], norms[~junk], item[~junk]
-        order, cuts = group_by_norm(norms, source.metric)
-        if len(cuts) > 2:
-            features, norms, item = features[order], norms[order], item[order]
-        gallery = prepare_gallery(features, norms)
-        for left, right in _ranges_within(cuts, items):
-            part = gallery.block(left, right)
-            filter_ = Filter.of(source.metric, queries, part)
-            operands = Operands(filter_, queries, part)
-            columns = _feature_columns(pairs, operands, item[left:right])
-            for top in range(0, size, rows):
-                block = queries.filter[top : top + rows]
-                values = buffer[: len(block) * (right - left)].reshape(len(block), right - left)
-                if filter_.usable:
-                    np.matmul(block, operands.gallery.filter.T, out=values)
-                else:
-                    values[:] = 0
-                yield Tile(values, top, columns, operands, last=top + rows >= size)
-                watch.advance(values.size)
-        watch.advance((end - begin - len(item)) * size)
-
-
-def _ranges_within(cuts: Sequence[int], step: int) -> Iterator[tuple[int, int]]:
-    """Cut each of consecutive ranges into ranges of a step."""
-    for start, stop in pairwise(cuts):
-        for left in range(start, stop, step):
-            yield left, min(left + step, stop)
-
-
-def _feature_columns(pairs: Pairs, operands: Operands, item: IntArray) -> Columns:
-    filter_, gallery = operands.filter, operands.gallery
-    nothing = np.zeros(len(item), np.bool_)
-    camera = None if pairs.gallery_camera is None else pairs.gallery_camera[item]
-    offset = column_offsets(filter_.offset(gallery), nothing, camera, pairs.cameras)
-    return Columns(item, filter_.weight(gallery), offset)
-
-
-def matrix_tile(job: Job, source: Distances, task: Task, memory: npt.NDArray[np.generic]) -> Tile:
-    """Return the one tile of a task on a stored matrix, read into `memory`."""
-    pairs, gallery = job.pairs, slice(*task.gallery)
-    values = source.read(task.queries, task.gallery, memory)
-    item = np.arange(*task.gallery)
-    camera = None if pairs.gallery_camera is None else pairs.gallery_camera[gallery]
-    zero = np.zeros(len(item), values.dtype)
-    offset = column_offsets(zero, pairs.junk[gallery], camera, pairs.cameras)
-    return Tile(values, 0, Columns(item, np.ones(len(item), values.dtype), offset))
-
-
-def _tiles(job: Job, task: Task, watch: Watch) -> Iterator[Tile]:
-    if isinstance(job.source, Features):
-        block, dtype = (job.plan.block, job.source.width), job.source.gallery.dtype
-        with (
-            job.buffers.lend("block", block, dtype) as memory,
-            job.buffers.lend("tile", (math.prod(job.plan.tile),), np.float32) as buffer,
-        ):
-            yield from feature_tiles(job, job.source, task, watch, memory, buffer)
-    else:
-        shape = tuple(stop - start for start, stop in (task.queries, task.gallery))
-        with job.buffers.lend("strip", shape, job.source.matrix.dtype) as memory:
-            yield matrix_tile(job, job.source, task, memory)
-        watch.advance(task.pairs)
-
-
-def _offset_rows(pairs: Pairs, start: int, stop: int) -> IntArray:
-    if pairs.query_camera is None:
-        return np.zeros(stop - start, np.int64)
-    return pairs.query_camera[start:stop].astype(np.int64)
 
 
 def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
@@ -186,16 +38,16 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     first, last = task.queries
     own = job.pairs.block(first, last)
     positives = None if job.positives is None else job.positives.block(first, last)
-    offset_row = _offset_rows(job.pairs, first, last)
+    offset_row = offset_rows(job.pairs, first, last)
     every_pair = np.ones(len(own.item), np.bool_)
     counted: _Counted | None = None
-    for tile in _tiles(job, task, watch):
+    for tile in tiles_of(job, task, watch):
         if counted is None:
             if positives is None:
                 positives = _gather(own, tile)
                 check_range(job, positives, first)
             counted = _Counted(positives, job.thresholds, offset_row)
-        _mask(tile, own, every_pair)
+        mask(tile, own, every_pair)
         counted.add(tile)
     if counted is None:  # every item is junk
         nothing = positives or Positives.sort(*_no_positives(own))
@@ -283,11 +135,6 @@ class _Counted:
         )
 
 
-def _mask(tile: Tile, pairs: Pairs, masked: npt.NDArray[np.bool_]) -> None:
-    indptr = pairs.indptr[tile.start : tile.start + len(tile.values) + 1]
-    mask_listed(tile.values, tile.columns.item, indptr, pairs.item, masked)
-
-
 def _no_positives(pairs: Pairs) -> tuple[IntArray, FloatArray, IntArray]:
     return np.zeros(pairs.queries + 1, np.int64), np.empty(0), np.empty(0, np.int64)
 
@@ -326,10 +173,10 @@ def matrix_positives(job: Job, task: Task, watch: Watch) -> FloatArray:
 def extremes(job: Job, task: Task, watch: Watch) -> tuple[float, float]:
     """Return the least and greatest distance over a task's non-ignored pairs."""
     own = job.pairs.block(*task.queries)
-    offset_row = _offset_rows(job.pairs, *task.queries)
+    offset_row = offset_rows(job.pairs, *task.queries)
     least, most = np.inf, -np.inf
-    for tile in _tiles(job, task, watch):
-        _mask(tile, own, ~own.positive)
+    for tile in tiles_of(job, task, watch):
+        mask(tile, own, ~own.positive)
         of = tile.operands
         if of is None:
             least, most = stored_extremes(tile.values, offset_row, tile.columns, least, most)
@@ -394,9 +241,9 @@ def _check_negatives_in_range(
     query = task.queries[0] + row
     own = job.pairs.block(query, query + 1)
     one = Task((query, query + 1), task.gallery)
-    for tile in _tiles(job, one, watch):
-        _mask(tile, own, np.ones(len(own.item), np.bool_))
-        offset = tile.columns.offset[_offset_rows(job.pairs, query, query + 1)[0]]
+    for tile in tiles_of(job, one, watch):
+        mask(tile, own, np.ones(len(own.item), np.bool_))
+        offset = tile.columns.offset[offset_rows(job.pairs, query, query + 1)[0]]
         candidates = np.flatnonzero(tile.values[0] + offset < np.inf)
         if tile.operands is None:
             values = tile.values[0][candidates].astype(np.float64)

@@ -9,7 +9,7 @@ from streameval.planning import format_bytes
 from streameval.report.style import Style, amount, facts, plural, render
 
 if TYPE_CHECKING:
-    from streameval.evaluation import Prepared
+    from streameval.preparation import Prepared
 
 LAYOUTS = {
     "features": "features: shards of the gallery, block by block, times blocks of queries",

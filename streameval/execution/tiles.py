@@ -1,0 +1,180 @@
+"""Tiles of a task: what is read, multiplied and masked before it is counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.counting.canonical import FloatMatrix
+from streameval.counting.filtering import Filter, Operand, group_by_norm, prepare_gallery
+from streameval.counting.masks import column_offsets, mask_listed
+from streameval.counting.tiles import Columns
+from streameval.execution.job import Job
+from streameval.execution.progress import Watch
+from streameval.inputs.sources import Distances, Features
+from streameval.pairs import Pairs
+from streameval.planning import Task
+from streameval.statistics import IntArray
+
+Float32Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """What the values of a tile of features were made from.
+
+    Attributes
+    ----------
+    filter : Filter
+    queries : Operand
+        Of all queries of the task.
+    gallery : Operand
+        Of the tile's columns.
+    """
+
+    filter: Filter
+    queries: Operand
+    gallery: Operand
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """Values of some queries with some gallery items, ready to be counted.
+
+    Attributes
+    ----------
+    values : [m, n] float32 or float64
+    start : int
+        The first query, counted from the task's first.
+    columns : Columns
+    operands : Operands, optional
+        Of a tile of features.
+    last : bool
+        Whether these columns come with no further queries: what they were made from is
+        overwritten then.
+    """
+
+    values: FloatMatrix
+    start: int
+    columns: Columns
+    operands: Operands | None = None
+    last: bool = True
+
+
+def feature_tiles(
+    job: Job,
+    source: Features,
+    task: Task,
+    watch: Watch,
+    memory: npt.NDArray[np.generic],
+    buffer: Float32Array,
+) -> Iterator[Tile]:
+    """Yield the tiles of a task on features; the values are overwritten by the next tile.
+
+    Parameters
+    ----------
+    job, source, task, watch
+    memory : [block, D] array
+        To read gallery rows into.
+    buffer : [rows * items] float32
+        For the values of a tile.
+    """
+    pairs, (rows, items) = job.pairs, job.plan.tile
+    queries = job.query_operand(source, *task.queries)
+    size = len(queries.norms)
+    for begin in range(*task.gallery, job.plan.block):
+        end = min(begin + job.plan.block, task.gallery[1])
+        features, norms = source.read_gallery(begin, end, memory)
+        job.check_unit(norms)
+        item = np.arange(begin, end)
+        junk = pairs.junk[begin:end]
+        if junk.any():  # junk costs nothing in the GEMM
+            features, norms, item = features[~junk], norms[~junk], item[~junk]
+        order, cuts = group_by_norm(norms, source.metric)
+        if len(cuts) > 2:
+            features, norms, item = features[order], norms[order], item[order]
+        gallery = prepare_gallery(features, norms)
+        for left, right in _ranges_within(cuts, items):
+            part = gallery.block(left, right)
+            filter_ = Filter.of(source.metric, queries, part)
+            operands = Operands(filter_, queries, part)
+            columns = _feature_columns(pairs, operands, item[left:right])
+            for top in range(0, size, rows):
+                block = queries.filter[top : top + rows]
+                values = buffer[: len(block) * (right - left)].reshape(len(block), right - left)
+                if filter_.usable:
+                    np.matmul(block, operands.gallery.filter.T, out=values)
+                else:
+                    values[:] = 0
+                yield Tile(values, top, columns, operands, last=top + rows >= size)
+                watch.advance(values.size)
+        watch.advance((end - begin - len(item)) * size)
+
+
+def _ranges_within(cuts: Sequence[int], step: int) -> Iterator[tuple[int, int]]:
+    """Cut each of consecutive ranges into ranges of a step."""
+    for start, stop in pairwise(cuts):
+        for left in range(start, stop, step):
+            yield left, min(left + step, stop)
+
+
+def _feature_columns(pairs: Pairs, operands: Operands, item: IntArray) -> Columns:
+    filter_, gallery = operands.filter, operands.gallery
+    nothing = np.zeros(len(item), np.bool_)
+    camera = None if pairs.gallery_camera is None else pairs.gallery_camera[item]
+    offset = column_offsets(filter_.offset(gallery), nothing, camera, pairs.cameras)
+    return Columns(item, filter_.weight(gallery), offset)
+
+
+def matrix_tile(job: Job, source: Distances, task: Task, memory: npt.NDArray[np.generic]) -> Tile:
+    """Return the one tile of a task on a stored matrix, read into `memory`."""
+    pairs, gallery = job.pairs, slice(*task.gallery)
+    values = source.read(task.queries, task.gallery, memory)
+    item = np.arange(*task.gallery)
+    camera = None if pairs.gallery_camera is None else pairs.gallery_camera[gallery]
+    zero = np.zeros(len(item), values.dtype)
+    offset = column_offsets(zero, pairs.junk[gallery], camera, pairs.cameras)
+    return Tile(values, 0, Columns(item, np.ones(len(item), values.dtype), offset))
+
+
+def tiles_of(job: Job, task: Task, watch: Watch) -> Iterator[Tile]:
+    """Yield the tiles of a task; the values are overwritten by the next tile."""
+    if isinstance(job.source, Features):
+        block, dtype = (job.plan.block, job.source.width), job.source.gallery.dtype
+        with (
+            job.buffers.lend("block", block, dtype) as memory,
+            job.buffers.lend("tile", (math.prod(job.plan.tile),), np.float32) as buffer,
+        ):
+            yield from feature_tiles(job, job.source, task, watch, memory, buffer)
+    else:
+        shape = tuple(stop - start for start, stop in (task.queries, task.gallery))
+        with job.buffers.lend("strip", shape, job.source.matrix.dtype) as memory:
+            yield matrix_tile(job, job.source, task, memory)
+        watch.advance(task.pairs)
+
+
+def offset_rows(pairs: Pairs, start: int, stop: int) -> IntArray:
+    """Return, for each of some queries, the row of ``Columns.offset`` that serves it, [m]."""
+    if pairs.query_camera is None:
+        return np.zeros(stop - start, np.int64)
+    return pairs.query_camera[start:stop].astype(np.int64)
+
+
+def mask(tile: Tile, pairs: Pairs, masked: npt.NDArray[np.bool_]) -> None:
+    """Overwrite listed pairs of a tile with +inf.
+
+    Parameters
+    ----------
+    tile : Tile
+    pairs : Pairs
+        Of the task's queries.
+    masked : [L] bool
+        Which of the listed pairs.
+    """
+    indptr = pairs.indptr[tile.start : tile.start + len(tile.values) + 1]
+    mask_listed(tile.values, tile.columns.item, indptr, pairs.item, masked)
