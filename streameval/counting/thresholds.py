@@ -18,7 +18,8 @@ def threshold_distances(
 
     A distance d lies within τ_t where ``(d − low) / (high − low) <= t / 100``, all in float64
     (GOM paper, §5: distances are normalised to [0, 1]). As the left side never falls with d,
-    the condition is ``d <= edge`` for one float64 edge, found by bisection over the floats.
+    the condition is ``d <= edge`` for one float64 edge: next to low + τ (high − low), or found by
+    bisection over the floats (where low and d nearly cancel).
     With ``low == high`` every distance is normalised to 0.
 
     Parameters
@@ -44,10 +45,23 @@ def threshold_distances(
 def _greatest_within(low: float, high: float, tau: float) -> float:
     """Return the greatest float64 d with (d − low) / (high − low) <= tau."""
     width = high - low
+
+    def within(value: float) -> bool:
+        return (value - low) / width <= tau
+
+    edge = low + tau * width  # nearly always the one, or next to it
+    for _ in range(8):
+        following = math.nextafter(edge, math.inf)
+        if not within(edge):
+            edge = math.nextafter(edge, -math.inf)
+        elif within(following):
+            edge = following
+        else:
+            return edge
     inside, outside = _order(low), _order(math.inf)
     while outside - inside > 1:
         middle = (inside + outside) // 2
-        if (_float(middle) - low) / width <= tau:
+        if within(_float(middle)):
             inside = middle
         else:
             outside = middle
