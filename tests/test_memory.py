@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -62,14 +63,17 @@ def measure(folder: Path, gallery: int, memory: str) -> tuple[dict, int]:
 
 @pytest.mark.slow
 def test_a_million_images_in_one_gigabyte_and_two_million_in_no_more(tmp_path: Path) -> None:
-    peaks = {}
+    peaks: dict[int, float] = {}
     for gallery in (1_000_000, 2_000_000):
         write_gallery(tmp_path, gallery)
-        summary, peaks[gallery] = measure(tmp_path, gallery, "1GB")
-        assert summary["counts"]["gallery"] == gallery
-        assert summary["counts"]["queries"] == QUERIES
-        assert summary["counts"]["queries_negative"] > 0
-        assert peaks[gallery] <= summary["provenance"]["plan"]["projected_peak"] <= 10**9
+        runs = [measure(tmp_path, gallery, "1GB") for _ in range(5)]
+        for summary, peak in runs:
+            assert summary["counts"]["gallery"] == gallery
+            assert summary["counts"]["queries"] == QUERIES
+            assert summary["counts"]["queries_negative"] > 0
+            assert peak <= summary["provenance"]["plan"]["projected_peak"] <= 10**9
+        # The median: when the two threads hold most does not depend on the gallery.
+        peaks[gallery] = statistics.median(peak for _, peak in runs)
         (tmp_path / f"g{gallery}.npy").unlink()
     assert peaks[1_000_000] < 1.2e9, peaks
     assert peaks[2_000_000] <= 1.05 * peaks[1_000_000], peaks
