@@ -117,23 +117,25 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
     begin = time.perf_counter()
     progress = progress or Progress()
     try:
-        statistics = _count(prepared, Watch(progress))
-    except NotUnitError:  # the range must come from the data after all
-        prepared = prepared.with_range_from_data()
-        statistics = _count(prepared, Watch(progress))
+        try:
+            statistics, used = _count(prepared, Watch(progress))
+        except NotUnitError:  # the range must come from the data after all
+            prepared = prepared.with_range_from_data()
+            statistics, used = _count(prepared, Watch(progress))
     except BadRowError as error:  # a pass may meet a later one first
         prepared.source.first_bad_row(error.row)
         raise
     return Evaluation.compute(
         statistics,
         options,
-        range=prepared.range_summary(),
+        range=prepared.range_summary(used),
         query_id=prepared.query_id,
         provenance=_provenance(prepared, time.perf_counter() - begin),
     )
 
 
-def _count(prepared: Prepared, watch: Watch) -> RankStatistics:
+def _count(prepared: Prepared, watch: Watch) -> tuple[RankStatistics, Range]:
+    """Run all passes: the statistics, and the range of the distances that was used."""
     executor = ThreadExecutor(prepared.plan.threads)
     nothing: FloatArray = np.empty(0)
     used = prepared.range
@@ -151,10 +153,10 @@ def _count(prepared: Prepared, watch: Watch) -> RankStatistics:
             raise InputError(
                 f"distances from {low!r} to {high!r} have no finite range: scale them down"
             )
-        used = prepared.found = Range(low, high)
+        used = Range(low, high)
     thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
     job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds)
-    return count_all(find_positives(job, executor, watch), executor, watch)
+    return count_all(find_positives(job, executor, watch), executor, watch), used
 
 
 def _provenance(prepared: Prepared, seconds: float) -> dict[str, Any]:

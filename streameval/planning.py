@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from streameval.counting.tiles import DOUBTS, FINE_QUERIES
 from streameval.errors import BudgetError
 
 TILE_QUERIES = 256
@@ -24,8 +25,7 @@ TILE_ITEMS = 8192
 TARGET_BLOCK_BYTES = 32 << 20  # a gallery block: some tiles wide, and small beside a budget
 SHARDS_PER_THREAD = 8  # enough to even out threads, few enough to merge
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
-FINE_QUERIES = 64  # rows of a float64 tile
-DOUBT_BYTES = 26 << 20  # the list of pairs in doubt of a task, and deciding them
+DOUBT_BYTES = 26 * DOUBTS  # the list of pairs in doubt of a task, and deciding them
 
 RESERVED = "process and libraries"
 
@@ -253,9 +253,7 @@ def _plan_features(
     gallery_bytes = problem.gallery * problem.width * problem.stored_itemsize
     decoded = (block + chunk - math.gcd(block, chunk)) / block if block < problem.gallery else 1
     passes = len(query_ranges) * (1 + problem.passes_for_range) * decoded
-    positives_bytes = min(
-        problem.positives * problem.width * problem.stored_itemsize, gallery_bytes
-    )
+    positives_bytes = problem.positives * problem.width * problem.stored_itemsize
     return Plan(
         "features",
         tasks,

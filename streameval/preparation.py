@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,7 +28,7 @@ DEFAULT_MEMORY = "2GB"
 THRESHOLDS = 101
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """An evaluation that is checked and planned, before anything large is read.
 
@@ -52,7 +52,6 @@ class Prepared:
     plan: Plan
     range: Range | None
     query_id: AnyArray
-    found: Range | None = field(default=None)
 
     def with_range_from_data(self) -> Prepared:
         """Return the same evaluation, cut in the same way, with ``range="minmax"``."""
@@ -66,11 +65,8 @@ class Prepared:
         )
         return replace(self, problem=problem, plan=plan, range=None)
 
-    def range_summary(self) -> dict[str, Any]:
-        """Return the range used, for the summary."""
-        used = self.found or self.range
-        if used is None:
-            raise RuntimeError("the range is not known before the evaluation has run")
+    def range_summary(self, used: Range) -> dict[str, Any]:
+        """Describe the range that was used, for the summary."""
         mode = "minmax" if self.range is None else "given" if used.strict else "auto"
         return {"mode": mode, "low": used.low, "high": used.high}
 

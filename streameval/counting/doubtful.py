@@ -16,12 +16,11 @@ import numpy.typing as npt
 from streameval.counting.canonical import COSINE, DOT, LANES, distance
 from streameval.counting.edges import Edges
 from streameval.counting.filtering import Filter, Operand, filter_value, guard_band
-from streameval.counting.rows import note_tie
-from streameval.counting.tiles import Columns, Counts, Doubts
+from streameval.counting.rows import note_tie, slot_of
+from streameval.counting.tiles import FINE_QUERIES, Columns, Counts, Doubts
 
 FloatArray = npt.NDArray[np.float64]
 
-FINE_QUERIES = 64  # rows of the float64 tile
 NEAREST = -1  # in place of an edge: close to none, but perhaps the query's nearest negative
 
 
@@ -152,13 +151,9 @@ def _settle_rows(  # type: ignore[no-untyped-def]
             nearest[i] = min(nearest[i], exact)
             if counted:
                 continue
-            while e < last_edge and distances[e] < exact:
-                e += 1
-            while e > first_edge and distances[e - 1] >= exact:
-                e -= 1
-            slot = 2 * first_edge + i + 2 * (e - first_edge)
-            if e < last_edge and distances[e] == exact:
-                slots[slot + 1] += 1
+            slot = slot_of(exact, e - first_edge, distances, first_edge, last_edge)
+            slots[2 * first_edge + i + slot] += 1
+            if slot % 2 == 1:
                 note_tie(
                     exact,
                     item[k],
@@ -168,8 +163,6 @@ def _settle_rows(  # type: ignore[no-untyped-def]
                     positive_indptr[i + 1],
                     ties,
                 )
-            else:
-                slots[slot] += 1
         t = stop
 
 

@@ -77,7 +77,7 @@ def count_features(  # type: ignore[no-untyped-def]
     level = np.empty(most)
     gap_begin, gap_end = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32)
     pitch = edges.pitch * filter_.scale if edges.pitch > 0 else 0.0
-    if filter_.metric == EUCLIDEAN:  #: thresholds on distances are not even in their squares
+    if filter_.metric == EUCLIDEAN:  # thresholds on distances are not even in their squares
         pitch = 0.0
     # Taken out of their tuples: looked up there, each would count references.
     weight, offset = columns.weight, columns.offset

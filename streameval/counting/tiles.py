@@ -11,6 +11,9 @@ FloatTile = npt.NDArray[np.floating]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+DOUBTS = 1 << 20  # pairs in doubt that a task keeps, to be decided column by column
+FINE_QUERIES = 64  # rows of a float64 tile, where a model has collapsed
+
 
 class Columns(NamedTuple):
     """What is known of the columns of a tile.

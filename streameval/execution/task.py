@@ -15,7 +15,7 @@ from streameval.counting.edges import Edges
 from streameval.counting.features import count_features, feature_extremes, settle
 from streameval.counting.rows import spread_ties
 from streameval.counting.stored import count_stored, stored_extremes
-from streameval.counting.tiles import Counts, Doubts
+from streameval.counting.tiles import DOUBTS, Counts, Doubts
 from streameval.errors import InputError
 from streameval.execution.job import Job, PositivePart, Positives, Range
 from streameval.execution.progress import Watch
@@ -23,8 +23,6 @@ from streameval.execution.tiles import Operands, Tile, mask, offset_rows, tiles_
 from streameval.pairs import Pairs
 from streameval.planning import Task
 from streameval.statistics import FloatArray, IntArray, RankStatistics
-
-DOUBTS = 1 << 20  # pairs in doubt that are kept, to be decided column by column
 
 
 def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
@@ -37,21 +35,20 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     """
     first, last = task.queries
     own = job.pairs.block(first, last)
-    positives = None if job.positives is None else job.positives.block(first, last)
     offset_row = offset_rows(job.pairs, first, last)
     every_pair = np.ones(len(own.item), np.bool_)
     counted: _Counted | None = None
+    if job.positives is not None:
+        counted = _Counted(job.positives.block(first, last), job.thresholds, offset_row)
     for tile in tiles_of(job, task, watch):
-        if counted is None:
-            if positives is None:
-                positives = _gather(own, tile)
-                check_range(job, positives, first)
+        if counted is None:  # a strip, the one tile of its task, holds its own
+            positives = _gather(own, tile)
+            check_range(job, positives, first)
             counted = _Counted(positives, job.thresholds, offset_row)
         mask(tile, own, every_pair)
         counted.add(tile)
-    if counted is None:  # every item is junk
-        nothing = positives or Positives.sort(*_no_positives(own))
-        counted = _Counted(nothing, job.thresholds, offset_row)
+    if counted is None:
+        raise RuntimeError("a task of a stored matrix without its tile")
     statistics = counted.statistics(own, task.gallery)
     _check_negatives_in_range(job, task, statistics, watch)
     return statistics
@@ -133,10 +130,6 @@ class _Counted:
             ignored=ignored,
             same_identity=same_identity,
         )
-
-
-def _no_positives(pairs: Pairs) -> tuple[IntArray, FloatArray, IntArray]:
-    return np.zeros(pairs.queries + 1, np.int64), np.empty(0), np.empty(0, np.int64)
 
 
 def _gather(pairs: Pairs, tile: Tile) -> Positives:
