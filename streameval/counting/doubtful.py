@@ -16,7 +16,7 @@ import numpy.typing as npt
 from streameval.counting.canonical import COSINE, DOT, LANES, distance
 from streameval.counting.edges import Edges
 from streameval.counting.filtering import Filter, Operand, filter_value, guard_band
-from streameval.counting.rows import note_tie, slot_of
+from streameval.counting.rows import note_tie
 from streameval.counting.tiles import FINE_QUERIES, Columns, Counts, Doubts
 
 FloatArray = npt.NDArray[np.float64]
@@ -151,9 +151,14 @@ def _settle_rows(  # type: ignore[no-untyped-def]
             nearest[i] = min(nearest[i], exact)
             if counted:
                 continue
-            slot = slot_of(exact, e - first_edge, distances, first_edge, last_edge)
-            slots[2 * first_edge + i + slot] += 1
-            if slot % 2 == 1:
+            # What `slot_of` does, written out: a call here costs collapsed models a fifth.
+            while e < last_edge and distances[e] < exact:
+                e += 1
+            while e > first_edge and distances[e - 1] >= exact:
+                e -= 1
+            slot = 2 * first_edge + i + 2 * (e - first_edge)
+            if e < last_edge and distances[e] == exact:
+                slots[slot + 1] += 1
                 note_tie(
                     exact,
                     item[k],
@@ -163,6 +168,8 @@ def _settle_rows(  # type: ignore[no-untyped-def]
                     positive_indptr[i + 1],
                     ties,
                 )
+            else:
+                slots[slot] += 1
         t = stop
 
 

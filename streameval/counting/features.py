@@ -208,7 +208,7 @@ def _settle_each(columns, filter_, queries, gallery, edges, counts, doubts, fill
             continue
         slot = slot_of(exact[t], doubt_edge[t], distances, indptr[i], indptr[i + 1])
         slots[2 * indptr[i] + i + slot] += 1
-        if slot % 2 == 1:
+        if slot & 1:  # at an edge
             note_tie(
                 exact[t],
                 item[doubt_column[t]],
