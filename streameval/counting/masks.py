@@ -13,8 +13,8 @@ from streameval.counting.tiles import FloatTile
 @numba.njit(nogil=True, cache=True)
 def mask_listed(  # type: ignore[no-untyped-def]
     tile, item, indptr, listed, masked
-) -> None:
-    """Overwrite listed pairs of a tile with +inf.
+) -> int:
+    """Overwrite listed pairs of a tile with +inf; return how many of them were finite.
 
     Parameters
     ----------
@@ -28,8 +28,9 @@ def mask_listed(  # type: ignore[no-untyped-def]
     masked : [L] bool
         Which of the listed pairs to overwrite.
     """
+    finite = 0
     if tile.shape[1] == 0:
-        return
+        return finite
     for i in range(tile.shape[0]):
         own = listed[indptr[i] : indptr[i + 1]]
         first = indptr[i] + first_not_below(own, item[0])
@@ -38,7 +39,9 @@ def mask_listed(  # type: ignore[no-untyped-def]
                 break
             k = first_not_below(item, listed[entry])
             if masked[entry] and item[k] == listed[entry]:
+                finite += np.isfinite(tile[i, k])
                 tile[i, k] = np.inf
+    return finite
 
 
 def column_offsets(

@@ -39,6 +39,32 @@ def quantise(values, weight, offset, origin, scale, far, row, cells):  # type: i
     return lowest
 
 
+@numba.njit(nogil=True, cache=True, fastmath={"nsz"})
+def quantise_checked(values, offset, origin, scale, far, row, cells):  # type: ignore[no-untyped-def]
+    """Write ``values + offset`` and the cell of each, as `quantise`; values may be anything.
+
+    Returns
+    -------
+    the first cell with any value, and how many are NaN or ±inf before the offset is added
+    """
+    zero = origin - origin
+    above, last = zero + ABOVE, zero + LAST
+    lowest, odd = np.int32(LAST), np.int32(0)
+    for k in range(values.shape[0]):
+        given = values[k]
+        odd += np.int32(given - given != zero)
+        value = given + offset[k]
+        row[k] = value
+        x = (value - origin) * scale
+        x = x if x > zero else zero  # NaN too
+        y = x if x < above else above
+        y = y if x <= far else last
+        cell = np.int32(y)
+        cells[k] = cell
+        lowest = cell if cell < lowest else lowest
+    return lowest, odd
+
+
 @numba.njit(nogil=True, cache=True)
 def bin_row(cells, code, bins, fours, touched):  # type: ignore[no-untyped-def]
     """Count the codes of cells, and collect the touched ones.

@@ -15,7 +15,7 @@ from streameval.counting.grids import (
     may_be_within,
     touched_bit,
 )
-from streameval.counting.rows import bin_row, least_of, quantise
+from streameval.counting.rows import bin_row, least_of, quantise_checked
 from streameval.counting.tiles import FloatTile
 
 COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
@@ -28,7 +28,7 @@ def count_stored(tile, offset_row, columns, edges, code, counts):  # type: ignor
     Parameters
     ----------
     tile : [m, n] float32 or float64
-        Finite distances; +inf where the pair is not a negative.
+        Distances; +inf where the pair is not a negative.
     offset_row : [m] int64
         The row of ``columns.offset`` for each query.
     columns : Columns
@@ -38,7 +38,11 @@ def count_stored(tile, offset_row, columns, edges, code, counts):  # type: ignor
     code : [CELLS] uint8 or uint16
         Memory for the codes of a grid.
     counts : Counts
-        Added to.
+        Added to; of no use where a distance is not finite.
+
+    Returns
+    -------
+    how many entries of the tile are NaN or ±inf
     """
     bins, bit = bins_for(code), touched_bit(code)
     all_values = np.empty(COLUMNS, tile.dtype)
@@ -47,6 +51,7 @@ def count_stored(tile, offset_row, columns, edges, code, counts):  # type: ignor
     slots, ties, nearest = counts.slots, counts.ties, counts.nearest
     indptr, positive_indptr = edges.indptr, edges.positive_indptr
     positives, items = edges.positive_distance, edges.positive_item
+    not_finite = 0
     for left in range(0, tile.shape[1], COLUMNS):
         right = min(left + COLUMNS, tile.shape[1])
         weight, item = columns.weight[left:right], columns.item[left:right]
@@ -60,7 +65,8 @@ def count_stored(tile, offset_row, columns, edges, code, counts):  # type: ignor
             origin, scale, far, base, stop = lay_grid(
                 level, m, 0.0, edges.pitch, edges.phase, row, weight, add, code
             )
-            lowest = quantise(row, weight, add, origin, scale, far, values, cells)
+            lowest, odd = quantise_checked(row, add, origin, scale, far, values, cells)
+            not_finite += odd
             found = bin_row(padded, code, bins, fours, touched)
             least = np.inf
             for t in range(found):
@@ -85,6 +91,7 @@ def count_stored(tile, offset_row, columns, edges, code, counts):  # type: ignor
             if may_be_within(lowest, tile.dtype.type(nearest[i]), origin, scale):
                 least = np.float64(least_of(values))
             nearest[i] = min(nearest[i], least)
+    return not_finite
 
 
 @numba.njit(nogil=True, cache=True)

@@ -40,13 +40,16 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     counted: _Counted | None = None
     if job.positives is not None:
         counted = _Counted(job.positives.block(first, last), job.thresholds, offset_row)
-    for tile in tiles_of(job, task, watch):
+    for tile in tiles_of(job, task, watch, check=False):
         if counted is None:  # a strip, the one tile of its task, holds its own
             positives = _gather(own, tile)
-            check_range(job, positives, first)
+            if np.isfinite(positives.distance).all():
+                check_range(job, positives, first)
             counted = _Counted(positives, job.thresholds, offset_row)
-        mask(tile, own, every_pair)
-        counted.add(tile)
+        finite = mask(tile, own, every_pair)
+        not_finite = counted.add(tile)
+        if tile.operands is None and not_finite != finite:  # not only what has been masked
+            job.distances.read(task.queries, task.gallery)  # names the entry
     if counted is None:
         raise RuntimeError("a task of a stored matrix without its tile")
     statistics = counted.statistics(own, task.gallery)
@@ -69,15 +72,18 @@ class _Counted:
         self._filled = 0
         self._fine: FineColumns | None = None
 
-    def add(self, tile: Tile) -> None:
+    def add(self, tile: Tile) -> int:
+        """Count a tile; return how many entries of a stored one are not finite."""
         if not tile.values.size:
-            return
+            return 0
         if tile.operands is None:
-            count_stored(
-                tile.values, self.offset_row, tile.columns, self.edges, self._code, self.counts
+            return int(
+                count_stored(
+                    tile.values, self.offset_row, tile.columns, self.edges, self._code, self.counts
+                )
             )
-        else:
-            self._add_features(tile, tile.operands)
+        self._add_features(tile, tile.operands)
+        return 0
 
     def _add_features(self, tile: Tile, of: Operands) -> None:
         if len(self._doubts.query) < 2 * tile.values.shape[1]:

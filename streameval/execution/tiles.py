@@ -125,10 +125,12 @@ def _feature_columns(pairs: Pairs, operands: Operands, item: IntArray) -> Column
     return Columns(item, filter_.weight(gallery), offset)
 
 
-def matrix_tile(job: Job, source: Distances, task: Task, memory: npt.NDArray[np.generic]) -> Tile:
+def matrix_tile(
+    job: Job, source: Distances, task: Task, memory: npt.NDArray[np.generic], check: bool
+) -> Tile:
     """Return the one tile of a task on a stored matrix, read into `memory`."""
     pairs, gallery = job.pairs, slice(*task.gallery)
-    values = source.read(task.queries, task.gallery, memory)
+    values = source.read(task.queries, task.gallery, memory, check=check)
     item = np.arange(*task.gallery)
     camera = None if pairs.gallery_camera is None else pairs.gallery_camera[gallery]
     zero = np.zeros(len(item), values.dtype)
@@ -136,8 +138,15 @@ def matrix_tile(job: Job, source: Distances, task: Task, memory: npt.NDArray[np.
     return Tile(values, 0, Columns(item, np.ones(len(item), values.dtype), offset))
 
 
-def tiles_of(job: Job, task: Task, watch: Watch) -> Iterator[Tile]:
-    """Yield the tiles of a task; the values are overwritten by the next tile."""
+def tiles_of(job: Job, task: Task, watch: Watch, *, check: bool = True) -> Iterator[Tile]:
+    """Yield the tiles of a task; the values are overwritten by the next tile.
+
+    Parameters
+    ----------
+    job, task, watch
+    check : bool
+        Whether to check that stored distances are finite.
+    """
     if isinstance(job.source, Features):
         block, dtype = (job.plan.block, job.source.width), job.source.gallery.dtype
         with (
@@ -148,7 +157,7 @@ def tiles_of(job: Job, task: Task, watch: Watch) -> Iterator[Tile]:
     else:
         shape = tuple(stop - start for start, stop in (task.queries, task.gallery))
         with job.buffers.lend("strip", shape, job.source.matrix.dtype) as memory:
-            yield matrix_tile(job, job.source, task, memory)
+            yield matrix_tile(job, job.source, task, memory, check)
         watch.advance(task.pairs)
 
 
@@ -159,8 +168,8 @@ def offset_rows(pairs: Pairs, start: int, stop: int) -> IntArray:
     return pairs.query_camera[start:stop].astype(np.int64)
 
 
-def mask(tile: Tile, pairs: Pairs, masked: npt.NDArray[np.bool_]) -> None:
-    """Overwrite listed pairs of a tile with +inf.
+def mask(tile: Tile, pairs: Pairs, masked: npt.NDArray[np.bool_]) -> int:
+    """Overwrite listed pairs of a tile with +inf; return how many of them were finite.
 
     Parameters
     ----------
@@ -171,4 +180,4 @@ def mask(tile: Tile, pairs: Pairs, masked: npt.NDArray[np.bool_]) -> None:
         Which of the listed pairs.
     """
     indptr = pairs.indptr[tile.start : tile.start + len(tile.values) + 1]
-    mask_listed(tile.values, tile.columns.item, indptr, pairs.item, masked)
+    return int(mask_listed(tile.values, tile.columns.item, indptr, pairs.item, masked))

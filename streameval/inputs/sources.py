@@ -179,6 +179,8 @@ class Distances:
         queries: tuple[int, int],
         items: tuple[int, int],
         out: npt.NDArray[np.generic] | None = None,
+        *,
+        check: bool = True,
     ) -> FloatMatrix:
         """Return a block [m, n] in the working dtype, the caller's to overwrite.
 
@@ -188,6 +190,8 @@ class Distances:
             Start and stop.
         out : [m, n] array, optional
             Of the matrix's dtype, to read into.
+        check : bool
+            Whether to check that all distances are finite.
 
         Raises
         ------
@@ -199,7 +203,7 @@ class Distances:
         block = _convert(stored, self.dtype, self.matrix, index, items[0])
         if block is stored and isinstance(self.matrix, MemoryArray):
             block = block.copy()  # the caller's own
-        bad = first_not_finite(block)
+        bad = first_not_finite(block) if check else None
         if bad is not None:
             row = queries[0] + bad[0]
             raise BadRowError(
