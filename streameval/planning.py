@@ -216,7 +216,8 @@ def _plan_features(
     # As stored, as worked on, as multiplied: often the same, at worst three.
     row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 4) + 64
     chunk = max(problem.chunks[0], 1)
-    fine = 8 * (problem.width + FINE_QUERIES) + 64  # a column, where a model has collapsed
+    # A column, where a model has collapsed.
+    fine = 8 * (problem.width + 2 * FINE_QUERIES + max(problem.cameras, 1)) + 64
 
     def parts(query_block: int, block: int, rows: int, items: int) -> dict[str, int]:
         scratch = problem.scratch(block, problem.width)

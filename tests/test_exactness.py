@@ -456,21 +456,23 @@ def test_float64_features_of_any_magnitude(metric: Any, scale: float) -> None:
     assert result.statistics.equals(expected)
 
 
-@pytest.mark.parametrize("noise", [0.0, 1e-7, 1e-5])
+@pytest.mark.parametrize(
+    ("noise", "way"), [(0.0, "count_copies"), (1e-7, "fine_tile"), (1e-5, "fine_tile")]
+)
 @pytest.mark.parametrize("metric", METRICS)
-def test_collapsed_models_go_through_the_second_filter(
-    metric: Any, noise: float, monkeypatch: pytest.MonkeyPatch
+def test_collapsed_models_are_counted_row_by_row(
+    metric: Any, noise: float, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streameval.counting import features
+    from streameval.execution import task
 
     calls = []
+    called = getattr(task, way)
 
-    def recorded(*args: Any) -> None:
+    def recorded(*args: Any) -> Any:
         calls.append(args)
-        settle_many(*args)
+        return called(*args)
 
-    settle_many = features.settle_many
-    monkeypatch.setattr(features, "settle_many", recorded)
+    monkeypatch.setattr(task, way, recorded)
     rng = np.random.default_rng(16)
     one = rng.standard_normal(WIDTH)
     q, g = (

@@ -1,8 +1,8 @@
-"""Deciding many doubts: float64 BLAS as a second filter, and each distinct row once.
+"""Rows that the filter leaves in doubt as a whole: a model that has collapsed.
 
-Where a model has collapsed, nearly every pair lies within the guard band of an edge. A second
-filter in float64, with a band some 2²⁹ times narrower, decides the pairs that differ at all;
-the pairs left are mostly copies of one another, whose canonical distance is the same.
+Where gallery rows are copies of one another, each distinct row's canonical distance is computed
+once a query and counted for all copies. Where they only nearly are, a second filter in float64,
+with a band some 2²⁹ times narrower, decides most pairs.
 """
 
 from __future__ import annotations
@@ -14,162 +14,144 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.canonical import COSINE, DOT, LANES, distance
-from streameval.counting.edges import Edges, note_tie
-from streameval.counting.filtering import Filter, Operand, filter_value, guard_band
-from streameval.counting.tiles import FINE_QUERIES, Columns, Counts, Doubts
+from streameval.counting.edges import slot_of
+from streameval.counting.filtering import Filter, Operand
+from streameval.counting.tiles import Columns, FloatTile
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
-NEAREST = -1  # in place of an edge: close to none, but perhaps the query's nearest negative
+COPIES = 4  # of each distinct row, from which on they are counted together
 
 
 class FineColumns(NamedTuple):
-    """The columns of a tile, for the second filter.
+    """The columns of a tile, for rows that are in doubt as a whole.
 
     Attributes
     ----------
     rows : [n, D] float64
-    weight, offset : [n] float64
-        As of `Filter`, in float64.
+    columns : Columns
+        Weights and offsets as of `Filter`, in float64.
     same_as : [n] int64
         The first row with the same bits.
+    distinct : int
+        Number of different rows.
     """
 
     rows: FloatArray
-    weight: FloatArray
-    offset: FloatArray
-    same_as: npt.NDArray[np.int64]
+    columns: Columns
+    same_as: IntArray
+    distinct: int
 
     @classmethod
-    def of(cls, filter_: Filter, gallery: Operand) -> FineColumns:
+    def of(cls, filter_: Filter, gallery: Operand, columns: Columns) -> FineColumns:
         """Prepare the columns."""
         n = len(gallery.norms)
-        cosine, dot = filter_.metric == COSINE, filter_.metric == DOT
+        squared = filter_.metric not in (COSINE, DOT)
+        offset = gallery.norms * gallery.norms if squared else np.zeros(n)
+        same_as = first_equal_row(gallery.rows)
         return cls(
             gallery.rows.astype(np.float64),
-            1.0 / gallery.norms if cosine else np.ones(n),
-            np.zeros(n) if cosine or dot else gallery.norms * gallery.norms,
-            first_equal_row(gallery.rows),
+            Columns(
+                columns.item,
+                1.0 / gallery.norms if filter_.metric == COSINE else np.ones(n),
+                np.where(np.isinf(columns.offset), np.inf, offset),
+            ),
+            same_as,
+            int(np.count_nonzero(same_as == np.arange(n))),
         )
 
+    @property
+    def copied(self) -> bool:
+        """Whether most rows are copies."""
+        return COPIES * self.distinct <= len(self.same_as)
 
-def settle_many(
-    columns: Columns,
-    fine_columns: FineColumns,
-    filter_: Filter,
-    queries: Operand,
-    gallery: Operand,
-    edges: Edges,
-    counts: Counts,
-    doubts: Doubts,
-    filled: int,
-) -> None:
-    """Decide the doubts of one set of columns; the parameters are those of `settle`."""
-    fine = filter_.in_float64()
-    begin = 0
-    while begin < filled:
-        first = int(doubts.query[begin])
-        end = int(np.searchsorted(doubts.query[:filled], first + FINE_QUERIES))
-        last = int(doubts.query[end - 1]) + 1
-        rows = queries.rows[first:last].astype(np.float64)
-        if filter_.metric == COSINE:
-            rows /= -queries.norms[first:last, None]
-        else:
-            rows *= -1.0 if filter_.metric == DOT else -2.0
-        tile = rows @ fine_columns.rows.T
-        _settle_rows(
-            tile,
-            first,
-            fine_columns,
-            columns.item,
-            fine,
-            queries,
-            gallery,
-            edges,
-            counts,
-            doubts,
-            begin,
-            end,
-        )
-        begin = end
+
+def fine_tile(
+    tile: FloatTile, row: IntArray, query: IntArray, metric: int, queries: Operand, rows: FloatArray
+) -> FloatArray:
+    """Return filter values in float64 for some rows of a tile, [r, n].
+
+    Parameters
+    ----------
+    tile : [m, n] float32
+        +inf where the pair is not a negative; so is the result.
+    row, query : [r] int64
+        Rows of the tile, and the queries of the block that they belong to.
+    metric : int
+    queries : Operand
+        Of all queries of the block.
+    rows : [n, D] float64
+        The columns.
+    """
+    factor = np.full(len(query), -1.0 if metric == DOT else -2.0)
+    if metric == COSINE:
+        factor = -1.0 / queries.norms[query]
+    fine: FloatArray = (queries.rows[query].astype(np.float64) * factor[:, None]) @ rows.T
+    fine[np.isinf(tile[row])] = np.inf
+    return fine
 
 
 @numba.njit(nogil=True, cache=True)
-def _settle_rows(  # type: ignore[no-untyped-def]
-    tile, first, fine_columns, item, fine, queries, gallery, edges, counts, doubts, begin, end
+def count_copies(  # type: ignore[no-untyped-def]
+    tile, row, query, offset_row, columns, same_as, metric, queries, gallery, edges, counts
 ):
-    """Decide the doubts `begin` to `end`, query by query, from a tile of float64 values."""
+    """Count some rows of a tile, with one canonical distance for all copies of a gallery row.
+
+    Parameters
+    ----------
+    tile, row, query, metric, queries
+        As in `fine_tile`.
+    offset_row : [queries of the block] int64
+    columns : Columns
+    same_as : [n] int64
+    gallery : Operand
+        Of the columns.
+    edges : Edges
+        Of the block.
+    counts : Counts
+        Added to.
+    """
     n = tile.shape[1]
-    known = np.empty(n)  # canonical distance of each distinct row to the query at hand
-    known_for = np.full(n, -1, np.int64)
     lanes = np.empty(LANES)
-    weight, offset, same_as = fine_columns.weight, fine_columns.offset, fine_columns.same_as
-    metric, rows, norms = fine.metric, gallery.rows, gallery.norms
-    query_rows, query_norms = queries.rows, queries.norms
-    indptr, distances, slots = edges.indptr, edges.distance, counts.slots
-    positives, items = edges.positive_distance, edges.positive_item
+    known_for = np.full(n, -1, np.int64)
+    slot = np.empty(n, np.int64)
+    tied, tied_end = np.empty(n, np.int64), np.empty(n, np.int64)
+    item, offset = columns.item, columns.offset
+    rows, norms, query_rows, query_norms = gallery.rows, gallery.norms, queries.rows, queries.norms
+    indptr, distances, slots, nearest = edges.indptr, edges.distance, counts.slots, counts.nearest
     positive_indptr, ties = edges.positive_indptr, counts.ties
-    nearest = counts.nearest
-    doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
-    most = 0
-    for i in range(first, first + len(tile)):
-        most = max(most, indptr[i + 1] - indptr[i])
-    level = np.empty(most)
-    t = begin
-    while t < end:
-        i = doubt_query[t]
-        band = guard_band(fine, query_norms[i])
-        first_edge, last_edge = indptr[i], indptr[i + 1]
-        for e in range(first_edge, last_edge):
-            level[e - first_edge] = filter_value(fine, distances[e], query_norms[i])
-        stop, least = t, np.inf
-        while stop < end and doubt_query[stop] == i:
-            k = doubt_column[stop]
-            least = min(least, tile[i - first, k] * weight[k] + offset[k])
-            stop += 1
-        reach = min(least + band, filter_value(fine, nearest[i], query_norms[i])) + band
-        for s in range(t, stop):
-            k = doubt_column[s]
-            value = tile[i - first, k] * weight[k] + offset[k]
-            e = first_edge
-            counted = doubt_edge[s] == NEAREST
-            if not counted:
-                e += doubt_edge[s]
-                while e < last_edge and level[e - first_edge] + band < value:
-                    e += 1
-                if e == last_edge or value < level[e - first_edge] - band:
-                    slots[2 * first_edge + i + 2 * (e - first_edge)] += 1
-                    counted = True
-            if counted and value > reach:
+    positives, items = edges.positive_distance, edges.positive_item
+    for r in range(len(row)):
+        i = query[r]
+        values, add = tile[row[r]], offset[offset_row[i]]
+        begin, end, first_slot, near = indptr[i], indptr[i + 1], 2 * indptr[i] + i, 0
+        for k in range(n):
+            if values[k] == np.inf or add[k] == np.inf:
                 continue
-            r = same_as[k]
-            if known_for[r] != i:
-                known_for[r] = i
-                known[r] = distance(metric, query_rows, i, rows, r, query_norms[i], norms[r], lanes)
-            exact = known[r]
-            nearest[i] = min(nearest[i], exact)
-            if counted:
-                continue
-            # What `slot_of` does, written out: a call here costs collapsed models a fifth.
-            while e < last_edge and distances[e] < exact:
-                e += 1
-            while e > first_edge and distances[e - 1] >= exact:
-                e -= 1
-            slot = 2 * first_edge + i + 2 * (e - first_edge)
-            if e < last_edge and distances[e] == exact:
-                slots[slot + 1] += 1
-                note_tie(
-                    exact,
-                    item[k],
-                    positives,
-                    items,
-                    positive_indptr[i],
-                    positive_indptr[i + 1],
-                    ties,
+            same = same_as[k]
+            if known_for[same] != i:
+                known_for[same] = i
+                exact = distance(
+                    metric, query_rows, i, rows, same, query_norms[i], norms[same], lanes
                 )
-            else:
-                slots[slot] += 1
-        t = stop
+                nearest[i] = min(nearest[i], exact)
+                slot[same] = slot_of(exact, near, distances, begin, end)
+                near = slot[same] // 2
+                first, last = positive_indptr[i], positive_indptr[i + 1]
+                if slot[same] % 2 == 0:  # not at an edge
+                    first = last
+                while first < last and positives[first] != exact:
+                    first += 1
+                tied[same] = tied_end[same] = first
+                while tied_end[same] < last and positives[tied_end[same]] == exact:
+                    tied_end[same] += 1
+            slots[first_slot + slot[same]] += 1
+            # As `note_tie`: at the first tied positive that follows in the gallery.
+            while tied[same] < tied_end[same] and items[tied[same]] <= item[k]:
+                tied[same] += 1
+            if tied[same] < tied_end[same]:
+                ties[tied[same]] += 1
 
 
 @numba.njit(nogil=True, cache=True)

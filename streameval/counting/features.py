@@ -2,8 +2,8 @@
 
 `count_features` counts the values of a tile that lie clear of every edge, and puts the others
 on a list of `Doubts`. `settle` decides these by their canonical distance: column by column, so
-that each gallery row comes into the cache once for all queries that ask for it; or, where there
-are many, after a second filter (`doubtful`).
+that each gallery row comes into the cache once for all queries that ask for it. Rows of which
+most values are in doubt are left to `doubtful`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,8 @@ import numba
 import numpy as np
 
 from streameval.counting.canonical import LANES, distance, distances_of
-from streameval.counting.doubtful import NEAREST, FineColumns, settle_many
-from streameval.counting.edges import Edges, note_tie, slot_of
+from streameval.counting.edges import note_tie, slot_of
 from streameval.counting.filtering import (
-    Filter,
-    Operand,
     even_levels,
     filter_value,
     guard_band,
@@ -31,16 +28,15 @@ from streameval.counting.grids import (
     touched_bit,
 )
 from streameval.counting.rows import bin_row, least_of, quantise
-from streameval.counting.tiles import Columns, Counts, Doubts
 
-MANY = 0.5  # of the pairs of the queries in doubt: above it a second filter pays
+NEAREST = -1  # in place of an edge: close to none, but perhaps the query's nearest negative
 
 
 @numba.njit(nogil=True, cache=True)
 def count_features(  # type: ignore[no-untyped-def]
     tile,
     row,
-    first,
+    query,
     offset_row,
     columns,
     filter_,
@@ -50,17 +46,19 @@ def count_features(  # type: ignore[no-untyped-def]
     counts,
     doubts,
     filled,
+    crowd,
+    crowded,
 ):
     """Count rows of a tile of filter values, until the list of doubts might not hold a row more.
 
     Parameters
     ----------
-    tile : [m, n] float32
+    tile : [m, n] float32 or float64
         Products; +inf where the pair is not a negative.
     row : int
         The row to begin with.
-    first : int
-        The query of the block that row 0 belongs to.
+    query : [m] int64
+        The query of the block that each row belongs to.
     offset_row : [queries of the block] int64
         The row of ``columns.offset`` for each query.
     columns : Columns
@@ -77,6 +75,10 @@ def count_features(  # type: ignore[no-untyped-def]
         Of capacity 2n at least; appended to.
     filled : int
         How many doubts there are.
+    crowd : int
+        A row with more values in touched cells is not counted.
+    crowded : [m] bool, written
+        Whether that is so.
 
     Returns
     -------
@@ -85,7 +87,7 @@ def count_features(  # type: ignore[no-untyped-def]
     n = tile.shape[1]
     padded = n + -n % 4
     bins, bit = bins_for(code), touched_bit(code)
-    values = np.full(padded, np.inf, np.float32)
+    values = np.full(padded, np.inf, tile.dtype)
     cells = np.full(padded, LAST, np.uint16)
     fours, touched = np.empty(padded // 4 + 1, np.uint32), np.empty(padded + 4, np.uint32)
     # Taken out of their tuples: looked up there, each would count references.
@@ -93,9 +95,12 @@ def count_features(  # type: ignore[no-untyped-def]
     slots, nearest = counts.slots, counts.nearest
     indptr, distances, norms = edges.indptr, edges.distance, queries.norms
     doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
-    level = np.empty(np.diff(indptr[first : first + tile.shape[0] + 1]).max())
+    most = 0
+    for i in query:
+        most = max(most, indptr[i + 1] - indptr[i])
+    level = np.empty(most)
     while row < tile.shape[0] and filled + 2 * n <= len(doubt_query):
-        i = first + row
+        i = query[row]
         begin, m = indptr[i], indptr[i + 1] - indptr[i]
         first_slot, of_row = 2 * begin + i, filled
         add = offset[offset_row[i]]
@@ -108,6 +113,11 @@ def count_features(  # type: ignore[no-untyped-def]
         )
         lowest = quantise(tile[row], weight, add, origin, scale, far, values, cells)
         found = bin_row(cells, code, bins, fours, touched)
+        crowded[row] = found > crowd
+        if crowded[row]:
+            bins[:] = 0
+            row += 1
+            continue
         reach = filter_value(filter_, nearest[i], norms[i]) + band
         least = np.inf
         for t in range(found):
@@ -123,11 +133,11 @@ def count_features(  # type: ignore[no-untyped-def]
                 doubt_edge[filled] = e
                 filled += 1
         fold(bins, stop - base, slots, first_slot + 2 * base)
-        if may_be_within(lowest, np.float32(reach), origin, scale):
+        if may_be_within(lowest, tile.dtype.type(reach), origin, scale):
             least = np.float64(least_of(values))
         if least <= reach and least < np.inf:  # perhaps the nearest negative, or one of them
             reach = min(reach, least + 2 * band)
-            filled = _note_nearest(i, values, np.float32(reach), doubts, of_row, filled)
+            filled = _note_nearest(i, values, tile.dtype.type(reach), doubts, of_row, filled)
         row += 1
     return row, filled
 
@@ -155,41 +165,17 @@ def _note_nearest(i, values, reach, doubts, of_row, filled):  # type: ignore[no-
     return filled
 
 
-def settle(
-    columns: Columns,
-    fine: FineColumns | None,
-    filter_: Filter,
-    queries: Operand,
-    gallery: Operand,
-    edges: Edges,
-    counts: Counts,
-    doubts: Doubts,
-    filled: int,
-) -> FineColumns | None:
+@numba.njit(nogil=True, cache=True)
+def settle(columns, filter_, queries, gallery, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
     """Decide the doubts of one set of columns by their canonical distances.
 
     Parameters
     ----------
-    columns : Columns
-    fine : FineColumns, optional
-        What this returned for the same columns before.
-    filter_, queries, gallery, edges, counts, doubts, filled
+    columns, filter_, queries, edges, counts, doubts, filled
         As in `count_features`.
+    gallery : Operand
+        Of the columns.
     """
-    if not filled:
-        return fine
-    asked = int(doubts.query[filled - 1] - doubts.query[0] + 1) * len(columns.item)
-    if not filter_.usable or filled <= MANY * asked:
-        _settle_each(columns, filter_, queries, gallery, edges, counts, doubts, filled)
-        return fine
-    fine = fine or FineColumns.of(filter_, gallery)
-    settle_many(columns, fine, filter_, queries, gallery, edges, counts, doubts, filled)
-    return fine
-
-
-@numba.njit(nogil=True, cache=True)
-def _settle_each(columns, filter_, queries, gallery, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
-    """Decide each doubt by itself."""
     item, doubt_query, doubt_column = columns.item, doubts.query, doubts.column
     start = np.zeros(len(item) + 1, np.int64)
     for t in range(filled):

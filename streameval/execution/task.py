@@ -10,12 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.canonical import pair_distances
-from streameval.counting.doubtful import FineColumns
+from streameval.counting.doubtful import FineColumns, count_copies, fine_tile
 from streameval.counting.edges import Edges, spread_ties
 from streameval.counting.features import count_features, feature_extremes, settle
+from streameval.counting.filtering import Filter
 from streameval.counting.grids import codes_for
 from streameval.counting.stored import count_stored, stored_extremes
-from streameval.counting.tiles import DOUBTS, Counts, Doubts
+from streameval.counting.tiles import (
+    DOUBTS,
+    FINE_QUERIES,
+    Columns,
+    Counts,
+    Doubts,
+    FloatTile,
+)
 from streameval.errors import InputError
 from streameval.execution.job import Job, PositivePart, Positives, Range
 from streameval.execution.progress import Watch
@@ -71,6 +79,7 @@ class _Counted:
         self._doubts = Doubts.of(0)
         self._filled = 0
         self._fine: FineColumns | None = None
+        self._undecided = np.zeros(len(positives.indptr) - 1, np.bool_)  # by float64 either
 
     def add(self, tile: Tile) -> int:
         """Count a tile; return how many entries of a stored one are not finite."""
@@ -86,39 +95,90 @@ class _Counted:
         return 0
 
     def _add_features(self, tile: Tile, of: Operands) -> None:
-        if len(self._doubts.query) < 2 * tile.values.shape[1]:
-            self._doubts = Doubts.of(max(2 * tile.values.shape[1], DOUBTS))
-        row = 0
-        while row < len(tile.values):
+        query = np.arange(tile.start, tile.start + len(tile.values))
+        width = tile.values.shape[1]
+        crowd = width // 2 if of.filter.usable else width
+        crowded = self._count(tile.values, query, tile.columns, of.filter, of, crowd)
+        if crowded.any():
+            self._count_crowded(tile, of, np.flatnonzero(crowded))
+        if tile.last:
+            self._settle(tile.columns, of)
+            self._fine = None
+
+    def _count(
+        self,
+        values: FloatTile,
+        query: IntArray,
+        columns: Columns,
+        filter_: Filter,
+        of: Operands,
+        crowd: int,
+    ) -> npt.NDArray[np.bool_]:
+        """Count a tile of filter values but for rows that are crowded; return which these are."""
+        if len(self._doubts.query) < 2 * values.shape[1]:
+            self._doubts = Doubts.of(max(2 * values.shape[1], DOUBTS))
+        row, crowded = 0, np.zeros(len(values), np.bool_)
+        while True:
             row, self._filled = count_features(
-                tile.values,
+                values,
                 row,
-                tile.start,
+                query,
                 self.offset_row,
-                tile.columns,
-                of.filter,
+                columns,
+                filter_,
                 of.queries,
                 self.edges,
                 self._code,
                 self.counts,
                 self._doubts,
                 self._filled,
+                crowd,
+                crowded,
             )
-            if row < len(tile.values) or tile.last:
-                self._fine = settle(
-                    tile.columns,
-                    self._fine,
-                    of.filter,
-                    of.queries,
-                    of.gallery,
-                    self.edges,
-                    self.counts,
-                    self._doubts,
-                    self._filled,
-                )
-                self._filled = 0
-        if tile.last:
-            self._fine = None
+            if row == len(values):
+                return crowded
+            self._settle(columns, of)
+
+    def _count_crowded(self, tile: Tile, of: Operands, rows: IntArray) -> None:
+        """Count rows of a tile that are in doubt as a whole."""
+        self._fine = fine = self._fine or FineColumns.of(of.filter, of.gallery, tile.columns)
+        undecided = np.full(len(rows), fine.copied) | self._undecided[rows + tile.start]
+        left = rows[~undecided]
+        for start in range(0, len(left), FINE_QUERIES):
+            part = left[start : start + FINE_QUERIES]
+            query = part + tile.start
+            values = fine_tile(tile.values, part, query, of.filter.metric, of.queries, fine.rows)
+            crowd = values.shape[1] // 2
+            filter_ = of.filter.in_float64()
+            self._undecided[query] = self._count(values, query, fine.columns, filter_, of, crowd)
+        rows = rows[undecided | self._undecided[rows + tile.start]]
+        count_copies(
+            tile.values,
+            rows,
+            rows + tile.start,
+            self.offset_row,
+            tile.columns,
+            fine.same_as,
+            of.filter.metric,
+            of.queries,
+            of.gallery,
+            self.edges,
+            self.counts,
+        )
+
+    def _settle(self, columns: Columns, of: Operands) -> None:
+        """Decide the doubts so far; they are of one set of columns."""
+        settle(
+            columns,
+            of.filter,
+            of.queries,
+            of.gallery,
+            self.edges,
+            self.counts,
+            self._doubts,
+            self._filled,
+        )
+        self._filled = 0
 
     def statistics(self, pairs: Pairs, gallery: tuple[int, int]) -> RankStatistics:
         positive, ignored, same_identity = pairs.counts_in(*gallery)
