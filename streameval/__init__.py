@@ -11,6 +11,7 @@
     counting     canonical distances, edges, kernels
     metrics      RankStatistics -> scalars and curves
     pairs        what a protocol makes of the labels
+    presets      the conventions of other tools, as data
     protocol     the named protocols, as data
     statistics   RankStatistics, the one currency
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from streameval.inputs.labels import read_label_table, read_label_tables, read_labels
     from streameval.inputs.sources import Distances, Features
     from streameval.metrics import MetricOptions
+    from streameval.presets import PRESETS
     from streameval.protocol import PROTOCOLS, Labels, Protocol
     from streameval.result import Evaluation
     from streameval.statistics import RankStatistics
@@ -56,6 +58,7 @@ _HOMES = {
     "Distances": "inputs.sources",
     "Features": "inputs.sources",
     "MetricOptions": "metrics",
+    "PRESETS": "presets",
     "PROTOCOLS": "protocol",
     "Labels": "protocol",
     "Protocol": "protocol",
@@ -64,6 +67,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "PRESETS",
     "PROTOCOLS",
     "BudgetError",
     "Distances",

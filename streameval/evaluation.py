@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.counting.thresholds import threshold_distances
-from streameval.errors import InputError, StreamevalWarning
+from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.job import Job, NotUnitError, Range
 from streameval.execution.passes import count_all, find_extremes, find_positives
 from streameval.execution.progress import Progress, Watch
 from streameval.execution.threads import ThreadExecutor
 from streameval.inputs.sources import BadRowError, Distances, Features
 from streameval.metrics import MetricOptions
-from streameval.metrics.options import AveragePrecision, TieRule, VerificationPrecision
-from streameval.preparation import DEFAULT_MEMORY, Prepared, RangeOption, prepare
+from streameval.metrics.options import (
+    DEFAULT_OPTIONS,
+    AveragePrecision,
+    TieRule,
+    VerificationPrecision,
+)
+from streameval.metrics.selection import wanted_measures
+from streameval.preparation import (
+    DEFAULT_MEMORY,
+    Prepared,
+    RangeOption,
+    prepare,
+    query_columns,
+)
+from streameval.presets import Preset, find_preset
 from streameval.protocol import Labels, Protocol
-from streameval.result import Evaluation
-from streameval.statistics import FloatArray, RankStatistics
+from streameval.result import Evaluation, check_group_column, group_labels
+from streameval.statistics import REQUIRED, FloatArray, RankStatistics
+
+COUNTED = REQUIRED
+"""The fields of `RankStatistics` that an evaluation counts."""
 
 
 def evaluate(
@@ -30,14 +47,17 @@ def evaluate(
     *,
     query: Labels,
     gallery: Labels,
-    protocol: str | Protocol = "market1501",
+    protocol: str | Protocol | None = None,
     junk_ids: Sequence[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
-    range: RangeOption = "auto",
+    range: RangeOption | None = None,
     ties: TieRule | None = None,
     ap: AveragePrecision | None = None,
     vp: VerificationPrecision | None = None,
     false_rate_budget: int | None = None,
+    metrics: Sequence[str] | None = None,
+    preset: str | None = None,
+    group_by: str | npt.ArrayLike | None = None,
     options: MetricOptions | None = None,
     memory: str | int = DEFAULT_MEMORY,
     threads: int | None = None,
@@ -52,20 +72,25 @@ def evaluate(
         Of Q queries and G gallery items.
     query, gallery : Labels
         Of the same Q and G items.
-    protocol : str or Protocol
-        Which pairs are ignored: ``market1501``, ``separate-camera``, ``no-camera``.
+    protocol : str or Protocol, optional
+        Which pairs are ignored, and how CMC is read: a key of `PROTOCOLS`; ``market1501``.
     junk_ids : sequence of int or str, optional
         Gallery identities to ignore, in place of the protocol's own (−1).
     self_match : {"index", "key"}, optional
         Ignore each query's own image in the gallery.
-    range : {"auto", "minmax"} or (float, float)
+    range : {"auto", "minmax"} or (float, float), optional
         What τ = 0 and τ = 1 of GOM stand for. ``auto``: the metric's own bounds ([0, 2] of
         cosine, and of euclidean on unit vectors), else ``minmax``: the least and greatest
         distance of all non-ignored pairs, which costs one more pass.
-    ties, ap, vp, false_rate_budget
+    ties, ap, vp, false_rate_budget, metrics
         See `MetricOptions`.
+    preset : str, optional
+        A key of `PRESETS`: the conventions of another tool, as far as no other argument says
+        otherwise.
+    group_by : str or [Q] array_like, optional
+        ``id``, ``cam`` or a label a query: the metrics of each group, too.
     options : MetricOptions, optional
-        All metric options; the four above, where given, go before it.
+        All metric options; the five above, where given, go before it, and a preset's too.
     memory : str or int
         Budget for the whole process: bytes, or a text such as "2GB", "500MiB".
     threads : int, optional
@@ -88,22 +113,82 @@ def evaluate(
     BudgetError
         If the memory budget is too small; nothing has been read then.
     """
-    given = {"ties": ties, "ap": ap, "vp": vp, "false_rate_budget": false_rate_budget}
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    options = replace(options or MetricOptions(), **chosen)
+    given = {
+        "ties": ties,
+        "ap": ap,
+        "vp": vp,
+        "false_rate_budget": false_rate_budget,
+        "metrics": None if metrics is None else tuple(metrics),
+    }
+    tool = None if preset is None else find_preset(preset)
+    options = metric_options(given, tool, options or MetricOptions())
+    check_counted(options)
+    if tool is not None:
+        junk_ids = tool.junk_ids if junk_ids is None else junk_ids
+        protocol, range = protocol or tool.protocol, range or tool.range
+    if group_by is not None:
+        check_groups(group_by, query)
     prepared = prepare(
         source,
         query=query,
         gallery=gallery,
-        protocol=protocol,
+        protocol=protocol or "market1501",
         junk_ids=junk_ids,
         self_match=self_match,
-        range=range,
+        range=range or "auto",
         memory=memory,
         threads=threads,
         tile=tile,
     )
-    return run(prepared, options, progress)
+    result = run(prepared, options, progress)
+    return result if group_by is None else result.grouped(group_by)
+
+
+def metric_options(
+    given: Mapping[str, Any], preset: Preset | None, options: MetricOptions = DEFAULT_OPTIONS
+) -> MetricOptions:
+    """Return the options under a preset, and under what is given (not None) before that.
+
+    Raises
+    ------
+    OptionError
+        If a value can't be.
+    """
+    chosen: dict[str, Any] = {}
+    if preset is not None:
+        chosen |= {**preset.options, "metrics": preset.metrics}
+    chosen |= {name: value for name, value in given.items() if value is not None}
+    return replace(options, **chosen)
+
+
+def check_counted(options: MetricOptions) -> None:
+    """Check, before any work, that the metrics exist and an evaluation counts what they need.
+
+    Raises
+    ------
+    OptionError
+    """
+    named, _ = wanted_measures(options)
+    for measure in named:
+        missing = sorted(set(measure.metric.needs) - COUNTED)
+        if missing:
+            raise OptionError(
+                f"{measure.name} needs {', '.join(missing)}, which no evaluation counts yet: "
+                "leave it out, or add the field to statistics of your own"
+            )
+
+
+def check_groups(group_by: str | npt.ArrayLike, query: Labels) -> None:
+    """Check, before any work, that there is one label of a group a query.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(group_by, str):
+        group_labels(group_by, len(query))
+    else:
+        check_group_column(group_by, query_columns(query))
 
 
 def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = None) -> Evaluation:
@@ -115,6 +200,8 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
         If the inputs hold what can't be evaluated.
     """
     begin = time.perf_counter()
+    if options.cmc == DEFAULT_OPTIONS.cmc:
+        options = replace(options, cmc=prepared.protocol.cmc)
     progress = progress or Progress()
     try:
         try:
@@ -129,7 +216,7 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
         statistics,
         options,
         range=prepared.range_summary(used),
-        query_id=prepared.query_id,
+        columns=prepared.query_columns,
         provenance=_provenance(prepared, time.perf_counter() - begin),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -41,8 +41,9 @@ class Prepared:
     plan : Plan
     range : Range or None
         None: to be found in a pass over the data.
-    query_id : [Q] array
-        Identities of the queries, for the per-query table.
+    query_columns : mapping of str to [Q] array
+        Labels of the queries, for the per-query table and for groups: ``id``, and ``cam``
+        where there is one.
     """
 
     source: Features | Distances
@@ -51,7 +52,7 @@ class Prepared:
     problem: Problem
     plan: Plan
     range: Range | None
-    query_id: AnyArray
+    query_columns: Mapping[str, AnyArray]
 
     def with_range_from_data(self) -> Prepared:
         """Return the same evaluation, cut in the same way, with ``range="minmax"``."""
@@ -115,7 +116,12 @@ def prepare(
         reserved=reserved_bytes(),
         tile=tile,
     )
-    return Prepared(source, pairs, protocol, problem, plan, wanted, query.id)
+    return Prepared(source, pairs, protocol, problem, plan, wanted, query_columns(query))
+
+
+def query_columns(query: Labels) -> dict[str, AnyArray]:
+    """Return the labels of the queries that are kept with a result: ``id``, and ``cam``."""
+    return {"id": query.id} | ({} if query.cam is None else {"cam": query.cam})
 
 
 def _cores() -> int:

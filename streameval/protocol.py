@@ -30,8 +30,8 @@ class Protocol:
         Ignore pairs of the same identity seen by the same camera.
     same_camera : bool
         Ignore every pair of the same camera.
-    cmc : {"first match"}
-        How CMC counts a query with several positives.
+    cmc : {"first-match", "all-shots"}
+        How CMC counts a query with several positives: see `MetricOptions`.
     junk_ids : tuple of int or str
         Gallery identities that take no part for any query.
     self_match : {None, "index", "key"}
@@ -41,7 +41,7 @@ class Protocol:
     name: str
     same_identity_and_camera: bool
     same_camera: bool = False
-    cmc: Literal["first match"] = "first match"
+    cmc: Literal["first-match", "all-shots"] = "first-match"
     junk_ids: tuple[int | str, ...] = (-1,)
     self_match: Literal["index", "key"] | None = None
 
@@ -55,6 +55,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
     protocol.name: protocol
     for protocol in (
         Protocol("market1501", same_identity_and_camera=True),
+        Protocol("allshots", same_identity_and_camera=True, cmc="all-shots"),
         Protocol("separate-camera", same_identity_and_camera=True, same_camera=True),
         Protocol("no-camera", same_identity_and_camera=False),
     )

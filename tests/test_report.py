@@ -23,7 +23,7 @@ from streameval.report.progress import (
     show_progress,
 )
 from streameval.report.style import Style, amount, duration, percent_interval, render, stdout_style
-from streameval.report.terminal import render_evaluation, rows_of, why_undefined
+from streameval.report.terminal import render_evaluation, rows_of
 
 
 def evaluation(query: list[int], gallery: list[int], **more: Any) -> se.Evaluation:
@@ -69,8 +69,6 @@ def test_what_is_undefined_says_why() -> None:
         strangers = evaluation([8, 9], [1, 2, 1, 3])
     assert values(strangers)["CMC@1"] == ("–", "", "no query has a positive in the gallery")
     assert values(strangers)["mAP"] == ("–", "", "")  # said once a part
-    counts = {"queries_positive": 1, "queries_negative": 1}
-    assert why_undefined("tau_nz", counts) == "no query of Q− returns anything, even at τ = 1"
 
 
 def test_both_styles_say_the_same() -> None:
