@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,25 +10,29 @@ import click
 from streameval.cli.options import (
     LabelOptions,
     check_label_options,
+    open_groups,
     open_labels,
     open_source,
     parse_junk_ids,
     parse_range,
 )
+from streameval.cli.printing import as_json, print_out
 from streameval.cli.signals import Interruption
-from streameval.errors import OptionError, OutputError, StreamevalError
+from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
     from streameval.metrics.options import MetricOptions
+    from streameval.presets import Preset
     from streameval.result import Evaluation
 
 # What there is to choose from is shown here and checked where it is used.
 METRICS = "cosine|euclidean|sqeuclidean|dot"
-PROTOCOLS = "market1501|separate-camera|no-camera"
+PROTOCOLS = "market1501|allshots|separate-camera|no-camera"
+PRESETS = "torchreid|fastreid|open-reid|market-matlab|gom-paper|gom-code|oml"
 SELF_MATCHES = "index|key"
 TIES = "pessimistic|optimistic|stable|expected"
 VP = "reference|equation"
-AP = "step|trapezoid"
+AP = "step|trapezoid|threshold"
 
 
 @dataclass(frozen=True)
@@ -48,14 +51,17 @@ class Given:
     query_labels: str | None
     gallery_labels: str | None
     metric: str | None
-    protocol: str
+    preset: str | None
+    protocol: str | None
     junk_id: tuple[str, ...]
     self_match: str | None
-    range: str
+    range: str | None
     ties: Any
     ap: Any
     vp: Any
-    false_rate_budget: int
+    false_rate_budget: int | None
+    metrics: str | None
+    group_by: str | None
     memory: str
     threads: int | None
     out: str | None
@@ -86,11 +92,15 @@ class Given:
 @click.option("--gallery-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
 @click.option("--metric", metavar=METRICS, help="Distance of features.  [default: cosine]")
 @click.option(
+    "--as",
+    "preset",
+    metavar=PRESETS,
+    help="Conventions of another tool, where no option says otherwise.",
+)
+@click.option(
     "--protocol",
     metavar=PROTOCOLS,
-    default="market1501",
-    show_default=True,
-    help="Which pairs are ignored.",
+    help="Which pairs are ignored, and how CMC is read.  [default: market1501]",
 )
 @click.option(
     "--junk-id",
@@ -104,34 +114,34 @@ class Given:
 @click.option(
     "--ties",
     metavar=TIES,
-    default="pessimistic",
-    show_default=True,
-    help="Who is ahead at the same distance.",
+    help="Who is ahead at the same distance.  [default: pessimistic]",
 )
 @click.option(
     "--range",
     metavar="auto|minmax|LO,HI",
-    default="auto",
-    show_default=True,
-    help="Distances that tau = 0 and tau = 1 stand for.",
+    help="Distances that tau = 0 and tau = 1 stand for.  [default: auto]",
 )
 @click.option(
     "--vp",
     metavar=VP,
-    default="reference",
-    show_default=True,
-    help="VP of GOM: as the authors' code, or as Eq. 5 is printed.",
+    help="VP of GOM: as the authors' code, or as Eq. 5 is printed.  [default: reference]",
 )
 @click.option(
     "--false-rate-budget",
     metavar="N",
     type=int,
-    default=3000,
-    show_default=True,
-    help="Returned negatives that count as failure.",
+    help="Returned negatives that count as failure.  [default: 3000]",
+)
+@click.option("--ap", metavar=AP, help="Rule of average precision.  [default: step]")
+@click.option(
+    "--metrics",
+    metavar="NAMES",
+    help='Metrics by name, "CMC@1,mAP", or all; see: streameval metrics.',
 )
 @click.option(
-    "--ap", metavar=AP, default="step", show_default=True, help="Rule of average precision."
+    "--group-by",
+    metavar="id|cam|URI",
+    help="Each group of queries, too: by a label, or by an array of one entry a query.",
 )
 @click.option(
     "--memory",
@@ -164,24 +174,30 @@ def run(given: Given) -> None:
     quiet = given.quiet or given.dry_run
     with show_progress(quiet=quiet) as progress, Interruption(progress.close) as interruption:
         from streameval import evaluation, preparation
+        from streameval.presets import find_preset
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
         from streameval.result.folder import check_output
 
-        options = _metric_options(given)
+        preset = None if given.preset is None else find_preset(given.preset)
+        options = _metric_options(given, preset)
         for side in ("query", "gallery"):
             check_label_options(side, *given.label_options(side))
         if given.out is not None:
             check_output(given.out, overwrite=given.overwrite)
         source = open_source(given.distances, given.query, given.gallery, given.metric)
         query, gallery = open_labels(given.label_options("query"), given.label_options("gallery"))
+        groups = None if given.group_by is None else open_groups(given.group_by, query)
+        junk_ids = parse_junk_ids(given.junk_id, gallery)
+        if junk_ids is None and preset is not None and preset.junk_ids is not None:
+            junk_ids = list(preset.junk_ids)
         what: dict[str, Any] = {
             "query": query,
             "gallery": gallery,
-            "protocol": given.protocol,
-            "junk_ids": parse_junk_ids(given.junk_id, gallery),
+            "protocol": given.protocol or (preset.protocol if preset else "market1501"),
+            "junk_ids": junk_ids,
             "self_match": given.self_match,
-            "range": parse_range(given.range),
+            "range": parse_range(given.range or (preset.range if preset else None) or "auto"),
             "memory": given.memory,
             "threads": given.threads,
         }
@@ -190,12 +206,14 @@ def run(given: Given) -> None:
         failure: Exception | None = None
         if given.dry_run:
             text = (
-                _json(plan_summary(prepared))
+                as_json(plan_summary(prepared))
                 if given.json
                 else render_plan(prepared, stdout_style())
             )
         else:
             result = evaluation.run(prepared, options, progress)
+            if groups is not None:
+                result = result.grouped(groups)
             progress.close()
             if given.out is not None:
                 try:
@@ -204,7 +222,7 @@ def run(given: Given) -> None:
                     failure = error  # the work of hours, perhaps: it is printed all the same
             saved = None if failure else given.out
             text = (
-                _json(result.summary())
+                as_json(result.summary())
                 if given.json
                 else render_evaluation(result, stdout_style(), saved=saved)
             )
@@ -227,36 +245,21 @@ def save(result: Evaluation, out: str, *, overwrite: bool, interruption: Interru
             folder.put_in_place()
 
 
-def print_out(text: str) -> None:
-    """Print on stdout.
-
-    Raises
-    ------
-    OutputError
-        If stdout doesn't take it; a reader that has gone is no error.
-    """
-    try:
-        click.echo(text, nl=False)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(f"stdout can't be written to: {error.strerror or error}") from error
-
-
-def _metric_options(given: Given) -> MetricOptions:
-    from streameval.metrics import MetricOptions
+def _metric_options(given: Given, preset: Preset | None) -> MetricOptions:
+    from streameval.evaluation import check_counted, metric_options
+    from streameval.metrics.selection import split_names
 
     if given.self_match not in (None, *SELF_MATCHES.split("|")):
         raise OptionError(
             f"--self-match is {given.self_match!r}; known: {SELF_MATCHES.replace('|', ', ')}"
         )
-    return MetricOptions(
-        ties=given.ties,
-        ap=given.ap,
-        vp=given.vp,
-        false_rate_budget=given.false_rate_budget,
-    )
-
-
-def _json(summary: dict[str, Any]) -> str:
-    return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    chosen = {
+        "ties": given.ties,
+        "ap": given.ap,
+        "vp": given.vp,
+        "false_rate_budget": given.false_rate_budget,
+        "metrics": None if given.metrics is None else split_names(given.metrics),
+    }
+    options = metric_options(chosen, preset)
+    check_counted(options)
+    return options

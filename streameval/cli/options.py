@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streameval.counting.canonical import Metric
     from streameval.inputs.sources import Distances, Features
     from streameval.preparation import RangeOption
-    from streameval.protocol import Labels
+    from streameval.protocol import AnyArray, Labels
 
 
 def open_source(
@@ -106,6 +106,25 @@ def open_labels(query: LabelOptions, gallery: LabelOptions) -> tuple[Labels, Lab
     if tables[1] is not None:
         return stored, read_label_table(tables[1], text=_text_columns(stored))
     return stored, _open_arrays(gallery)
+
+
+def open_groups(group_by: str, query: Labels) -> str | AnyArray:
+    """Return the column that ``--group-by`` names: ``id``, ``cam``, or the labels of an array.
+
+    Raises
+    ------
+    InputError
+        If there is no such column, or not one label a query.
+    """
+    from streameval.evaluation import check_groups
+    from streameval.inputs.labels import read_labels
+
+    if re.fullmatch(r"\w+", group_by):
+        check_groups(group_by, query)
+        return group_by
+    labels = read_labels(group_by).id
+    check_groups(labels, query)
+    return labels
 
 
 def _open_arrays(given: LabelOptions) -> Labels:
