@@ -22,7 +22,7 @@ def everywhere(ranked: RankedQueries, k: int) -> IntArray:
 
 def hits(ranked: RankedQueries, cutoff: IntArray) -> FloatArray:
     """Return the number of positives within each query's cutoff, [N] float64."""
-    return ranked.ranks.totals(ranked.ranks.hits(cutoff))
+    return ranked.ranks.counts(ranked.ranks.hits(cutoff))
 
 
 def truncated_average_precision(ranked: RankedQueries, k: int, denominator: str) -> Value:

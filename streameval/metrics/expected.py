@@ -73,7 +73,7 @@ class ExpectedRanks(Ranks):
     def precision_per_hit(self, rule: AveragePrecision, cutoff: IntArray) -> FloatArray:
         """Return the expected mean of the terms within the cutoff, 0 where none is, [N] float64."""
         terms = self.precision(rule, cutoff)
-        per_hit: FloatArray = self.totals(terms) / np.maximum(self.totals(self.hits(cutoff)), 1)
+        per_hit: FloatArray = self.totals(terms) / np.maximum(self.counts(self.hits(cutoff)), 1)
         groups = self._groups(cutoff)
         cut = np.flatnonzero((groups.within > 0) & (groups.within < groups.size))
         own = TieGroups(

@@ -83,6 +83,11 @@ class Ranks(ABC):
     def inverse_penalty(self) -> FloatArray:
         """Return INP = G / r_G, or its expectation, [N] float64."""
 
+    def counts(self, chances: FloatArray) -> FloatArray:
+        """Return the sums of each query's 0s and 1s, or of chances between, [N] float64."""
+        sums: FloatArray = np.add.reduceat(chances, self.start)
+        return sums
+
     def totals(self, terms: FloatArray) -> FloatArray:
         """Return the sums of each query's terms 1 .. G, added in that order, [N] float64."""
         totals: FloatArray = self.running_totals(terms)[self.start + self.count - 1]
@@ -120,9 +125,7 @@ class FixedRanks(Ranks):
             "stable": stats.tied_before,
         }[ties]
         self.rank: IntArray = stats.closer + tied_ahead + self.order
-        first, size = tie_groups(stats.positive_distance, self.start)
-        through = np.repeat(self.order[first] + size - 1, size)
-        self._at_own_distance: FloatArray = through / (stats.closer + stats.tied + through)
+        self._stats = stats
 
     def first_rank(self) -> FloatArray:
         """Return r_1, [N] float64."""
@@ -147,7 +150,7 @@ class FixedRanks(Ranks):
         after = self.order / self.rank
         terms = after
         if rule == "threshold":
-            terms = self._at_own_distance
+            terms = self._precision_at_own_distance()
         elif rule == "trapezoid":
             before = np.where(self.rank == 1, 1.0, (self.order - 1) / np.maximum(self.rank - 1, 1))
             terms = (before + after) / 2
@@ -155,7 +158,7 @@ class FixedRanks(Ranks):
 
     def precision_per_hit(self, rule: AveragePrecision, cutoff: IntArray) -> FloatArray:
         """Return the sum of the terms within the cutoff by their number, [N] float64."""
-        hits = self.totals(self.hits(cutoff))
+        hits = self.counts(self.hits(cutoff))
         per_hit: FloatArray = self.totals(self.precision(rule, cutoff)) / np.maximum(hits, 1)
         return per_hit
 
@@ -170,6 +173,12 @@ class FixedRanks(Ranks):
     def shots(self, rank: int) -> FloatArray:
         """Return [c_j + 1 <= rank], [P] float64."""
         return (self.rank - self.order + 1 <= rank).astype(np.float64)
+
+    def _precision_at_own_distance(self) -> FloatArray:
+        first, size = tie_groups(self._stats.positive_distance, self.start)
+        through = np.repeat(self.order[first] + size - 1, size)
+        precision: FloatArray = through / (self._stats.closer + self._stats.tied + through)
+        return precision
 
     def _within(self, cutoff: IntArray) -> npt.NDArray[np.bool_]:
         within: npt.NDArray[np.bool_] = self.rank <= self.of_positives(cutoff)

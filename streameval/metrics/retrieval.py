@@ -46,7 +46,7 @@ def matching_curve(ranked: RankedQueries, length: int) -> FloatArray:
         return np.full(length, math.nan)
     if ranked.options.cmc == "first-match":
         return ranks.hits_within(length) / len(ranks.queries)
-    shots = (ranks.totals(ranks.shots(x)) / ranks.count for x in range(1, length + 1))
+    shots = (ranks.counts(ranks.shots(x)) / ranks.count for x in range(1, length + 1))
     return np.array([mean(share) for share in shots])
 
 
