@@ -24,7 +24,7 @@ from test_metrics import ALL_RULES, FIXED, RATES, quietly
 
 from streameval.metrics import MetricOptions
 from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.retrieval import precision_recall
+from streameval.metrics.retrieval import at_recall, precision_recall
 
 CUTS = (1, 2, 3, 5, 30)
 AP_RULES = ("step", "trapezoid", "threshold")
@@ -104,6 +104,22 @@ def test_precision_at_recall_equals_the_oracle(problem: dict[str, Any], ties: An
         recall, precision = precision_recall(ranked, query)
         assert len(recall) == len(precision) == stats.positives[query]
         assert not len(recall) or recall[-1] == 1
+
+
+def test_the_first_positive_at_a_recall_is_exact() -> None:
+    """Of G positives it is the least j >= t·G/100, in integers; the product is rounded."""
+    counts = np.arange(1, 151)
+    query = np.repeat(np.arange(len(counts)), counts)
+    stats = oracle_statistics(
+        np.zeros((len(counts), len(query))), np.arange(len(counts)), query, junk_ids=()
+    )
+    ranked = RankedQueries(stats, MetricOptions())
+    order = ranked.ranks.order.astype(np.float64)
+    for t in range(101):
+        least = np.maximum(-(-t * counts // 100), 1)
+        np.testing.assert_array_equal(at_recall(ranked, order, t / 100), least)
+    just_above = np.nextafter(1 / 3, 1)  # three times that is 1, rounded
+    assert at_recall(ranked, order, just_above)[2] == 2
 
 
 def test_an_interpolated_precision_has_no_expectation_over_ties() -> None:

@@ -111,6 +111,13 @@ def test_distances_at_the_edges_are_exact() -> None:
     metrics = compute(problem, ("TAR|FAR=0.5", "EER"), 4, (0.0, 1.0))
     assert metrics.scalars == {"TAR|FAR=0.5": 1.0, "EER": 1 / 6}
     assert metrics.details["TAR|FAR=0.5"].threshold == 0.5
+    careful = compute(problem, ("TAR|FAR=0.333",), 4, (0.0, 1.0))
+    withheld = careful.details["TAR|FAR=0.333"].reason
+    assert withheld.startswith("3 impostor pairs cannot support a rate of 0.333")
+    beyond = {**problem, "distances": np.array([[0.25, 0.75, 0.5, 1.0, 0.75]])}
+    at_the_next_edge = compute(beyond, ("TAR|FAR=0.5",), 4, (0.0, 1.0))
+    assert at_the_next_edge.scalars == {"TAR|FAR=0.5": 0.5}
+    assert at_the_next_edge.details["TAR|FAR=0.5"].error == 0  # certainly not within it
     assert metrics.curves["genuine"].tolist() == [0, 1, 1, 0, 0, 0]
     assert metrics.curves["impostor"].tolist() == [0, 0, 1, 1, 1, 0]
     np.testing.assert_array_equal(metrics.curves["FMR"], np.array([0, 0, 1, 2, 3]) / 3)
