@@ -25,7 +25,7 @@ from streameval.metrics.options import (
     TieRule,
     VerificationPrecision,
 )
-from streameval.metrics.selection import wanted_measures
+from streameval.metrics.selection import split_names, wanted_measures
 from streameval.preparation import (
     DEFAULT_MEMORY,
     Prepared,
@@ -55,7 +55,7 @@ def evaluate(
     ap: AveragePrecision | None = None,
     vp: VerificationPrecision | None = None,
     false_rate_budget: int | None = None,
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     preset: str | None = None,
     group_by: str | npt.ArrayLike | None = None,
     options: MetricOptions | None = None,
@@ -83,7 +83,7 @@ def evaluate(
         cosine, and of euclidean on unit vectors), else ``minmax``: the least and greatest
         distance of all non-ignored pairs, which costs one more pass.
     ties, ap, vp, false_rate_budget, metrics
-        See `MetricOptions`.
+        See `MetricOptions`; names of metrics may be one text, ``"CMC@1,mAP"``.
     preset : str, optional
         A key of `PRESETS`: the conventions of another tool, as far as no other argument says
         otherwise.
@@ -118,7 +118,7 @@ def evaluate(
         "ap": ap,
         "vp": vp,
         "false_rate_budget": false_rate_budget,
-        "metrics": None if metrics is None else tuple(metrics),
+        "metrics": split_names(metrics) if isinstance(metrics, str) else metrics and tuple(metrics),
     }
     tool = None if preset is None else find_preset(preset)
     options = metric_options(given, tool, options or MetricOptions())

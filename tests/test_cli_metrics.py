@@ -59,9 +59,13 @@ def test_a_saved_result_keeps_its_metrics_and_groups() -> None:
     again = json.loads(json.dumps(loaded.summary()))
     assert again["metrics"] == printed["metrics"] == {"mAP": loaded["mAP"], "P@5": loaded["P@5"]}
     assert again["groups"] == printed["groups"]
+    assert again["groups"]["values"]["0"].keys() == {"metrics", "details", "counts"}
     names = pq.read_table("out/per_query.parquet").column_names
     assert {"id", "cam", "P@5", "AP"} <= set(names)
     more = loaded.with_options(metrics=("TTR/set|FTR=0.5",))
+    more.save("more")
+    with np.load("more/curves.npz") as curves:
+        assert set(curves) == {"ROC_tau", "FAR", "TTR/set"}
     assert list(more.metrics.scalars) == ["TTR/set|FTR=0.5"]
     assert more["TTR/set|FTR=5e-1"] == more.metrics.scalars["TTR/set|FTR=0.5"] or np.isnan(
         more["TTR/set|FTR=5e-1"]
@@ -76,7 +80,7 @@ def test_a_saved_result_keeps_its_metrics_and_groups() -> None:
 def test_groups_of_a_column_and_of_an_array() -> None:
     by_cam = summary("--group-by", "cam")["groups"]
     assert by_cam["by"] == "cam"
-    assert sum(group["queries"] for group in by_cam["values"].values()) == QUERIES
+    assert sum(group["counts"]["queries"] for group in by_cam["values"].values()) == QUERIES
     np.save("day.npy", np.load("query_cam.npy").astype("U"))
     by_array = summary("--group-by", "day.npy")["groups"]
     assert by_array == {"by": "group", "values": by_cam["values"]}

@@ -149,8 +149,10 @@ def test_figures_at_thresholds_equal_the_oracle(problem: dict[str, Any], limits:
         for how in ("micro", "macro")
         for tau in taus
     )
+    names += tuple(f"{rate}@tau={tau:g}" for rate in ("FMR", "FNMR") for tau in taus)
     metrics = quietly(stats, MetricOptions(metrics=(*names, "F1_max/micro", "F1_max/macro")))
     whole = Problem(**problem)
+    impostor = pairs_of(problem)[1]
     for tau in taus:
         counts = []
         for i, distance in enumerate(whole.distances):
@@ -167,6 +169,8 @@ def test_figures_at_thresholds_equal_the_oracle(problem: dict[str, Any], limits:
             "F1/micro": 2 * tp / (tp + fp + total) if total else np.nan,
             "precision/macro": mean_of([t / (t + f) for t, f, _ in own if t + f]),
             "recall/macro": mean_of([t / g for t, _, g in own]),
+            "FMR": fp / len(impostor) if len(impostor) else np.nan,
+            "FNMR": (total - tp) / total if total else np.nan,
             "F1/macro": mean_of([2 * t / (t + f + g) for t, f, g in own]),
         }
         for name, value in expected.items():

@@ -117,6 +117,15 @@ def test_a_run_refuses_what_it_will_not_count_before_any_work() -> None:
         se.evaluate(source, **labels, protocol="no-camera", metrics=["rank-1"])
 
 
+def test_names_in_one_text_or_several() -> None:
+    what: dict[str, Any] = {"query": se.Labels([1]), "gallery": se.Labels([1, 2])}
+    for names in ("mAP,CMC@1", ["mAP", "CMC@1"]):
+        result = se.evaluate(
+            se.Distances(np.array([[0.1, 0.2]])), **what, protocol="no-camera", metrics=names
+        )
+        assert result.metrics.scalars == {"CMC@1": 1.0, "mAP": 1.0}
+
+
 def test_names_are_split_at_commas() -> None:
     assert split_names(" CMC@1, mAP,,MREP ") == ("CMC@1", "mAP", "MREP")
 

@@ -60,16 +60,45 @@ def figure_curves(ranked: RankedQueries, average: str) -> dict[str, FloatArray]:
 def figure_at(ranked: RankedQueries, average: str, tau: float, *, name: str) -> Value:
     """Return precision, recall or F1 at one of the thresholds, and the curves."""
     curves = ranked.once(figure_curves, average)
-    found = np.flatnonzero(curves["tau"] == tau)
-    if not len(found):
-        count = len(curves["tau"])
-        return Value(math.nan, reason=f"only multiples of 1/{count - 1} of τ were counted")
+    at = _index(ranked, tau)
+    if at is None:
+        return Value(math.nan, reason=_not_counted(len(ranked.stats.thresholds)))
     return Value(
-        float(curves[f"{name}/{average}"][found[0]]),
-        threshold=float(ranked.stats.thresholds[found[0]]),
+        float(curves[f"{name}/{average}"][at]),
+        threshold=float(ranked.stats.thresholds[at]),
         reason=NOTHING_RETURNED,
         curves=curves,
     )
+
+
+def false_matches(ranked: RankedQueries, tau: float) -> Value:
+    """Return FMR at one of the thresholds."""
+    stats = ranked.stats
+    at, impostors = _index(ranked, tau), int(stats.negatives.sum())
+    if at is None or not impostors:
+        return Value(math.nan, reason=_not_counted(len(stats.thresholds)))
+    matched = int(stats.negatives_within[:, at].sum())
+    return Value(matched / impostors, threshold=float(stats.thresholds[at]))
+
+
+def false_non_matches(ranked: RankedQueries, tau: float) -> Value:
+    """Return FNMR at one of the thresholds."""
+    stats = ranked.stats
+    at, genuine = _index(ranked, tau), len(stats.positive_distance)
+    if at is None or not genuine:
+        return Value(math.nan, reason=_not_counted(len(stats.thresholds)))
+    missed = int((stats.positive_distance > stats.thresholds[at]).sum())
+    return Value(missed / genuine, threshold=float(stats.thresholds[at]))
+
+
+def _index(ranked: RankedQueries, tau: float) -> int | None:
+    """Return which of the thresholds τ is."""
+    found = np.flatnonzero(normalised_thresholds(len(ranked.stats.thresholds)) == tau)
+    return int(found[0]) if len(found) else None
+
+
+def _not_counted(thresholds: int) -> str:
+    return f"only multiples of 1/{thresholds - 1} of τ were counted"
 
 
 def greatest_f1(ranked: RankedQueries, average: str) -> Value:
@@ -82,6 +111,7 @@ def greatest_f1(ranked: RankedQueries, average: str) -> Value:
 
 _FIELDS = ("indptr", "positive_distance", "thresholds", "negatives_within")
 _AVERAGE = choice("micro", "macro")
+_TAU = rate(0.25, 0.5)
 
 
 def _figure(name: str, formula: str) -> Metric:
@@ -93,7 +123,7 @@ def _figure(name: str, formula: str) -> Metric:
         formula=f"{formula} at τ, over all pairs (micro), or its mean over Q+ (macro)",
         source="van Rijsbergen 1979; micro and macro: Manning et al. 2008, §13.6",
         compute=partial(figure_at, name=name),
-        parameters={"average": _AVERAGE, "tau": rate(0.25, 0.5)},
+        parameters={"average": _AVERAGE, "tau": _TAU},
     )
 
 
@@ -110,4 +140,26 @@ F1_MAX = Metric(
     source="van Rijsbergen 1979",
     compute=greatest_f1,
     parameters={"average": _AVERAGE},
+)
+
+FMR = Metric(
+    name="FMR@tau={tau}",
+    part="verification",
+    needs=("indptr", "thresholds", "negatives_within", "valid"),
+    over=("negatives",),
+    formula="|{impostor : d <= τ}| / I",
+    source="ISO/IEC 19795-1",
+    compute=false_matches,
+    parameters={"tau": _TAU},
+)
+
+FNMR = Metric(
+    name="FNMR@tau={tau}",
+    part="verification",
+    needs=("indptr", "thresholds", "positive_distance"),
+    over=("Q+",),
+    formula="|{genuine : d > τ}| / P",
+    source="ISO/IEC 19795-1",
+    compute=false_non_matches,
+    parameters={"tau": _TAU},
 )

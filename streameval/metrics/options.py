@@ -82,6 +82,7 @@ class MetricOptions:
         for option in ("cmc_ranks", "dir_ranks"):
             for rank in getattr(self, option):
                 _check(option, rank, _is_positive_integer, "positive integers")
+        _check("metrics", self.metrics, _is_names, "a tuple of names of metrics")
         for rate in self.false_accept_rates:
             _check("false_accept_rates", rate, _is_fraction, "fractions between 0 and 1")
 
@@ -93,6 +94,10 @@ def _check(option: str, value: Any, accepts: Callable[[Any], bool], expected: st
 
 def _is_positive_integer(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, Integral) and int(value) > 0
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(name, str) for name in value)
 
 
 def _is_fraction(value: Any) -> bool:

@@ -35,4 +35,6 @@ METRICS: tuple[Metric, ...] = (
     matching.RECALL,
     matching.F1,
     matching.F1_MAX,
+    matching.FMR,
+    matching.FNMR,
 )

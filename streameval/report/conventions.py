@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import StreamevalWarning
 from streameval.metrics import MetricOptions
+from streameval.metrics.selection import available_fields, find_measure
 from streameval.presets import PRESETS, Preset
 from streameval.protocol import PROTOCOLS
 from streameval.report.style import DASH, Style, facts, render, wrapped
@@ -67,15 +68,17 @@ def compare_conventions(
     OptionError
         If a metric is unknown, or the statistics don't allow it.
     """
-    all_names = [name for preset in PRESETS.values() for name in preset.metrics]
-    names = tuple(dict.fromkeys(metrics or all_names))
+    held = available_fields(evaluation.statistics)
+    reported = (name for preset in PRESETS.values() for name in preset.metrics)
+    possible = [name for name in reported if set(find_measure(name).metric.needs) <= held]
+    names = tuple(dict.fromkeys(metrics or possible))
     own = replace(evaluation.options, metrics=names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamevalWarning)  # the table shows what has no value
         before = _scalars(evaluation, own)
         readings = {OWN: Reading(before, {}, ())}
         for preset in PRESETS.values():
-            wanted = names if metrics else preset.metrics
+            wanted = names if metrics else tuple(n for n in preset.metrics if n in possible)
             readings[preset.name] = _read(evaluation, preset, replace(own, metrics=wanted), before)
     return readings
 

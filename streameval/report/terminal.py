@@ -202,7 +202,7 @@ def _table(evaluation: Evaluation, style: Style) -> Table:
     for title, rows in parts.items():
         if style.plain and table.row_count:
             table.add_row()
-        over = _over(title, evaluation.counts)
+        over = _over(title, evaluation)
         table.add_row(style.text(title), "", style.text(over), style=colours("bold cyan"))
         for row in rows:
             remark = f"{row.ties} by ties" if row.ties else ""
@@ -229,7 +229,11 @@ def groups_table(evaluation: Evaluation, style: Style) -> Table:
     return table
 
 
-def _over(title: str, counts: Mapping[str, int]) -> str:
+def _over(title: str, evaluation: Evaluation) -> str:
+    counts = evaluation.counts
+    if title == "Verification":
+        impostors = int(evaluation.statistics.negatives.sum())
+        return f"{counts['pairs_positive']:,} genuine, {impostors:,} impostor pairs"
     positive = plural(counts["queries_positive"], "query", "queries")
     negative = f"{counts['queries_negative']:,}"
     both = f"{positive} of Q+, {negative} of Q−"

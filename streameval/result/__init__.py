@@ -212,7 +212,11 @@ class Evaluation:
 
     def _summary_of_groups(self) -> dict[str, Any]:
         values = {
-            str(label): {"queries": metrics.counts["queries"], **metrics.scalars}
+            str(label): {
+                "metrics": metrics.scalars,
+                "details": _details(metrics),
+                "counts": metrics.counts,
+            }
             for label, metrics in self.groups.items()
         }
         return {"by": self.group_by, "values": values}
