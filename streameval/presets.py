@@ -85,16 +85,22 @@ PRESETS: Mapping[str, Preset] = {
             {"vp": "equation", "ap": "step", "false_rate_budget": 3000},
             range="minmax",
         ),
-        # The authors' code, which their tables come from: counting stops at the last match.
+        # GOM.py of the authors (YuanXinCherry/Person-reID-Evaluation), which their tables come
+        # from: evaluate_closed stops counting returned items at the last match, and divides by
+        # all queries; norm_distance is minmax over the whole matrix; ignored pairs are not
+        # removed but set to distance 1.
         Preset(
             "gom-code",
             "market1501",
             _GOM,
             {"vp": "reference", "ap": "step", "false_rate_budget": 3000},
             range="minmax",
+            remark="it divides by all queries, also those without a positive, normalises by "
+            "the range of all pairs, also the ignored, and returns these at tau = 1",
         ),
         # oml/functional/metrics.py, calc_retrieval_metrics: cmc, precision and map at 5, the
-        # latter two by min(k, G); no cameras, no junk; torch.topk, which is not stable.
+        # latter two by min(k, G); no cameras, no junk (but each query's own image, where it is
+        # in the gallery: --self-match); torch.topk, which is not stable.
         Preset(
             "oml",
             "no-camera",

@@ -10,7 +10,10 @@ from streameval.cli.printing import as_json, print_out
 @click.command
 @click.option("--json", "wants_json", is_flag=True, help="Print the list as JSON.")
 def metrics(wants_json: bool) -> None:
-    """List all metrics: names, formulas, sources, and the statistics that they need."""
+    """List all metrics and their formulas.
+
+    With the sources of the formulas, and the statistics that each metric needs.
+    """
     from streameval.report.metrics import metrics_summary, render_metrics
     from streameval.report.style import stdout_style
 
@@ -23,7 +26,11 @@ def metrics(wants_json: bool) -> None:
 @click.option("--metrics", "names", metavar="NAMES", help="Metrics to compare, by name.")
 @click.option("--json", "wants_json", is_flag=True, help="Print the figures as JSON.")
 def conventions(folder: str, names: str | None, wants_json: bool) -> None:
-    """Read a saved result as other tools would, and say where and why they differ."""
+    """Read a saved result as other tools do.
+
+    Prints the metrics of each preset (see: evaluate --as), where they differ from this run, and
+    which option makes the difference.
+    """
     from streameval.metrics.selection import split_names
     from streameval.report.conventions import compare_conventions, render_conventions
     from streameval.report.style import stdout_style
