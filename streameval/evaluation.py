@@ -26,14 +26,8 @@ from streameval.metrics.options import (
     VerificationPrecision,
 )
 from streameval.metrics.selection import split_names, wanted_measures
-from streameval.preparation import (
-    DEFAULT_MEMORY,
-    Prepared,
-    RangeOption,
-    prepare,
-    query_columns,
-)
-from streameval.presets import Preset, find_preset
+from streameval.preparation import DEFAULT_MEMORY, Prepared, RangeOption, prepare
+from streameval.presets import Preset, find_preset, pair_options
 from streameval.protocol import Labels, Protocol
 from streameval.result import Evaluation, check_group_column, group_labels
 from streameval.statistics import REQUIRED, FloatArray, RankStatistics
@@ -113,33 +107,30 @@ def evaluate(
     BudgetError
         If the memory budget is too small; nothing has been read then.
     """
+    if metrics is not None:
+        metrics = split_names(metrics) if isinstance(metrics, str) else tuple(metrics)
     given = {
         "ties": ties,
         "ap": ap,
         "vp": vp,
         "false_rate_budget": false_rate_budget,
-        "metrics": split_names(metrics) if isinstance(metrics, str) else metrics and tuple(metrics),
+        "metrics": metrics,
     }
     tool = None if preset is None else find_preset(preset)
     options = metric_options(given, tool, options or MetricOptions())
     check_counted(options)
-    if tool is not None:
-        junk_ids = tool.junk_ids if junk_ids is None else junk_ids
-        protocol, range = protocol or tool.protocol, range or tool.range
-    if group_by is not None:
-        check_groups(group_by, query)
     prepared = prepare(
         source,
         query=query,
         gallery=gallery,
-        protocol=protocol or "market1501",
-        junk_ids=junk_ids,
+        **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range),
         self_match=self_match,
-        range=range or "auto",
         memory=memory,
         threads=threads,
         tile=tile,
     )
+    if group_by is not None:
+        check_groups(group_by, prepared)
     result = run(prepared, options, progress)
     return result if group_by is None else result.grouped(group_by)
 
@@ -178,17 +169,17 @@ def check_counted(options: MetricOptions) -> None:
             )
 
 
-def check_groups(group_by: str | npt.ArrayLike, query: Labels) -> None:
+def check_groups(group_by: str | npt.ArrayLike, prepared: Prepared) -> None:
     """Check, before any work, that there is one label of a group a query.
 
     Raises
     ------
     InputError
     """
-    if not isinstance(group_by, str):
-        group_labels(group_by, len(query))
+    if isinstance(group_by, str):
+        check_group_column(group_by, prepared.query_columns)
     else:
-        check_group_column(group_by, query_columns(query))
+        group_labels(group_by, prepared.source.shape[0])
 
 
 def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = None) -> Evaluation:

@@ -7,7 +7,7 @@ average, and equal only where there is no tie.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -69,7 +69,7 @@ PRESETS: Mapping[str, Preset] = {
             "open-reid",
             "allshots",
             ("CMC@1", "CMC@5", "CMC@10", "mAP"),
-            {"ap": "threshold", "cmc": "all-shots", "ties": "stable"},
+            {"ap": "threshold", "ties": "stable"},
             remark="prints CMC under two more protocols: market1501 and cuhk03",
         ),
         # compute_AP.m of the Market-1501 baseline, after Oxford Buildings: the mean of two
@@ -111,6 +111,28 @@ PRESETS: Mapping[str, Preset] = {
         ),
     )
 }
+
+
+def pair_options(
+    preset: Preset | None,
+    *,
+    protocol: Any = None,
+    junk_ids: Sequence[int | str] | None = None,
+    range: Any = None,
+) -> dict[str, Any]:
+    """Return protocol, junk ids and range: what is given, else the preset's, else the default.
+
+    The preset's junk ids belong to its protocol, and go with it.
+    """
+    if preset is not None:
+        if protocol is None and junk_ids is None:
+            junk_ids = preset.junk_ids
+        protocol, range = protocol or preset.protocol, range or preset.range
+    return {
+        "protocol": protocol or "market1501",
+        "junk_ids": junk_ids,
+        "range": range or "auto",
+    }
 
 
 def find_preset(name: str) -> Preset:

@@ -248,9 +248,10 @@ class RankStatistics:
         }
         for name, field in FIELDS.items():
             values = [getattr(part, name) for part in parts]
-            if field.axes[0] in ("query", "positive"):
+            held = all(one is not None for one in values)
+            if held and field.axes[0] in ("query", "positive"):
                 stacked[name] = np.concatenate(values)
-            elif field.merge == "sum" and not any(one is None for one in values):
+            elif held and field.merge == "sum":
                 stacked[name] = np.sum(values, axis=0)
             elif name not in stacked:
                 if not all(np.array_equal(one, values[0]) for one in values[1:]):
@@ -275,7 +276,7 @@ class RankStatistics:
         taken: dict[str, Any] = {
             name: getattr(self, name)[of[field.axes[0]]]
             for name, field in FIELDS.items()
-            if field.axes[0] in of
+            if field.axes[0] in of and getattr(self, name) is not None
         }
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return RankStatistics(indptr=indptr, thresholds=self.thresholds, **taken)

@@ -95,7 +95,7 @@ def test_groups_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*_: object, **__: object) -> None:
         raise AssertionError("work has begun")
 
-    monkeypatch.setattr(evaluation, "prepare", work)
+    monkeypatch.setattr(evaluation, "run", work)
     np.save("short.npy", np.arange(QUERIES - 1))
     says = ("has 9 entries", "10 queries", "one label a query")
     refused(run(*STORED, *CSV, "--group-by", "short.npy"), *says)
@@ -144,6 +144,11 @@ def test_what_is_given_goes_before_the_preset() -> None:
     assert found["provenance"]["protocol"]["name"] == "market1501"
     assert found["provenance"]["protocol"]["junk_ids"] == [3]
     assert list(found["metrics"]) == ["mAP"]
+    assert summary("--as", "oml", "--protocol", "market1501")["provenance"]["protocol"][
+        "junk_ids"
+    ] == [-1]
+    first = summary("--as", "open-reid", "--protocol", "market1501")
+    assert first["options"]["cmc"] == "first-match"
 
 
 def test_presets_name_what_exists() -> None:

@@ -128,6 +128,9 @@ def test_names_in_one_text_or_several() -> None:
 
 def test_names_are_split_at_commas() -> None:
     assert split_names(" CMC@1, mAP,,MREP ") == ("CMC@1", "mAP", "MREP")
+    for text in ("", " ,"):
+        with pytest.raises(OptionError, match="expected names such as CMC@1,mAP, or all"):
+            split_names(text)
 
 
 def test_groups_are_what_their_queries_alone_would_give() -> None:

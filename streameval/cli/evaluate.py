@@ -174,7 +174,7 @@ def run(given: Given) -> None:
     quiet = given.quiet or given.dry_run
     with show_progress(quiet=quiet) as progress, Interruption(progress.close) as interruption:
         from streameval import evaluation, preparation
-        from streameval.presets import find_preset
+        from streameval.presets import find_preset, pair_options
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
         from streameval.result.folder import check_output
@@ -187,21 +187,21 @@ def run(given: Given) -> None:
             check_output(given.out, overwrite=given.overwrite)
         source = open_source(given.distances, given.query, given.gallery, given.metric)
         query, gallery = open_labels(given.label_options("query"), given.label_options("gallery"))
-        groups = None if given.group_by is None else open_groups(given.group_by, query)
-        junk_ids = parse_junk_ids(given.junk_id, gallery)
-        if junk_ids is None and preset is not None and preset.junk_ids is not None:
-            junk_ids = list(preset.junk_ids)
         what: dict[str, Any] = {
             "query": query,
             "gallery": gallery,
-            "protocol": given.protocol or (preset.protocol if preset else "market1501"),
-            "junk_ids": junk_ids,
             "self_match": given.self_match,
-            "range": parse_range(given.range or (preset.range if preset else None) or "auto"),
             "memory": given.memory,
             "threads": given.threads,
+            **pair_options(
+                preset,
+                protocol=given.protocol,
+                junk_ids=parse_junk_ids(given.junk_id, gallery),
+                range=None if given.range is None else parse_range(given.range),
+            ),
         }
         prepared = preparation.prepare(source, **what)
+        groups = None if given.group_by is None else open_groups(given.group_by, prepared)
         del query, gallery, what  # the labels of a large gallery are large
         failure: Exception | None = None
         if given.dry_run:

@@ -11,7 +11,7 @@ from streameval.errors import OptionError
 if TYPE_CHECKING:
     from streameval.counting.canonical import Metric
     from streameval.inputs.sources import Distances, Features
-    from streameval.preparation import RangeOption
+    from streameval.preparation import Prepared, RangeOption
     from streameval.protocol import AnyArray, Labels
 
 
@@ -108,7 +108,7 @@ def open_labels(query: LabelOptions, gallery: LabelOptions) -> tuple[Labels, Lab
     return stored, _open_arrays(gallery)
 
 
-def open_groups(group_by: str, query: Labels) -> str | AnyArray:
+def open_groups(group_by: str, prepared: Prepared) -> str | AnyArray:
     """Return the column that ``--group-by`` names: ``id``, ``cam``, or the labels of an array.
 
     Raises
@@ -120,10 +120,10 @@ def open_groups(group_by: str, query: Labels) -> str | AnyArray:
     from streameval.inputs.labels import read_labels
 
     if re.fullmatch(r"\w+", group_by):
-        check_groups(group_by, query)
+        check_groups(group_by, prepared)
         return group_by
     labels = read_labels(group_by).id
-    check_groups(labels, query)
+    check_groups(labels, prepared)
     return labels
 
 

@@ -17,8 +17,17 @@ ALL = "all"
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Return the names of ``--metrics "CMC@1,mAP"``."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    """Return the names of ``--metrics "CMC@1,mAP"``.
+
+    Raises
+    ------
+    OptionError
+        If there is none.
+    """
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise OptionError(f"metrics is {text!r}; expected names such as CMC@1,mAP, or all")
+    return names
 
 
 def find_measure(name: str) -> Measure:
