@@ -7,6 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,22 @@ def test_the_table_fits_a_terminal() -> None:
         strangers = evaluation([8, 9], [1, 2, 1, 3])
     for result in (closed, strangers):
         text = re.sub(r"\x1b\[[0-9;]*m", "", render_evaluation(result, Style(plain=False)))
+        assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_verification_says_where_and_within_what() -> None:
+    result = evaluation([1, 2, 9], [1, 2, 1, 2, 3, 3] * 4)
+    counts = {"impostor_histogram": np.array([0, 20, 15, 21, 0])}
+    statistics = replace(result.statistics, **counts, histogram_range=np.array([0.0, 1.0]))
+    names = ("TAR|FAR=0.1", "TAR|FAR=0.01", "FNMR|FMR=1e-6", "EER", "AUC", "F1_best")
+    whole = replace(result, statistics=statistics).with_options(metrics=names)
+    assert values(whole)["TAR|FAR=0.01"][2] == "needs 100 impostor pairs, has 56"
+    error, threshold = values(whole)["EER"][2].split(", ")
+    assert error.startswith("± ")
+    assert threshold.startswith("distance ")
+    for plain in (True, False):
+        text = re.sub(r"\x1b\[[0-9;]*m", "", render_evaluation(whole, Style(plain=plain)))
+        assert "16 genuine, 56 impostor pairs" in text
         assert all(len(line) <= 80 for line in text.splitlines())
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.metrics.metric import Metric, Value
-from streameval.metrics.parameters import rate, write
+from streameval.metrics.parameters import rate
 from streameval.metrics.ranked import RankedQueries
 from streameval.statistics import FloatArray, IntArray, histogram_edges
 
@@ -116,8 +116,9 @@ def true_accepts(ranked: RankedQueries, f: float) -> Value:
 
 def unsupported(impostor: int, f: float) -> str:
     """Return in words that a rate is too small to be measured on so many impostor pairs."""
-    needed = "no number of them" if f == 0 else f"at least {math.ceil(1 / f):,} are needed"
-    return f"{impostor:,} impostor pairs cannot support a rate of {write(f)}: {needed}"
+    if f == 0:
+        return "no number of impostor pairs supports a rate of 0"
+    return f"needs {math.ceil(1 / f):,} impostor pairs, has {impostor:,}"
 
 
 def false_non_matches(ranked: RankedQueries, f: float) -> Value:
