@@ -53,7 +53,8 @@ class TieGroups:
 
     def gains(self) -> FloatArray:
         """Return the expected sum of 1/log2(r + 1) over the positives within, [g] float64."""
-        most = int(np.max(self.ahead + self.within, initial=0))
+        ends = np.where(self.within > 0, self.ahead + self.within, 0)
+        most = int(np.max(ends, initial=0))  # at most the cutoff, however far the others are
         discounts = np.append(0.0, np.cumsum(1 / np.log2(np.arange(2, most + 2))))
         gained = discounts[np.minimum(self.ahead + self.within, most)]
         gained -= discounts[np.minimum(self.ahead, most)]

@@ -41,7 +41,10 @@ def render_metrics(style: Style) -> str:
                 star = " *" if metric.default else ""
                 blocks += [style.text(f"{metric.name}{star}"), facts(style, _lines(metric, style))]
         blocks.append("")
-    blocks.append("* computed where no --metrics are given")
+    blocks += [
+        "* computed where no --metrics are given",
+        style.text("over: a mean or a rate of these; without any of them there is no value"),
+    ]
     return render(style, blocks)
 
 

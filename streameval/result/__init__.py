@@ -2,7 +2,7 @@
 
 A saved result is a folder:
 
-    summary.json       metrics, their tie intervals, counts, options, provenance
+    summary.json       metrics, their details and tie intervals, counts, options, provenance
     curves.npz         every curve by name
     per_query.parquet  a row a query
     statistics.zarr    the RankStatistics, from which all of the above can be computed again
