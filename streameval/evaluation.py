@@ -29,7 +29,8 @@ from streameval.metrics.selection import split_names, wanted_measures
 from streameval.preparation import DEFAULT_MEMORY, Prepared, RangeOption, prepare
 from streameval.presets import Preset, find_preset, pair_options
 from streameval.protocol import Labels, Protocol
-from streameval.result import Evaluation, check_group_column, group_labels
+from streameval.result import Evaluation
+from streameval.result.columns import check_group_column, group_labels
 from streameval.statistics import REQUIRED, FloatArray, RankStatistics
 
 COUNTED = REQUIRED

@@ -13,7 +13,6 @@ What has no finite value, being undefined or infinite, is null in the summary.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -31,7 +30,8 @@ from streameval.metrics.groups import metrics_by_group
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.retrieval import precision_recall
 from streameval.metrics.selection import find_measure
-from streameval.protocol import AnyArray, label_column
+from streameval.protocol import AnyArray
+from streameval.result.columns import GROUP, LABELS, check_group_column, group_labels
 from streameval.result.folder import (
     CURVES,
     FORMAT,
@@ -42,11 +42,8 @@ from streameval.result.folder import (
     load_statistics,
     save_statistics,
 )
+from streameval.result.summary import check_counts, details_of, plain, read_summary
 from streameval.statistics import FloatArray, RankStatistics
-
-GROUP = "group"
-LABELS = ("id", "cam", GROUP)
-"""Columns of the per-query table that are labels, and not computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,10 +190,10 @@ class Evaluation:
 
     def summary(self) -> dict[str, Any]:
         """Return what ``summary.json`` holds; undefined and infinite values are None."""
-        summary: dict[str, Any] = _plain(
+        summary: dict[str, Any] = plain(
             {
                 "metrics": self.metrics.scalars,
-                "details": _details(self.metrics),
+                "details": details_of(self.metrics),
                 "intervals": self.metrics.intervals,
                 "counts": self.counts,
                 "options": asdict(self.options) | {"range": self.range},
@@ -214,7 +211,7 @@ class Evaluation:
         values = {
             str(label): {
                 "metrics": metrics.scalars,
-                "details": _details(metrics),
+                "details": details_of(metrics),
                 "counts": metrics.counts,
             }
             for label, metrics in self.groups.items()
@@ -264,7 +261,7 @@ class Evaluation:
         import pyarrow.parquet as pq
 
         folder = Path(path)
-        summary = _read_summary(folder)
+        summary = read_summary(folder)
         statistics = load_statistics(folder / STATISTICS)
         try:
             options: dict[str, Any] = {
@@ -288,7 +285,7 @@ class Evaluation:
                 },
                 group_by=summary.get("groups", {}).get("by"),
             )
-            _check_counts(folder, loaded.counts, summary["counts"])
+            check_counts(folder, loaded.counts, summary["counts"])
         except (MemoryError, OutputError):
             raise
         except Exception as error:  # an option or a column of another kind, a file that is cut
@@ -302,88 +299,3 @@ class Evaluation:
                 f"{loaded.counts['queries']} queries; evaluate again, or restore the folder"
             )
         return loaded
-
-
-def check_group_column(name: str, columns: Mapping[str, AnyArray]) -> None:
-    """Check that queries have a column to be grouped by.
-
-    Raises
-    ------
-    InputError
-    """
-    if name not in columns:
-        raise InputError(
-            f"there is no column {name!r} to group by; the queries have {', '.join(columns)}: "
-            "give one of these, or a label a query"
-        )
-
-
-def group_labels(labels: npt.ArrayLike, queries: int, source: str = "the column") -> AnyArray:
-    """Return labels of groups as an array, [Q].
-
-    Raises
-    ------
-    InputError
-        If they are no labels, or not one a query.
-    """
-    column = label_column(labels, f"{source} of groups")
-    if len(column) != queries:
-        raise InputError(
-            f"{source} of groups has {len(column)} entries, and there are {queries} queries: "
-            "one label a query is needed"
-        )
-    return column
-
-
-def _details(metrics: Metrics) -> dict[str, dict[str, Any]]:
-    """Return what there is to say of scalars: of those alone of which there is anything."""
-    said: dict[str, dict[str, Any]] = {}
-    for name, detail in metrics.details.items():
-        own: dict[str, Any] = {}
-        if detail.reason:
-            own["reason"] = detail.reason
-        if detail.threshold is not None:
-            own |= {"threshold": detail.threshold, "threshold_error": detail.threshold_error}
-        if detail.error:
-            own["error"] = detail.error
-        if own:
-            said[name] = own
-    return said
-
-
-def _read_summary(folder: Path) -> dict[str, Any]:
-    try:
-        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        written = summary["provenance"]["format"]
-        later = written > FORMAT
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        raise OutputError(
-            f"{folder} is not a saved result of streameval ({error}); expected a folder "
-            "written by --out or Evaluation.save"
-        ) from error
-    if later:
-        raise OutputError(
-            f"{folder} is a result of format {written}; this version reads up to {FORMAT}: "
-            "install a newer streameval"
-        )
-    return summary
-
-
-def _check_counts(folder: Path, found: Mapping[str, int], written: Mapping[str, int]) -> None:
-    for name, count in found.items():
-        if written.get(name) != count:
-            raise OutputError(
-                f"{folder} is damaged: {STATISTICS} has {count} {name}, {SUMMARY} says "
-                f"{written.get(name)}; evaluate again, or restore the folder"
-            )
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON can hold: NaN and infinite values as None, NumPy's as Python's own."""
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
