@@ -20,10 +20,10 @@ from typing import Literal
 from streameval.counting.tiles import DOUBTS, FINE_QUERIES
 from streameval.errors import BudgetError
 
-TILE_QUERIES = 256
+TILE_QUERIES = 1024
 TILE_ITEMS = 8192
-TARGET_BLOCK_BYTES = 32 << 20  # a gallery block: some tiles wide, and small beside a budget
-SHARDS_PER_THREAD = 8  # enough to even out threads, few enough to merge
+TARGET_BLOCK_BYTES = 4 << 20
+SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
 DOUBT_BYTES = 26 * DOUBTS  # the list of pairs in doubt of a task, and deciding them
 

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.canonical import COSINE, DOT, LANES, distance
-from streameval.counting.edges import Edges
+from streameval.counting.edges import Edges, note_tie
 from streameval.counting.filtering import Filter, Operand, filter_value, guard_band
-from streameval.counting.rows import note_tie
 from streameval.counting.tiles import FINE_QUERIES, Columns, Counts, Doubts
 
 FloatArray = npt.NDArray[np.float64]

@@ -35,9 +35,9 @@ class Edges(NamedTuple):
         Gallery index of each positive, ascending where distances are equal.
     thresholds : [T] float64
         Ascending; may end in +inf, which needs no edge: every negative is within it.
-    pitch : float
-        How far apart the thresholds are where they are the only edges on an even grid; 0 where
-        there are none.
+    pitch, phase : float
+        How far apart the evenly spaced thresholds are, and the last of them; 0 where there are
+        none.
     """
 
     indptr: IntArray
@@ -47,6 +47,7 @@ class Edges(NamedTuple):
     positive_item: IntArray
     thresholds: FloatArray
     pitch: float
+    phase: float
 
     @classmethod
     def build(
@@ -70,7 +71,8 @@ class Edges(NamedTuple):
             positive_distance,
             positive_item,
             thresholds,
-            (finite[-1] - finite[0]) / (len(finite) - 1) if len(finite) > 1 else 0.0,
+            float(finite[-1] - finite[0]) / (len(finite) - 1) if len(finite) > 1 else 0.0,
+            float(finite[-1]) if len(finite) else 0.0,
         )
 
     @property
@@ -163,3 +165,91 @@ def _read_slots(  # type: ignore[no-untyped-def]
             slot += 2
         for rest in range(t, len(thresholds)):  # +inf
             within[i, rest] = negatives[i]
+
+
+@numba.njit(nogil=True, cache=True)
+def first_not_below(edges, value):  # type: ignore[no-untyped-def]
+    """Return the number of edges below the value: the first index with edges[k] >= value."""
+    low, high = 0, len(edges)
+    while low < high:
+        middle = (low + high) // 2
+        if edges[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@numba.njit(nogil=True, cache=True)
+def slot_of(value, near, edges, begin, end):  # type: ignore[no-untyped-def]
+    """Return the slot of a canonical distance: odd where it is at an edge.
+
+    Parameters
+    ----------
+    value : float64
+    near : int
+        The edge to look at first, counted from the query's first.
+    edges : [E] float64
+        All edges, as canonical distances.
+    begin, end : int
+        The query's own among them.
+    """
+    k = begin + np.int64(near)
+    while k < end and edges[k] < value:
+        k += 1
+    while k > begin and edges[k - 1] >= value:
+        k -= 1
+    return 2 * (k - begin) + (k < end and edges[k] == value)
+
+
+@numba.njit(nogil=True, cache=True)
+def note_tie(value, item, positives, items, first, last, ties):  # type: ignore[no-untyped-def]
+    """Note a negative that ties with positives, at the first of them that it is ahead of.
+
+    It is ahead of all that follow at the same distance: `spread_ties` adds it to those, once
+    for all negatives.
+
+    Parameters
+    ----------
+    value : float64
+        Canonical distance of the negative.
+    item : int
+        Its gallery index.
+    positives, items : [P] float64, int64
+        All positives: distance, gallery index.
+    first, last : int
+        The query's own among them.
+    ties : [P] int64, added to
+    """
+    low, high = first, last
+    while low < high:  # the first positive that is further, or as far and later in the gallery
+        middle = (low + high) // 2
+        if positives[middle] < value or (positives[middle] == value and items[middle] <= item):
+            low = middle + 1
+        else:
+            high = middle
+    if low < last and positives[low] == value:
+        ties[low] += 1
+
+
+@numba.njit(nogil=True, cache=True)
+def spread_ties(indptr, positives, ties):  # type: ignore[no-untyped-def]
+    """Return how many tied negatives are ahead of each positive, from what `note_tie` noted.
+
+    Parameters
+    ----------
+    indptr : [m + 1] int64
+        Where each query's positives begin.
+    positives : [P] float64
+    ties : [P] int64
+
+    Returns
+    -------
+    [P] int64
+    """
+    ahead = ties.copy()
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i] + 1, indptr[i + 1]):
+            if positives[p] == positives[p - 1]:
+                ahead[p] += ahead[p - 1]
+    return ahead

@@ -11,22 +11,26 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from streameval.counting.canonical import EUCLIDEAN, LANES, distance, distances_of
+from streameval.counting.canonical import LANES, distance, distances_of
 from streameval.counting.doubtful import NEAREST, FineColumns, settle_many
-from streameval.counting.edges import Edges
-from streameval.counting.filtering import Filter, Operand, filter_value, guard_band
-from streameval.counting.rows import (
-    BLOCK,
-    CELLS,
-    any_up_to,
-    bin_row,
-    cell_of,
+from streameval.counting.edges import Edges, note_tie, slot_of
+from streameval.counting.filtering import (
+    Filter,
+    Operand,
+    even_levels,
+    filter_value,
+    guard_band,
+)
+from streameval.counting.grids import (
+    LAST,
+    bins_for,
+    edge_of,
     fold,
     lay_grid,
-    least_value,
-    note_tie,
-    slot_of,
+    may_be_within,
+    touched_bit,
 )
+from streameval.counting.rows import bin_row, least_of, quantise
 from streameval.counting.tiles import Columns, Counts, Doubts
 
 MANY = 0.5  # of the pairs of the queries in doubt: above it a second filter pays
@@ -34,7 +38,18 @@ MANY = 0.5  # of the pairs of the queries in doubt: above it a second filter pay
 
 @numba.njit(nogil=True, cache=True)
 def count_features(  # type: ignore[no-untyped-def]
-    tile, row, first, offset_row, columns, filter_, queries, gallery, edges, counts, doubts, filled
+    tile,
+    row,
+    first,
+    offset_row,
+    columns,
+    filter_,
+    queries,
+    edges,
+    code,
+    counts,
+    doubts,
+    filled,
 ):
     """Count rows of a tile of filter values, until the list of doubts might not hold a row more.
 
@@ -50,10 +65,12 @@ def count_features(  # type: ignore[no-untyped-def]
         The row of ``columns.offset`` for each query.
     columns : Columns
     filter_ : Filter
-    queries, gallery : Operand
-        Of all queries of the block, and of the tile's columns.
+    queries : Operand
+        Of all queries of the block.
     edges : Edges
         Of the block.
+    code : [CELLS] uint8 or uint16
+        Memory for the codes of a grid.
     counts : Counts
         Added to.
     doubts : Doubts
@@ -66,77 +83,76 @@ def count_features(  # type: ignore[no-untyped-def]
     the row to go on with (m where all are counted), how many doubts there are
     """
     n = tile.shape[1]
-    histogram = np.zeros(CELLS, np.uint32)
-    cells = np.empty(BLOCK, np.uint16)
-    is_touched = np.empty(CELLS, np.uint8)
-    first_edge = np.empty(CELLS, np.uint32)
-    touched = np.empty(n + 1, np.uint32)
-    most = 0
-    for i in range(first, first + tile.shape[0]):
-        most = max(most, edges.indptr[i + 1] - edges.indptr[i])
-    level = np.empty(most)
-    gap_begin, gap_end = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32)
-    pitch = edges.pitch * filter_.scale if edges.pitch > 0 else 0.0
-    if filter_.metric == EUCLIDEAN:  # thresholds on distances are not even in their squares
-        pitch = 0.0
+    padded = n + -n % 4
+    bins, bit = bins_for(code), touched_bit(code)
+    values = np.full(padded, np.inf, np.float32)
+    cells = np.full(padded, LAST, np.uint16)
+    fours, touched = np.empty(padded // 4 + 1, np.uint32), np.empty(padded + 4, np.uint32)
     # Taken out of their tuples: looked up there, each would count references.
     weight, offset = columns.weight, columns.offset
     slots, nearest = counts.slots, counts.nearest
-    indptr, distances = edges.indptr, edges.distance
+    indptr, distances, norms = edges.indptr, edges.distance, queries.norms
     doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
+    level = np.empty(np.diff(indptr[first : first + tile.shape[0] + 1]).max())
     while row < tile.shape[0] and filled + 2 * n <= len(doubt_query):
         i = first + row
-        values, add = tile[row], offset[offset_row[i]]
-        begin, end = indptr[i], indptr[i + 1]
-        m = end - begin
-        norm = queries.norms[i]
-        band = guard_band(filter_, norm)
-        reach = filter_value(filter_, nearest[i], norm) + band
-        nearer = True
-        of_row = filled
-        if m > 0:
-            for e in range(m):
-                level[e] = filter_value(filter_, distances[begin + e], norm)
-            first_slot = 2 * begin + i
-            origin, scale, top = lay_grid(
-                level[:m], band, pitch, values, first_edge, is_touched, gap_begin, gap_end
-            )
-            found = bin_row(
-                values, weight, add, origin, scale, top, is_touched, histogram, cells, touched
-            )
-            for t in range(found):
-                k = touched[t]
-                value = values[k] * weight[k] + add[k]
-                e = first_edge[cell_of(value, origin, scale, top)]
-                e += np.uint32(level[e] + band < value)  # either way as likely: no branch
-                while e < m and level[e] + band < value:
-                    e += np.uint32(1)
-                if e == m or value < level[e] - band:
-                    slots[first_slot + 2 * e] += 1
-                elif value != np.inf:
-                    doubt_query[filled] = i
-                    doubt_column[filled] = k
-                    doubt_edge[filled] = e
-                    filled += 1
-            nearer = any_up_to(histogram, cell_of(np.float32(reach), origin, scale, top))
-            fold(histogram, gap_begin, gap_end, m, slots, first_slot)
-        if nearer:  # note all that may be the nearest negative, or nearer than what is known
-            least = np.float64(least_value(values, weight, add))
-            if least <= reach and least < np.inf:
-                reach = min(reach, least + 2.0 * band)
-                noted, last = of_row, filled
-                for k in range(n):
-                    value = values[k] * weight[k] + add[k]
-                    if value <= reach and value != np.inf:
-                        while noted < last and doubt_column[noted] < k:
-                            noted += 1
-                        if noted == last or doubt_column[noted] != k:
-                            doubt_query[filled] = i
-                            doubt_column[filled] = k
-                            doubt_edge[filled] = NEAREST
-                            filled += 1
+        begin, m = indptr[i], indptr[i + 1] - indptr[i]
+        first_slot, of_row = 2 * begin + i, filled
+        add = offset[offset_row[i]]
+        band = guard_band(filter_, norms[i])
+        for e in range(m):
+            level[e] = filter_value(filter_, distances[begin + e], norms[i])
+        pitch, phase = even_levels(filter_, edges.pitch, edges.phase, norms[i])
+        origin, scale, far, base, stop = lay_grid(
+            level, m, band, pitch, phase, tile[row], weight, add, code
+        )
+        lowest = quantise(tile[row], weight, add, origin, scale, far, values, cells)
+        found = bin_row(cells, code, bins, fours, touched)
+        reach = filter_value(filter_, nearest[i], norms[i]) + band
+        least = np.inf
+        for t in range(found):
+            k = touched[t]
+            value = values[k]
+            least = min(least, np.float64(value))
+            e = edge_of(value, code[cells[k]], bit, base, level, m, band)
+            if e == m or value < level[e] - band:
+                slots[first_slot + 2 * e] += 1
+            elif value != np.inf:
+                doubt_query[filled] = i
+                doubt_column[filled] = k
+                doubt_edge[filled] = e
+                filled += 1
+        fold(bins, stop - base, slots, first_slot + 2 * base)
+        if may_be_within(lowest, np.float32(reach), origin, scale):
+            least = np.float64(least_of(values))
+        if least <= reach and least < np.inf:  # perhaps the nearest negative, or one of them
+            reach = min(reach, least + 2 * band)
+            filled = _note_nearest(i, values, np.float32(reach), doubts, of_row, filled)
         row += 1
     return row, filled
+
+
+@numba.njit(nogil=True, cache=True)
+def _note_nearest(i, values, reach, doubts, of_row, filled):  # type: ignore[no-untyped-def]
+    """Put all values up to `reach` on the list of doubts, in which the row begins at `of_row`."""
+    noted, last = of_row, filled
+    for start in range(0, len(values), 64):
+        stop = min(start + 64, len(values))
+        some = 0
+        for k in range(start, stop):  # vectorises; there are few such values
+            some += values[k] <= reach
+        if some == 0:
+            continue
+        for k in range(start, stop):
+            if values[k] <= reach and values[k] != np.inf:
+                while noted < last and doubts.column[noted] < k:
+                    noted += 1
+                if noted == last or doubts.column[noted] != k:
+                    doubts.query[filled] = i
+                    doubts.column[filled] = k
+                    doubts.edge[filled] = NEAREST
+                    filled += 1
+    return filled
 
 
 def settle(

@@ -257,3 +257,24 @@ def guard_band(filter_, norm):  # type: ignore[no-untyped-def]
         size = (2.0 * norm + largest) * largest * scale
         reach = (norm + largest) ** 2 * scale
     return filter_.gamma * size + (filter_.width / 8 + 40) * 2.0**-53 * reach + 1e-24
+
+
+@numba.njit(nogil=True, cache=True)
+def even_levels(filter_, pitch, threshold, norm):  # type: ignore[no-untyped-def]
+    """Return how far apart evenly spaced thresholds are as filter values, and one of these.
+
+    (0, 0) where there are none, or where distances are even and filter values, their squares,
+    are not.
+
+    Parameters
+    ----------
+    filter_ : Filter
+    pitch, threshold : float
+        How far apart the distances are, and one of them.
+    norm : float
+        Of the query.
+    """
+    phase = filter_value(filter_, threshold, norm)
+    if pitch <= 0.0 or filter_.metric == EUCLIDEAN or phase == -np.inf:
+        return 0.0, 0.0
+    return pitch * filter_.scale, phase

@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from streameval.counting.rows import first_not_below
+from streameval.counting.edges import first_not_below
 from streameval.counting.tiles import FloatTile
 
 

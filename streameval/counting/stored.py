@@ -5,24 +5,24 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from streameval.counting.rows import (
-    BLOCK,
-    CELLS,
-    any_up_to,
-    bin_row,
-    cell_of,
+from streameval.counting.edges import note_tie
+from streameval.counting.grids import (
+    LAST,
+    bins_for,
+    edge_of,
     fold,
     lay_grid,
-    least_value,
-    note_tie,
+    may_be_within,
+    touched_bit,
 )
+from streameval.counting.rows import bin_row, least_of, quantise
 from streameval.counting.tiles import FloatTile
 
 COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
 
 
 @numba.njit(nogil=True, cache=True)
-def count_stored(tile, offset_row, columns, edges, counts):  # type: ignore[no-untyped-def]
+def count_stored(tile, offset_row, columns, edges, code, counts):  # type: ignore[no-untyped-def]
     """Count a tile of stored distances.
 
     Parameters
@@ -35,71 +35,56 @@ def count_stored(tile, offset_row, columns, edges, counts):  # type: ignore[no-u
         Of weight 1.
     edges : Edges
         Of these m queries.
+    code : [CELLS] uint8 or uint16
+        Memory for the codes of a grid.
     counts : Counts
         Added to.
     """
-    histogram = np.zeros(CELLS, np.uint32)
-    cells = np.empty(BLOCK, np.uint16)
-    is_touched = np.empty(CELLS, np.uint8)
-    first_edge = np.empty(CELLS, np.uint32)
-    touched = np.empty(COLUMNS + 1, np.uint32)
-    most = 0
-    for i in range(tile.shape[0]):
-        most = max(most, edges.indptr[i + 1] - edges.indptr[i])
-    gap_begin, gap_end = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32)
+    bins, bit = bins_for(code), touched_bit(code)
+    all_values = np.empty(COLUMNS, tile.dtype)
+    all_cells = np.empty(COLUMNS, np.uint16)
+    fours, touched = np.empty(COLUMNS // 4 + 1, np.uint32), np.empty(COLUMNS + 4, np.uint32)
     slots, ties, nearest = counts.slots, counts.ties, counts.nearest
-    indptr, distances = edges.indptr, edges.distance
-    positive_indptr = edges.positive_indptr
+    indptr, positive_indptr = edges.indptr, edges.positive_indptr
     positives, items = edges.positive_distance, edges.positive_item
     for left in range(0, tile.shape[1], COLUMNS):
         right = min(left + COLUMNS, tile.shape[1])
         weight, item = columns.weight[left:right], columns.item[left:right]
+        n = right - left
+        all_cells[n : n + -n % 4] = LAST
+        values, cells, padded = all_values[:n], all_cells[:n], all_cells[: n + -n % 4]
         for i in range(tile.shape[0]):
-            values, add = tile[i][left:right], columns.offset[offset_row[i]][left:right]
-            begin, end = indptr[i], indptr[i + 1]
-            m = end - begin
-            nearer = True
-            if m > 0:
-                first_slot = 2 * begin + i
-                origin, scale, top = lay_grid(
-                    distances[begin:end],
-                    0.0,
-                    edges.pitch,
-                    values,
-                    first_edge,
-                    is_touched,
-                    gap_begin,
-                    gap_end,
-                )
-                found = bin_row(
-                    values, weight, add, origin, scale, top, is_touched, histogram, cells, touched
-                )
-                for t in range(found):
-                    k = touched[t]
-                    stored = values[k] + add[k]
-                    value = np.float64(stored)
-                    e = first_edge[cell_of(stored, origin, scale, top)]
-                    e += np.uint32(distances[begin + e] < value)  # either way as likely: no branch
-                    while e < m and distances[begin + e] < value:
-                        e += np.uint32(1)
-                    if e == m or value < distances[begin + e]:
-                        slots[first_slot + 2 * e] += 1
-                    else:
-                        slots[first_slot + 2 * e + 1] += 1
-                        note_tie(
-                            value,
-                            item[k],
-                            positives,
-                            items,
-                            positive_indptr[i],
-                            positive_indptr[i + 1],
-                            ties,
-                        )
-                reach = cell_of(values.dtype.type(nearest[i]), origin, scale, top)
-                nearer = any_up_to(histogram, reach)
-                fold(histogram, gap_begin, gap_end, m, slots, first_slot)
-            if nearer:  # perhaps
-                nearest[i] = min(nearest[i], np.float64(least_value(values, weight, add)))
+            row, add = tile[i][left:right], columns.offset[offset_row[i]][left:right]
+            level = edges.distance[indptr[i] : indptr[i + 1]]
+            m, first_slot = len(level), 2 * indptr[i] + i
+            origin, scale, far, base, stop = lay_grid(
+                level, m, 0.0, edges.pitch, edges.phase, row, weight, add, code
+            )
+            lowest = quantise(row, weight, add, origin, scale, far, values, cells)
+            found = bin_row(padded, code, bins, fours, touched)
+            least = np.inf
+            for t in range(found):
+                k = touched[t]
+                value = np.float64(values[k])
+                least = min(least, value)
+                e = edge_of(value, code[cells[k]], bit, base, level, m, 0.0)
+                if e == m or value < level[e]:
+                    slots[first_slot + 2 * e] += 1
+                else:
+                    slots[first_slot + 2 * e + 1] += 1
+                    note_tie(
+                        value,
+                        item[k],
+                        positives,
+                        items,
+                        positive_indptr[i],
+                        positive_indptr[i + 1],
+                        ties,
+                    )
+            fold(bins, stop - base, slots, first_slot + 2 * base)
+            if may_be_within(lowest, tile.dtype.type(nearest[i]), origin, scale):
+                least = np.float64(least_of(values))
+            nearest[i] = min(nearest[i], least)
 
 
 @numba.njit(nogil=True, cache=True)

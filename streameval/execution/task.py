@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from streameval.counting.canonical import pair_distances
 from streameval.counting.doubtful import FineColumns
-from streameval.counting.edges import Edges
+from streameval.counting.edges import Edges, spread_ties
 from streameval.counting.features import count_features, feature_extremes, settle
-from streameval.counting.rows import spread_ties
+from streameval.counting.grids import codes_for
 from streameval.counting.stored import count_stored, stored_extremes
 from streameval.counting.tiles import DOUBTS, Counts, Doubts
 from streameval.errors import InputError
@@ -64,6 +64,7 @@ class _Counted:
         self.counts = Counts.zero(
             self.edges.slots, len(positives.distance), len(positives.indptr) - 1
         )
+        self._code = codes_for(self.edges.indptr)
         self._doubts = Doubts.of(0)
         self._filled = 0
         self._fine: FineColumns | None = None
@@ -72,7 +73,9 @@ class _Counted:
         if not tile.values.size:
             return
         if tile.operands is None:
-            count_stored(tile.values, self.offset_row, tile.columns, self.edges, self.counts)
+            count_stored(
+                tile.values, self.offset_row, tile.columns, self.edges, self._code, self.counts
+            )
         else:
             self._add_features(tile, tile.operands)
 
@@ -89,8 +92,8 @@ class _Counted:
                 tile.columns,
                 of.filter,
                 of.queries,
-                of.gallery,
                 self.edges,
+                self._code,
                 self.counts,
                 self._doubts,
                 self._filled,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -99,28 +99,22 @@ def feature_tiles(
         if len(cuts) > 2:
             features, norms, item = features[order], norms[order], item[order]
         gallery = prepare_gallery(features, norms)
-        for left, right in _ranges_within(cuts, items):
-            part = gallery.block(left, right)
-            filter_ = Filter.of(source.metric, queries, part)
-            operands = Operands(filter_, queries, part)
-            columns = _feature_columns(pairs, operands, item[left:right])
-            for top in range(0, size, rows):
-                block = queries.filter[top : top + rows]
-                values = buffer[: len(block) * (right - left)].reshape(len(block), right - left)
-                if filter_.usable:
-                    np.matmul(block, operands.gallery.filter.T, out=values)
-                else:
-                    values[:] = 0
-                yield Tile(values, top, columns, operands, last=top + rows >= size)
-                watch.advance(values.size)
+        for first, last in pairwise(cuts):
+            filter_ = Filter.of(source.metric, queries, gallery.block(first, last))
+            for left in range(first, last, items):
+                right = min(left + items, last)
+                operands = Operands(filter_, queries, gallery.block(left, right))
+                columns = _feature_columns(pairs, operands, item[left:right])
+                for top in range(0, size, rows):
+                    block = queries.filter[top : top + rows]
+                    values = buffer[: len(block) * (right - left)].reshape(len(block), right - left)
+                    if filter_.usable:
+                        np.matmul(block, operands.gallery.filter.T, out=values)
+                    else:
+                        values[:] = 0
+                    yield Tile(values, top, columns, operands, last=top + rows >= size)
+                    watch.advance(values.size)
         watch.advance((end - begin - len(item)) * size)
-
-
-def _ranges_within(cuts: Sequence[int], step: int) -> Iterator[tuple[int, int]]:
-    """Cut each of consecutive ranges into ranges of a step."""
-    for start, stop in pairwise(cuts):
-        for left in range(start, stop, step):
-            yield left, min(left + step, stop)
 
 
 def _feature_columns(pairs: Pairs, operands: Operands, item: IntArray) -> Columns:

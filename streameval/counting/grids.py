@@ -1,0 +1,221 @@
+"""Grids: uniform cells over the bulk of a row's values, and the edges that touch them.
+
+A cell that no edge (with its guard band) touches lies in one slot, so the values in it need
+only be counted. The few per cent of values in cells that an edge touches, or outside the grid,
+are placed one by one. Where a grid lies is taken from a sample of the row: that decides how
+many these are, never what is counted.
+
+Every cell has a code. Of an untouched cell, it is the number of edges of the grid before it;
+of the last, one more than there are. With the touched bit set, the cell may be touched: by the
+edge whose number is in the other bits, and perhaps by those that follow; or all bits are set,
+and the edge has to be searched for.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+CELLS = 4096  # a row's codes and bins stay in L1 while it is counted
+LAST = CELLS - 1  # beyond every edge, and beyond the grid
+ABOVE = CELLS - 2  # beyond the grid, perhaps not beyond every edge
+SAMPLED = 16  # places of a row that are looked at, four values each
+BITS = (7, 10)  # the touched bit of codes of one byte and of two
+WAYS = 2  # bins a code: an addition would wait for the one before to the same bin
+
+Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+
+
+def codes_for(indptr: npt.NDArray[np.int64]) -> Codes:
+    """Return memory for the codes of a grid, [CELLS], for queries whose edges begin at `indptr`.
+
+    One byte will do where a grid hardly holds more than 100 edges; what it cannot number is
+    searched for.
+    """
+    most = int(np.diff(indptr).max(initial=0))
+    return np.empty(CELLS, np.uint8) if most < 200 else np.empty(CELLS, np.uint16)
+
+
+@numba.njit(nogil=True, cache=True)
+def touched_bit(code):  # type: ignore[no-untyped-def]
+    """Return the bit that tells touched cells."""
+    return 1 << BITS[code.itemsize - 1]
+
+
+@numba.njit(nogil=True, cache=True)
+def bins_for(code):  # type: ignore[no-untyped-def]
+    """Return a zeroed histogram of codes, [WAYS, codes] uint32."""
+    return np.zeros((WAYS, 2 * touched_bit(code)), np.uint32)
+
+
+@numba.njit(nogil=True, cache=True)
+def cell_of(value, origin, scale):  # type: ignore[no-untyped-def]
+    """Return the cell of one value, by the operations of `quantise`; `ABOVE` beyond the grid."""
+    zero = origin - origin
+    above = zero + ABOVE
+    x = (value - origin) * scale
+    x = x if x > zero else zero
+    x = x if x < above else above
+    return np.int64(x)
+
+
+@numba.njit(nogil=True, cache=True)
+def _bulk(values, weight, offset):  # type: ignore[no-untyped-def]
+    """Return between what most values of a row lie; (inf, −inf) where that can't be told."""
+    low, high = np.inf, -np.inf
+    for s in range(4 * SAMPLED):  # four to a cache line
+        k = min((s // 4) * (values.shape[0] // SAMPLED) + 4 * (s % 4), values.shape[0] - 1)
+        value = np.float64(values[k] * weight[k] + offset[k])
+        if value != np.inf:
+            low, high = min(low, value), max(high, value)
+    margin = 0.2 * (high - low)
+    return low - margin, high + margin
+
+
+@numba.njit(nogil=True, cache=True)
+def lay_grid(level, m, band, pitch, phase, values, weight, offset, code):  # type: ignore[no-untyped-def]
+    """Lay a grid over the bulk of a row.
+
+    Parameters
+    ----------
+    level : [>= m] float64
+        The row's edges in the units of its values, ascending.
+    m : int
+        Number of edges.
+    band : float
+        Guard band; 0 where values are exact.
+    pitch, phase : float
+        Distance of evenly spaced edges, and one of them; 0: there are none. The grid is laid
+        such that each of them touches one cell only.
+    values, weight, offset : [n] float32 or float64
+        The row is ``values * weight + offset``.
+    code : [CELLS] uint8 or uint16, written
+
+    Returns
+    -------
+    origin, scale, far
+        Value v lies in cell (v − origin) · scale; in the last one beyond `far` cells. Of the
+        dtype of the values.
+    base, stop : int
+        The edges that touch cells of the grid.
+    """
+    kind = values.dtype.type
+    bit = touched_bit(code)
+    search = 2 * bit - 1
+    if band == np.inf:  # nothing can be told from the values
+        code[:] = search
+        return kind(0), kind(1), kind(np.inf), 0, 0
+    single = values.itemsize == 4
+    limit = 1e38 if single else 1e300  # the grid's own arithmetic is finite
+    least = min(max(level[0] - band, -limit), limit) if m else 0.0
+    most = min(max(level[m - 1] + band, -limit), limit) if m else 0.0
+    low, high = _bulk(values, weight, offset)
+    if low > high:
+        low, high = least, most
+    low, high = min(max(low, least), most), max(min(high, most), least)
+    # The floor keeps the scale finite, and cells no finer than numbers or bands.
+    floor = max(1e-30, (1e-7 if single else 1e-12) * max(abs(low), abs(high)))
+    step = max((high - low) / (CELLS - 6), band / 4, floor)
+    start = low - 2 * step
+    if pitch > 2 * step:
+        step = pitch / np.floor(pitch / step)
+        start = low - 2 * step
+        start -= step * ((0.5 - (phase - start) / step) % 1.0)
+    origin, scale = kind(start), kind(1.0 / step)
+    far = kind(np.inf)
+    if m and most < limit:
+        far = (kind(most) - origin) * scale
+    base, end = 0, m
+    while base < end:  # the first edge that is not wholly before the grid
+        middle = (base + end) // 2
+        if cell_of(kind(level[middle] + band), origin, scale) < 1:
+            base = middle + 1
+        else:
+            end = middle
+    cell, e, shared = 1, base, 0
+    while e < m and e - base < bit - 3:
+        first = cell_of(kind(level[e] - band), origin, scale)
+        if first >= ABOVE:
+            break
+        last = min(cell_of(kind(level[e] + band), origin, scale), ABOVE - 1)
+        shared = shared + 1 if first < cell else 0
+        if shared > 8:
+            code[cell - 1] = search  # many edges in a cell
+        for untouched in range(cell, first):
+            code[untouched] = e - base
+        for touched in range(max(first, cell), last + 1):
+            code[touched] = bit + e - base
+        cell = max(last + 1, cell)
+        e += 1
+    rest = search if e - base == bit - 3 else e - base  # out of numbers
+    for untouched in range(cell, ABOVE):
+        code[untouched] = rest
+    code[0] = code[ABOVE] = search
+    code[LAST] = e - base + 1
+    return origin, scale, far, base, e
+
+
+@numba.njit(nogil=True, cache=True)
+def may_be_within(lowest, value, origin, scale):  # type: ignore[no-untyped-def]
+    """Tell whether a row may have values up to this one beside those before the grid.
+
+    Parameters
+    ----------
+    lowest : int
+        The first cell with a value. Where that is 0, the least value is among the touched.
+    value : float32 or float64
+    """
+    cell = cell_of(value, origin, scale)
+    return lowest > 0 and (lowest <= cell or cell == ABOVE)
+
+
+@numba.njit(nogil=True, cache=True)
+def fold(bins, edges, slots, first_slot):  # type: ignore[no-untyped-def]
+    """Add what was counted before, between and after the edges of a grid, and forget it.
+
+    Parameters
+    ----------
+    bins : [WAYS, codes] uint32, zeroed
+    edges : int
+        Number of edges in the grid.
+    slots : [2E + m] int64, added to
+    first_slot : int
+        Of the first edge in the grid.
+    """
+    for number in range(edges + 1):
+        for way in range(WAYS):
+            slots[first_slot + 2 * number] += bins[way, number]
+            bins[way, number] = 0
+    bins[:, edges + 1] = 0  # beyond all edges: nobody asks
+
+
+@numba.njit(nogil=True, cache=True)
+def edge_of(value, code, bit, base, level, m, band):  # type: ignore[no-untyped-def]
+    """Return the first edge whose band does not end before the value; m where all do.
+
+    Parameters
+    ----------
+    value : float64
+    code, bit : int
+        Of the value's cell, which is touched; and the bit that tells that.
+    base : int
+        The first edge in the grid.
+    level : [>= m] float64
+    m : int
+    band : float
+    """
+    if code == 2 * bit - 1:
+        low, high = 0, m
+        while low < high:
+            middle = (low + high) // 2
+            if level[middle] + band < value:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+    e = base + np.int64(code) - bit
+    e += np.int64(level[e] + band < value)  # as likely as not: no branch
+    while e < m and level[e] + band < value:
+        e += 1
+    return e
