@@ -16,6 +16,7 @@ from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.job import Job, NotUnitError, Range
 from streameval.execution.passes import count_all, find_extremes, find_positives
 from streameval.execution.progress import Progress, Watch
+from streameval.execution.refining import refine
 from streameval.execution.threads import ThreadExecutor
 from streameval.inputs.sources import BadRowError, Distances, Features
 from streameval.metrics import MetricOptions
@@ -25,15 +26,15 @@ from streameval.metrics.options import (
     TieRule,
     VerificationPrecision,
 )
-from streameval.metrics.selection import split_names, wanted_measures
+from streameval.metrics.selection import split_names, wanted_measures, with_named
 from streameval.preparation import DEFAULT_MEMORY, Prepared, RangeOption, prepare
 from streameval.presets import Preset, find_preset, pair_options
 from streameval.protocol import Labels, Protocol
 from streameval.result import Evaluation
 from streameval.result.columns import check_group_column, group_labels
-from streameval.statistics import REQUIRED, FloatArray, RankStatistics
+from streameval.statistics import FIELDS, FloatArray, RankStatistics, uniform_edges
 
-COUNTED = REQUIRED
+COUNTED = frozenset(FIELDS)
 """The fields of `RankStatistics` that an evaluation counts."""
 
 
@@ -53,6 +54,7 @@ def evaluate(
     metrics: str | Sequence[str] | None = None,
     preset: str | None = None,
     group_by: str | npt.ArrayLike | None = None,
+    refine: str | Sequence[str] = (),
     options: MetricOptions | None = None,
     memory: str | int = DEFAULT_MEMORY,
     threads: int | None = None,
@@ -84,6 +86,9 @@ def evaluate(
         otherwise.
     group_by : str or [Q] array_like, optional
         ``id``, ``cam`` or a label a query: the metrics of each group, too.
+    refine : str or sequence of str
+        Names of metrics that are read off the histogram of impostors at one threshold,
+        ``"TAR|FAR=0.001"``: further passes, mostly one, make these exact.
     options : MetricOptions, optional
         All metric options; the five above, where given, go before it, and a preset's too.
     memory : str or int
@@ -110,6 +115,7 @@ def evaluate(
     """
     if metrics is not None:
         metrics = split_names(metrics) if isinstance(metrics, str) else tuple(metrics)
+    refine = split_names(refine) if isinstance(refine, str) else tuple(refine)
     given = {
         "ties": ties,
         "ap": ap,
@@ -126,6 +132,8 @@ def evaluate(
         gallery=gallery,
         **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range),
         self_match=self_match,
+        options=options,
+        refine=refine,
         memory=memory,
         threads=threads,
         tile=tile,
@@ -192,6 +200,7 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
         If the inputs hold what can't be evaluated.
     """
     begin = time.perf_counter()
+    options = with_named(options, prepared.refine)
     if options.cmc == DEFAULT_OPTIONS.cmc:
         options = replace(options, cmc=prepared.protocol.cmc)
     progress = progress or Progress()
@@ -233,9 +242,18 @@ def _count(prepared: Prepared, watch: Watch) -> tuple[RankStatistics, Range]:
                 f"distances from {low!r} to {high!r} have no finite range: scale them down"
             )
         used = Range(low, high)
-    thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
-    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds)
-    return count_all(find_positives(job, executor, watch), executor, watch), used
+    problem = prepared.problem
+    thresholds, edges = nothing, None
+    if problem.thresholds:
+        thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
+    if problem.edges:
+        edges = uniform_edges(used.low, used.high, problem.edges - 1)
+    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds, edges)
+    job = find_positives(job, executor, watch)
+    counted = count_all(job, executor, watch)
+    if prepared.refine:
+        counted = refine(job, counted, prepared.refine, executor, watch)
+    return counted, used
 
 
 def _provenance(prepared: Prepared, seconds: float) -> dict[str, Any]:
@@ -266,6 +284,7 @@ def _provenance(prepared: Prepared, seconds: float) -> dict[str, Any]:
             "memory": plan.memory,
             "projected_peak": plan.peak,
         },
+        "refined": [measure.name for measure in prepared.refine],
         "gallery": source.shape[1],
         "seconds": round(seconds, 3),
     }

@@ -12,7 +12,7 @@ the identity of the merge are read from the declaration. A new statistic is one 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ class Field:
     ----------
     axes : tuple of str
         Its axes: "query" [Q], "positive" [P] (all positives, query by query),
-        "threshold" [T], "pointer" [Q + 1], "bin" [B + 2], "bound" [2].
+        "threshold" [T], "pointer" [Q + 1], "edge" [E], "bin" [E + 1].
     dtype : str
         NumPy dtype of the array.
     merge : {"same", "sum", "min"}
@@ -62,7 +62,7 @@ FIELDS: Mapping[str, Field] = {
     "ignored": Field(("query",), "int64", "sum"),
     "same_identity": Field(("query",), "int64", "sum"),
     "impostor_histogram": Field(("bin",), "int64", "sum", optional=True),
-    "histogram_range": Field(("bound",), "float64", "same", optional=True),
+    "histogram_edges": Field(("edge",), "float64", "same", optional=True),
 }
 REQUIRED = frozenset(name for name, field in FIELDS.items() if not field.optional)
 
@@ -95,12 +95,11 @@ class RankStatistics:
         Gallery items that take part for the query, and that don't.
     same_identity : [Q] int64
         Gallery items with the query's identity, ignored or not.
-    impostor_histogram : [B + 2] int64, optional
+    impostor_histogram : [E + 1] int64, optional
         Numbers of negative pairs, of all queries, by distance: those within the lowest edge,
-        those above an edge and within the next, B times, and those above the highest. The
-        edges are `histogram_edges`.
-    histogram_range : [2] float64, optional
-        The lowest and the highest edge; there where the histogram is.
+        those above an edge and within the next, E − 1 times, and those above the highest.
+    histogram_edges : [E] float64, optional
+        Strictly ascending; there where the histogram is.
     """
 
     indptr: IntArray
@@ -115,7 +114,7 @@ class RankStatistics:
     ignored: IntArray
     same_identity: IntArray
     impostor_histogram: IntArray | None = None
-    histogram_range: FloatArray | None = None
+    histogram_edges: FloatArray | None = None
 
     def __post_init__(self) -> None:
         """Check that every field has the dtype and the shape that it declares."""
@@ -124,11 +123,11 @@ class RankStatistics:
             "query": len(self.indptr) - 1,
             "positive": int(self.indptr[-1]) if len(self.indptr) else 0,
             "threshold": len(self.thresholds),
-            "bin": 3 if self.impostor_histogram is None else max(len(self.impostor_histogram), 3),
-            "bound": 2,
         }
-        if (self.impostor_histogram is None) != (self.histogram_range is None):
-            raise ValueError("impostor_histogram and histogram_range are given both or neither")
+        if (self.impostor_histogram is None) != (self.histogram_edges is None):
+            raise ValueError("impostor_histogram and histogram_edges are given both or neither")
+        if self.histogram_edges is not None:
+            sizes |= {"edge": len(self.histogram_edges), "bin": len(self.histogram_edges) + 1}
         for name, field in FIELDS.items():
             array = getattr(self, name)
             if array is None and field.optional:
@@ -146,8 +145,7 @@ class RankStatistics:
         indptr: IntArray,
         positive_distance: FloatArray,
         thresholds: FloatArray,
-        histogram_range: FloatArray | None = None,
-        bins: int = 1,
+        histogram_edges: FloatArray | None = None,
     ) -> RankStatistics:
         """Return the identity of `merge`: the statistics of an empty gallery shard.
 
@@ -156,24 +154,22 @@ class RankStatistics:
         indptr : [Q + 1] int64
         positive_distance : [P] float64
         thresholds : [T] float64
-        histogram_range : [2] float64, optional
+        histogram_edges : [E] float64, optional
             Where there is to be a histogram of impostors.
-        bins : int
-            Its B.
         """
         sizes = {
             "query": len(indptr) - 1,
             "positive": len(positive_distance),
             "threshold": len(thresholds),
-            "bin": bins + 2,
+            "bin": 0 if histogram_edges is None else len(histogram_edges) + 1,
         }
         counted: dict[str, Any] = {
             name: np.full(tuple(sizes[a] for a in field.axes), field.identity, field.dtype)
             for name, field in FIELDS.items()
-            if field.merge != "same" and not (field.optional and histogram_range is None)
+            if field.merge != "same" and not (field.optional and histogram_edges is None)
         }
         return cls(
-            indptr, positive_distance, thresholds, histogram_range=histogram_range, **counted
+            indptr, positive_distance, thresholds, histogram_edges=histogram_edges, **counted
         )
 
     @property
@@ -281,6 +277,29 @@ class RankStatistics:
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return RankStatistics(indptr=indptr, thresholds=self.thresholds, **taken)
 
+    def with_edges_of(self, other: RankStatistics) -> RankStatistics:
+        """Return the same statistics, their histogram with the edges of another's, too.
+
+        Parameters
+        ----------
+        other : RankStatistics
+            Of the same pairs.
+
+        Raises
+        ------
+        ValueError
+            If one of them has no histogram.
+        """
+        edges, within = np.empty(0), np.empty(0, np.int64)
+        for one in (self, other):
+            if one.impostor_histogram is None or one.histogram_edges is None:
+                raise ValueError("the statistics hold no impostor_histogram")
+            edges = np.append(edges, one.histogram_edges)
+            within = np.append(within, np.cumsum(one.impostor_histogram)[:-1])
+        edges, first = np.unique(edges, return_index=True)
+        histogram = histogram_of(within[first], int(self.negatives.sum()))
+        return replace(self, impostor_histogram=histogram, histogram_edges=edges)
+
     def equals(self, other: RankStatistics, *, ignoring: Sequence[str] = ()) -> bool:
         """Tell whether all fields are equal, bit for bit, except those named."""
         return all(
@@ -290,16 +309,29 @@ class RankStatistics:
         )
 
 
-def histogram_edges(histogram_range: FloatArray, bins: int) -> FloatArray:
-    """Return the edges of the B uniform bins of `impostor_histogram`, [B + 1] float64, ascending.
+def uniform_edges(low: float, high: float, bins: int) -> FloatArray:
+    """Return the edges of B uniform bins between two distances, [B + 1] float64, ascending.
+
+    Fewer where they are not B distances apart: each edge once.
+    """
+    edges = low + (high - low) * (np.arange(bins + 1) / bins)
+    edges[-1] = high
+    return np.unique(edges)
+
+
+def histogram_of(within: IntArray, pairs: int) -> IntArray:
+    """Return the histogram of pairs of which so many are within each edge, [E + 1] int64.
 
     A distance d is in bin ``np.searchsorted(edges, d, side="left")``, so that the pairs within
     an edge, d <= edge, are the bins up to its own.
+
+    Parameters
+    ----------
+    within : [E] int64
+    pairs : int
+        In all.
     """
-    low, high = (float(bound) for bound in histogram_range)
-    edges = low + (high - low) * (np.arange(bins + 1) / bins)
-    edges[-1] = high
-    return edges
+    return np.diff(within, prepend=0, append=pairs)
 
 
 if {f.name for f in dataclass_fields(RankStatistics)} != set(FIELDS):  # a broken declaration

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from oracle import Problem
 
-from streameval.statistics import RankStatistics, histogram_edges
+from streameval.statistics import RankStatistics, uniform_edges
 
 Array = npt.NDArray[Any]
 
@@ -34,12 +34,17 @@ def with_histogram(
     bins: int = 10,
 ) -> RankStatistics:
     """Return the statistics with the histogram of impostors, counted pair by pair."""
-    bounds = np.array([lo, hi])
-    edges = histogram_edges(bounds, bins)
-    counts = np.zeros(bins + 2, np.int64)
-    for distance in pairs_of(problem)[1]:
+    edges = uniform_edges(lo, hi, bins)
+    counts = impostor_histogram(pairs_of(problem)[1], edges)
+    return replace(stats, impostor_histogram=counts, histogram_edges=edges)
+
+
+def impostor_histogram(impostor: Array, edges: Array) -> Array:
+    """Return the numbers of impostor distances in the bins, counted one by one."""
+    counts = np.zeros(len(edges) + 1, np.int64)
+    for distance in impostor:
         counts[sum(bool(edge < distance) for edge in edges)] += 1
-    return replace(stats, impostor_histogram=counts, histogram_range=bounds)
+    return counts
 
 
 def operating_points(problem: dict[str, Any]) -> tuple[Array, Array, Array]:

@@ -126,8 +126,8 @@ def test_distances_at_the_edges_are_exact() -> None:
 
 def test_a_rate_that_the_pairs_cannot_support_is_withheld() -> None:
     stats = oracle_statistics(np.array([[0.1, 0.2]]), np.array([1]), np.array([1, 2]))
-    bounds = np.array([0.0, 1.0])
-    stats = replace(stats, impostor_histogram=np.array([0, 100, 9_900, 0]), histogram_range=bounds)
+    edges = np.array([0.0, 0.5, 1.0])
+    stats = replace(stats, impostor_histogram=np.array([0, 100, 9_900, 0]), histogram_edges=edges)
     metrics = quietly(stats, MetricOptions(metrics=("TAR|FAR=1e-4", "TAR|FAR=0.000001")))
     assert not math.isnan(metrics.scalars["TAR|FAR=0.0001"])
     assert math.isnan(metrics.scalars["TAR|FAR=1e-06"])

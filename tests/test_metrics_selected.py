@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -102,15 +103,16 @@ def test_what_statistics_cannot_give_says_which_run_would() -> None:
         r"not hold: evaluate again.*--metrics 'MREP'",
     ):
         compute_metrics(stats, MetricOptions(metrics=("MREP",)))
-    with pytest.raises(OptionError, match="EER needs impostor_histogram, histogram_range"):
+    with pytest.raises(OptionError, match="EER needs impostor_histogram, histogram_edges"):
         compute_metrics(statistics_of(problem_of_every_class()), MetricOptions(metrics=("EER",)))
 
 
 def test_a_run_refuses_what_it_will_not_count_before_any_work() -> None:
     source = se.Distances(np.ones((1, 2)))
     labels = {"query": se.Labels([1]), "gallery": se.Labels([1, 2])}
-    with pytest.raises(
-        OptionError, match="EER needs histogram_range, impostor_histogram, which no"
+    with (
+        patch("streameval.evaluation.COUNTED", REQUIRED),
+        pytest.raises(OptionError, match="EER needs histogram_edges, impostor_histogram, which no"),
     ):
         se.evaluate(source, **labels, protocol="no-camera", metrics=["EER"])
     with pytest.raises(OptionError, match="unknown metric 'rank-1'"):
@@ -167,9 +169,9 @@ def test_groups_need_a_label_a_query(labels: Any) -> None:
 def test_statistics_with_a_histogram_merge_stack_and_start_from_zero() -> None:
     problem = problem_of_every_class()
     stats = with_histogram(statistics_of(problem), problem)
-    assert stats.histogram_range is not None
+    assert stats.histogram_edges is not None
     zero = type(stats).zero(
-        stats.indptr, stats.positive_distance, stats.thresholds, stats.histogram_range, bins=10
+        stats.indptr, stats.positive_distance, stats.thresholds, stats.histogram_edges
     )
     assert zero.merge(stats).equals(stats)
     with pytest.raises(ValueError, match="differ in impostor_histogram"):
@@ -184,5 +186,5 @@ def test_statistics_with_a_histogram_merge_stack_and_start_from_zero() -> None:
     assert type(stats).stack(halves).equals(stats)
     with pytest.raises(ValueError, match="both or neither"):
         type(stats)(
-            **{f.name: getattr(stats, f.name) for f in fields(stats)} | {"histogram_range": None}
+            **{f.name: getattr(stats, f.name) for f in fields(stats)} | {"histogram_edges": None}
         )

@@ -112,8 +112,8 @@ def test_the_table_fits_a_terminal() -> None:
 
 def test_verification_says_where_and_within_what() -> None:
     result = evaluation([1, 2, 9], [1, 2, 1, 2, 3, 3] * 4)
-    counts = {"impostor_histogram": np.array([0, 20, 15, 21, 0])}
-    statistics = replace(result.statistics, **counts, histogram_range=np.array([0.0, 1.0]))
+    counts, edges = np.array([0, 20, 15, 21, 0]), np.array([0.0, 0.3, 0.6, 1.0])
+    statistics = replace(result.statistics, impostor_histogram=counts, histogram_edges=edges)
     names = ("TAR|FAR=0.1", "TAR|FAR=0.01", "FNMR|FMR=1e-6", "EER", "AUC", "F1_best")
     whole = replace(result, statistics=statistics).with_options(metrics=names)
     assert values(whole)["TAR|FAR=0.01"][2] == "needs 100 impostor pairs, has 56"

@@ -211,7 +211,7 @@ def test_a_result_of_the_first_format_is_read(result: se.Evaluation) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_histogram_is_kept(result: se.Evaluation) -> None:
-    more = {"impostor_histogram": np.arange(6), "histogram_range": np.array([0.0, 1.0])}
+    more = {"impostor_histogram": np.arange(6), "histogram_edges": np.linspace(0, 1, 5)}
     save_statistics(replace(result.statistics, **more), Path("out.zarr"))
     assert load_statistics(Path("out.zarr")).equals(replace(result.statistics, **more))
     shutil.rmtree("out.zarr/impostor_histogram")

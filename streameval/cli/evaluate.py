@@ -62,6 +62,7 @@ class Given:
     false_rate_budget: int | None
     metrics: str | None
     group_by: str | None
+    refine: str | None
     memory: str
     threads: int | None
     out: str | None
@@ -144,6 +145,11 @@ class Given:
     help="Each group of queries, too: by a label, or by an array of one entry a query.",
 )
 @click.option(
+    "--refine",
+    metavar="NAMES",
+    help='Make thresholds exact, "TAR|FAR=0.001,EER", by further passes.',
+)
+@click.option(
     "--memory",
     metavar="SIZE",
     default="2GB",
@@ -174,6 +180,7 @@ def run(given: Given) -> None:
     quiet = given.quiet or given.dry_run
     with show_progress(quiet=quiet) as progress, Interruption(progress.close) as interruption:
         from streameval import evaluation, preparation
+        from streameval.metrics.selection import split_names
         from streameval.presets import find_preset, pair_options
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
@@ -191,6 +198,8 @@ def run(given: Given) -> None:
             "query": query,
             "gallery": gallery,
             "self_match": given.self_match,
+            "options": options,
+            "refine": () if given.refine is None else split_names(given.refine),
             "memory": given.memory,
             "threads": given.threads,
             **pair_options(

@@ -83,6 +83,10 @@ class Metric:
         effects.
     parameters : mapping of str to Parameter
         By the names in braces.
+    unsettled : callable, optional
+        As `compute`, to the distances that its threshold lies between, both excluded, as far as
+        the histogram tells; None where it has no threshold. Counting at the genuine distances
+        between these makes its value exact.
     default : bool
         Whether it is computed where no metrics are asked for.
     is_tau : bool
@@ -97,6 +101,7 @@ class Metric:
     source: str
     compute: Callable[..., Value]
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    unsettled: Callable[..., tuple[float, float] | None] | None = None
     default: bool = False
     is_tau: bool = False
 
@@ -174,3 +179,8 @@ class Measure:
     def compute(self, ranked: RankedQueries) -> Value:
         """Return its value."""
         return self.metric.compute(ranked, *self.values)
+
+    def unsettled(self, ranked: RankedQueries) -> tuple[float, float] | None:
+        """Return the distances that its threshold lies between; None where it has none."""
+        between = self.metric.unsettled
+        return None if between is None else between(ranked, *self.values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import get_args
 
@@ -69,6 +70,34 @@ def wanted_measures(options: MetricOptions) -> tuple[list[Measure], list[Measure
         else:
             named.append(find_measure(name))
     return _once(named), _once(one for one in listed if one not in named)
+
+
+def refined_measures(names: Iterable[str]) -> list[Measure]:
+    """Return the metrics whose thresholds further passes are to settle.
+
+    Raises
+    ------
+    OptionError
+        If a name is unknown, or that of a metric without such a threshold.
+    """
+    measures = [find_measure(name) for name in names]
+    for measure in measures:
+        if measure.metric.unsettled is None:
+            known = ", ".join(one.name for one in METRICS if one.unsettled is not None)
+            raise OptionError(
+                f"{measure.name} has no threshold that is known to within a bin only: nothing to "
+                f"be refined; known: {known}"
+            )
+    return _once(measures)
+
+
+def with_named(options: MetricOptions, measures: Sequence[Measure]) -> MetricOptions:
+    """Return options under which these metrics are computed, too."""
+    names = [one.name for one in measures]
+    if not options.metrics:
+        _, usual = wanted_measures(options)
+        names = [*(one.name for one in usual), *names]
+    return replace(options, metrics=(*options.metrics, *names)) if measures else options
 
 
 def _of(options: MetricOptions, metrics: Iterable[Metric]) -> list[Measure]:

@@ -16,18 +16,18 @@ import numpy.typing as npt
 from streameval.metrics.metric import Metric, Value
 from streameval.metrics.parameters import rate
 from streameval.metrics.ranked import RankedQueries
-from streameval.statistics import FloatArray, IntArray, histogram_edges
+from streameval.statistics import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
 class Accepted:
-    """Pairs accepted (d <= limit) at B + 3 limits: none, each edge of the histogram, all.
+    """Pairs accepted (d <= limit) at E + 2 limits: none, each edge of the histogram, all.
 
     Attributes
     ----------
-    limits : [B + 3] float64
+    limits : [E + 2] float64
         -inf, the edges, +inf.
-    genuine, impostor : [B + 3] int64
+    genuine, impostor : [E + 2] int64
     all_genuine : [P] float64
         Distances of all genuine pairs, ascending.
     """
@@ -39,24 +39,24 @@ class Accepted:
 
     @property
     def true_rate(self) -> FloatArray:
-        """TAR, 1 − FNMR, [B + 3] float64; NaN where there is no genuine pair."""
+        """TAR, 1 − FNMR, [E + 2] float64; NaN where there is no genuine pair."""
         return _ratio(self.genuine, self.genuine[-1])
 
     @property
     def miss_rate(self) -> FloatArray:
-        """FNMR, [B + 3] float64."""
+        """FNMR, [E + 2] float64."""
         return _ratio(self.genuine[-1] - self.genuine, self.genuine[-1])
 
     @property
     def false_rate(self) -> FloatArray:
-        """FAR, FMR, [B + 3] float64; NaN where there is no impostor pair."""
+        """FAR, FMR, [E + 2] float64; NaN where there is no impostor pair."""
         return _ratio(self.impostor, self.impostor[-1])
 
     def curves(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return what there is to draw, each a curve.
 
-        ``pair_tau``, ``FMR``, ``FNMR`` [B + 1] float64 at the edges; ``genuine``, ``impostor``
-        [B + 2] int64, the numbers of pairs below, between and above them.
+        ``pair_tau``, ``FMR``, ``FNMR`` [E] float64 at the edges; ``genuine``, ``impostor``
+        [E + 1] int64, the numbers of pairs below, between and above them.
         """
         return {
             "pair_tau": self.limits[1:-1],
@@ -80,10 +80,9 @@ def accepted_pairs(ranked: RankedQueries) -> Accepted:
         If the statistics hold no histogram.
     """
     stats = ranked.stats
-    if stats.impostor_histogram is None or stats.histogram_range is None:
+    if stats.impostor_histogram is None or stats.histogram_edges is None:
         raise ValueError("the statistics hold no impostor_histogram")
-    edges = histogram_edges(stats.histogram_range, len(stats.impostor_histogram) - 2)
-    limits = np.concatenate([[-np.inf], edges, [np.inf]])
+    limits = np.concatenate([[-np.inf], stats.histogram_edges, [np.inf]])
     genuine = np.sort(stats.positive_distance)
     return Accepted(
         limits,
@@ -93,15 +92,30 @@ def accepted_pairs(ranked: RankedQueries) -> Accepted:
     )
 
 
-def true_accepts(ranked: RankedQueries, f: float) -> Value:
-    """Return TAR at the largest τ with FAR <= f, which is known to be within one bin."""
+def last_within(ranked: RankedQueries, f: float) -> int | None:
+    """Return the last limit with FAR <= f; None where the pairs don't support the rate."""
     pairs = ranked.once(accepted_pairs)
     genuine, impostor = int(pairs.genuine[-1]), int(pairs.impostor[-1])
-    if not genuine or not impostor:
-        return Value(math.nan, curves=pairs.curves())
-    if 1 / impostor > f:
-        return Value(math.nan, reason=unsupported(impostor, f), curves=pairs.curves())
-    at = int(np.searchsorted(pairs.false_rate, f, side="right")) - 1
+    if not genuine or not impostor or 1 / impostor > f:
+        return None
+    return int(np.searchsorted(pairs.false_rate, f, side="right")) - 1
+
+
+def around_rate(ranked: RankedQueries, f: float) -> tuple[float, float] | None:
+    """Return the limits that the largest τ with FAR <= f lies between."""
+    limits, at = ranked.once(accepted_pairs).limits, last_within(ranked, f)
+    if at is None or at == len(limits) - 1:
+        return None
+    return float(limits[at]), float(limits[at + 1])
+
+
+def true_accepts(ranked: RankedQueries, f: float) -> Value:
+    """Return TAR at the largest τ with FAR <= f, which is known to be within one bin."""
+    pairs, at = ranked.once(accepted_pairs), last_within(ranked, f)
+    genuine, impostor = int(pairs.genuine[-1]), int(pairs.impostor[-1])
+    if at is None:
+        reason = unsupported(impostor, f) if genuine and impostor else ""
+        return Value(math.nan, reason=reason, curves=pairs.curves())
     after = float(pairs.limits[min(at + 1, len(pairs.limits) - 1)])
     most = int(np.searchsorted(pairs.all_genuine, after, side="left"))
     known = int(pairs.genuine[at])
@@ -137,14 +151,33 @@ def false_non_matches(ranked: RankedQueries, f: float) -> Value:
     )
 
 
+def crossing(ranked: RankedQueries) -> int | None:
+    """Return the first limit with FMR >= FNMR; None where one of them is undefined."""
+    pairs = ranked.once(accepted_pairs)
+    if not int(pairs.genuine[-1]) or not int(pairs.impostor[-1]):
+        return None
+    return int(np.argmax(pairs.false_rate >= pairs.miss_rate))  # not 0: nothing is accepted there
+
+
+def around_crossing(ranked: RankedQueries) -> tuple[float, float] | None:
+    """Return the limits that the τ at which FMR and FNMR cross lies between."""
+    limits, at = ranked.once(accepted_pairs).limits, crossing(ranked)
+    if at is None:
+        return None
+    return float(limits[at - 1]), math.nextafter(float(limits[at]), math.inf)
+
+
 def equal_error(ranked: RankedQueries) -> Value:
     """Return the rate at which FMR and FNMR cross; its threshold is the upper edge of that bin."""
-    pairs = ranked.once(accepted_pairs)
+    pairs, at = ranked.once(accepted_pairs), crossing(ranked)
     fmr, fnmr = pairs.false_rate, pairs.miss_rate
-    if np.isnan(fmr[-1]) or np.isnan(fnmr[-1]):
+    if at is None:
         return Value(math.nan, curves=pairs.curves())
-    at = int(np.argmax(fmr >= fnmr))  # never the first: nothing is accepted there
     low, high = max(fmr[at - 1], fnmr[at]), min(fmr[at], fnmr[at - 1])
+    if pairs.limits[at] == math.nextafter(float(pairs.limits[at - 1]), math.inf):
+        # All pairs of the bin are at one distance: the straight line between both is known.
+        gap, after = fnmr[at - 1] - fmr[at - 1], fmr[at] - fnmr[at]
+        low = high = fmr[at - 1] + (fmr[at] - fmr[at - 1]) * (gap / (gap + after))
     return Value(
         float(low + high) / 2,
         threshold=float(pairs.limits[at]),
@@ -152,6 +185,35 @@ def equal_error(ranked: RankedQueries) -> Value:
         threshold_error=float(pairs.limits[at] - pairs.limits[at - 1]),
         curves=pairs.curves(),
     )
+
+
+def settling_edges(ranked: RankedQueries, between: tuple[float, float], most: int) -> FloatArray:
+    """Return genuine distances between two others, and the distances just before them.
+
+    With these among the edges of the histogram, both rates are known wherever TAR changes.
+
+    Parameters
+    ----------
+    ranked : RankedQueries
+    between : (float, float)
+        Both excluded.
+    most : int
+        About how many; where there are more, a part of them, evenly spaced.
+
+    Returns
+    -------
+    [n] float64
+        Ascending, none of them an edge; empty where all are edges already.
+    """
+    pairs = ranked.once(accepted_pairs)
+    low, high = between
+    first = np.searchsorted(pairs.all_genuine, low, side="right")
+    last = np.searchsorted(pairs.all_genuine, high, side="left")
+    genuine = np.unique(pairs.all_genuine[first:last])
+    if 2 * len(genuine) > most:
+        genuine = genuine[np.linspace(0, len(genuine) - 1, max(most // 2, 1)).astype(np.int64)]
+    edges: FloatArray = np.union1d(genuine, np.nextafter(genuine, -np.inf))
+    return np.setdiff1d(edges, pairs.limits)
 
 
 def pair_area(ranked: RankedQueries) -> Value:
@@ -187,7 +249,7 @@ def best_f1(ranked: RankedQueries) -> Value:
     )
 
 
-_FIELDS = ("indptr", "positive_distance", "impostor_histogram", "histogram_range")
+_FIELDS = ("indptr", "positive_distance", "impostor_histogram", "histogram_edges")
 _RATES = rate(1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 
 TAR_FAR = Metric(
@@ -200,6 +262,7 @@ TAR_FAR = Metric(
     source="NIST FRVT; ISO/IEC 19795-1",
     compute=true_accepts,
     parameters={"f": _RATES},
+    unsettled=around_rate,
 )
 
 FNMR_FMR = Metric(
@@ -212,6 +275,7 @@ FNMR_FMR = Metric(
     source="ISO/IEC 19795-1",
     compute=false_non_matches,
     parameters={"f": _RATES},
+    unsettled=around_rate,
 )
 
 EER = Metric(
@@ -222,6 +286,7 @@ EER = Metric(
     formula="FMR(τ) = FNMR(τ), linear between the τ before and after",
     source="ISO/IEC 19795-1",
     compute=equal_error,
+    unsettled=around_crossing,
 )
 
 AUC = Metric(

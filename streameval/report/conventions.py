@@ -130,6 +130,11 @@ def _range(evaluation: Evaluation, preset: Preset) -> str:
     mode = evaluation.range["mode"]
     if preset.range is None or preset.range == mode:
         return ""
+    if evaluation.range["low"] is None:
+        return (
+            f"counts at the thresholds, and this run did not: for its figures evaluate again "
+            f"with --as {preset.name}"
+        )
     return (
         f"normalises distances by {preset.range}, this run by {mode}: for its own figures "
         f"evaluate again with --as {preset.name}"

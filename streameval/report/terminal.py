@@ -164,8 +164,11 @@ def _conventions(evaluation: Evaluation) -> list[str]:
         f"AP {options.ap}",
         f"VP {options.vp}",
         f"false-rate budget {options.false_rate_budget:,}",
-        f"range {used['low']:.6g} to {used['high']:.6g} ({used['mode']})",
-    ]
+    ] + ([] if used["low"] is None else [_range(used)])
+
+
+def _range(used: Mapping[str, Any]) -> str:
+    return f"range {used['low']:.6g} to {used['high']:.6g} ({used['mode']})"
 
 
 def _run(evaluation: Evaluation) -> list[str]:
