@@ -10,6 +10,7 @@
     planning     the byte model and the tiling, without I/O
     counting     canonical distances, edges, kernels
     metrics      RankStatistics -> scalars and curves
+    listed       pairs by lists, in place of labels
     pairs        what a protocol makes of the labels
     presets      the conventions of other tools, as data
     protocol     the named protocols, as data
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from streameval.evaluation import evaluate
     from streameval.execution.progress import Progress
     from streameval.inputs.labels import read_label_table, read_label_tables, read_labels
+    from streameval.inputs.lists import read_listed_pairs
     from streameval.inputs.sources import Distances, Features
+    from streameval.listed import ListedPairs
     from streameval.metrics import MetricOptions
     from streameval.presets import PRESETS
     from streameval.protocol import PROTOCOLS, Labels, Protocol
@@ -55,8 +58,10 @@ _HOMES = {
     "read_label_table": "inputs.labels",
     "read_label_tables": "inputs.labels",
     "read_labels": "inputs.labels",
+    "read_listed_pairs": "inputs.lists",
     "Distances": "inputs.sources",
     "Features": "inputs.sources",
+    "ListedPairs": "listed",
     "MetricOptions": "metrics",
     "PRESETS": "presets",
     "PROTOCOLS": "protocol",
@@ -75,6 +80,7 @@ __all__ = [
     "Features",
     "InputError",
     "Labels",
+    "ListedPairs",
     "MetricOptions",
     "OptionError",
     "OutputError",
@@ -87,6 +93,7 @@ __all__ = [
     "read_label_table",
     "read_label_tables",
     "read_labels",
+    "read_listed_pairs",
 ]
 
 

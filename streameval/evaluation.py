@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from streameval.execution.progress import Progress, Watch
 from streameval.execution.refining import refine
 from streameval.execution.threads import ThreadExecutor
 from streameval.inputs.sources import BadRowError, Distances, Features
+from streameval.listed import ListedPairs
 from streameval.metrics import MetricOptions
 from streameval.metrics.options import (
     DEFAULT_OPTIONS,
@@ -46,6 +47,7 @@ def evaluate(
     protocol: str | Protocol | None = None,
     junk_ids: Sequence[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
+    listed: ListedPairs | None = None,
     range: RangeOption | None = None,
     ties: TieRule | None = None,
     ap: AveragePrecision | None = None,
@@ -75,6 +77,9 @@ def evaluate(
         Gallery identities to ignore, in place of the protocol's own (−1).
     self_match : {"index", "key"}, optional
         Ignore each query's own image in the gallery.
+    listed : ListedPairs, optional
+        Which pairs are positive and which are ignored, in place of identities and cameras: from
+        `read_listed_pairs`, or `ListedPairs.of`. The protocol is ``listed`` then.
     range : {"auto", "minmax"} or (float, float), optional
         What τ = 0 and τ = 1 of GOM stand for. ``auto``: the metric's own bounds ([0, 2] of
         cosine, and of euclidean on unit vectors), else ``minmax``: the least and greatest
@@ -130,7 +135,7 @@ def evaluate(
         source,
         query=query,
         gallery=gallery,
-        **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range),
+        **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range, listed=listed),
         self_match=self_match,
         options=options,
         refine=refine,
@@ -270,12 +275,7 @@ def _provenance(prepared: Prepared, seconds: float) -> dict[str, Any]:
     protocol = prepared.protocol
     return {
         "inputs": inputs,
-        "protocol": {
-            "name": protocol.name,
-            "junk_ids": list(protocol.junk_ids),
-            "self_match": protocol.self_match,
-            "cmc": protocol.cmc,
-        },
+        "protocol": asdict(protocol),
         "plan": {
             "layout": plan.layout,
             "tasks": len(plan.tasks),

@@ -16,6 +16,7 @@ from streameval.counting.stored import count_stored
 from streameval.errors import InputError, OptionError
 from streameval.execution.job import UNIT_TOLERANCE, Range
 from streameval.inputs.sources import Distances, Features
+from streameval.listed import ListedPairs
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import refined_measures, required_fields, with_named
@@ -95,6 +96,7 @@ def prepare(
     protocol: str | Protocol = "market1501",
     junk_ids: Sequence[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
+    listed: ListedPairs | None = None,
     range: RangeOption = "auto",
     options: MetricOptions = DEFAULT_OPTIONS,
     refine: Sequence[str] = (),
@@ -129,7 +131,7 @@ def prepare(
     needs = required_fields(with_named(options, measures))
     wanted = resolve_range(range, source)
     given = wanted is not None and wanted.strict
-    pairs = find_pairs(query, gallery, protocol)
+    pairs = find_pairs(query, gallery, protocol, listed)
     problem = replace(
         _problem(source, pairs),
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,

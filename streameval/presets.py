@@ -119,11 +119,14 @@ def pair_options(
     protocol: Any = None,
     junk_ids: Sequence[int | str] | None = None,
     range: Any = None,
+    listed: Any = None,
 ) -> dict[str, Any]:
     """Return protocol, junk ids and range: what is given, else the preset's, else the default.
 
-    The preset's junk ids belong to its protocol, and go with it.
+    The preset's junk ids belong to its protocol, and go with it; listed pairs are a protocol, too.
     """
+    if listed is not None:
+        protocol = protocol or "listed"
     if preset is not None:
         if protocol is None and junk_ids is None:
             junk_ids = preset.junk_ids
@@ -132,6 +135,7 @@ def pair_options(
         "protocol": protocol or "market1501",
         "junk_ids": junk_ids,
         "range": range or "auto",
+        "listed": listed,
     }
 
 

@@ -36,6 +36,8 @@ class Protocol:
         Gallery identities that take no part for any query.
     self_match : {None, "index", "key"}
         Ignore the query's own image: the gallery item with the same index, or the same key.
+    listed : bool
+        Take positive and ignored pairs from lists (`ListedPairs`), and from nothing else.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Protocol:
     cmc: Literal["first-match", "all-shots"] = "first-match"
     junk_ids: tuple[int | str, ...] = (-1,)
     self_match: Literal["index", "key"] | None = None
+    listed: bool = False
 
     @property
     def needs_cameras(self) -> bool:
@@ -58,6 +61,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
         Protocol("allshots", same_identity_and_camera=True, cmc="all-shots"),
         Protocol("separate-camera", same_identity_and_camera=True, same_camera=True),
         Protocol("no-camera", same_identity_and_camera=False),
+        Protocol("listed", same_identity_and_camera=False, junk_ids=(), listed=True),
     )
 }
 
@@ -91,6 +95,11 @@ def with_options(
         protocol = PROTOCOLS[protocol]
     if self_match not in (None, "index", "key"):
         raise OptionError(f"self_match is {self_match!r}; expected index or key")
+    if protocol.listed and (junk_ids or self_match):
+        raise OptionError(
+            f"protocol {protocol.name} takes its pairs from lists alone, and got "
+            f"{'junk ids' if junk_ids else 'self_match'}: put these pairs on the junk list"
+        )
     if junk_ids is not None:
         protocol = replace(protocol, junk_ids=junk_ids)
     return protocol if self_match is None else replace(protocol, self_match=self_match)

@@ -12,6 +12,7 @@ from streameval.cli.options import (
     check_label_options,
     open_groups,
     open_labels,
+    open_listed,
     open_source,
     parse_junk_ids,
     parse_range,
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
 # What there is to choose from is shown here and checked where it is used.
 METRICS = "cosine|euclidean|sqeuclidean|dot"
-PROTOCOLS = "market1501|allshots|separate-camera|no-camera"
+PROTOCOLS = "market1501|allshots|separate-camera|no-camera|listed"
 PRESETS = "torchreid|fastreid|open-reid|market-matlab|gom-paper|gom-code|oml"
 SELF_MATCHES = "index|key"
+LISTED_AS = "1-based|0-based|key"
 TIES = "pessimistic|optimistic|stable|expected"
 VP = "reference|equation"
 AP = "step|trapezoid|threshold"
@@ -55,6 +57,9 @@ class Given:
     protocol: str | None
     junk_id: tuple[str, ...]
     self_match: str | None
+    good: str | None
+    junk: str | None
+    listed_as: Any
     range: str | None
     ties: Any
     ap: Any
@@ -111,6 +116,15 @@ class Given:
 )
 @click.option(
     "--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image in the gallery."
+)
+@click.option("--good", metavar="FILE", help="Positives of each query: a text, a line a query.")
+@click.option("--junk", metavar="FILE", help="Ignored items of each query, in the same way.")
+@click.option(
+    "--listed-as",
+    metavar=LISTED_AS,
+    default="1-based",
+    show_default=True,
+    help="What these files list: gallery indices, or keys.",
 )
 @click.option(
     "--ties",
@@ -194,6 +208,7 @@ def run(given: Given) -> None:
             check_output(given.out, overwrite=given.overwrite)
         source = open_source(given.distances, given.query, given.gallery, given.metric)
         query, gallery = open_labels(given.label_options("query"), given.label_options("gallery"))
+        listed = open_listed(given.good, given.junk, given.listed_as, query, gallery)
         what: dict[str, Any] = {
             "query": query,
             "gallery": gallery,
@@ -207,11 +222,12 @@ def run(given: Given) -> None:
                 protocol=given.protocol,
                 junk_ids=parse_junk_ids(given.junk_id, gallery),
                 range=None if given.range is None else parse_range(given.range),
+                listed=listed,
             ),
         }
         prepared = preparation.prepare(source, **what)
         groups = None if given.group_by is None else open_groups(given.group_by, prepared)
-        del query, gallery, what  # the labels of a large gallery are large
+        del query, gallery, listed, what  # the labels of a large gallery are large
         failure: Exception | None = None
         if given.dry_run:
             text = (

@@ -10,7 +10,9 @@ from streameval.errors import OptionError
 
 if TYPE_CHECKING:
     from streameval.counting.canonical import Metric
+    from streameval.inputs.lists import ListedAs
     from streameval.inputs.sources import Distances, Features
+    from streameval.listed import ListedPairs
     from streameval.preparation import Prepared, RangeOption
     from streameval.protocol import AnyArray, Labels
 
@@ -106,6 +108,27 @@ def open_labels(query: LabelOptions, gallery: LabelOptions) -> tuple[Labels, Lab
     if tables[1] is not None:
         return stored, read_label_table(tables[1], text=_text_columns(stored))
     return stored, _open_arrays(gallery)
+
+
+def open_listed(
+    good: str | None, junk: str | None, listed_as: ListedAs, query: Labels, gallery: Labels
+) -> ListedPairs | None:
+    """Read the lists of good and junk pairs; None where there are none.
+
+    Raises
+    ------
+    OptionError
+        If there are junk pairs alone.
+    InputError
+        If a list can't be read, or doesn't fit.
+    """
+    if good is None:
+        if junk is not None:
+            raise OptionError(f"got --junk {junk} without --good: give the positives, too")
+        return None
+    from streameval.inputs.lists import read_listed_pairs
+
+    return read_listed_pairs(good, junk, queries=len(query), gallery=gallery, listed_as=listed_as)
 
 
 def open_groups(group_by: str, prepared: Prepared) -> str | AnyArray:

@@ -109,16 +109,12 @@ def _scalars(evaluation: Evaluation, options: MetricOptions) -> dict[str, float]
 def _pairs(evaluation: Evaluation, preset: Preset) -> str:
     """Say where the tool would ignore other pairs than this run."""
     saved = evaluation.provenance["protocol"]
-    used, other = PROTOCOLS.get(saved["name"]), PROTOCOLS[preset.protocol]
+    other = PROTOCOLS[preset.protocol]
     junk = list(other.junk_ids if preset.junk_ids is None else preset.junk_ids)
-    same = (
-        used is not None
-        and used.same_identity_and_camera == other.same_identity_and_camera
-        and used.same_camera == other.same_camera
-        and saved["junk_ids"] == junk
-        and saved["self_match"] is None
-    )
-    if same:
+    named = PROTOCOLS.get(saved["name"])  # of which alone early results say the name
+    used = {**({} if named is None else vars(named)), **saved}
+    wanted = {**vars(other), "junk_ids": junk, "name": saved["name"], "cmc": saved["cmc"]}
+    if {**used, "junk_ids": list(saved["junk_ids"])} == wanted:
         return ""
     return (
         f"ignores other pairs ({preset.protocol}, junk ids {junk or 'none'}) than this run "
