@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from streameval.execution.progress import Progress
     from streameval.inputs.labels import read_label_table, read_label_tables, read_labels
     from streameval.inputs.lists import read_listed_pairs
+    from streameval.inputs.protocols import read_protocol
     from streameval.inputs.sources import Distances, Features
     from streameval.listed import ListedPairs
     from streameval.metrics import MetricOptions
@@ -59,6 +60,7 @@ _HOMES = {
     "read_label_tables": "inputs.labels",
     "read_labels": "inputs.labels",
     "read_listed_pairs": "inputs.lists",
+    "read_protocol": "inputs.protocols",
     "Distances": "inputs.sources",
     "Features": "inputs.sources",
     "ListedPairs": "listed",
@@ -94,6 +96,7 @@ __all__ = [
     "read_label_tables",
     "read_labels",
     "read_listed_pairs",
+    "read_protocol",
 ]
 
 

@@ -72,7 +72,8 @@ def evaluate(
     query, gallery : Labels
         Of the same Q and G items.
     protocol : str or Protocol, optional
-        Which pairs are ignored, and how CMC is read: a key of `PROTOCOLS`; ``market1501``.
+        Which pairs are ignored, and how CMC is read: a key of `PROTOCOLS`, ``market1501``; or
+        one of your own, as from `read_protocol`.
     junk_ids : sequence of int or str, optional
         Gallery identities to ignore, in place of the protocol's own (−1).
     self_match : {"index", "key"}, optional

@@ -51,13 +51,15 @@ def write_lists() -> None:
 
 
 def test_blocks_are_of_known_languages() -> None:
-    assert {language for language, _ in BLOCKS} == {"bash", "python"}
+    assert {language for language, _ in BLOCKS} == {"bash", "python", "toml"}
 
 
 @pytest.mark.usefixtures("folder")
 def test_shell_blocks_run() -> None:
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     for language, block in BLOCKS:
+        if language == "toml":
+            Path("network.toml").write_text(block)
         if language != "bash":
             continue
         scripts = re.findall(r"^bash (\S+)", block, re.M)

@@ -13,6 +13,7 @@ from streameval.cli.options import (
     open_groups,
     open_labels,
     open_listed,
+    open_protocol,
     open_source,
     parse_junk_ids,
     parse_range,
@@ -105,7 +106,7 @@ class Given:
 )
 @click.option(
     "--protocol",
-    metavar=PROTOCOLS,
+    metavar=f"{PROTOCOLS}|FILE.toml",
     help="Which pairs are ignored, and how CMC is read.  [default: market1501]",
 )
 @click.option(
@@ -219,7 +220,7 @@ def run(given: Given) -> None:
             "threads": given.threads,
             **pair_options(
                 preset,
-                protocol=given.protocol,
+                protocol=open_protocol(given.protocol),
                 junk_ids=parse_junk_ids(given.junk_id, gallery),
                 range=None if given.range is None else parse_range(given.range),
                 listed=listed,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streameval.inputs.sources import Distances, Features
     from streameval.listed import ListedPairs
     from streameval.preparation import Prepared, RangeOption
-    from streameval.protocol import AnyArray, Labels
+    from streameval.protocol import AnyArray, Labels, Protocol
 
 
 def open_source(
@@ -129,6 +129,21 @@ def open_listed(
     from streameval.inputs.lists import read_listed_pairs
 
     return read_listed_pairs(good, junk, queries=len(query), gallery=gallery, listed_as=listed_as)
+
+
+def open_protocol(protocol: str | None) -> str | Protocol | None:
+    """Return the protocol of a TOML file; a name, or None, as it is.
+
+    Raises
+    ------
+    InputError, OptionError
+        As `read_protocol` does.
+    """
+    if protocol is None or not protocol.lower().endswith(".toml"):
+        return protocol
+    from streameval.inputs.protocols import read_protocol
+
+    return read_protocol(protocol)
 
 
 def open_groups(group_by: str, prepared: Prepared) -> str | AnyArray:
