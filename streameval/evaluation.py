@@ -91,7 +91,8 @@ def evaluate(
         A key of `PRESETS`: the conventions of another tool, as far as no other argument says
         otherwise.
     group_by : str or [Q] array_like, optional
-        ``id``, ``cam`` or a label a query: the metrics of each group, too.
+        ``id``, ``cam``, one of the queries' further labels, or a label a query: the metrics of
+        each group, too.
     refine : str or sequence of str
         Names of metrics that are read off the histogram of impostors at one threshold,
         ``"TAR|FAR=0.001"``: further passes, mostly one, make these exact.

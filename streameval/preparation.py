@@ -50,8 +50,8 @@ class Prepared:
     refine : tuple of Measure
         Whose thresholds further passes settle.
     query_columns : mapping of str to [Q] array
-        Labels of the queries, for the per-query table and for groups: ``id``, and ``cam``
-        where there is one.
+        Labels of the queries, for the per-query table and for groups: ``id``, ``cam`` where
+        there is one, and further ones.
     """
 
     source: Features | Distances
@@ -153,8 +153,8 @@ def prepare(
 
 
 def query_columns(query: Labels) -> dict[str, AnyArray]:
-    """Return the labels of the queries that are kept with a result: ``id``, and ``cam``."""
-    return {"id": query.id} | ({} if query.cam is None else {"cam": query.cam})
+    """Return the labels of the queries that are kept with a result: ``id``, ``cam``, and more."""
+    return {"id": query.id, **({} if query.cam is None else {"cam": query.cam}), **query.more}
 
 
 def _cores() -> int:

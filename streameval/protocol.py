@@ -105,6 +105,10 @@ def with_options(
     return protocol if self_match is None else replace(protocol, self_match=self_match)
 
 
+RESERVED_COLUMNS = frozenset({"id", "cam", "key", "group"})
+"""Columns of labels that have a meaning of their own."""
+
+
 @dataclass(frozen=True, eq=False)
 class Labels:
     """The labels of the queries, or of the gallery: one entry an item; lists become arrays.
@@ -117,6 +121,8 @@ class Labels:
         Cameras.
     key : [n] array of any integer or string type, optional
         What the item is known by in both sets, for ``self_match="key"``.
+    more : mapping of str to [n] array of any integer or string type
+        Further labels of queries, that results may be grouped by.
     source : str
         Where the labels came from, for messages.
     sources : dict of str to str
@@ -126,6 +132,7 @@ class Labels:
     id: AnyArray
     cam: AnyArray | None = None
     key: AnyArray | None = None
+    more: Mapping[str, AnyArray] = field(default_factory=dict)
     source: str = "labels"
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -136,8 +143,20 @@ class Labels:
             values = getattr(self, column)
             if values is not None:
                 object.__setattr__(self, column, label_column(values, f"{source} {column}"))
-        for column in ("cam", "key"):
-            values = getattr(self, column)
+        further = {
+            name: label_column(values, f"{self.source} {name}")
+            for name, values in self.more.items()
+        }
+        object.__setattr__(self, "more", further)
+        taken = RESERVED_COLUMNS.intersection(further)
+        if taken:
+            raise InputError(
+                f"{self.source} has {min(taken)} among its further columns, a name that stands for "
+                "something else: give it another"
+            )
+        where |= dict.fromkeys(further, self.source)
+        for column in ("cam", "key", *further):
+            values = further[column] if column in further else getattr(self, column)
             if values is not None and len(values) != len(self.id):
                 other = "" if where[column] == where["id"] else f"{where[column]} "
                 raise InputError(

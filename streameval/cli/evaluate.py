@@ -156,8 +156,8 @@ class Given:
 )
 @click.option(
     "--group-by",
-    metavar="id|cam|URI",
-    help="Each group of queries, too: by a label, or by an array of one entry a query.",
+    metavar="COLUMN|URI",
+    help="Each group of queries, too: by id, cam, a column of the table, or an array.",
 )
 @click.option(
     "--refine",
@@ -208,7 +208,9 @@ def run(given: Given) -> None:
         if given.out is not None:
             check_output(given.out, overwrite=given.overwrite)
         source = open_source(given.distances, given.query, given.gallery, given.metric)
-        query, gallery = open_labels(given.label_options("query"), given.label_options("gallery"))
+        query, gallery = open_labels(
+            given.label_options("query"), given.label_options("gallery"), given.group_by
+        )
         listed = open_listed(given.good, given.junk, given.listed_as, query, gallery)
         what: dict[str, Any] = {
             "query": query,

@@ -91,19 +91,25 @@ LabelOptions = tuple[str | None, str | None, str | None, str | None]
 """Ids, cams, keys and table of a side, as given."""
 
 
-def open_labels(query: LabelOptions, gallery: LabelOptions) -> tuple[Labels, Labels]:
+def open_labels(
+    query: LabelOptions, gallery: LabelOptions, group_by: str | None
+) -> tuple[Labels, Labels]:
     """Read the labels of both sides; the options have passed `check_label_options`.
 
-    Where one side is a table, its columns are read as what they are on the other side.
+    Where one side is a table, its columns are read as what they are on the other side. A table
+    of the queries may have a further column to group by.
     """
     from streameval.inputs.labels import read_label_table, read_label_tables
+    from streameval.protocol import RESERVED_COLUMNS
 
     tables = query[3], gallery[3]
+    further = group_by is not None and _is_column(group_by) and group_by not in RESERVED_COLUMNS
+    more = [group_by] if group_by is not None and further else []
     if tables[0] is not None and tables[1] is not None:
-        return read_label_tables(tables[0], tables[1])
+        return read_label_tables(tables[0], tables[1], more=more)
     if tables[0] is not None:
         stored = _open_arrays(gallery)
-        return read_label_table(tables[0], text=_text_columns(stored)), stored
+        return read_label_table(tables[0], text=_text_columns(stored), more=more), stored
     stored = _open_arrays(query)
     if tables[1] is not None:
         return stored, read_label_table(tables[1], text=_text_columns(stored))
@@ -147,7 +153,7 @@ def open_protocol(protocol: str | None) -> str | Protocol | None:
 
 
 def open_groups(group_by: str, prepared: Prepared) -> str | AnyArray:
-    """Return the column that ``--group-by`` names: ``id``, ``cam``, or the labels of an array.
+    """Return the column that ``--group-by`` names, or the labels of an array.
 
     Raises
     ------
@@ -157,12 +163,17 @@ def open_groups(group_by: str, prepared: Prepared) -> str | AnyArray:
     from streameval.evaluation import check_groups
     from streameval.inputs.labels import read_labels
 
-    if re.fullmatch(r"\w+", group_by):
+    if _is_column(group_by):
         check_groups(group_by, prepared)
         return group_by
     labels = read_labels(group_by).id
     check_groups(labels, prepared)
     return labels
+
+
+def _is_column(group_by: str) -> bool:
+    """Tell whether a text is the name of a column; a URI has a suffix, or a folder."""
+    return re.fullmatch(r"[\w -]+", group_by) is not None
 
 
 def _open_arrays(given: LabelOptions) -> Labels:

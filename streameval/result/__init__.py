@@ -31,7 +31,13 @@ from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.retrieval import precision_recall
 from streameval.metrics.selection import find_measure
 from streameval.protocol import AnyArray
-from streameval.result.columns import GROUP, LABELS, check_group_column, group_labels
+from streameval.result.columns import (
+    GROUP,
+    check_group_column,
+    group_labels,
+    label_columns,
+    table_columns,
+)
 from streameval.result.folder import (
     CURVES,
     FORMAT,
@@ -58,7 +64,7 @@ class Evaluation:
     range : dict
         ``mode`` ("auto", "minmax", "given"), ``low``, ``high``: what τ = 0 and 1 stand for.
     columns : dict of str to [Q] array
-        Labels of the queries: ``id``, ``cam``, and ``group`` where one was given.
+        Labels of the queries: ``id``, ``cam``, further ones, and ``group`` where one was given.
     provenance : dict
         What was evaluated, and how.
     group_by : str, optional
@@ -111,7 +117,7 @@ class Evaluation:
         Parameters
         ----------
         by : str or [Q] array_like
-            ``id`` or ``cam``, or a label a query.
+            A column of labels, ``id``, ``cam`` or a further one; or a label a query.
 
         Raises
         ------
@@ -178,9 +184,12 @@ class Evaluation:
 
     @cached_property
     def per_query(self) -> Mapping[str, npt.NDArray[Any]]:
-        """A column each, [Q]: the query's index, id, class, counts and values."""
+        """A column each, [Q]: the query's index, id, class, counts and values.
+
+        Labels beside id and cam are there as ``label:weather``.
+        """
         index = {"query": np.arange(self.statistics.queries)}
-        return {**index, **self.columns, **self.metrics.per_query}
+        return {**index, **table_columns(self.columns), **self.metrics.per_query}
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
@@ -271,7 +280,8 @@ class Evaluation:
             value_range = options.pop("range")
             table = pq.read_table(folder / PER_QUERY)
             columns = {
-                name: table[name].to_numpy() for name in LABELS if name in table.column_names
+                name: table[column].to_numpy()
+                for name, column in label_columns(table.column_names).items()
             }
             loaded = cls.compute(
                 statistics,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy.typing as npt
 
@@ -12,6 +12,24 @@ from streameval.protocol import AnyArray, label_column
 GROUP = "group"
 LABELS = ("id", "cam", GROUP)
 """Columns of the per-query table that are labels, and not computed."""
+
+_FURTHER = "label:"  # before the names of further labels there: a computed column may have one
+
+
+def table_columns(columns: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    """Return labels by the names that they have in the per-query table."""
+    return {
+        name if name in LABELS else f"{_FURTHER}{name}": values for name, values in columns.items()
+    }
+
+
+def label_columns(names: Iterable[str]) -> dict[str, str]:
+    """Return which columns of a per-query table are labels, by the names of the labels."""
+    return {
+        name.removeprefix(_FURTHER): name
+        for name in names
+        if name in LABELS or name.startswith(_FURTHER)
+    }
 
 
 def check_group_column(name: str, columns: Mapping[str, AnyArray]) -> None:
