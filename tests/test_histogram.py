@@ -33,6 +33,7 @@ from test_exactness import (
 
 import streameval as se
 from streameval.execution import refining
+from streameval.execution.progress import Progress
 from streameval.preparation import BINS, prepare
 from streameval.statistics import RankStatistics, uniform_edges
 
@@ -185,6 +186,21 @@ def test_one_pass_refines_features_to_the_same() -> None:
     assert {"mAP", "MREP", "CMC@1"} <= refined.metrics.scalars.keys()  # beside the usual ones
     assert refined["mAP"] == rough["mAP"]
     assert refined.provenance["refined"] == ["TAR|FAR=0.1"]
+
+
+def test_passes_that_refine_are_told() -> None:
+    class Stages(Progress):
+        def start(self, label: str, pairs: int) -> None:
+            stages.append(label)
+
+    stages: list[str] = []
+    matrix = np.array([[0.1, 0.1003, 0.1006, 0.9]] * 2)
+    sides = {"query": se.Labels([1, 1]), "gallery": se.Labels([2, 1, 2, 2])}
+    what: dict[str, Any] = {**sides, "protocol": "no-camera", "refine": "TAR|FAR=0.5"}
+    result = evaluate(se.Distances(matrix), **what, progress=Stages())
+    assert stages == ["range", "counting", "refining"]
+    assert result["TAR|FAR=0.5"] == 1.0
+    assert result.metrics.details["TAR|FAR=0.5"].error == 0
 
 
 def test_what_has_no_threshold_cannot_be_refined() -> None:

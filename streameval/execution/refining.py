@@ -48,7 +48,8 @@ def refine(
         edges = _edges(counted, measures)
         if not len(edges):
             return counted
-        finer = count_all(replace(beside, histogram_edges=edges), executor, watch)
+        further = replace(beside, histogram_edges=edges)
+        finer = count_all(further, executor, watch, stage="refining")
         counted = counted.with_edges_of(finer)
 
 
