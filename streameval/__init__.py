@@ -10,7 +10,9 @@
     planning     the byte model and the tiling, without I/O
     counting     canonical distances, edges, kernels
     metrics      RankStatistics -> scalars and curves
+    listed       pairs by lists, in place of labels
     pairs        what a protocol makes of the labels
+    presets      the conventions of other tools, as data
     protocol     the named protocols, as data
     statistics   RankStatistics, the one currency
 
@@ -35,8 +37,12 @@ if TYPE_CHECKING:
     from streameval.evaluation import evaluate
     from streameval.execution.progress import Progress
     from streameval.inputs.labels import read_label_table, read_label_tables, read_labels
+    from streameval.inputs.lists import read_listed_pairs
+    from streameval.inputs.protocols import read_protocol
     from streameval.inputs.sources import Distances, Features
+    from streameval.listed import ListedPairs
     from streameval.metrics import MetricOptions
+    from streameval.presets import PRESETS
     from streameval.protocol import PROTOCOLS, Labels, Protocol
     from streameval.result import Evaluation
     from streameval.statistics import RankStatistics
@@ -53,9 +59,13 @@ _HOMES = {
     "read_label_table": "inputs.labels",
     "read_label_tables": "inputs.labels",
     "read_labels": "inputs.labels",
+    "read_listed_pairs": "inputs.lists",
+    "read_protocol": "inputs.protocols",
     "Distances": "inputs.sources",
     "Features": "inputs.sources",
+    "ListedPairs": "listed",
     "MetricOptions": "metrics",
+    "PRESETS": "presets",
     "PROTOCOLS": "protocol",
     "Labels": "protocol",
     "Protocol": "protocol",
@@ -64,6 +74,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "PRESETS",
     "PROTOCOLS",
     "BudgetError",
     "Distances",
@@ -71,6 +82,7 @@ __all__ = [
     "Features",
     "InputError",
     "Labels",
+    "ListedPairs",
     "MetricOptions",
     "OptionError",
     "OutputError",
@@ -83,6 +95,8 @@ __all__ = [
     "read_label_table",
     "read_label_tables",
     "read_labels",
+    "read_listed_pairs",
+    "read_protocol",
 ]
 
 

@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.counting.thresholds import threshold_distances
-from streameval.errors import InputError, StreamevalWarning
+from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.job import Job, NotUnitError, Range
 from streameval.execution.passes import count_all, find_extremes, find_positives
 from streameval.execution.progress import Progress, Watch
+from streameval.execution.refining import refine
 from streameval.execution.threads import ThreadExecutor
 from streameval.inputs.sources import BadRowError, Distances, Features
+from streameval.listed import ListedPairs
 from streameval.metrics import MetricOptions
-from streameval.metrics.options import AveragePrecision, TieRule, VerificationPrecision
+from streameval.metrics.options import (
+    DEFAULT_OPTIONS,
+    AveragePrecision,
+    TieRule,
+    VerificationPrecision,
+)
+from streameval.metrics.selection import split_names, wanted_measures, with_named
 from streameval.preparation import DEFAULT_MEMORY, Prepared, RangeOption, prepare
+from streameval.presets import Preset, find_preset, pair_options
 from streameval.protocol import Labels, Protocol
 from streameval.result import Evaluation
-from streameval.statistics import FloatArray, RankStatistics
+from streameval.result.columns import check_group_column, group_labels
+from streameval.statistics import FIELDS, FloatArray, RankStatistics, uniform_edges
+
+COUNTED = frozenset(FIELDS)
+"""The fields of `RankStatistics` that an evaluation counts."""
 
 
 def evaluate(
@@ -30,14 +44,19 @@ def evaluate(
     *,
     query: Labels,
     gallery: Labels,
-    protocol: str | Protocol = "market1501",
+    protocol: str | Protocol | None = None,
     junk_ids: Sequence[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
-    range: RangeOption = "auto",
+    listed: ListedPairs | None = None,
+    range: RangeOption | None = None,
     ties: TieRule | None = None,
     ap: AveragePrecision | None = None,
     vp: VerificationPrecision | None = None,
     false_rate_budget: int | None = None,
+    metrics: str | Sequence[str] | None = None,
+    preset: str | None = None,
+    group_by: str | npt.ArrayLike | None = None,
+    refine: str | Sequence[str] = (),
     options: MetricOptions | None = None,
     memory: str | int = DEFAULT_MEMORY,
     threads: int | None = None,
@@ -52,20 +71,33 @@ def evaluate(
         Of Q queries and G gallery items.
     query, gallery : Labels
         Of the same Q and G items.
-    protocol : str or Protocol
-        Which pairs are ignored: ``market1501``, ``separate-camera``, ``no-camera``.
+    protocol : str or Protocol, optional
+        Which pairs are ignored, and how CMC is read: a key of `PROTOCOLS`, ``market1501``; or
+        one of your own, as from `read_protocol`.
     junk_ids : sequence of int or str, optional
         Gallery identities to ignore, in place of the protocol's own (−1).
     self_match : {"index", "key"}, optional
         Ignore each query's own image in the gallery.
-    range : {"auto", "minmax"} or (float, float)
+    listed : ListedPairs, optional
+        Which pairs are positive and which are ignored, in place of identities and cameras: from
+        `read_listed_pairs`, or `ListedPairs.of`. The protocol is ``listed`` then.
+    range : {"auto", "minmax"} or (float, float), optional
         What τ = 0 and τ = 1 of GOM stand for. ``auto``: the metric's own bounds ([0, 2] of
         cosine, and of euclidean on unit vectors), else ``minmax``: the least and greatest
         distance of all non-ignored pairs, which costs one more pass.
-    ties, ap, vp, false_rate_budget
-        See `MetricOptions`.
+    ties, ap, vp, false_rate_budget, metrics
+        See `MetricOptions`; names of metrics may be one text, ``"CMC@1,mAP"``.
+    preset : str, optional
+        A key of `PRESETS`: the conventions of another tool, as far as no other argument says
+        otherwise.
+    group_by : str or [Q] array_like, optional
+        ``id``, ``cam``, one of the queries' further labels, or a label a query: the metrics of
+        each group, too.
+    refine : str or sequence of str
+        Names of metrics that are read off the histogram of impostors at one threshold,
+        ``"TAR|FAR=0.001"``: further passes, mostly one, make these exact.
     options : MetricOptions, optional
-        All metric options; the four above, where given, go before it.
+        All metric options; the five above, where given, go before it, and a preset's too.
     memory : str or int
         Budget for the whole process: bytes, or a text such as "2GB", "500MiB".
     threads : int, optional
@@ -88,22 +120,82 @@ def evaluate(
     BudgetError
         If the memory budget is too small; nothing has been read then.
     """
-    given = {"ties": ties, "ap": ap, "vp": vp, "false_rate_budget": false_rate_budget}
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    options = replace(options or MetricOptions(), **chosen)
+    if metrics is not None:
+        metrics = split_names(metrics) if isinstance(metrics, str) else tuple(metrics)
+    refine = split_names(refine) if isinstance(refine, str) else tuple(refine)
+    given = {
+        "ties": ties,
+        "ap": ap,
+        "vp": vp,
+        "false_rate_budget": false_rate_budget,
+        "metrics": metrics,
+    }
+    tool = None if preset is None else find_preset(preset)
+    options = metric_options(given, tool, options or MetricOptions())
+    check_counted(options)
     prepared = prepare(
         source,
         query=query,
         gallery=gallery,
-        protocol=protocol,
-        junk_ids=junk_ids,
+        **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range, listed=listed),
         self_match=self_match,
-        range=range,
+        options=options,
+        refine=refine,
         memory=memory,
         threads=threads,
         tile=tile,
     )
-    return run(prepared, options, progress)
+    if group_by is not None:
+        check_groups(group_by, prepared)
+    result = run(prepared, options, progress)
+    return result if group_by is None else result.grouped(group_by)
+
+
+def metric_options(
+    given: Mapping[str, Any], preset: Preset | None, options: MetricOptions = DEFAULT_OPTIONS
+) -> MetricOptions:
+    """Return the options under a preset, and under what is given (not None) before that.
+
+    Raises
+    ------
+    OptionError
+        If a value can't be.
+    """
+    chosen: dict[str, Any] = {}
+    if preset is not None:
+        chosen |= {**preset.options, "metrics": preset.metrics}
+    chosen |= {name: value for name, value in given.items() if value is not None}
+    return replace(options, **chosen)
+
+
+def check_counted(options: MetricOptions) -> None:
+    """Check, before any work, that the metrics exist and an evaluation counts what they need.
+
+    Raises
+    ------
+    OptionError
+    """
+    named, _ = wanted_measures(options)
+    for measure in named:
+        missing = sorted(set(measure.metric.needs) - COUNTED)
+        if missing:
+            raise OptionError(
+                f"{measure.name} needs {', '.join(missing)}, which no evaluation counts yet: "
+                "leave it out, or add the field to statistics of your own"
+            )
+
+
+def check_groups(group_by: str | npt.ArrayLike, prepared: Prepared) -> None:
+    """Check, before any work, that there is one label of a group a query.
+
+    Raises
+    ------
+    InputError
+    """
+    if isinstance(group_by, str):
+        check_group_column(group_by, prepared.query_columns)
+    else:
+        group_labels(group_by, prepared.source.shape[0])
 
 
 def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = None) -> Evaluation:
@@ -115,6 +207,9 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
         If the inputs hold what can't be evaluated.
     """
     begin = time.perf_counter()
+    options = with_named(options, prepared.refine)
+    if options.cmc == DEFAULT_OPTIONS.cmc:
+        options = replace(options, cmc=prepared.protocol.cmc)
     progress = progress or Progress()
     try:
         try:
@@ -129,7 +224,7 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
         statistics,
         options,
         range=prepared.range_summary(used),
-        query_id=prepared.query_id,
+        columns=prepared.query_columns,
         provenance=_provenance(prepared, time.perf_counter() - begin),
     )
 
@@ -154,9 +249,18 @@ def _count(prepared: Prepared, watch: Watch) -> tuple[RankStatistics, Range]:
                 f"distances from {low!r} to {high!r} have no finite range: scale them down"
             )
         used = Range(low, high)
-    thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
-    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds)
-    return count_all(find_positives(job, executor, watch), executor, watch), used
+    problem = prepared.problem
+    thresholds, edges = nothing, None
+    if problem.thresholds:
+        thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
+    if problem.edges:
+        edges = uniform_edges(used.low, used.high, problem.edges - 1)
+    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds, edges)
+    job = find_positives(job, executor, watch)
+    counted = count_all(job, executor, watch)
+    if prepared.refine:
+        counted = refine(job, counted, prepared.refine, executor, watch)
+    return counted, used
 
 
 def _provenance(prepared: Prepared, seconds: float) -> dict[str, Any]:
@@ -173,12 +277,7 @@ def _provenance(prepared: Prepared, seconds: float) -> dict[str, Any]:
     protocol = prepared.protocol
     return {
         "inputs": inputs,
-        "protocol": {
-            "name": protocol.name,
-            "junk_ids": list(protocol.junk_ids),
-            "self_match": protocol.self_match,
-            "cmc": protocol.cmc,
-        },
+        "protocol": asdict(protocol),
         "plan": {
             "layout": plan.layout,
             "tasks": len(plan.tasks),
@@ -187,6 +286,7 @@ def _provenance(prepared: Prepared, seconds: float) -> dict[str, Any]:
             "memory": plan.memory,
             "projected_peak": plan.peak,
         },
+        "refined": [measure.name for measure in prepared.refine],
         "gallery": source.shape[1],
         "seconds": round(seconds, 3),
     }

@@ -7,6 +7,7 @@ other pairs are negatives.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, OptionError, StreamevalWarning
+from streameval.listed import ListedPairs, PairList
 from streameval.protocol import AnyArray, Labels, Protocol
 
 IntArray = npt.NDArray[np.int64]
@@ -36,7 +38,8 @@ class Pairs:
     positive : [L] bool
         Whether the listed pair is a positive; otherwise it is ignored.
     same_identity : [L] bool
-        Whether the listed item is of the query's identity; otherwise it is its own image.
+        Whether the listed item is of the query's identity, or on a list for it; otherwise it is
+        its own image.
     junk : [G] bool
         Gallery items that take part for no query.
     query_camera, gallery_camera : [Q], [G] int32, or None
@@ -128,22 +131,38 @@ def expand(begin: IntArray, end: IntArray) -> IntArray:
     return expanded
 
 
-def find_pairs(query: Labels, gallery: Labels, protocol: Protocol) -> Pairs:
-    """Apply a protocol to the labels.
+def find_pairs(
+    query: Labels, gallery: Labels, protocol: Protocol, listed: ListedPairs | None = None
+) -> Pairs:
+    """Apply a protocol to the labels; or to the listed pairs, where it takes these.
 
     Parameters
     ----------
     query, gallery : Labels
         Of Q queries and G gallery items.
     protocol : Protocol
+    listed : ListedPairs, optional
+        A query of which nothing is listed is in Q−.
 
     Raises
     ------
     InputError
-        If the two sides' labels are of different kinds.
+        If the two sides' labels are of different kinds, or lists don't fit the gallery.
     OptionError
-        If the protocol needs cameras or keys that are not there.
+        If the protocol needs cameras, keys or lists that are not there, or takes no lists.
     """
+    if protocol.listed != (listed is not None):
+        raise OptionError(
+            f"protocol {protocol.name} takes its pairs from lists: give good, and junk"
+            if listed is None
+            else f"got lists of good and junk pairs, and protocol {protocol.name} finds its pairs "
+            "by identity and camera: choose protocol listed"
+        )
+    if listed is not None:
+        indptr, item, good = listed.merged(len(query), len(gallery))
+        _warn_of_other_identities(query, gallery, listed.good)
+        no_junk = np.zeros(len(gallery), np.bool_)
+        return Pairs(indptr, item, good, np.ones(len(item), np.bool_), no_junk, None, None)
     junk = _is_junk(gallery, protocol)
     indptr, item = _matches(query.id, gallery.id, f"ids of {query.source}, {gallery.source}")
     listed_query = np.repeat(np.arange(len(query)), np.diff(indptr))
@@ -185,6 +204,21 @@ def find_pairs(query: Labels, gallery: Labels, protocol: Protocol) -> Pairs:
         query_camera,
         gallery_camera,
     )
+
+
+def _warn_of_other_identities(query: Labels, gallery: Labels, good: PairList) -> None:
+    """Warn of positives of another identity: of a list that counts from elsewhere, most likely."""
+    _check_kinds(query.id, gallery.id, f"ids of {query.source}, {gallery.source}")
+    other = np.flatnonzero(query.id[good.query] != gallery.id[good.item])
+    if len(other):
+        at = int(other[0])
+        warnings.warn(
+            f"{len(other)} of {len(good.item)} good pairs are of different identities, first item "
+            f"{good.item[at] + good.base} in {good.place(at)}: the list counts, if it counts "
+            "items, from elsewhere, or the ids are not those of its data set",
+            StreamevalWarning,
+            stacklevel=4,
+        )
 
 
 def _is_junk(gallery: Labels, protocol: Protocol) -> BoolArray:

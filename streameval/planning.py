@@ -46,6 +46,8 @@ class Problem:
         Listed pairs, positives included.
     thresholds : int
         T.
+    edges : int
+        E of the histogram of impostors; 0 where there is none.
     width : int
         D of features; 0 for a stored matrix.
     itemsize : int
@@ -61,6 +63,8 @@ class Problem:
         Cameras told apart by rule; 0 where none are.
     passes_for_range : int
         Extra passes over all pairs to find the range of the distances (0 or 1).
+    passes_to_refine : int
+        Extra passes over all pairs to settle chosen thresholds.
     """
 
     queries: int
@@ -75,6 +79,13 @@ class Problem:
     chunks: tuple[int, int]
     cameras: int = 0
     passes_for_range: int = 0
+    passes_to_refine: int = 0
+    edges: int = 0
+
+    @property
+    def passes(self) -> int:
+        """Passes over all pairs, but for finding the positives."""
+        return 1 + self.passes_for_range + self.passes_to_refine
 
 
 @dataclass(frozen=True)
@@ -185,14 +196,17 @@ def format_bytes(count: float) -> str:
 def _statistics_bytes(problem: Problem) -> int:
     """Bytes of the statistics, thrice while parts merge, and of the pairs that are listed."""
     per_query = 3 * 8 * (problem.thresholds + 8)
-    return problem.queries * per_query + 160 * problem.positives + 10 * problem.listed
+    histogram = 3 * 16 * problem.edges
+    return problem.queries * per_query + histogram + 160 * problem.positives + 10 * problem.listed
 
 
 def _task_statistics_bytes(problem: Problem, queries: int) -> int:
     """Bytes of edges, slots and partial statistics of a task of so many queries."""
     positives = -(-problem.positives * queries // max(problem.queries, 1))
-    edges = positives + queries * problem.thresholds
-    return 8 * edges + 16 * edges + 8 * queries * (problem.thresholds + 8) + 40 * positives
+    limits = problem.thresholds + problem.edges
+    edges = positives + queries * limits
+    within = queries * (limits + 8 + (problem.thresholds if problem.edges else 0))
+    return 8 * edges + 16 * edges + 8 * within + 40 * positives
 
 
 def _ranges(stop: int, step: int) -> list[tuple[int, int]]:
@@ -253,7 +267,7 @@ def _plan_features(
     tasks = tuple(Task(q, g) for q in query_ranges for g in _ranges(problem.gallery, shard))
     gallery_bytes = problem.gallery * problem.width * problem.stored_itemsize
     decoded = (block + chunk - math.gcd(block, chunk)) / block if block < problem.gallery else 1
-    passes = len(query_ranges) * (1 + problem.passes_for_range) * decoded
+    passes = len(query_ranges) * problem.passes * decoded
     positives_bytes = problem.positives * problem.width * problem.stored_itemsize
     return Plan(
         "features",
@@ -266,7 +280,7 @@ def _plan_features(
         int(gallery_bytes * passes)
         + min(positives_bytes, gallery_bytes)
         + problem.queries * problem.width * problem.stored_itemsize,
-        2 * problem.queries * problem.gallery * problem.width * (1 + problem.passes_for_range),
+        2 * problem.queries * problem.gallery * problem.width * problem.passes,
     )
 
 
@@ -298,7 +312,7 @@ def _plan_matrix(problem: Problem, memory: int, threads: int, kept: dict[str, in
             threads,
             memory,
             parts(rows, items),
-            matrix * (reads + problem.passes_for_range),
+            matrix * (reads + problem.passes - 1),
             0,
         )
 

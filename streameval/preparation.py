@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,6 +16,10 @@ from streameval.counting.stored import count_stored
 from streameval.errors import InputError, OptionError
 from streameval.execution.job import UNIT_TOLERANCE, Range
 from streameval.inputs.sources import Distances, Features
+from streameval.listed import ListedPairs
+from streameval.metrics.metric import Measure
+from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
+from streameval.metrics.selection import refined_measures, required_fields, with_named
 from streameval.pairs import Pairs, find_pairs
 from streameval.planning import RESERVED, Plan, Problem, make_plan
 from streameval.protocol import AnyArray, Labels, Protocol, with_options
@@ -25,7 +29,9 @@ RangeOption = Literal["auto", "minmax"] | tuple[float, float]
 LIBRARY_BYTES = 160 << 20  # kernels, compiled or loaded, codecs, allocators
 USED_LIBRARY_BYTES = 48 << 20  # what these may still take where they have been used before
 DEFAULT_MEMORY = "2GB"
+UNUSED = "unused"  # the range, where nothing is read off it
 THRESHOLDS = 101
+BINS = 1000  # of the histogram of impostors
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +47,11 @@ class Prepared:
     plan : Plan
     range : Range or None
         None: to be found in a pass over the data.
-    query_id : [Q] array
-        Identities of the queries, for the per-query table.
+    refine : tuple of Measure
+        Whose thresholds further passes settle.
+    query_columns : mapping of str to [Q] array
+        Labels of the queries, for the per-query table and for groups: ``id``, ``cam`` where
+        there is one, and further ones.
     """
 
     source: Features | Distances
@@ -51,7 +60,13 @@ class Prepared:
     problem: Problem
     plan: Plan
     range: Range | None
-    query_id: AnyArray
+    query_columns: Mapping[str, AnyArray]
+    refine: tuple[Measure, ...] = ()
+
+    @property
+    def uses_range(self) -> bool:
+        """Whether anything is counted that a range of the distances is needed for."""
+        return bool(self.problem.thresholds or self.problem.edges)
 
     def with_range_from_data(self) -> Prepared:
         """Return the same evaluation, cut in the same way, with ``range="minmax"``."""
@@ -67,6 +82,8 @@ class Prepared:
 
     def range_summary(self, used: Range) -> dict[str, Any]:
         """Describe the range that was used, for the summary."""
+        if not self.uses_range:
+            return {"mode": UNUSED, "low": None, "high": None}
         mode = "minmax" if self.range is None else "given" if used.strict else "auto"
         return {"mode": mode, "low": used.low, "high": used.high}
 
@@ -79,12 +96,17 @@ def prepare(
     protocol: str | Protocol = "market1501",
     junk_ids: Sequence[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
+    listed: ListedPairs | None = None,
     range: RangeOption = "auto",
+    options: MetricOptions = DEFAULT_OPTIONS,
+    refine: Sequence[str] = (),
     memory: str | int = DEFAULT_MEMORY,
     threads: int | None = None,
     tile: tuple[int, int] | None = None,
 ) -> Prepared:
     """Check the inputs and plan the work; the parameters are those of `evaluate`.
+
+    No more is counted than the metrics of the options need, and those to be refined.
 
     Raises
     ------
@@ -105,9 +127,20 @@ def prepare(
         raise OptionError(f"threads is {threads!r}; a whole number of at least 1 is needed")
     if tile is not None and not (len(tile) == 2 and all(size >= 1 for size in tile)):
         raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
+    measures = tuple(refined_measures(refine))
+    needs = required_fields(with_named(options, measures))
     wanted = resolve_range(range, source)
-    pairs = find_pairs(query, gallery, protocol)
-    problem = _problem(source, pairs, passes_for_range=int(wanted is None))
+    given = wanted is not None and wanted.strict
+    pairs = find_pairs(query, gallery, protocol, listed)
+    problem = replace(
+        _problem(source, pairs),
+        thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
+        edges=BINS + 1 if "impostor_histogram" in needs else 0,
+        passes_to_refine=int(bool(measures)),
+    )
+    if not problem.thresholds and not problem.edges:
+        wanted = Range(0.0, 1.0)  # what for is not asked
+    problem = replace(problem, passes_for_range=int(wanted is None))
     plan = make_plan(
         problem,
         memory=parse_bytes(memory),
@@ -115,7 +148,13 @@ def prepare(
         reserved=reserved_bytes(),
         tile=tile,
     )
-    return Prepared(source, pairs, protocol, problem, plan, wanted, query.id)
+    columns = query_columns(query)
+    return Prepared(source, pairs, protocol, problem, plan, wanted, columns, measures)
+
+
+def query_columns(query: Labels) -> dict[str, AnyArray]:
+    """Return the labels of the queries that are kept with a result: ``id``, ``cam``, and more."""
+    return {"id": query.id, **({} if query.cam is None else {"cam": query.cam}), **query.more}
 
 
 def _cores() -> int:
@@ -206,21 +245,20 @@ def _check_rows(source: Features | Distances, query: Labels, gallery: Labels) ->
         raise InputError(f"{described[0]}: at least one query is needed")
 
 
-def _problem(source: Features | Distances, pairs: Pairs, *, passes_for_range: int) -> Problem:
+def _problem(source: Features | Distances, pairs: Pairs) -> Problem:
     stored = source.gallery if isinstance(source, Features) else source.matrix
     return Problem(
         queries=source.shape[0],
         gallery=source.shape[1],
         positives=int(np.count_nonzero(pairs.positive)),
         listed=len(pairs.item),
-        thresholds=THRESHOLDS,
+        thresholds=0,
         width=source.width if isinstance(source, Features) else 0,
         itemsize=source.dtype.itemsize,
         stored_itemsize=stored.dtype.itemsize,
         scratch=stored.read_scratch_bytes,
         chunks=(stored.chunks[0], stored.chunks[1]),
         cameras=pairs.cameras,
-        passes_for_range=passes_for_range,
     )
 
 

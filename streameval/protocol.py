@@ -30,20 +30,23 @@ class Protocol:
         Ignore pairs of the same identity seen by the same camera.
     same_camera : bool
         Ignore every pair of the same camera.
-    cmc : {"first match"}
-        How CMC counts a query with several positives.
+    cmc : {"first-match", "all-shots"}
+        How CMC counts a query with several positives: see `MetricOptions`.
     junk_ids : tuple of int or str
         Gallery identities that take no part for any query.
     self_match : {None, "index", "key"}
         Ignore the query's own image: the gallery item with the same index, or the same key.
+    listed : bool
+        Take positive and ignored pairs from lists (`ListedPairs`), and from nothing else.
     """
 
     name: str
     same_identity_and_camera: bool
     same_camera: bool = False
-    cmc: Literal["first match"] = "first match"
+    cmc: Literal["first-match", "all-shots"] = "first-match"
     junk_ids: tuple[int | str, ...] = (-1,)
     self_match: Literal["index", "key"] | None = None
+    listed: bool = False
 
     @property
     def needs_cameras(self) -> bool:
@@ -55,8 +58,10 @@ PROTOCOLS: Mapping[str, Protocol] = {
     protocol.name: protocol
     for protocol in (
         Protocol("market1501", same_identity_and_camera=True),
+        Protocol("allshots", same_identity_and_camera=True, cmc="all-shots"),
         Protocol("separate-camera", same_identity_and_camera=True, same_camera=True),
         Protocol("no-camera", same_identity_and_camera=False),
+        Protocol("listed", same_identity_and_camera=False, junk_ids=(), listed=True),
     )
 }
 
@@ -90,9 +95,18 @@ def with_options(
         protocol = PROTOCOLS[protocol]
     if self_match not in (None, "index", "key"):
         raise OptionError(f"self_match is {self_match!r}; expected index or key")
+    if protocol.listed and (junk_ids or self_match):
+        raise OptionError(
+            f"protocol {protocol.name} takes its pairs from lists alone, and got "
+            f"{'junk ids' if junk_ids else 'self_match'}: put these pairs on the junk list"
+        )
     if junk_ids is not None:
         protocol = replace(protocol, junk_ids=junk_ids)
     return protocol if self_match is None else replace(protocol, self_match=self_match)
+
+
+RESERVED_COLUMNS = frozenset({"id", "cam", "key", "group"})
+"""Columns of labels that have a meaning of their own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +121,8 @@ class Labels:
         Cameras.
     key : [n] array of any integer or string type, optional
         What the item is known by in both sets, for ``self_match="key"``.
+    more : mapping of str to [n] array of any integer or string type
+        Further labels of queries, that results may be grouped by.
     source : str
         Where the labels came from, for messages.
     sources : dict of str to str
@@ -116,6 +132,7 @@ class Labels:
     id: AnyArray
     cam: AnyArray | None = None
     key: AnyArray | None = None
+    more: Mapping[str, AnyArray] = field(default_factory=dict)
     source: str = "labels"
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -126,8 +143,20 @@ class Labels:
             values = getattr(self, column)
             if values is not None:
                 object.__setattr__(self, column, label_column(values, f"{source} {column}"))
-        for column in ("cam", "key"):
-            values = getattr(self, column)
+        further = {
+            name: label_column(values, f"{self.source} {name}")
+            for name, values in self.more.items()
+        }
+        object.__setattr__(self, "more", further)
+        taken = RESERVED_COLUMNS.intersection(further)
+        if taken:
+            raise InputError(
+                f"{self.source} has {min(taken)} among its further columns, a name that stands for "
+                "something else: give it another"
+            )
+        where |= dict.fromkeys(further, self.source)
+        for column in ("cam", "key", *further):
+            values = further[column] if column in further else getattr(self, column)
             if values is not None and len(values) != len(self.id):
                 other = "" if where[column] == where["id"] else f"{where[column]} "
                 raise InputError(

@@ -12,7 +12,7 @@ the identity of the merge are read from the declaration. A new statistic is one 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any, Literal
 
@@ -31,19 +31,22 @@ class Field:
     ----------
     axes : tuple of str
         Its axes: "query" [Q], "positive" [P] (all positives, query by query),
-        "threshold" [T], "pointer" [Q + 1].
+        "threshold" [T], "pointer" [Q + 1], "edge" [E], "bin" [E + 1].
     dtype : str
         NumPy dtype of the array.
     merge : {"same", "sum", "min"}
         How the values of two gallery shards combine. "same": both shards hold equal values.
     identity : int or float
         The value that leaves the other side of the merge as it is; unused for "same".
+    optional : bool
+        Whether statistics may go without it: None.
     """
 
     axes: tuple[str, ...]
     dtype: Literal["int64", "float64"]
     merge: Literal["same", "sum", "min"]
     identity: float = 0
+    optional: bool = False
 
 
 FIELDS: Mapping[str, Field] = {
@@ -58,7 +61,10 @@ FIELDS: Mapping[str, Field] = {
     "valid": Field(("query",), "int64", "sum"),
     "ignored": Field(("query",), "int64", "sum"),
     "same_identity": Field(("query",), "int64", "sum"),
+    "impostor_histogram": Field(("bin",), "int64", "sum", optional=True),
+    "histogram_edges": Field(("edge",), "float64", "same", optional=True),
 }
+REQUIRED = frozenset(name for name, field in FIELDS.items() if not field.optional)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +95,11 @@ class RankStatistics:
         Gallery items that take part for the query, and that don't.
     same_identity : [Q] int64
         Gallery items with the query's identity, ignored or not.
+    impostor_histogram : [E + 1] int64, optional
+        Numbers of negative pairs, of all queries, by distance: those within the lowest edge,
+        those above an edge and within the next, E − 1 times, and those above the highest.
+    histogram_edges : [E] float64, optional
+        Strictly ascending; there where the histogram is.
     """
 
     indptr: IntArray
@@ -102,6 +113,8 @@ class RankStatistics:
     valid: IntArray
     ignored: IntArray
     same_identity: IntArray
+    impostor_histogram: IntArray | None = None
+    histogram_edges: FloatArray | None = None
 
     def __post_init__(self) -> None:
         """Check that every field has the dtype and the shape that it declares."""
@@ -111,8 +124,14 @@ class RankStatistics:
             "positive": int(self.indptr[-1]) if len(self.indptr) else 0,
             "threshold": len(self.thresholds),
         }
+        if (self.impostor_histogram is None) != (self.histogram_edges is None):
+            raise ValueError("impostor_histogram and histogram_edges are given both or neither")
+        if self.histogram_edges is not None:
+            sizes |= {"edge": len(self.histogram_edges), "bin": len(self.histogram_edges) + 1}
         for name, field in FIELDS.items():
             array = getattr(self, name)
+            if array is None and field.optional:
+                continue
             shape = tuple(sizes[axis] for axis in field.axes)
             if array.shape != shape or array.dtype != np.dtype(field.dtype):
                 raise ValueError(
@@ -122,7 +141,11 @@ class RankStatistics:
 
     @classmethod
     def zero(
-        cls, indptr: IntArray, positive_distance: FloatArray, thresholds: FloatArray
+        cls,
+        indptr: IntArray,
+        positive_distance: FloatArray,
+        thresholds: FloatArray,
+        histogram_edges: FloatArray | None = None,
     ) -> RankStatistics:
         """Return the identity of `merge`: the statistics of an empty gallery shard.
 
@@ -131,18 +154,23 @@ class RankStatistics:
         indptr : [Q + 1] int64
         positive_distance : [P] float64
         thresholds : [T] float64
+        histogram_edges : [E] float64, optional
+            Where there is to be a histogram of impostors.
         """
         sizes = {
             "query": len(indptr) - 1,
             "positive": len(positive_distance),
             "threshold": len(thresholds),
+            "bin": 0 if histogram_edges is None else len(histogram_edges) + 1,
         }
-        counted = {
+        counted: dict[str, Any] = {
             name: np.full(tuple(sizes[a] for a in field.axes), field.identity, field.dtype)
             for name, field in FIELDS.items()
-            if field.merge != "same"
+            if field.merge != "same" and not (field.optional and histogram_edges is None)
         }
-        return cls(indptr, positive_distance, thresholds, **counted)
+        return cls(
+            indptr, positive_distance, thresholds, histogram_edges=histogram_edges, **counted
+        )
 
     @property
     def queries(self) -> int:
@@ -188,8 +216,9 @@ class RankStatistics:
         merged: dict[str, Any] = {}
         for name, field in FIELDS.items():
             mine, theirs = getattr(self, name), getattr(other, name)
-            if field.merge == "same":
-                if not np.array_equal(mine, theirs):
+            absent = mine is None or theirs is None
+            if field.merge == "same" or absent:
+                if mine is not theirs and (absent or not np.array_equal(mine, theirs)):
                     raise ValueError(f"statistics to be merged differ in {name}")
                 merged[name] = mine
             elif field.merge == "sum":
@@ -209,16 +238,67 @@ class RankStatistics:
         """
         if not parts:
             raise ValueError("there are no statistics to stack")
-        stacked: dict[str, Any] = {"thresholds": parts[0].thresholds}
-        for part in parts[1:]:
-            if not np.array_equal(part.thresholds, stacked["thresholds"]):
-                raise ValueError("statistics to be stacked differ in thresholds")
         counts = np.concatenate([part.positives for part in parts])
-        stacked["indptr"] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        for name in FIELDS:
-            if name not in stacked:
-                stacked[name] = np.concatenate([getattr(part, name) for part in parts])
+        stacked: dict[str, Any] = {
+            "indptr": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        }
+        for name, field in FIELDS.items():
+            values = [getattr(part, name) for part in parts]
+            held = all(one is not None for one in values)
+            if held and field.axes[0] in ("query", "positive"):
+                stacked[name] = np.concatenate(values)
+            elif held and field.merge == "sum":
+                stacked[name] = np.sum(values, axis=0)
+            elif name not in stacked:
+                if not all(np.array_equal(one, values[0]) for one in values[1:]):
+                    raise ValueError(f"statistics to be stacked differ in {name}")
+                stacked[name] = values[0]
         return RankStatistics(**stacked)
+
+    def take(self, queries: npt.NDArray[Any]) -> RankStatistics:
+        """Return the statistics of some of the queries.
+
+        The histogram of impostors is not kept by query, and there is none in the result.
+
+        Parameters
+        ----------
+        queries : [n] int64, or [Q] bool
+            Their indices, or whether each is wanted.
+        """
+        wanted = np.arange(self.queries)[queries]
+        counts = self.positives[wanted]
+        start = np.repeat(self.indptr[wanted] - np.cumsum(counts) + counts, counts)
+        of = {"query": wanted, "positive": start + np.arange(int(counts.sum()))}
+        taken: dict[str, Any] = {
+            name: getattr(self, name)[of[field.axes[0]]]
+            for name, field in FIELDS.items()
+            if field.axes[0] in of and getattr(self, name) is not None
+        }
+        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return RankStatistics(indptr=indptr, thresholds=self.thresholds, **taken)
+
+    def with_edges_of(self, other: RankStatistics) -> RankStatistics:
+        """Return the same statistics, their histogram with the edges of another's, too.
+
+        Parameters
+        ----------
+        other : RankStatistics
+            Of the same pairs.
+
+        Raises
+        ------
+        ValueError
+            If one of them has no histogram.
+        """
+        edges, within = np.empty(0), np.empty(0, np.int64)
+        for one in (self, other):
+            if one.impostor_histogram is None or one.histogram_edges is None:
+                raise ValueError("the statistics hold no impostor_histogram")
+            edges = np.append(edges, one.histogram_edges)
+            within = np.append(within, np.cumsum(one.impostor_histogram)[:-1])
+        edges, first = np.unique(edges, return_index=True)
+        histogram = histogram_of(within[first], int(self.negatives.sum()))
+        return replace(self, impostor_histogram=histogram, histogram_edges=edges)
 
     def equals(self, other: RankStatistics, *, ignoring: Sequence[str] = ()) -> bool:
         """Tell whether all fields are equal, bit for bit, except those named."""
@@ -227,6 +307,31 @@ class RankStatistics:
             for name in FIELDS
             if name not in ignoring
         )
+
+
+def uniform_edges(low: float, high: float, bins: int) -> FloatArray:
+    """Return the edges of B uniform bins between two distances, [B + 1] float64, ascending.
+
+    Fewer where they are not B distances apart: each edge once.
+    """
+    edges = low + (high - low) * (np.arange(bins + 1) / bins)
+    edges[-1] = high
+    return np.unique(edges)
+
+
+def histogram_of(within: IntArray, pairs: int) -> IntArray:
+    """Return the histogram of pairs of which so many are within each edge, [E + 1] int64.
+
+    A distance d is in bin ``np.searchsorted(edges, d, side="left")``, so that the pairs within
+    an edge, d <= edge, are the bins up to its own.
+
+    Parameters
+    ----------
+    within : [E] int64
+    pairs : int
+        In all.
+    """
+    return np.diff(within, prepend=0, append=pairs)
 
 
 if {f.name for f in dataclass_fields(RankStatistics)} != set(FIELDS):  # a broken declaration

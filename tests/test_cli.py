@@ -17,7 +17,7 @@ import pytest
 import zarr
 from click.testing import CliRunner, Result
 
-from streameval import protocol
+from streameval import presets, protocol
 from streameval.cli import evaluate as command
 from streameval.cli import main
 from streameval.cli.options import parse_range
@@ -91,7 +91,14 @@ def metrics(*arguments: str) -> Mapping[str, float]:
     result = run(*arguments, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     summary = json.loads(result.stdout)
-    assert list(summary) == ["metrics", "intervals", "counts", "options", "provenance"]
+    assert list(summary) == [
+        "metrics",
+        "details",
+        "intervals",
+        "counts",
+        "options",
+        "provenance",
+    ]
     values: Mapping[str, float] = summary["metrics"]
     return values
 
@@ -209,8 +216,10 @@ def test_warnings_are_words() -> None:
 def test_choices_shown_are_those_that_exist() -> None:
     assert command.METRICS.split("|") == list(METRIC_CODES)
     assert command.PROTOCOLS.split("|") == list(protocol.PROTOCOLS)
+    assert command.PRESETS.split("|") == list(presets.PRESETS)
     shown = {"ties": command.TIES, "ap": command.AP, "vp": command.VP}
-    assert {name: tuple(text.split("|")) for name, text in shown.items()} == dict(CHOICES)
+    known = {name: choices for name, choices in CHOICES.items() if name != "cmc"}  # of a protocol
+    assert {name: tuple(text.split("|")) for name, text in shown.items()} == known
     matches, _ = get_args(get_type_hints(protocol.Protocol)["self_match"])
     assert command.SELF_MATCHES.split("|") == list(get_args(matches))
 

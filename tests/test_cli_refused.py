@@ -50,7 +50,10 @@ def refused(*arguments: str, says: tuple[str, ...]) -> None:
         ((*STORED, *CSV, *ARRAYS[:2]), ("got --query-labels and --query-ids",)),
         ((*STORED, *CSV, *ARRAYS[6:]), ("got --gallery-labels and --gallery-cams",)),
         ((*STORED, *IDS), ("market1501", "has no cameras", "no-camera")),
-        ((*STORED, *CSV, "--protocol", "mars"), ("'mars'", "market1501, separate-camera")),
+        (
+            (*STORED, *CSV, "--protocol", "mars"),
+            ("'mars'", "market1501, allshots, separate-camera"),
+        ),
         ((*STORED, *CSV, "--self-match", "name"), ("'name'", "index, key")),
         ((*STORED, *CSV, "--self-match", "index"), ("query.csv has 10 rows", "gallery.csv 70")),
         ((*STORED, *IDS, "--protocol", "no-camera", "--self-match", "key"), ("keys of both",)),

@@ -48,12 +48,12 @@ def write_gallery(folder: Path, gallery: int) -> None:
     np.save(folder / "qcam.npy", rng.integers(0, 8, QUERIES))
 
 
-def measure(folder: Path, gallery: int, memory: str) -> tuple[dict, int]:
+def measure(folder: Path, gallery: int, memory: str, *more: str) -> tuple[dict, int]:
     """Return the summary of an evaluation in a process of its own, and its peak in bytes."""
     arguments = ["evaluate", "--query", "q.npy", "--gallery", f"g{gallery}.npy"]
     arguments += ["--query-ids", "qid.npy", "--gallery-ids", f"gid{gallery}.npy"]
     arguments += ["--query-cams", "qcam.npy", "--gallery-cams", f"gcam{gallery}.npy"]
-    arguments += ["--memory", memory, "--threads", "2", "--json"]
+    arguments += ["--memory", memory, "--threads", "2", "--json", *more]
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, *arguments], cwd=folder, capture_output=True, text=True
     )
@@ -77,3 +77,16 @@ def test_a_million_images_in_one_gigabyte_and_two_million_in_no_more(tmp_path: P
         (tmp_path / f"g{gallery}.npy").unlink()
     assert peaks[1_000_000] < 1.2e9, peaks
     assert peaks[2_000_000] <= 1.05 * peaks[1_000_000], peaks
+
+
+@pytest.mark.slow
+def test_the_edges_of_a_histogram_are_in_the_plan(tmp_path: Path) -> None:
+    write_gallery(tmp_path, 100_000)
+    lean, usual, pairs = (
+        measure(tmp_path, 100_000, "1GB", *more)
+        for more in (("--metrics", "mAP"), (), ("--metrics", "all", "--refine", "EER"))
+    )
+    projected = [summary["provenance"]["plan"]["projected_peak"] for summary, _ in (usual, pairs)]
+    assert projected[1] > projected[0] + 3 * 10**7  # 500 × 1,001 × 32 bytes, twice
+    for summary, peak in (lean, usual, pairs):
+        assert peak <= summary["provenance"]["plan"]["projected_peak"] <= 10**9

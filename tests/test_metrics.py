@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import oracle_metrics, oracle_statistics, oracle_thresholds
+from oracle_pairs import with_histogram
 from problems import problems, untied
 
 from streameval.errors import StreamevalWarning
 from streameval.metrics import METRICS, Metric, MetricOptions, Metrics, compute_metrics
 from streameval.metrics.means import prefix_sums
-from streameval.metrics.metric import Values
 from streameval.metrics.ranked import RankedQueries
 from streameval.statistics import FIELDS, RankStatistics
 
@@ -155,6 +155,7 @@ def test_query_order_agnosticism(problem: dict[str, Any], ties: Any, seed: int) 
 @pytest.mark.parametrize("ties", ALL_RULES)
 def test_metric_reads_only_the_fields_it_declares(metric: Metric, ties: Any) -> None:
     stats = statistics_of(problem_of_every_class())
+    stats = with_histogram(stats, problem_of_every_class())
     blanked = {
         f.name: getattr(stats, f.name)
         if f.name in (*metric.needs, "indptr", "thresholds")
@@ -162,18 +163,26 @@ def test_metric_reads_only_the_fields_it_declares(metric: Metric, ties: Any) -> 
         for f in fields(stats)
     }
     options = MetricOptions(ties)
-    with np.errstate(all="ignore"):
-        values = metric.compute(RankedQueries(stats, options))
-        again = metric.compute(RankedQueries(RankStatistics(**blanked), options))
-    for part in fields(Values):
-        assert_same(getattr(again, part.name), getattr(values, part.name))
+    for measure in metric.measures(options):
+        with np.errstate(all="ignore"):
+            value = measure.compute(RankedQueries(stats, options))
+            again = measure.compute(RankedQueries(RankStatistics(**blanked), options))
+        assert_same({"": again.value}, {"": value.value})
+        assert again.threshold == value.threshold
+        assert_same(again.curves, value.curves)
+        assert_same(again.per_query, value.per_query)
 
 
-def test_metrics_give_different_names() -> None:
-    ranked = RankedQueries(statistics_of(problem_of_every_class()), MetricOptions())
-    for part in fields(Values):
-        given_by = [set(getattr(metric.compute(ranked), part.name)) for metric in METRICS]
-        assert sum(map(len, given_by)) - len(set.union(*given_by)) == (part.name == "curves")  # tau
+def test_curves_and_columns_of_one_name_are_the_same() -> None:
+    problem = problem_of_every_class()
+    ranked = RankedQueries(with_histogram(statistics_of(problem), problem), MetricOptions())
+    measures = [one for metric in METRICS for one in metric.measures(MetricOptions())]
+    assert len({one.name for one in measures}) == len(measures)
+    seen: dict[str, Any] = {}
+    for measure in measures:
+        value = measure.compute(ranked)
+        for name, curve in {**value.curves, **value.per_query}.items():
+            assert_same({name: curve}, {name: seen.setdefault(name, curve)})
 
 
 def problem_of_every_class() -> dict[str, Any]:
@@ -250,7 +259,10 @@ def test_prefix_sums_are_exactly_rounded(values: list[float]) -> None:
     assert sums.tolist() == [math.fsum(values[:k]) for k in range(len(values) + 1)]
 
 
-def test_a_declaration_names_fields_that_exist() -> None:
+def test_a_declaration_names_fields_and_parameters_that_exist() -> None:
     assert all(set(metric.needs) <= set(FIELDS) for metric in METRICS)
+    compute = METRICS[0].compute
     with pytest.raises(TypeError, match="unknown fields"):
-        Metric("x", ("colour",), ("Q+",), "", "", METRICS[0].compute)
+        Metric("x", "retrieval", ("colour",), ("Q+",), "", "", compute)
+    with pytest.raises(TypeError, match="has parameters"):
+        Metric("x@{k}", "retrieval", (), ("Q+",), "", "", compute)

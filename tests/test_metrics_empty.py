@@ -76,6 +76,8 @@ def test_nothing_to_evaluate(ties: Any, queries: int, gallery: int) -> None:
         ("max_rank", 2.5, "max_rank: got 2.5; expected a positive integer"),
         ("cmc_ranks", (1, 0), "cmc_ranks: got 0; expected positive integers"),
         ("dir_ranks", (True,), "dir_ranks: got True; expected positive integers"),
+        ("cmc", "all", "first-match, all-shots"),
+        ("metrics", "mAP", "metrics: got 'mAP'; expected a tuple of names of metrics"),
         ("false_accept_rates", (1.5,), "got 1.5; expected fractions between 0 and 1"),
         ("false_accept_rates", (float("nan"),), "got nan; expected fractions between 0 and 1"),
     ],

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval.metrics.expected import (
-    ExpectedRanks,
-    expected_inverse_of_last,
-    harmonic_difference,
-)
+from streameval.metrics.expected import ExpectedRanks
+from streameval.metrics.harmonic import harmonic_difference
+from streameval.metrics.tie_groups import expected_inverse_of_last
 from streameval.statistics import RankStatistics
 
 

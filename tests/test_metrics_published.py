@@ -142,6 +142,16 @@ def test_cuhk03_published_numbers(cuhk03: dict[str, Any]) -> None:
     assert step.counts["ties"] == 2
 
 
+def test_cuhk03_under_other_readings(cuhk03: dict[str, Any]) -> None:
+    def cmc(cmc: Any = "first-match", **ignore: bool) -> list[float]:
+        options = MetricOptions(cmc=cmc, metrics=("CMC@1", "CMC@5", "CMC@10", "CMC@20"))
+        metrics = evaluate(oracle_statistics(**cuhk03, **ignore), options)
+        return [round(value, 5) for value in metrics.scalars.values()]
+
+    assert cmc(cmc="all-shots") == [0.50083, 0.70917, 0.79917, 0.87833]
+    assert cmc(same_camera=True) == [0.80, 0.94, 0.97, 0.98]
+
+
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic", "stable", "expected"])
 @pytest.mark.parametrize("vp", ["reference", "equation"])
 def test_cuhk03_equals_the_oracle(cuhk03: dict[str, Any], ties: Any, vp: Any) -> None:

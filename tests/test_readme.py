@@ -32,19 +32,34 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         np.save(f"{side}_cams.npy", cams)
         rows = "".join(f"{one},{cam}\n" for one, cam in zip(ids, cams, strict=True))
         Path(f"{side}.csv").write_text("id,cam\n" + rows)
+    write_lists()
     stored = zarr.create_array("distances.zarr", shape=(QUERIES, ITEMS), chunks=(5, 16), dtype="f4")
     stored[...] = rng.random((QUERIES, ITEMS), dtype=np.float32)
     return tmp_path
 
 
+def write_lists() -> None:
+    """Write the positives and the junk of each query by number, from 1."""
+    ids, cams = (
+        [np.load(f"{side}_{column}.npy") for side in ("query", "gallery")]
+        for column in ("ids", "cams")
+    )
+    same, camera = ids[0][:, None] == ids[1], cams[0][:, None] == cams[1]
+    for name, listed in (("gt_index.txt", same & ~camera), ("jk_index.txt", same & camera)):
+        lines = [" ".join(map(str, np.flatnonzero(row) + 1)) for row in listed]
+        Path(name).write_text("\n".join(lines) + "\n")
+
+
 def test_blocks_are_of_known_languages() -> None:
-    assert {language for language, _ in BLOCKS} == {"bash", "python"}
+    assert {language for language, _ in BLOCKS} == {"bash", "python", "toml"}
 
 
 @pytest.mark.usefixtures("folder")
 def test_shell_blocks_run() -> None:
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     for language, block in BLOCKS:
+        if language == "toml":
+            Path("network.toml").write_text(block)
         if language != "bash":
             continue
         scripts = re.findall(r"^bash (\S+)", block, re.M)

@@ -7,6 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from streameval.report.progress import (
     show_progress,
 )
 from streameval.report.style import Style, amount, duration, percent_interval, render, stdout_style
-from streameval.report.terminal import render_evaluation, rows_of, why_undefined
+from streameval.report.terminal import render_evaluation, rows_of
 
 
 def evaluation(query: list[int], gallery: list[int], **more: Any) -> se.Evaluation:
@@ -69,8 +70,6 @@ def test_what_is_undefined_says_why() -> None:
         strangers = evaluation([8, 9], [1, 2, 1, 3])
     assert values(strangers)["CMC@1"] == ("–", "", "no query has a positive in the gallery")
     assert values(strangers)["mAP"] == ("–", "", "")  # said once a part
-    counts = {"queries_positive": 1, "queries_negative": 1}
-    assert why_undefined("tau_nz", counts) == "no query of Q− returns anything, even at τ = 1"
 
 
 def test_both_styles_say_the_same() -> None:
@@ -108,6 +107,22 @@ def test_the_table_fits_a_terminal() -> None:
         strangers = evaluation([8, 9], [1, 2, 1, 3])
     for result in (closed, strangers):
         text = re.sub(r"\x1b\[[0-9;]*m", "", render_evaluation(result, Style(plain=False)))
+        assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_verification_says_where_and_within_what() -> None:
+    result = evaluation([1, 2, 9], [1, 2, 1, 2, 3, 3] * 4)
+    counts, edges = np.array([0, 20, 15, 21, 0]), np.array([0.0, 0.3, 0.6, 1.0])
+    statistics = replace(result.statistics, impostor_histogram=counts, histogram_edges=edges)
+    names = ("TAR|FAR=0.1", "TAR|FAR=0.01", "FNMR|FMR=1e-6", "EER", "AUC", "F1_best")
+    whole = replace(result, statistics=statistics).with_options(metrics=names)
+    assert values(whole)["TAR|FAR=0.01"][2] == "needs 100 impostor pairs, has 56"
+    error, threshold = values(whole)["EER"][2].split(", ")
+    assert error.startswith("± ")
+    assert threshold.startswith("distance ")
+    for plain in (True, False):
+        text = re.sub(r"\x1b\[[0-9;]*m", "", render_evaluation(whole, Style(plain=plain)))
+        assert "16 genuine, 56 impostor pairs" in text
         assert all(len(line) <= 80 for line in text.splitlines())
 
 

@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 
 import streameval as se
-from streameval.result.folder import ENTRIES, ResultFolder, check_output, save_statistics
+from streameval.result.folder import (
+    ENTRIES,
+    ResultFolder,
+    check_output,
+    load_statistics,
+    save_statistics,
+)
 
 LONG = "x" * 300
 
@@ -182,6 +188,34 @@ def flip(path: str) -> None:
     content = bytearray(Path(path).read_bytes())
     content[len(content) // 2] ^= 4
     Path(path).write_bytes(content)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_result_of_the_first_format_is_read(result: se.Evaluation) -> None:
+    result.save("out")
+    summary = json.loads(Path("out/summary.json").read_text())
+    summary["provenance"]["format"] = 1
+    summary["provenance"]["protocol"]["cmc"] = "first match"
+    del summary["details"]
+    for option in ("cmc", "metrics"):
+        del summary["options"][option]
+    Path("out/summary.json").write_text(json.dumps(summary))
+    group = Path("out/statistics.zarr/zarr.json")
+    attributes = json.loads(group.read_text())
+    del attributes["attributes"]["fields"]
+    group.write_text(json.dumps(attributes))
+    loaded = se.Evaluation.load("out")
+    assert loaded.statistics.equals(result.statistics)
+    assert json.dumps(loaded.summary()["metrics"]) == json.dumps(result.summary()["metrics"])
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_histogram_is_kept(result: se.Evaluation) -> None:
+    more = {"impostor_histogram": np.arange(6), "histogram_edges": np.linspace(0, 1, 5)}
+    save_statistics(replace(result.statistics, **more), Path("out.zarr"))
+    assert load_statistics(Path("out.zarr")).equals(replace(result.statistics, **more))
+    shutil.rmtree("out.zarr/impostor_histogram")
+    refuses(lambda: load_statistics(Path("out.zarr")), "impostor_histogram")
 
 
 @pytest.mark.usefixtures("folder")

@@ -2,7 +2,9 @@
 
 app       the group of commands; errors and warnings in words, exit statuses
 evaluate  the command ``streameval evaluate``
+listing   the commands ``streameval metrics`` and ``streameval conventions``
 options   what the options' texts stand for
+printing  stdout
 signals   Ctrl-C and SIGTERM
 
 Nothing heavy is imported here: ``streameval --help`` answers at once.

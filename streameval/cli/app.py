@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from streameval.cli.evaluate import evaluate
+from streameval.cli.listing import conventions, metrics
 from streameval.errors import StreamevalError, StreamevalWarning
 
 
@@ -92,4 +93,5 @@ def main() -> None:
     """
 
 
-main.add_command(evaluate)
+for command in (evaluate, metrics, conventions):
+    main.add_command(command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,25 +10,32 @@ import click
 from streameval.cli.options import (
     LabelOptions,
     check_label_options,
+    open_groups,
     open_labels,
+    open_listed,
+    open_protocol,
     open_source,
     parse_junk_ids,
     parse_range,
 )
+from streameval.cli.printing import as_json, print_out
 from streameval.cli.signals import Interruption
-from streameval.errors import OptionError, OutputError, StreamevalError
+from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
     from streameval.metrics.options import MetricOptions
+    from streameval.presets import Preset
     from streameval.result import Evaluation
 
 # What there is to choose from is shown here and checked where it is used.
 METRICS = "cosine|euclidean|sqeuclidean|dot"
-PROTOCOLS = "market1501|separate-camera|no-camera"
+PROTOCOLS = "market1501|allshots|separate-camera|no-camera|listed"
+PRESETS = "torchreid|fastreid|open-reid|market-matlab|gom-paper|gom-code|oml"
 SELF_MATCHES = "index|key"
+LISTED_AS = "1-based|0-based|key"
 TIES = "pessimistic|optimistic|stable|expected"
 VP = "reference|equation"
-AP = "step|trapezoid"
+AP = "step|trapezoid|threshold"
 
 
 @dataclass(frozen=True)
@@ -48,14 +54,21 @@ class Given:
     query_labels: str | None
     gallery_labels: str | None
     metric: str | None
-    protocol: str
+    preset: str | None
+    protocol: str | None
     junk_id: tuple[str, ...]
     self_match: str | None
-    range: str
+    good: str | None
+    junk: str | None
+    listed_as: Any
+    range: str | None
     ties: Any
     ap: Any
     vp: Any
-    false_rate_budget: int
+    false_rate_budget: int | None
+    metrics: str | None
+    group_by: str | None
+    refine: str | None
     memory: str
     threads: int | None
     out: str | None
@@ -86,11 +99,15 @@ class Given:
 @click.option("--gallery-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
 @click.option("--metric", metavar=METRICS, help="Distance of features.  [default: cosine]")
 @click.option(
+    "--as",
+    "preset",
+    metavar=PRESETS,
+    help="Conventions of another tool, where no option says otherwise.",
+)
+@click.option(
     "--protocol",
-    metavar=PROTOCOLS,
-    default="market1501",
-    show_default=True,
-    help="Which pairs are ignored.",
+    metavar=f"{PROTOCOLS}|FILE.toml",
+    help="Which pairs are ignored, and how CMC is read.  [default: market1501]",
 )
 @click.option(
     "--junk-id",
@@ -101,37 +118,51 @@ class Given:
 @click.option(
     "--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image in the gallery."
 )
+@click.option("--good", metavar="FILE", help="Positives of each query: a text, a line a query.")
+@click.option("--junk", metavar="FILE", help="Ignored items of each query, in the same way.")
+@click.option(
+    "--listed-as",
+    metavar=LISTED_AS,
+    default="1-based",
+    show_default=True,
+    help="What these files list: gallery indices, or keys.",
+)
 @click.option(
     "--ties",
     metavar=TIES,
-    default="pessimistic",
-    show_default=True,
-    help="Who is ahead at the same distance.",
+    help="Who is ahead at the same distance.  [default: pessimistic]",
 )
 @click.option(
     "--range",
     metavar="auto|minmax|LO,HI",
-    default="auto",
-    show_default=True,
-    help="Distances that tau = 0 and tau = 1 stand for.",
+    help="Distances that tau = 0 and tau = 1 stand for.  [default: auto]",
 )
 @click.option(
     "--vp",
     metavar=VP,
-    default="reference",
-    show_default=True,
-    help="VP of GOM: as the authors' code, or as Eq. 5 is printed.",
+    help="VP of GOM: as the authors' code, or as Eq. 5 is printed.  [default: reference]",
 )
 @click.option(
     "--false-rate-budget",
     metavar="N",
     type=int,
-    default=3000,
-    show_default=True,
-    help="Returned negatives that count as failure.",
+    help="Returned negatives that count as failure.  [default: 3000]",
+)
+@click.option("--ap", metavar=AP, help="Rule of average precision.  [default: step]")
+@click.option(
+    "--metrics",
+    metavar="NAMES",
+    help='Metrics by name, "CMC@1,mAP", or all; see: streameval metrics.',
 )
 @click.option(
-    "--ap", metavar=AP, default="step", show_default=True, help="Rule of average precision."
+    "--group-by",
+    metavar="COLUMN|URI",
+    help="Each group of queries, too: by id, cam, a column of the table, or an array.",
+)
+@click.option(
+    "--refine",
+    metavar="NAMES",
+    help='Make thresholds exact, "TAR|FAR=0.001,EER", by further passes.',
 )
 @click.option(
     "--memory",
@@ -164,38 +195,53 @@ def run(given: Given) -> None:
     quiet = given.quiet or given.dry_run
     with show_progress(quiet=quiet) as progress, Interruption(progress.close) as interruption:
         from streameval import evaluation, preparation
+        from streameval.metrics.selection import split_names
+        from streameval.presets import find_preset, pair_options
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
         from streameval.result.folder import check_output
 
-        options = _metric_options(given)
+        preset = None if given.preset is None else find_preset(given.preset)
+        options = _metric_options(given, preset)
         for side in ("query", "gallery"):
             check_label_options(side, *given.label_options(side))
         if given.out is not None:
             check_output(given.out, overwrite=given.overwrite)
         source = open_source(given.distances, given.query, given.gallery, given.metric)
-        query, gallery = open_labels(given.label_options("query"), given.label_options("gallery"))
+        query, gallery = open_labels(
+            given.label_options("query"), given.label_options("gallery"), given.group_by
+        )
+        listed = open_listed(given.good, given.junk, given.listed_as, query, gallery)
         what: dict[str, Any] = {
             "query": query,
             "gallery": gallery,
-            "protocol": given.protocol,
-            "junk_ids": parse_junk_ids(given.junk_id, gallery),
             "self_match": given.self_match,
-            "range": parse_range(given.range),
+            "options": options,
+            "refine": () if given.refine is None else split_names(given.refine),
             "memory": given.memory,
             "threads": given.threads,
+            **pair_options(
+                preset,
+                protocol=open_protocol(given.protocol),
+                junk_ids=parse_junk_ids(given.junk_id, gallery),
+                range=None if given.range is None else parse_range(given.range),
+                listed=listed,
+            ),
         }
         prepared = preparation.prepare(source, **what)
-        del query, gallery, what  # the labels of a large gallery are large
+        groups = None if given.group_by is None else open_groups(given.group_by, prepared)
+        del query, gallery, listed, what  # the labels of a large gallery are large
         failure: Exception | None = None
         if given.dry_run:
             text = (
-                _json(plan_summary(prepared))
+                as_json(plan_summary(prepared))
                 if given.json
                 else render_plan(prepared, stdout_style())
             )
         else:
             result = evaluation.run(prepared, options, progress)
+            if groups is not None:
+                result = result.grouped(groups)
             progress.close()
             if given.out is not None:
                 try:
@@ -204,7 +250,7 @@ def run(given: Given) -> None:
                     failure = error  # the work of hours, perhaps: it is printed all the same
             saved = None if failure else given.out
             text = (
-                _json(result.summary())
+                as_json(result.summary())
                 if given.json
                 else render_evaluation(result, stdout_style(), saved=saved)
             )
@@ -227,36 +273,21 @@ def save(result: Evaluation, out: str, *, overwrite: bool, interruption: Interru
             folder.put_in_place()
 
 
-def print_out(text: str) -> None:
-    """Print on stdout.
-
-    Raises
-    ------
-    OutputError
-        If stdout doesn't take it; a reader that has gone is no error.
-    """
-    try:
-        click.echo(text, nl=False)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(f"stdout can't be written to: {error.strerror or error}") from error
-
-
-def _metric_options(given: Given) -> MetricOptions:
-    from streameval.metrics import MetricOptions
+def _metric_options(given: Given, preset: Preset | None) -> MetricOptions:
+    from streameval.evaluation import check_counted, metric_options
+    from streameval.metrics.selection import split_names
 
     if given.self_match not in (None, *SELF_MATCHES.split("|")):
         raise OptionError(
             f"--self-match is {given.self_match!r}; known: {SELF_MATCHES.replace('|', ', ')}"
         )
-    return MetricOptions(
-        ties=given.ties,
-        ap=given.ap,
-        vp=given.vp,
-        false_rate_budget=given.false_rate_budget,
-    )
-
-
-def _json(summary: dict[str, Any]) -> str:
-    return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    chosen = {
+        "ties": given.ties,
+        "ap": given.ap,
+        "vp": given.vp,
+        "false_rate_budget": given.false_rate_budget,
+        "metrics": None if given.metrics is None else split_names(given.metrics),
+    }
+    options = metric_options(chosen, preset)
+    check_counted(options)
+    return options

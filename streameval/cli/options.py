@@ -10,9 +10,11 @@ from streameval.errors import OptionError
 
 if TYPE_CHECKING:
     from streameval.counting.canonical import Metric
+    from streameval.inputs.lists import ListedAs
     from streameval.inputs.sources import Distances, Features
-    from streameval.preparation import RangeOption
-    from streameval.protocol import Labels
+    from streameval.listed import ListedPairs
+    from streameval.preparation import Prepared, RangeOption
+    from streameval.protocol import AnyArray, Labels, Protocol
 
 
 def open_source(
@@ -89,23 +91,89 @@ LabelOptions = tuple[str | None, str | None, str | None, str | None]
 """Ids, cams, keys and table of a side, as given."""
 
 
-def open_labels(query: LabelOptions, gallery: LabelOptions) -> tuple[Labels, Labels]:
+def open_labels(
+    query: LabelOptions, gallery: LabelOptions, group_by: str | None
+) -> tuple[Labels, Labels]:
     """Read the labels of both sides; the options have passed `check_label_options`.
 
-    Where one side is a table, its columns are read as what they are on the other side.
+    Where one side is a table, its columns are read as what they are on the other side. A table
+    of the queries may have a further column to group by.
     """
     from streameval.inputs.labels import read_label_table, read_label_tables
+    from streameval.protocol import RESERVED_COLUMNS
 
     tables = query[3], gallery[3]
+    further = group_by is not None and _is_column(group_by) and group_by not in RESERVED_COLUMNS
+    more = [group_by] if group_by is not None and further else []
     if tables[0] is not None and tables[1] is not None:
-        return read_label_tables(tables[0], tables[1])
+        return read_label_tables(tables[0], tables[1], more=more)
     if tables[0] is not None:
         stored = _open_arrays(gallery)
-        return read_label_table(tables[0], text=_text_columns(stored)), stored
+        return read_label_table(tables[0], text=_text_columns(stored), more=more), stored
     stored = _open_arrays(query)
     if tables[1] is not None:
         return stored, read_label_table(tables[1], text=_text_columns(stored))
     return stored, _open_arrays(gallery)
+
+
+def open_listed(
+    good: str | None, junk: str | None, listed_as: ListedAs, query: Labels, gallery: Labels
+) -> ListedPairs | None:
+    """Read the lists of good and junk pairs; None where there are none.
+
+    Raises
+    ------
+    OptionError
+        If there are junk pairs alone.
+    InputError
+        If a list can't be read, or doesn't fit.
+    """
+    if good is None:
+        if junk is not None:
+            raise OptionError(f"got --junk {junk} without --good: give the positives, too")
+        return None
+    from streameval.inputs.lists import read_listed_pairs
+
+    return read_listed_pairs(good, junk, queries=len(query), gallery=gallery, listed_as=listed_as)
+
+
+def open_protocol(protocol: str | None) -> str | Protocol | None:
+    """Return the protocol of a TOML file; a name, or None, as it is.
+
+    Raises
+    ------
+    InputError, OptionError
+        As `read_protocol` does.
+    """
+    if protocol is None or not protocol.lower().endswith(".toml"):
+        return protocol
+    from streameval.inputs.protocols import read_protocol
+
+    return read_protocol(protocol)
+
+
+def open_groups(group_by: str, prepared: Prepared) -> str | AnyArray:
+    """Return the column that ``--group-by`` names, or the labels of an array.
+
+    Raises
+    ------
+    InputError
+        If there is no such column, or not one label a query.
+    """
+    from streameval.evaluation import check_groups
+    from streameval.inputs.labels import read_labels
+
+    if _is_column(group_by):
+        check_groups(group_by, prepared)
+        return group_by
+    labels = read_labels(group_by).id
+    check_groups(labels, prepared)
+    return labels
+
+
+def _is_column(group_by: str) -> bool:
+    """Tell whether a text is the name of a column; a URI has a suffix, or a folder."""
+    return re.fullmatch(r"[\w -]+", group_by) is not None
 
 
 def _open_arrays(given: LabelOptions) -> Labels:

@@ -36,8 +36,7 @@ class Edges(NamedTuple):
     thresholds : [T] float64
         Ascending; may end in +inf, which needs no edge: every negative is within it.
     pitch, phase : float
-        How far apart the evenly spaced thresholds are, and the last of them; 0 where there are
-        none.
+        How far apart most thresholds are, and the last of them; 0 where there are none.
     """
 
     indptr: IntArray
@@ -71,7 +70,7 @@ class Edges(NamedTuple):
             positive_distance,
             positive_item,
             thresholds,
-            float(finite[-1] - finite[0]) / (len(finite) - 1) if len(finite) > 1 else 0.0,
+            float(np.median(np.diff(finite))) if len(finite) > 1 else 0.0,
             float(finite[-1]) if len(finite) else 0.0,
         )
 

@@ -137,6 +137,8 @@ class Job:
     plan : Plan
     range : Range
     thresholds : [T] float64
+    histogram_edges : [E] float64, optional
+        Where impostors are counted in a histogram.
     positives : Positives, optional
         None before they are known; a strip of a stored matrix finds its own.
     buffers : Buffers
@@ -148,6 +150,7 @@ class Job:
     plan: Plan
     range: Range
     thresholds: FloatArray
+    histogram_edges: FloatArray | None = None
     positives: Positives | None = None
     buffers: Buffers = field(default_factory=lambda: Buffers())
     _operands: dict[tuple[int, int], Operand] = field(default_factory=dict)

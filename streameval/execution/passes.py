@@ -84,10 +84,12 @@ def find_extremes(job: Job, executor: Executor, watch: Watch) -> tuple[float, fl
     return float(least), float(most)
 
 
-def count_all(job: Job, executor: Executor, watch: Watch) -> RankStatistics:
+def count_all(
+    job: Job, executor: Executor, watch: Watch, *, stage: str = "counting"
+) -> RankStatistics:
     """Count every pair: shards merge, blocks of queries stack."""
     merged: dict[int, RankStatistics] = {}
-    watch.start("counting", job.plan.pairs)
+    watch.start(stage, job.plan.pairs)
     with closing(executor.run(partial(count, job), job.plan.tasks, watch)) as done:
         for index, part in done:
             first = job.plan.tasks[index].queries[0]

@@ -30,7 +30,7 @@ from streameval.execution.progress import Watch
 from streameval.execution.tiles import Operands, Tile, mask, offset_rows, tiles_of
 from streameval.pairs import Pairs
 from streameval.planning import Task
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import FloatArray, IntArray, RankStatistics, histogram_of
 
 
 def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
@@ -47,13 +47,13 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     every_pair = np.ones(len(own.item), np.bool_)
     counted: _Counted | None = None
     if job.positives is not None:
-        counted = _Counted(job.positives.block(first, last), job.thresholds, offset_row)
+        counted = _Counted(job, job.positives.block(first, last), offset_row)
     for tile in tiles_of(job, task, watch, check=False):
         if counted is None:  # a strip, the one tile of its task, holds its own
             positives = _gather(own, tile)
             if np.isfinite(positives.distance).all():
                 check_range(job, positives, first)
-            counted = _Counted(positives, job.thresholds, offset_row)
+            counted = _Counted(job, positives, offset_row)
         finite = mask(tile, own, every_pair)
         not_finite = counted.add(tile)
         if tile.operands is None and not_finite != finite:  # not only what has been masked
@@ -68,10 +68,15 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
 class _Counted:
     """The counts of a task while its tiles come in."""
 
-    def __init__(self, positives: Positives, thresholds: FloatArray, offset_row: IntArray) -> None:
+    def __init__(self, job: Job, positives: Positives, offset_row: IntArray) -> None:
+        self.thresholds = job.thresholds
+        self.histogram_edges = job.histogram_edges
         self.positives = positives
         self.offset_row = offset_row
-        self.edges = Edges.build(positives.indptr, positives.distance, positives.item, thresholds)
+        limits = self.thresholds
+        if self.histogram_edges is not None:
+            limits = np.union1d(limits, self.histogram_edges)
+        self.edges = Edges.build(positives.indptr, positives.distance, positives.item, limits)
         self.counts = Counts.zero(
             self.edges.slots, len(positives.distance), len(positives.indptr) - 1
         )
@@ -184,10 +189,15 @@ class _Counted:
         positive, ignored, same_identity = pairs.counts_in(*gallery)
         valid = gallery[1] - gallery[0] - ignored
         closer, tied, within = self.edges.read_slots(self.counts.slots, valid - positive)
+        limits, histogram = self.edges.thresholds, None
+        if self.histogram_edges is not None:
+            at_edges = within.sum(axis=0)[np.searchsorted(limits, self.histogram_edges)]
+            histogram = histogram_of(at_edges, int((valid - positive).sum()))
+            within = within[:, np.searchsorted(limits, self.thresholds)]
         return RankStatistics(
             indptr=self.positives.indptr,
             positive_distance=self.positives.distance,
-            thresholds=self.edges.thresholds,
+            thresholds=self.thresholds,
             closer=closer,
             tied=tied,
             tied_before=spread_ties(
@@ -198,6 +208,8 @@ class _Counted:
             valid=valid,
             ignored=ignored,
             same_identity=same_identity,
+            impostor_histogram=histogram,
+            histogram_edges=self.histogram_edges,
         )
 
 

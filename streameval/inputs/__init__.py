@@ -16,7 +16,8 @@ of the table in `uri.py`:
 `array` holds the contract. What can be known on opening is checked there: that a file is as
 long as it says, that every chunk was written, that a dtype can be evaluated. Nothing is ever
 unpickled. `labels` reads identities, cameras and keys: from arrays, or from a CSV or Parquet
-table (`tables`). `sources` puts arrays together to what distances come from.
+table (`tables`); `lists` reads good and junk pairs, `protocols` a protocol of the user's own.
+`sources` puts arrays together to what distances come from.
 """
 
 from streameval.inputs.array import Array

@@ -83,25 +83,29 @@ def _compact(array: Array) -> AnyArray:
     return values
 
 
-def read_label_table(path: str | Path, *, text: Collection[str] = ()) -> Labels:
+def read_label_table(
+    path: str | Path, *, text: Collection[str] = (), more: Sequence[str] = ()
+) -> Labels:
     """Read labels from a CSV or Parquet table with columns ``id[,cam][,key]``.
 
-    Other columns are ignored. A CSV column is one of integers if every cell of it is an
-    integer, else of strings. A Parquet column is what it is stored as.
+    Other columns are ignored, but for those asked for. A CSV column is one of integers if every
+    cell of it is an integer, else of strings. A Parquet column is what it is stored as.
 
     Parameters
     ----------
     path : str or Path
     text : collection of str
         Columns of a CSV table that stay strings, even if every cell is an integer.
+    more : sequence of str
+        Further columns to read, that results may be grouped by.
 
     Raises
     ------
     InputError
-        If the table can't be read, has no column ``id``, or a label is empty or a fraction;
+        If the table can't be read, lacks a column, or a label is empty or a fraction;
         or if cells such as 01 and 1 would become one integer.
     """
-    columns = read_table(path)
+    columns = read_table(path, more)
     integers = {
         name
         for name, column in columns.items()
@@ -110,19 +114,21 @@ def read_label_table(path: str | Path, *, text: Collection[str] = ()) -> Labels:
     return _labels(path, columns, integers)
 
 
-def read_label_tables(query: str | Path, gallery: str | Path) -> tuple[Labels, Labels]:
+def read_label_tables(
+    query: str | Path, gallery: str | Path, *, more: Sequence[str] = ()
+) -> tuple[Labels, Labels]:
     """Read the tables of both sides, so that their labels can be compared.
 
     As `read_label_table`, but a CSV column is one of integers only if it is so on both sides:
-    0001 is a string where the other side has 0002x.
+    0001 is a string where the other side has 0002x. Further columns are the queries' alone.
 
     Raises
     ------
     InputError
         As `read_label_table`; 01 on one side and 1 on the other are refused too.
     """
-    tables = read_table(query), read_table(gallery)
-    integers = set()
+    tables = read_table(query, more), read_table(gallery)
+    integers = {name for name in more if _are_integers(tables[0][name])}
     for name in COLUMNS:
         columns = [table[name] for table in tables if name in table]
         found = [_are_integers(column) for column in columns]  # of all: one may be refused
@@ -139,13 +145,14 @@ def _are_integers(column: Texts | AnyArray) -> bool:
 def _labels(
     path: str | Path, columns: Mapping[str, Texts | AnyArray], integers: Collection[str]
 ) -> Labels:
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"more": {}}
     for name, column in columns.items():
+        kept = values if name in COLUMNS else values["more"]
         if not isinstance(column, Texts):
-            values[name] = column
+            kept[name] = column
         elif name in integers:
             check_written_alike([column])
-            values[name] = column.integers()
+            kept[name] = column.integers()
         else:
-            values[name] = column.texts()
+            kept[name] = column.texts()
     return Labels(**values, source=str(path))

@@ -112,13 +112,14 @@ def check_written_alike(columns: Sequence[Texts]) -> None:
         )
 
 
-def read_csv(path: Path) -> dict[str, Texts]:
-    """Read the label columns of a CSV table, as text.
+def read_csv(path: Path, more: Sequence[str] = ()) -> dict[str, Texts]:
+    """Read the label columns of a CSV table, as text; and further ones by their names.
 
     Raises
     ------
     InputError
-        If there is no column ``id``, a row has too many or too few cells, or a label is empty.
+        If there is no column ``id``, or none of a further name, a row has too many or too few
+        cells, or a label is empty.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -126,7 +127,7 @@ def read_csv(path: Path) -> dict[str, Texts]:
 
     with path.open(newline="", encoding="utf-8-sig") as file:
         header = next(csv.reader(file), [])
-    names = _label_columns(path, [name.strip() for name in header])
+    names = _label_columns(path, [name.strip() for name in header], more)
 
     def read(*, threads: bool) -> Any:
         return pa_csv.read_csv(
@@ -157,20 +158,20 @@ def read_csv(path: Path) -> dict[str, Texts]:
     return columns
 
 
-def read_parquet(path: Path) -> dict[str, AnyArray]:
-    """Read the label columns of a Parquet table.
+def read_parquet(path: Path, more: Sequence[str] = ()) -> dict[str, AnyArray]:
+    """Read the label columns of a Parquet table; and further ones by their names.
 
     Raises
     ------
     InputError
-        If there is no column ``id``, or a label is empty.
+        If there is no column ``id``, or none of a further name, or a label is empty.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet
 
     file = pyarrow.parquet.ParquetFile(path)
-    names = _label_columns(path, file.schema_arrow.names)
+    names = _label_columns(path, file.schema_arrow.names, more)
     table = file.read(columns=list(names))
     columns = {}
     for name in names:
@@ -184,20 +185,20 @@ def read_parquet(path: Path) -> dict[str, AnyArray]:
     return columns
 
 
-TABLES: Mapping[str, Callable[[Path], Mapping[str, Texts | AnyArray]]] = {
+TABLES: Mapping[str, Callable[[Path, Sequence[str]], Mapping[str, Texts | AnyArray]]] = {
     ".csv": read_csv,
     ".parquet": read_parquet,
 }
 """What reads a table of labels, by the suffix of its file."""
 
 
-def read_table(path: str | Path) -> Mapping[str, Texts | AnyArray]:
-    """Read the label columns of a table.
+def read_table(path: str | Path, more: Sequence[str] = ()) -> Mapping[str, Texts | AnyArray]:
+    """Read the label columns of a table; and further ones by their names.
 
     Raises
     ------
     InputError
-        If the table can't be read, has no column ``id``, or a label is empty.
+        If the table can't be read, lacks a column, or a label is empty.
     """
     path = Path(path)
     if path.suffix.lower() not in TABLES:
@@ -210,7 +211,7 @@ def read_table(path: str | Path) -> Mapping[str, Texts | AnyArray]:
     try:
         if not path.is_file():
             raise InputError(f"{path} does not exist, or is not a file")
-        return TABLES[path.suffix.lower()](path)
+        return TABLES[path.suffix.lower()](path, more)
     except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"label table {path} can't be read: {_shown(str(error))}") from error
 
@@ -226,17 +227,21 @@ def _broken_row(path: Path, error: Exception) -> InputError:
     )
 
 
-def _label_columns(path: Path, names: Sequence[str]) -> dict[str, int]:
-    """Return where the label columns are among the names."""
+def _label_columns(path: Path, names: Sequence[str], more: Sequence[str]) -> dict[str, int]:
+    """Return where the label columns are among the names, and the further ones."""
+    has = f"it has {_shown(', '.join(names)) or 'none'}"
     if "id" not in names:
         raise InputError(
-            f"{path} has no column id; it has {_shown(', '.join(names)) or 'none'}: label tables "
+            f"{path} has no column id; {has}: label tables "
             "need a header row with id, and may have cam and key"
         )
-    for column in COLUMNS:
+    for column in more:
+        if column not in names:
+            raise InputError(f"{path} has no column {column}; {has}: give one of these")
+    for column in (*COLUMNS, *more):
         if names.count(column) > 1:
             raise InputError(f"{path} has {names.count(column)} columns {column}; keep one")
-    return {column: names.index(column) for column in COLUMNS if column in names}
+    return {column: names.index(column) for column in (*COLUMNS, *more) if column in names}
 
 
 def _refuse_empty(path: Path, name: str, empty: Any, cells: Any) -> None:

@@ -6,31 +6,47 @@ other options without touching the distances.
 
 ::
 
-    RankStatistics ──> Ranks ──────────> RankedQueries ──> Metric.compute ──> Values
+    RankStatistics ──> Ranks ──────────> RankedQueries ──> Metric.compute ──> Value
                        (ranks of the     (what metrics     (one function      (merged into
                         positives under   share, computed   a declaration)     Metrics)
                         a tie rule)       once)
 
-A metric is one `Metric`: its name, the fields that it needs, the queries that it is a mean
-over, its formula and where that comes from, and the function. `METRICS` is the list of them;
-`compute_metrics` knows none by name. A new metric is a declaration beside its function, and
-an entry of the list.
+A metric is one `Metric`: its name with its parameters, the fields that it needs, the queries
+that it is a mean over (it is NaN where there are none), its formula and where that comes from,
+and the function. `METRICS` is the list of them; `compute_metrics` knows none by name. A new
+metric is a declaration beside its function, and an entry of the list.
+
+    retrieval     CMC, mAP, mINP, precision at recall
+    cutoffs       AP@k, precision@k, recall@k, R-precision, MAP@R, nDCG@k
+    gom           GOM
+    openset       DIR at FAR, TTR at FTR
+    verification  TAR at FAR, EER, AUC from the histogram of impostors
+    matching      precision, recall, F1 on the thresholds
+    registry      the list
+    selection     metrics by name; `required_fields`, what a plan has to count for them
+    compute       values, tie intervals, curves and columns of some statistics
 
 All means over queries are exactly rounded sums (`means.mean`), so no result depends on the
 order of the queries or on how they were cut into blocks.
 """
 
+from streameval.metrics.compute import Detail, Metrics, compute_metrics
 from streameval.metrics.gom import gom_scalars
-from streameval.metrics.metric import Metric
+from streameval.metrics.metric import Measure, Metric, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
-from streameval.metrics.registry import METRICS, Metrics, compute_metrics
+from streameval.metrics.registry import METRICS
+from streameval.metrics.selection import required_fields
 
 __all__ = [
     "DEFAULT_OPTIONS",
     "METRICS",
+    "Detail",
+    "Measure",
     "Metric",
     "MetricOptions",
     "Metrics",
+    "Value",
     "compute_metrics",
     "gom_scalars",
+    "required_fields",
 ]

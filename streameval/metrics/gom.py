@@ -8,23 +8,35 @@ fn = G − tp. Source: Wang et al., "Re-identification = Retrieval + Verificatio
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 from streameval.metrics.means import mean, trapezoid
-from streameval.metrics.metric import Metric, Values
+from streameval.metrics.metric import Metric, Value
 from streameval.metrics.options import VerificationPrecision
 from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.thresholds import normalised_thresholds, positives_returned
 from streameval.statistics import FloatArray, IntArray
 
+_REID_FIELDS = (
+    "indptr",
+    "positive_distance",
+    "thresholds",
+    "closer",
+    "tied",
+    "tied_before",
+    "negatives_within",
+)
+_REP = (
+    "mReP = 1/N Σ sqrt(RP·VP); RP = 1/tp Σ_{j<=tp} j/r_j; VP = tp/(fn + min(tp + fp, r_G)) "
+    "(reference) or tp/(tp + fn + fp) (equation)"
+)
+NEVER_RETURNS = "no query of Q− returns anything, even at τ = 1"
 
-def normalised_thresholds(count: int) -> FloatArray:
-    """Return τ_t = t/(T − 1), [T] float64."""
-    return np.arange(count) / max(count - 1, 1)
 
-
-def retrieval_verification(ranked: RankedQueries) -> Values:
-    """Return the curves mRP, mVP and mReP, each [T] float64, and their scalars.
+def reid_curves(ranked: RankedQueries) -> dict[str, FloatArray]:
+    """Return tau and the curves mRP, mVP and mReP, each [T] float64.
 
     RP = Σ_{j <= tp} (AP term of j) / tp, 0 where tp = 0 (Eq. 4); VP as
     `verification_precision`; ReP = sqrt(RP · VP) (Eq. 6). Under ``ties="expected"`` RP and VP
@@ -33,22 +45,20 @@ def retrieval_verification(ranked: RankedQueries) -> Values:
     stats, ranks = ranked.stats, ranked.ranks
     tau = normalised_thresholds(len(stats.thresholds))
     curves = {name: np.full(len(tau), math.nan) for name in ("mRP", "mVP", "mReP")}
-    returned_from = np.searchsorted(stats.thresholds, stats.positive_distance, side="left")
-    order = np.argsort(returned_from, kind="stable")
-    query = np.repeat(np.arange(len(ranks.queries)), ranks.count)[order]
-    ends = np.searchsorted(returned_from[order], np.arange(len(tau)), side="right")
-    tp = np.zeros(len(ranks.queries), dtype=np.int64)
-    begin = 0
-    for t, end in enumerate(ends.tolist()):  # one threshold at a time: memory stays O(N)
-        tp += np.bincount(query[begin:end], minlength=len(tp))
-        begin = end
+    for t, tp in enumerate(positives_returned(ranked)):
         fp = stats.negatives_within[ranks.queries, t]
         some = np.maximum(tp, 1)
         rp = np.where(tp > 0, ranked.precision_sums[ranks.start + some - 1] / some, 0.0)
         vp = verification_precision(ranked.options.vp, tp, fp, ranks.count, ranked.inverse_penalty)
         curves["mRP"][t], curves["mVP"][t] = mean(rp), mean(vp)
         curves["mReP"][t] = mean(np.sqrt(rp * vp))
-    return Values(reid_scalars(tau, curves["mVP"], curves["mReP"]), curves={"tau": tau, **curves})
+    return {"tau": tau, **curves}
+
+
+def reid_value(ranked: RankedQueries, name: str) -> Value:
+    """Return one of `reid_scalars`, and the curves that it is read off."""
+    curves = ranked.once(reid_curves)
+    return Value(reid_scalars(curves["tau"], curves["mVP"], curves["mReP"])[name], curves=curves)
 
 
 def verification_precision(
@@ -78,16 +88,23 @@ def verification_precision(
     return np.where(tp == positives, inverse_penalty, as_printed)
 
 
-def false_rate(ranked: RankedQueries) -> Values:
-    """Return the curve mFR [T] float64, and its scalars."""
+def false_rate_curves(ranked: RankedQueries) -> dict[str, FloatArray]:
+    """Return tau and the curve mFR, both [T] float64."""
     stats, budget = ranked.stats, ranked.options.false_rate_budget
     tau = normalised_thresholds(len(stats.thresholds))
     queries = ranked.negative_queries
     rates = [
         mean(np.minimum(stats.negatives_within[queries, t] / budget, 1.0)) for t in range(len(tau))
     ]
-    curve = np.array(rates)
-    return Values(false_rate_scalars(tau, curve), curves={"tau": tau, "mFR": curve})
+    return {"tau": tau, "mFR": np.array(rates)}
+
+
+def false_rate_value(ranked: RankedQueries, name: str) -> Value:
+    """Return one of `false_rate_scalars`, and the curve that it is read off."""
+    curves = ranked.once(false_rate_curves)
+    value = false_rate_scalars(curves["tau"], curves["mFR"])[name]
+    reason = NEVER_RETURNS if name == "tau_nz" else ""
+    return Value(value, curves=curves, reason=reason)
 
 
 def gom_scalars(
@@ -129,29 +146,37 @@ def false_rate_scalars(tau: FloatArray, mfr: FloatArray) -> dict[str, float]:
     }
 
 
-MREP = Metric(
-    name="mReP",
-    needs=(
-        "indptr",
-        "positive_distance",
-        "thresholds",
-        "closer",
-        "tied",
-        "tied_before",
-        "negatives_within",
-    ),
-    over=("Q+",),
-    formula="1/N Σ sqrt(RP·VP); RP = 1/tp Σ_{j<=tp} j/r_j; VP = tp/(fn + min(tp + fp, r_G)) "
-    "(reference) or tp/(tp + fn + fp) (equation)",
-    source="GOM paper, Eq. 4, 5, 6, 9; the reference VP: the authors' published code",
-    compute=retrieval_verification,
-)
+def _reid(name: str, formula: str, *, is_tau: bool = False) -> Metric:
+    return Metric(
+        name=name,
+        part="gom",
+        needs=_REID_FIELDS,
+        over=("Q+",),
+        formula=f"{formula}; {_REP}",
+        source="GOM paper, Eq. 4, 5, 6, 9; the reference VP: the authors' published code",
+        compute=partial(reid_value, name=name),
+        default=True,
+        is_tau=is_tau,
+    )
 
-MFR = Metric(
-    name="mFR",
-    needs=("thresholds", "negatives_within", "same_identity"),
-    over=("Q−",),
-    formula="1/M Σ min(fp/B, 1)",
-    source="GOM paper, Eq. 7, 8, 10",
-    compute=false_rate,
-)
+
+def _false_rate(name: str, formula: str, *, is_tau: bool = False) -> Metric:
+    return Metric(
+        name=name,
+        part="gom",
+        needs=("indptr", "thresholds", "negatives_within", "same_identity"),
+        over=("Q−",),
+        formula=f"{formula}; mFR = 1/M Σ min(fp/B, 1)",
+        source="GOM paper, Eq. 7, 8, 10",
+        compute=partial(false_rate_value, name=name),
+        default=True,
+        is_tau=is_tau,
+    )
+
+
+MVP_MAX = _reid("mVP_max", "max over τ of mVP = 1/N Σ VP")
+MREP_MAX = _reid("mReP_max", "max over τ of mReP")
+TAU_MAX = _reid("tau_max", "the first τ at which mReP is greatest", is_tau=True)
+MREP = _reid("MREP", "area under mReP(τ)")
+MFR = _false_rate("MFR", "area under mFR(τ)")
+TAU_NZ = _false_rate("tau_nz", "the smallest τ with mFR > 0", is_tau=True)

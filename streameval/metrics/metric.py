@@ -1,77 +1,186 @@
-"""Metric: the declaration of one metric, and the values that it gives."""
+"""Metric: the declaration of one metric; Measure: one with its parameters; Value: what it gives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
+from string import Formatter
 from typing import Any, Literal
 
 import numpy.typing as npt
 
+from streameval.errors import OptionError
+from streameval.metrics.options import MetricOptions
+from streameval.metrics.parameters import Parameter, write
 from streameval.metrics.ranked import RankedQueries
 from streameval.statistics import FIELDS, FloatArray
 
-QuerySet = Literal["Q+", "Q−"]
+Part = Literal["retrieval", "open-set", "gom", "verification"]
+Population = Literal["Q+", "Q−", "negatives"]
+
+EMPTY: Mapping[Population, str] = {
+    "Q+": "no query has a positive in the gallery",
+    "Q−": "no open-set queries: every identity is there",
+    "negatives": "there is no negative pair",
+}
+"""Why a metric over a population has no value where that is empty."""
 
 
 @dataclass(frozen=True)
-class Values:
-    """What a metric gives; any part may be empty.
+class Value:
+    """What a metric gives.
 
     Attributes
     ----------
-    scalars : mapping of str to float
-        Fractions in [0, 1] or thresholds, NaN where undefined.
+    value : float
+        A fraction in [0, 1], or a threshold; NaN where undefined.
+    threshold : float, optional
+        The distance at which it is reached, a pair being accepted where d <= threshold; +inf
+        where every distance is.
+    error : float
+        Bound on the distance of `value` from what all pairs, sorted, would give.
+    threshold_error : float
+        The same of `threshold`.
+    reason : str
+        Why there is no value, where it is not that a population is empty.
     curves : mapping of str to [n] float64
+        Curves that it is read off.
     per_query : mapping of str to [Q] float64
         NaN for the queries that the metric is not a mean over.
     """
 
-    scalars: Mapping[str, float] = field(default_factory=dict)
-    curves: Mapping[str, FloatArray] = field(default_factory=dict)
-    per_query: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    value: float
+    threshold: float | None = None
+    error: float = 0.0
+    threshold_error: float = 0.0
+    reason: str = ""
+    curves: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    per_query: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric, or one family of values that are read off the same curve.
+    """One metric, declared.
 
     Attributes
     ----------
     name : str
-        What a user calls it.
+        What a user calls it, its parameters in braces: ``DIR@{x}|FAR={f}``.
+    part : {"retrieval", "open-set", "gom", "verification"}
+        Where it belongs in reports.
     needs : tuple of str
         Fields of `RankStatistics` that it reads, and no others.
-    over : tuple of {"Q+", "Q−"}
-        The queries that it is a mean over. Where one of these sets is empty its values are
-        NaN.
+    over : tuple of {"Q+", "Q−", "negatives"}
+        What it is a rate or a mean of. Where one of these is empty its value is NaN.
     formula : str
         With the names of the definitions: c_j, r_j, G, N, M, tp, fp, fn.
     source : str
         Paper and equation.
     compute : callable
-        `RankedQueries` to `Values`, without side effects.
+        `RankedQueries`, and the parameters in the order of the name, to `Value`; without side
+        effects.
+    parameters : mapping of str to Parameter
+        By the names in braces.
+    unsettled : callable, optional
+        As `compute`, to the distances that its threshold lies between, both excluded, as far as
+        the histogram tells; None where it has no threshold. Counting at the genuine distances
+        between these makes its value exact.
+    default : bool
+        Whether it is computed where no metrics are asked for.
+    is_tau : bool
+        Whether it is a normalised threshold, not a score.
     """
 
     name: str
+    part: Part
     needs: tuple[str, ...]
-    over: tuple[QuerySet, ...]
+    over: tuple[Population, ...]
     formula: str
     source: str
-    compute: Callable[[RankedQueries], Values]
+    compute: Callable[..., Value]
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    unsettled: Callable[..., tuple[float, float] | None] | None = None
+    default: bool = False
+    is_tau: bool = False
 
     def __post_init__(self) -> None:
-        """Check that the needed fields exist."""
+        """Check that the needed fields exist, and that the name has all parameters."""
         unknown = set(self.needs) - set(FIELDS)
         if unknown:
             raise TypeError(f"metric {self.name} needs unknown fields {sorted(unknown)}")
-
-    @property
-    def needs_thresholds(self) -> bool:
-        """Whether it can be computed only where thresholds were counted."""
-        return any("threshold" in FIELDS[name].axes for name in self.needs)
+        named = [name for _, name, _, _ in Formatter().parse(self.name) if name is not None]
+        if named != list(self.parameters):
+            raise TypeError(f"metric {self.name} has parameters {list(self.parameters)}")
 
     @property
     def depends_on_ties(self) -> bool:
         """Whether the tie rule can change it."""
         return "tied" in self.needs
+
+    def measure(self, *values: Any) -> Measure:
+        """Return the metric with its parameters, in the order of the name."""
+        return Measure(self, values)
+
+    def measures(self, options: MetricOptions) -> Iterator[Measure]:
+        """Give the metric with each combination of its parameters' defaults."""
+        defaults = (parameter.defaults(options) for parameter in self.parameters.values())
+        return (Measure(self, values) for values in product(*defaults))
+
+    def parse(self, name: str) -> Measure | None:
+        """Return the metric with the parameters of a name; None where it isn't this metric's.
+
+        Raises
+        ------
+        OptionError
+            If a parameter has a value that it can't have.
+        """
+        pattern = "".join(
+            re.escape(text) + ("" if parameter is None else f"(?P<{parameter}>[^@|/=]*)")
+            for text, parameter, _, _ in Formatter().parse(self.name)
+        )
+        found = re.fullmatch(pattern, name)
+        if found is None:
+            return None
+        values = []
+        for parameter, text in found.groupdict().items():
+            declared = self.parameters[parameter]
+            try:
+                values.append(declared.parse(text))
+            except ValueError:
+                raise OptionError(
+                    f"metric {name!r}: {parameter} of {self.name} is {text!r}; expected "
+                    f"{declared.expects}"
+                ) from None
+        return Measure(self, tuple(values))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric with its parameters: what has one value, and one name.
+
+    Attributes
+    ----------
+    metric : Metric
+    values : tuple
+        Of the parameters, in the order of the metric's name.
+    """
+
+    metric: Metric
+    values: tuple[Any, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The metric's name with its parameters: ``DIR@1|FAR=0.01``."""
+        texts = (write(value) for value in self.values)
+        return self.metric.name.format_map(dict(zip(self.metric.parameters, texts, strict=True)))
+
+    def compute(self, ranked: RankedQueries) -> Value:
+        """Return its value."""
+        return self.metric.compute(ranked, *self.values)
+
+    def unsettled(self, ranked: RankedQueries) -> tuple[float, float] | None:
+        """Return the distances that its threshold lies between; None where it has none."""
+        between = self.metric.unsettled
+        return None if between is None else between(ranked, *self.values)

@@ -1,4 +1,8 @@
-"""Open set: detection and identification rate against false accept rate, with no grid."""
+"""Open set: identification and verification of known queries against false accepts of strangers.
+
+A query is accepted at a threshold τ where its nearest valid item is within τ. FAR changes only
+at the nearest negatives of Q−, so everything here is exact, with no grid of thresholds.
+"""
 
 from __future__ import annotations
 
@@ -7,43 +11,58 @@ import math
 import numpy as np
 
 from streameval.metrics.means import prefix_sums
-from streameval.metrics.metric import Metric, Values
+from streameval.metrics.metric import Metric, Value
+from streameval.metrics.parameters import choice, rank, rate_of_options
 from streameval.metrics.ranked import RankedQueries
 from streameval.statistics import FloatArray
 
+_NEAREST_FIELDS = ("indptr", "positive_distance", "nearest_negative", "same_identity")
+_RANK_FIELDS = (*_NEAREST_FIELDS, "closer", "tied", "tied_before")
 
-def detection_identification(ranked: RankedQueries) -> Values:
-    """Return the exact ROC, and DIR@x at the false accept rates asked for.
 
-    A query is accepted where its nearest valid item is closer than a limit. FAR changes only
-    at the nearest negatives of Q−, so the limits are these distances, each once, and +inf;
-    accepting all that is closer than a limit gives the best DIR at the FAR there. DIR@x|FAR=f
-    is DIR at the largest FAR with FAR <= f.
+def detection_identification(ranked: RankedQueries, x: int, f: float) -> Value:
+    """Return DIR@x at the largest FAR <= f, and the ROC.
 
-    Curves, each [n]: ``ROC_tau`` (the limits, ascending), ``FAR`` and ``DIR@x``. A nearest
-    negative at +inf (there is none) is never accepted.
+    Curves, each [n]: ``ROC_tau`` (the limits of `false_accepts`), ``FAR`` and ``DIR@x`` where
+    what is closer than a limit is accepted.
     """
-    options = ranked.options
-    limits, far = false_accepts(ranked.stats.nearest_negative[ranked.negative_queries])
-    curves, scalars = {"ROC_tau": limits, "FAR": far}, {}
-    for rank in options.dir_ranks:
-        rates = detection_rates(ranked, rank, limits)
-        curves[f"DIR@{rank}"] = rates
-        for rate in options.false_accept_rates:
-            point = max(int(np.searchsorted(far, rate, side="right")) - 1, 0)
-            scalars[f"DIR@{rank}|FAR={rate:g}"] = float(rates[point])
-    return Values(scalars, curves)
+    return _at_rate(ranked, f, f"DIR@{x}", ranked.once(detection_rates, x))
 
 
-def false_accepts(nearest: FloatArray) -> tuple[FloatArray, FloatArray]:
+def true_target_rate(ranked: RankedQueries, verification: str, f: float) -> Value:
+    """Return TTR of set or individual verification at the largest FTR <= f, and the ROC.
+
+    FTR is FAR. Curves as of `detection_identification`, ``TTR/set`` or ``TTR/individual``.
+    """
+    rates = ranked.once(true_target_rates, verification)
+    return _at_rate(ranked, f, f"TTR/{verification}", rates)
+
+
+def _at_rate(ranked: RankedQueries, f: float, name: str, rates: FloatArray) -> Value:
+    limits, far = ranked.once(false_accepts)
+    point = max(int(np.searchsorted(far, f, side="right")) - 1, 0)
+    limit = float(limits[point])
+    defined = not math.isnan(limit)
+    return Value(
+        float(rates[point]),
+        threshold=largest_below(limit) if defined else None,
+        curves={"ROC_tau": limits, "FAR": far, name: rates},
+    )
+
+
+def largest_below(limit: float) -> float:
+    """Return the largest distance d < limit; +inf, where everything is accepted, for +inf."""
+    return limit if math.isinf(limit) else math.nextafter(limit, -math.inf)
+
+
+def false_accepts(ranked: RankedQueries) -> tuple[FloatArray, FloatArray]:
     """Return the limits at which FAR changes, and FAR just below each, both [n] float64.
 
-    Parameters
-    ----------
-    nearest : [M] float64
-        Distance of the nearest negative of each query of Q−. Where M is 0 the result is a
-        single point of NaN.
+    The limits are the nearest negatives of Q−, each distance once, and +inf, ascending. A
+    nearest negative at +inf (there is none) is never accepted. Where Q− is empty the result is
+    a single point of NaN.
     """
+    nearest = ranked.stats.nearest_negative[ranked.negative_queries]
     if not len(nearest):
         return np.array([math.nan]), np.array([math.nan])
     limits = np.append(np.unique(nearest[np.isfinite(nearest)]), np.inf)
@@ -51,33 +70,93 @@ def false_accepts(nearest: FloatArray) -> tuple[FloatArray, FloatArray]:
     return limits, accepted / len(nearest)
 
 
-def detection_rates(ranked: RankedQueries, rank: int, limits: FloatArray) -> FloatArray:
-    """Return DIR@rank = |{i in Q+ : r_1 <= rank, d_1 < limit}| / N at each limit, [n] float64.
+def detection_rates(ranked: RankedQueries, x: int) -> FloatArray:
+    """Return DIR@x = |{i in Q+ : r_1 <= x, d_1 < limit}| / N at each limit, [n] float64.
 
     NaN where N is 0, and at a limit of NaN.
     """
-    count = len(ranked.ranks.queries)
-    if not count:
-        return np.full(len(limits), math.nan)
-    order = np.argsort(ranked.nearest_positive)
-    sums = prefix_sums(ranked.ranks.first_within(rank)[order])
-    inside = np.searchsorted(ranked.nearest_positive[order], limits, side="left")
-    return np.where(np.isnan(limits), math.nan, sums[inside] / count)
+    return shares_closer(ranked, ranked.nearest_positive, ranked.once(found_within, x))
 
+
+def true_target_rates(ranked: RankedQueries, verification: str) -> FloatArray:
+    """Return TTR = |{i in Q+ : d < limit}| / N at each limit, [n] float64.
+
+    d is the distance of the nearest valid item of the query ("set"), or of its nearest positive
+    ("individual"). NaN where N is 0, and at a limit of NaN.
+    """
+    distance = ranked.nearest_positive
+    if verification == "set":
+        distance = np.minimum(distance, ranked.stats.nearest_negative[ranked.ranks.queries])
+    return shares_closer(ranked, distance, np.ones(len(distance)))
+
+
+def shares_closer(ranked: RankedQueries, distance: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return the sum of the weights with distance < limit, by N, at each limit, [n] float64."""
+    limits, _ = ranked.once(false_accepts)
+    if not len(distance):
+        return np.full(len(limits), math.nan)
+    order = np.argsort(distance)
+    sums = prefix_sums(weight[order])
+    inside = np.searchsorted(distance[order], limits, side="left")
+    return np.where(np.isnan(limits), math.nan, sums[inside] / len(distance))
+
+
+def found_within(ranked: RankedQueries, x: int) -> FloatArray:
+    """Return [r_1 <= x] of the queries of Q+, or its probability, [N] float64."""
+    return ranked.ranks.first_within(x)
+
+
+def roc_area(ranked: RankedQueries, x: int) -> Value:
+    """Return the area under DIR@x against FAR, equal distances counting half.
+
+    It is the chance that a query of Q+, drawn at random, is identified, and at a distance less
+    than that of a stranger drawn at random (Mann and Whitney).
+    """
+    nearest = np.sort(ranked.stats.nearest_negative[ranked.negative_queries])
+    distance = ranked.nearest_positive
+    pairs = len(distance) * len(nearest)
+    if not pairs:
+        return Value(math.nan)
+    further = len(nearest) - np.searchsorted(nearest, distance, side="right")
+    not_closer = len(nearest) - np.searchsorted(nearest, distance, side="left")
+    halves = math.fsum((ranked.once(found_within, x) * (further + not_closer)).tolist())
+    return Value(halves / (2 * pairs))
+
+
+_X = rank(lambda options: options.dir_ranks)
+_F = rate_of_options(lambda options: options.false_accept_rates)
 
 DIR_FAR = Metric(
-    name="DIR|FAR",
-    needs=(
-        "indptr",
-        "positive_distance",
-        "closer",
-        "tied",
-        "tied_before",
-        "nearest_negative",
-        "same_identity",
-    ),
+    name="DIR@{x}|FAR={f}",
+    part="open-set",
+    needs=_RANK_FIELDS,
     over=("Q+", "Q−"),
     formula="DIR(τ,x) = |{Q+ : r_1 <= x, d_1 <= τ}|/N at FAR(τ) = |{Q− : min d <= τ}|/M",
     source="Liao et al. 2014; GOM paper, §4.4",
     compute=detection_identification,
+    parameters={"x": _X, "f": _F},
+    default=True,
+)
+
+DIR_AUC = Metric(
+    name="DIR_AUC@{x}",
+    part="open-set",
+    needs=_RANK_FIELDS,
+    over=("Q+", "Q−"),
+    formula="1/(N·M) Σ_{i in Q+} Σ_{u in Q−} [r_1 <= x]·([d_1 < d_u] + ½[d_1 = d_u])",
+    source="area under the ROC of Liao et al. 2014, by Mann and Whitney 1947",
+    compute=roc_area,
+    parameters={"x": _X},
+)
+
+TTR_FTR = Metric(
+    name="TTR/{verification}|FTR={f}",
+    part="open-set",
+    needs=_NEAREST_FIELDS,
+    over=("Q+", "Q−"),
+    formula="TTR(τ) = |{Q+ : d <= τ}|/N at FTR(τ) = |{Q− : min d <= τ}|/M; d = min over all "
+    "valid items (set), or d_1 (individual)",
+    source="Zheng et al. 2016 (one-shot group-based verification)",
+    compute=true_target_rate,
+    parameters={"verification": choice("set", "individual"), "f": _F},
 )

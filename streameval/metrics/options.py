@@ -10,13 +10,15 @@ from typing import Any, Literal, get_args
 from streameval.errors import OptionError
 
 TieRule = Literal["pessimistic", "optimistic", "stable", "expected"]
-AveragePrecision = Literal["step", "trapezoid"]
+AveragePrecision = Literal["step", "trapezoid", "threshold"]
 VerificationPrecision = Literal["reference", "equation"]
+CmcReading = Literal["first-match", "all-shots"]
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "ties": get_args(TieRule),
     "ap": get_args(AveragePrecision),
     "vp": get_args(VerificationPrecision),
+    "cmc": get_args(CmcReading),
 }
 
 
@@ -29,8 +31,9 @@ class MetricOptions:
     ties : {"pessimistic", "optimistic", "stable", "expected"}
         Who is ahead when a positive and a negative are equally far: the negative, the
         positive, the lower gallery index, or the mean over random tie-breaks.
-    ap : {"step", "trapezoid"}
-        The rule of AP and of RP.
+    ap : {"step", "trapezoid", "threshold"}
+        The rule of AP and of RP: which precision each positive adds. ``threshold``: that of all
+        items as near as it, whatever the tie rule (scikit-learn).
     vp : {"reference", "equation"}
         VP as in the GOM authors' code, or as Eq. 5 is printed.
     false_rate_budget : int
@@ -43,6 +46,12 @@ class MetricOptions:
         Rates f in [0, 1] of the scalars DIR@x|FAR=f.
     dir_ranks : tuple of int
         Ranks x of DIR@x.
+    cmc : {"first-match", "all-shots"}
+        How CMC counts a query with several positives: by the nearest; or each positive by a
+        share 1/G at x = c_j + 1. A protocol has its own.
+    metrics : tuple of str
+        Names of the metrics to compute, ``CMC@1``; or of parts of the list (``retrieval``,
+        ``open-set``, ``gom``, ``verification``), or ``all``. None: the usual ones.
 
     Raises
     ------
@@ -58,6 +67,8 @@ class MetricOptions:
     max_rank: int = 100
     false_accept_rates: tuple[float, ...] = (0.001, 0.01, 0.1)
     dir_ranks: tuple[int, ...] = (1,)
+    cmc: CmcReading = "first-match"
+    metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -71,6 +82,7 @@ class MetricOptions:
         for option in ("cmc_ranks", "dir_ranks"):
             for rank in getattr(self, option):
                 _check(option, rank, _is_positive_integer, "positive integers")
+        _check("metrics", self.metrics, _is_names, "a tuple of names of metrics")
         for rate in self.false_accept_rates:
             _check("false_accept_rates", rate, _is_fraction, "fractions between 0 and 1")
 
@@ -82,6 +94,10 @@ def _check(option: str, value: Any, accepts: Callable[[Any], bool], expected: st
 
 def _is_positive_integer(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, Integral) and int(value) > 0
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(name, str) for name in value)
 
 
 def _is_fraction(value: Any) -> bool:

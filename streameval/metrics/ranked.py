@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,8 +14,10 @@ from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranks import FixedRanks, Ranks
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
+T = TypeVar("T")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class RankedQueries:
     """What a metric is computed from.
 
@@ -25,6 +29,15 @@ class RankedQueries:
 
     stats: RankStatistics
     options: MetricOptions
+    _known: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Return ``function(self, *arguments)``; computed once, for all metrics that share it."""
+        key = (function, *arguments)
+        if key not in self._known:
+            self._known[key] = function(self, *arguments)
+        known: T = self._known[key]
+        return known
 
     @cached_property
     def ranks(self) -> Ranks:
@@ -41,12 +54,7 @@ class RankedQueries:
     @cached_property
     def precision_sums(self) -> FloatArray:
         """[P] float64: AP terms of each query's positives 1 .. j, added in that order."""
-        terms = self.ranks.precision(self.options.ap)
-        sums = np.empty_like(terms)
-        ends = self.ranks.start + self.ranks.count
-        for start, end in zip(self.ranks.start.tolist(), ends.tolist(), strict=True):
-            np.cumsum(terms[start:end], out=sums[start:end])
-        return sums
+        return self.ranks.running_totals(self.ranks.precision(self.options.ap))
 
     @cached_property
     def average_precision(self) -> FloatArray:

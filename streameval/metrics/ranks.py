@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.metrics.options import AveragePrecision
 from streameval.statistics import FloatArray, IntArray, RankStatistics
@@ -52,12 +53,57 @@ class Ranks(ABC):
         """Return the exactly rounded sums of `first_within` at 1 .. ranks, [ranks] float64."""
 
     @abstractmethod
-    def precision(self, rule: AveragePrecision) -> FloatArray:
-        """Return the term of AP that each positive adds, or its expectation, [P] float64."""
+    def precision(self, rule: AveragePrecision, cutoff: IntArray | None = None) -> FloatArray:
+        """Return the term of AP that each positive adds, or its expectation, [P] float64.
+
+        Parameters
+        ----------
+        rule : {"step", "trapezoid", "threshold"}
+        cutoff : [N] int64, optional
+            Ranks beyond which a positive adds nothing.
+        """
+
+    @abstractmethod
+    def precision_per_hit(self, rule: AveragePrecision, cutoff: IntArray) -> FloatArray:
+        """Return the mean term of the positives within the cutoff, 0 where none is, [N] float64."""
+
+    @abstractmethod
+    def hits(self, cutoff: IntArray) -> FloatArray:
+        """Return [r_j <= cutoff] of each positive, or its probability, [P] float64."""
+
+    @abstractmethod
+    def gains(self, cutoff: IntArray) -> FloatArray:
+        """Return 1/log2(r_j + 1) within the cutoff, else 0, or its expectation, [P] float64."""
+
+    @abstractmethod
+    def shots(self, rank: int) -> FloatArray:
+        """Return [c_j + 1 <= rank] of each positive, or its probability, [P] float64."""
 
     @abstractmethod
     def inverse_penalty(self) -> FloatArray:
         """Return INP = G / r_G, or its expectation, [N] float64."""
+
+    def counts(self, chances: FloatArray) -> FloatArray:
+        """Return the sums of each query's 0s and 1s, or of chances between, [N] float64."""
+        sums: FloatArray = np.add.reduceat(chances, self.start)
+        return sums
+
+    def totals(self, terms: FloatArray) -> FloatArray:
+        """Return the sums of each query's terms 1 .. G, added in that order, [N] float64."""
+        totals: FloatArray = self.running_totals(terms)[self.start + self.count - 1]
+        return totals
+
+    def running_totals(self, terms: FloatArray) -> FloatArray:
+        """Return the sums of each query's terms 1 .. j, added in that order, [P] float64."""
+        sums = np.empty_like(terms)
+        ends = self.start + self.count
+        for start, end in zip(self.start.tolist(), ends.tolist(), strict=True):
+            np.cumsum(terms[start:end], out=sums[start:end])
+        return sums
+
+    def of_positives(self, values: IntArray) -> IntArray:
+        """Spread [N] over the positives of each query, [P]."""
+        return np.repeat(values, self.count)
 
 
 class FixedRanks(Ranks):
@@ -79,6 +125,7 @@ class FixedRanks(Ranks):
             "stable": stats.tied_before,
         }[ties]
         self.rank: IntArray = stats.closer + tied_ahead + self.order
+        self._stats = stats
 
     def first_rank(self) -> FloatArray:
         """Return r_1, [N] float64."""
@@ -93,19 +140,68 @@ class FixedRanks(Ranks):
         found_at = np.bincount(np.minimum(self.rank[self.start], ranks + 1), minlength=ranks + 1)
         return np.cumsum(found_at[1 : ranks + 1]).astype(np.float64)
 
-    def precision(self, rule: AveragePrecision) -> FloatArray:
+    def precision(self, rule: AveragePrecision, cutoff: IntArray | None = None) -> FloatArray:
         """Return the AP terms, [P] float64.
 
         step: j / r_j. trapezoid (the MATLAB code of Market-1501, after Oxford Buildings):
-        ½[(j − 1)/(r_j − 1) + j/r_j], the first of the two 1 where r_j = 1.
+        ½[(j − 1)/(r_j − 1) + j/r_j], the first of the two 1 where r_j = 1. threshold
+        (scikit-learn): the positives as near as it or nearer, by all items that are.
         """
         after = self.order / self.rank
-        if rule == "step":
-            return after
-        before = np.where(self.rank == 1, 1.0, (self.order - 1) / np.maximum(self.rank - 1, 1))
-        return (before + after) / 2
+        terms = after
+        if rule == "threshold":
+            terms = self._precision_at_own_distance()
+        elif rule == "trapezoid":
+            before = np.where(self.rank == 1, 1.0, (self.order - 1) / np.maximum(self.rank - 1, 1))
+            terms = (before + after) / 2
+        return terms if cutoff is None else np.where(self._within(cutoff), terms, 0.0)
+
+    def precision_per_hit(self, rule: AveragePrecision, cutoff: IntArray) -> FloatArray:
+        """Return the sum of the terms within the cutoff by their number, [N] float64."""
+        hits = self.counts(self.hits(cutoff))
+        per_hit: FloatArray = self.totals(self.precision(rule, cutoff)) / np.maximum(hits, 1)
+        return per_hit
+
+    def hits(self, cutoff: IntArray) -> FloatArray:
+        """Return [r_j <= cutoff], [P] float64."""
+        return self._within(cutoff).astype(np.float64)
+
+    def gains(self, cutoff: IntArray) -> FloatArray:
+        """Return 1/log2(r_j + 1) within the cutoff, [P] float64."""
+        return np.where(self._within(cutoff), 1 / np.log2(self.rank + 1), 0.0)
+
+    def shots(self, rank: int) -> FloatArray:
+        """Return [c_j + 1 <= rank], [P] float64."""
+        return (self.rank - self.order + 1 <= rank).astype(np.float64)
+
+    def _precision_at_own_distance(self) -> FloatArray:
+        first, size = tie_groups(self._stats.positive_distance, self.start)
+        through = np.repeat(self.order[first] + size - 1, size)
+        precision: FloatArray = through / (self._stats.closer + self._stats.tied + through)
+        return precision
+
+    def _within(self, cutoff: IntArray) -> npt.NDArray[np.bool_]:
+        within: npt.NDArray[np.bool_] = self.rank <= self.of_positives(cutoff)
+        return within
 
     def inverse_penalty(self) -> FloatArray:
         """Return G / r_G, [N] float64."""
         inverse: FloatArray = self.count / self.rank[self.start + self.count - 1]
         return inverse
+
+
+def tie_groups(distance: FloatArray, start: IntArray) -> tuple[IntArray, IntArray]:
+    """Return where the groups of equally far positives begin, and how many are in each, [g].
+
+    Parameters
+    ----------
+    distance : [P] float64
+        Of the positives, ascending within a query.
+    start : [N] int64
+        Where the positives of each query begin.
+    """
+    begins = np.ones(len(distance), dtype=bool)
+    begins[1:] = distance[1:] != distance[:-1]
+    begins[start] = True
+    first = np.flatnonzero(begins)
+    return first, np.diff(np.append(first, len(distance)))

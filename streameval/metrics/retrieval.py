@@ -1,4 +1,4 @@
-"""Closed-world retrieval: CMC, mAP and mINP."""
+"""Closed-world retrieval over whole lists: CMC, mAP, mINP, and precision against recall."""
 
 from __future__ import annotations
 
@@ -7,62 +7,158 @@ import math
 import numpy as np
 
 from streameval.metrics.means import mean
-from streameval.metrics.metric import Metric, Values
+from streameval.metrics.metric import Metric, Value
+from streameval.metrics.parameters import rank, rate
 from streameval.metrics.ranked import RankedQueries
+from streameval.statistics import FloatArray
 
-_RANK_FIELDS = ("indptr", "positive_distance", "closer", "tied", "tied_before")
+RANK_FIELDS = ("indptr", "positive_distance", "closer", "tied", "tied_before")
+RECALLS = 101
+
+WITHOUT_EXPECTATION = (
+    "an interpolated precision has no closed expectation over tie-breaks: read it under another "
+    "tie rule"
+)
 
 
-def cumulative_matching(ranked: RankedQueries) -> Values:
+def mean_over_positive(ranked: RankedQueries, column: str, values: FloatArray) -> Value:
+    """Return the mean of [N] float64 over Q+, and the values as a column of that name."""
+    return Value(mean(values), per_query={column: ranked.of_all_queries(values)})
+
+
+def cumulative_matching(ranked: RankedQueries, x: int) -> Value:
     """Return CMC@x, the CMC curve [K] (K ranks, at most the gallery) and r_1 of each query."""
-    stats, options = ranked.stats, ranked.options
-    gallery = int(np.max(stats.valid + stats.ignored, initial=0))
-    length = min(options.max_rank, gallery)
-    ranks = min(max(length, *options.cmc_ranks, 1), max(gallery, 1))
-    count = len(ranked.ranks.queries)
-    cmc = ranked.ranks.hits_within(ranks) / count if count else np.full(ranks, math.nan)
-    return Values(
-        scalars={f"CMC@{x}": float(cmc[min(x, ranks) - 1]) for x in options.cmc_ranks},
+    gallery = int(np.max(ranked.stats.valid + ranked.stats.ignored, initial=0))
+    length = min(ranked.options.max_rank, gallery)
+    cmc = ranked.once(matching_curve, min(max(length, x, 1), max(gallery, 1)))
+    first_rank = ranked.of_all_queries(ranked.once(first_ranks))
+    return Value(
+        float(cmc[min(x, len(cmc)) - 1]),
         curves={"CMC": cmc[:length]},
-        per_query={"first_rank": ranked.of_all_queries(ranked.ranks.first_rank())},
+        per_query={"first_rank": first_rank},
     )
 
 
-def mean_average_precision(ranked: RankedQueries) -> Values:
+def matching_curve(ranked: RankedQueries, length: int) -> FloatArray:
+    """Return CMC at the ranks 1 .. length under the reading of the options, [length] float64."""
+    ranks = ranked.ranks
+    if not len(ranks.queries):
+        return np.full(length, math.nan)
+    if ranked.options.cmc == "first-match":
+        return ranks.hits_within(length) / len(ranks.queries)
+    shots = (ranks.counts(ranks.shots(x)) / ranks.count for x in range(1, length + 1))
+    return np.array([mean(share) for share in shots])
+
+
+def first_ranks(ranked: RankedQueries) -> FloatArray:
+    """Return r_1 of the queries of Q+, [N] float64."""
+    return ranked.ranks.first_rank()
+
+
+def mean_average_precision(ranked: RankedQueries) -> Value:
     """Return mAP and the AP of each query."""
-    average = ranked.average_precision
-    return Values({"mAP": mean(average)}, per_query={"AP": ranked.of_all_queries(average)})
+    return mean_over_positive(ranked, "AP", ranked.average_precision)
 
 
-def mean_inverse_penalty(ranked: RankedQueries) -> Values:
+def mean_inverse_penalty(ranked: RankedQueries) -> Value:
     """Return mINP and the INP of each query."""
-    inverse = ranked.inverse_penalty
-    return Values({"mINP": mean(inverse)}, per_query={"INP": ranked.of_all_queries(inverse)})
+    return mean_over_positive(ranked, "INP", ranked.inverse_penalty)
+
+
+def precision_at_recall(ranked: RankedQueries, r: float) -> Value:
+    """Return the mean interpolated precision at a recall, and the curve at 101 of them.
+
+    Curves: ``recall`` and ``mPrecision``, both [101] float64.
+    """
+    if ranked.options.ties == "expected" and ranked.stats.tied.any():
+        return Value(math.nan, reason=WITHOUT_EXPECTATION)
+    interpolated = ranked.once(interpolated_precision)
+    recalls = np.arange(RECALLS) / (RECALLS - 1)
+    curve = ranked.once(mean_precision_curve)
+    value = mean(at_recall(ranked, interpolated, r))
+    return Value(value, curves={"recall": recalls, "mPrecision": curve})
+
+
+def interpolated_precision(ranked: RankedQueries) -> FloatArray:
+    """Return max_{l >= j} l/r_l for the positives j of each query, [P] float64."""
+    precision = ranked.ranks.precision("step")
+    highest = np.empty_like(precision)
+    ends = ranked.ranks.start + ranked.ranks.count
+    for start, end in zip(ranked.ranks.start.tolist(), ends.tolist(), strict=True):
+        highest[start:end] = np.maximum.accumulate(precision[start:end][::-1])[::-1]
+    return highest
+
+
+def mean_precision_curve(ranked: RankedQueries) -> FloatArray:
+    """Return the mean interpolated precision at recalls 0, 0.01 .. 1, [101] float64."""
+    interpolated = ranked.once(interpolated_precision)
+    at = (at_recall(ranked, interpolated, t / (RECALLS - 1)) for t in range(RECALLS))
+    return np.array([mean(values) for values in at])
+
+
+def at_recall(ranked: RankedQueries, of_positives: FloatArray, recall: float) -> FloatArray:
+    """Return the value of the first positive j with j/G >= recall, [N] float64."""
+    count = ranked.ranks.count
+    j = np.clip(np.ceil(recall * count).astype(np.int64), 1, count)
+    j -= (j > 1) & ((j - 1) / count >= recall)  # the product above is rounded
+    j += (j < count) & (j / count < recall)
+    found: FloatArray = of_positives[ranked.ranks.start + j - 1]
+    return found
+
+
+def precision_recall(ranked: RankedQueries, query: int) -> tuple[FloatArray, FloatArray]:
+    """Return recall j/G and precision j/r_j at each positive of one query, both [G] float64.
+
+    Not interpolated. Empty for a query without positives.
+    """
+    own = slice(*ranked.stats.indptr[query : query + 2].tolist())
+    order = ranked.ranks.order[own]
+    recall: FloatArray = order / max(len(order), 1)
+    return recall, ranked.ranks.precision("step")[own]
 
 
 CMC = Metric(
-    name="CMC",
-    needs=(*_RANK_FIELDS, "valid", "ignored"),
+    name="CMC@{x}",
+    part="retrieval",
+    needs=(*RANK_FIELDS, "valid", "ignored"),
     over=("Q+",),
-    formula="CMC@x = 1/N Σ [r_1 <= x], first match",
-    source="Gray et al. 2007; GOM paper, Eq. 1",
+    formula="1/N Σ [r_1 <= x] (first match) or 1/N Σ 1/G Σ_j [c_j + 1 <= x] (all shots)",
+    source="Gray et al. 2007; GOM paper, Eq. 1; all shots: open-reid",
     compute=cumulative_matching,
+    parameters={"x": rank(lambda options: options.cmc_ranks)},
+    default=True,
 )
 
 MAP = Metric(
     name="mAP",
-    needs=_RANK_FIELDS,
+    part="retrieval",
+    needs=RANK_FIELDS,
     over=("Q+",),
-    formula="1/N Σ AP; AP = 1/G Σ_j j/r_j (step) or 1/G Σ_j ½[(j−1)/(r_j−1) + j/r_j] (trapezoid)",
+    formula="1/N Σ AP; AP = 1/G Σ_j j/r_j (step), or 1/G Σ_j ½[(j−1)/(r_j−1) + j/r_j] "
+    "(trapezoid), or 1/G Σ_j of the precision at distance d_j (threshold)",
     source="Zheng et al. 2015 (Market-1501); GOM paper, Eq. 2",
     compute=mean_average_precision,
+    default=True,
 )
 
 MINP = Metric(
     name="mINP",
-    needs=_RANK_FIELDS,
+    part="retrieval",
+    needs=RANK_FIELDS,
     over=("Q+",),
     formula="1/N Σ G/r_G",
     source="Ye et al. 2020 (AGW); GOM paper, Eq. 3",
     compute=mean_inverse_penalty,
+    default=True,
+)
+
+PRECISION_AT_RECALL = Metric(
+    name="mP@recall={r}",
+    part="retrieval",
+    needs=RANK_FIELDS,
+    over=("Q+",),
+    formula="1/N Σ max {j/r_j : j/G >= r}",
+    source="Salton and McGill 1983 (interpolated precision); at 101 points: COCO",
+    compute=precision_at_recall,
+    parameters={"r": rate(0.1, 0.5, 0.9)},
 )

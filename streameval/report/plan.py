@@ -24,6 +24,7 @@ def passes(prepared: Prepared) -> list[str]:
         "range": prepared.range is None,
         "positives": prepared.plan.layout != "strips",
         "counting": True,
+        "refining": bool(prepared.refine),
     }
     return [name for name, needed in wanted.items() if needed]
 
@@ -34,6 +35,8 @@ def plan_summary(prepared: Prepared) -> dict[str, Any]:
     return {
         "layout": plan.layout,
         "passes": passes(prepared),
+        "thresholds": prepared.problem.thresholds,
+        "histogram_edges": prepared.problem.edges,
         "tasks": len(plan.tasks),
         "tile": list(plan.tile),
         "block": plan.block,
@@ -45,6 +48,17 @@ def plan_summary(prepared: Prepared) -> dict[str, Any]:
         "projected_peak": plan.peak,
         "parts": dict(plan.parts),
     }
+
+
+def _counted(prepared: Prepared) -> str:
+    """Say at what distances negatives are counted, besides those of the positives."""
+    problem = prepared.problem
+    counted = ["at the positives"]
+    if problem.thresholds:
+        counted.append(f"at {problem.thresholds} thresholds")
+    if problem.edges:
+        counted.append(f"at {problem.edges:,} edges of a histogram")
+    return ", ".join(counted)
 
 
 def render_plan(prepared: Prepared, style: Style) -> str:
@@ -69,6 +83,7 @@ def render_plan(prepared: Prepared, style: Style) -> str:
         ),
         ("Layout", LAYOUTS[plan.layout]),
         ("Passes", ", ".join(passes(prepared))),
+        ("Counts", _counted(prepared)),
         ("Tasks", f"{len(plan.tasks):,}, on {plural(plan.threads, 'thread')}"),
         ("Tile", tile),
         ("Reads", f"{format_bytes(plan.bytes_read)} in all passes, before decompression"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from textwrap import wrap
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -15,7 +16,18 @@ if TYPE_CHECKING:
 DASH = "–"
 WIDE = 10_000  # columns: a number is never wrapped or cut; a narrow terminal wraps by itself
 
-_ASCII = str.maketrans({"×": "x", "−": "-", "–": "-", "·": "|", "τ": "tau", "≤": "<=", "…": "..."})
+TITLES: Mapping[str, str] = {
+    "retrieval": "Retrieval",
+    "open-set": "Open set",
+    "gom": "GOM",
+    "verification": "Verification",
+}
+"""The parts of the list of metrics, and their titles in the table."""
+
+_FORMULAS = {"Σ": "sum", "½": "1/2", "±": "+-", "§": "section ", "ä": "ae"}
+_ASCII = str.maketrans(
+    {"×": "x", "−": "-", "–": "-", "·": "|", "τ": "tau", "≤": "<=", "…": "..."} | _FORMULAS
+)
 
 
 @dataclass(frozen=True)
@@ -100,6 +112,12 @@ def packed(name: str, parts: Sequence[str], room: int = 64) -> list[tuple[str, s
             lines[-1] += f" · {part}"
         else:
             lines.append(part)
+    return [(name if at == 0 else "", line) for at, line in enumerate(lines)]
+
+
+def wrapped(style: Style, name: str, text: str, room: int = 64) -> list[tuple[str, str]]:
+    """Return rows for `facts`: the text in lines of at most `room` characters."""
+    lines = wrap(style.text(text), room)
     return [(name if at == 0 else "", line) for at, line in enumerate(lines)]
 
 

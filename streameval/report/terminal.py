@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from streameval.planning import format_bytes
 from streameval.report.style import (
     DASH,
+    TITLES,
     Style,
     amount,
     duration,
@@ -23,21 +25,16 @@ from streameval.report.style import (
 )
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
+    from streameval.metrics import Detail
     from streameval.result import Evaluation
 
 __all__ = ["render_evaluation", "stdout_style"]
 
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Retrieval": ("CMC@", "mAP", "mINP"),
-    "Open set": ("DIR@",),
-    "GOM": ("mVP_max", "mReP_max", "tau_max", "MREP", "MFR", "tau_nz"),
-}
-"""Titles of the table's parts, and how the names of their metrics begin."""
-OTHERS = "Other"
-THRESHOLDS = ("tau_max", "tau_nz")
-OVER_NEGATIVE = ("MFR", "tau_nz", "DIR@")
+
+GROUPS_ROOM = 58  # characters: what a terminal of 80 columns leaves beside label and number
 
 
 @dataclass(frozen=True)
@@ -72,12 +69,16 @@ def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None
     ]
     if saved is not None:
         closing.append(("Written to", saved))
+    groups: list[RenderableType] = []
+    if evaluation.group_by is not None:
+        groups = ["", groups_table(evaluation, style)]
     return render(
         style,
         [
             facts(style, _opening(evaluation)),
             "",
             _table(evaluation, style),
+            *groups,
             "",
             facts(style, closing),
         ],
@@ -103,33 +104,31 @@ def describe_protocol(protocol: Mapping[str, Any]) -> str:
 
 def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
     """Return the lines of the table by the title of their part."""
-    parts: dict[str, list[Row]] = {title: [] for title in (*GROUPS, OTHERS)}
-    for name, value in evaluation.metrics.scalars.items():
-        title = next((t for t, starts in GROUPS.items() if name.startswith(starts)), OTHERS)
-        interval = evaluation.intervals.get(name)
+    metrics = evaluation.metrics
+    parts: dict[str, list[Row]] = {title: [] for title in TITLES.values()}
+    for name, value in metrics.scalars.items():
+        detail = metrics.details[name]
+        rows = parts[TITLES[detail.part]]
+        interval = metrics.intervals.get(name)
         if math.isnan(value):
-            reason = why_undefined(name, evaluation.counts)
-            said = any(row.remark == reason for row in parts[title])
-            row = Row(name, DASH, remark="" if said else reason)
-        elif name in THRESHOLDS:
+            said = any(row.remark == detail.reason for row in rows)
+            row = Row(name, DASH, remark="" if said else detail.reason)
+        elif detail.is_tau:
             ties = "" if interval is None else f"{interval[0]:.2f} – {interval[1]:.2f}"
             row = Row(name, f"{value:.2f}  ", ties, _distance(value, evaluation.range))
         else:
             ties = "" if interval is None else percent_interval(*interval)
-            row = Row(name, percent(value), ties)
-        parts[title].append(row)
+            row = Row(name, percent(value), ties, _at(detail))
+        rows.append(row)
     return {title: rows for title, rows in parts.items() if rows}
 
 
-def why_undefined(name: str, counts: Mapping[str, int]) -> str:
-    """Return in words why a metric has no value."""
-    if counts["queries_negative"] == 0 and name.startswith(OVER_NEGATIVE):
-        return "no open-set queries: every identity is there"
-    if counts["queries_positive"] == 0:
-        return "no query has a positive in the gallery"
-    if name == "tau_nz":
-        return "no query of Q− returns anything, even at τ = 1"
-    return "undefined"
+def _at(detail: Detail) -> str:
+    """Return where a metric is reached, and how far it may be off."""
+    parts = [f"± {percent(detail.error, 4)}"] if detail.error else []
+    if detail.threshold is not None and math.isfinite(detail.threshold):
+        parts.append(f"distance {detail.threshold:.4g}")
+    return ", ".join(parts)
 
 
 def _distance(tau: float, value_range: Mapping[str, Any]) -> str:
@@ -160,12 +159,16 @@ def _opening(evaluation: Evaluation) -> list[tuple[str, str]]:
 def _conventions(evaluation: Evaluation) -> list[str]:
     options, used = evaluation.options, evaluation.range
     return [
+        f"CMC {options.cmc}",
         f"ties {options.ties}",
         f"AP {options.ap}",
         f"VP {options.vp}",
         f"false-rate budget {options.false_rate_budget:,}",
-        f"range {used['low']:.6g} to {used['high']:.6g} ({used['mode']})",
-    ]
+    ] + ([] if used["low"] is None else [_range(used)])
+
+
+def _range(used: Mapping[str, Any]) -> str:
+    return f"range {used['low']:.6g} to {used['high']:.6g} ({used['mode']})"
 
 
 def _run(evaluation: Evaluation) -> list[str]:
@@ -202,7 +205,7 @@ def _table(evaluation: Evaluation, style: Style) -> Table:
     for title, rows in parts.items():
         if style.plain and table.row_count:
             table.add_row()
-        over = _over(title, evaluation.counts)
+        over = _over(title, evaluation)
         table.add_row(style.text(title), "", style.text(over), style=colours("bold cyan"))
         for row in rows:
             remark = f"{row.ties} by ties" if row.ties else ""
@@ -212,7 +215,28 @@ def _table(evaluation: Evaluation, style: Style) -> Table:
     return table
 
 
-def _over(title: str, counts: Mapping[str, int]) -> str:
+def groups_table(evaluation: Evaluation, style: Style) -> Table:
+    """Return a row a group of queries: their number, and the scores in percent that fit."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    scores = [name for name, one in evaluation.metrics.details.items() if not one.is_tau]
+    widths = accumulate(max(len(name), len("100.00")) + 2 for name in scores)
+    names = [name for name, width in zip(scores, widths, strict=True) if width <= GROUPS_ROOM]
+    for column in (str(evaluation.group_by), "queries", *names):
+        table.add_column(style.text(column), no_wrap=True, justify="right")
+    for label, metrics in evaluation.groups.items():
+        values = (metrics.scalars[name] for name in names)
+        cells = (DASH if math.isnan(value) else f"{100 * value:.2f}" for value in values)
+        table.add_row(str(label), f"{metrics.counts['queries']:,}", *map(style.text, cells))
+    return table
+
+
+def _over(title: str, evaluation: Evaluation) -> str:
+    counts = evaluation.counts
+    if title == "Verification":
+        impostors = int(evaluation.statistics.negatives.sum())
+        return f"{counts['pairs_positive']:,} genuine, {impostors:,} impostor pairs"
     positive = plural(counts["queries_positive"], "query", "queries")
     negative = f"{counts['queries_negative']:,}"
     both = f"{positive} of Q+, {negative} of Q−"

@@ -2,7 +2,7 @@
 
 A saved result is a folder:
 
-    summary.json       metrics, their tie intervals, counts, options, provenance
+    summary.json       metrics, their details and tie intervals, counts, options, provenance
     curves.npz         every curve by name
     per_query.parquet  a row a query
     statistics.zarr    the RankStatistics, from which all of the above can be computed again
@@ -13,8 +13,8 @@ What has no finite value, being undefined or infinite, is null in the summary.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -24,9 +24,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import OutputError
+from streameval.errors import InputError, OptionError, OutputError
 from streameval.metrics import MetricOptions, Metrics, compute_metrics
+from streameval.metrics.groups import metrics_by_group
+from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.retrieval import precision_recall
+from streameval.metrics.selection import find_measure
 from streameval.protocol import AnyArray
+from streameval.result.columns import (
+    GROUP,
+    check_group_column,
+    group_labels,
+    label_columns,
+    table_columns,
+)
 from streameval.result.folder import (
     CURVES,
     FORMAT,
@@ -37,7 +48,8 @@ from streameval.result.folder import (
     load_statistics,
     save_statistics,
 )
-from streameval.statistics import RankStatistics
+from streameval.result.summary import check_counts, details_of, plain, read_summary
+from streameval.statistics import FloatArray, RankStatistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,18 +63,21 @@ class Evaluation:
     options : MetricOptions
     range : dict
         ``mode`` ("auto", "minmax", "given"), ``low``, ``high``: what τ = 0 and 1 stand for.
-    query_id : [Q] array
-        Identities of the queries, for the per-query table.
+    columns : dict of str to [Q] array
+        Labels of the queries: ``id``, ``cam``, further ones, and ``group`` where one was given.
     provenance : dict
         What was evaluated, and how.
+    group_by : str, optional
+        The column whose labels `groups` are of.
     """
 
     statistics: RankStatistics
     metrics: Metrics
     options: MetricOptions
     range: Mapping[str, Any]
-    query_id: AnyArray
+    columns: Mapping[str, AnyArray]
     provenance: Mapping[str, Any]
+    group_by: str | None = None
 
     @classmethod
     def compute(
@@ -71,12 +86,13 @@ class Evaluation:
         options: MetricOptions,
         *,
         range: Mapping[str, Any],
-        query_id: AnyArray,
+        columns: Mapping[str, AnyArray],
         provenance: Mapping[str, Any],
+        group_by: str | None = None,
     ) -> Evaluation:
-        """Compute all metrics of the statistics."""
+        """Compute the metrics of the options."""
         metrics = compute_metrics(statistics, options)
-        return cls(statistics, metrics, options, range, query_id, provenance)
+        return cls(statistics, metrics, options, range, columns, provenance, group_by)
 
     def with_options(self, **changes: Any) -> Evaluation:
         """Return the same evaluation under other metric options, without its distances.
@@ -90,15 +106,46 @@ class Evaluation:
             self.statistics,
             replace(self.options, **changes),
             range=self.range,
-            query_id=self.query_id,
+            columns=self.columns,
             provenance=self.provenance,
+            group_by=self.group_by,
         )
 
+    def grouped(self, by: str | npt.ArrayLike) -> Evaluation:
+        """Return the same evaluation with the metrics of each group of queries.
+
+        Parameters
+        ----------
+        by : str or [Q] array_like
+            A column of labels, ``id``, ``cam`` or a further one; or a label a query.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, or not one label a query.
+        """
+        if isinstance(by, str):
+            check_group_column(by, self.columns)
+            return replace(self, group_by=by)
+        labels = group_labels(by, self.statistics.queries)
+        return replace(self, columns={**self.columns, GROUP: labels}, group_by=GROUP)
+
     def __getitem__(self, name: str) -> float:
-        """Return a metric by name, a fraction in [0, 1]; NaN where undefined."""
-        if name not in self.metrics.scalars:
-            raise KeyError(f"no metric {name!r}; there are {', '.join(self.metrics.scalars)}")
-        return self.metrics.scalars[name]
+        """Return a metric by name, a fraction in [0, 1]; NaN where undefined.
+
+        Raises
+        ------
+        KeyError
+            If the result has no such metric.
+        """
+        scalars = self.metrics.scalars
+        if name in scalars:
+            return scalars[name]
+        with suppress(OptionError):  # FAR=0.000001 is FAR=1e-06
+            written = find_measure(name).name
+            if written in scalars:
+                return scalars[written]
+        raise KeyError(f"no metric {name!r}; there are {', '.join(scalars)}")
 
     @property
     def curves(self) -> Mapping[str, npt.NDArray[Any]]:
@@ -111,10 +158,38 @@ class Evaluation:
         return self.metrics.intervals
 
     @cached_property
+    def groups(self) -> Mapping[Any, Metrics]:
+        """The metrics of the queries of each label of the column `group_by`; none without one."""
+        if self.group_by is None:
+            return {}
+        return metrics_by_group(self.statistics, self.columns[self.group_by], self.options)
+
+    def precision_recall(self, query: int) -> tuple[FloatArray, FloatArray]:
+        """Return recall and precision at each positive of one query, both [G] float64.
+
+        j/G and j/r_j, not interpolated, under the tie rule of the options; empty where the
+        query has no positive.
+
+        Raises
+        ------
+        InputError
+            If there is no such query.
+        """
+        if not 0 <= query < self.statistics.queries:
+            raise InputError(
+                f"query {query} does not exist: there are {self.statistics.queries} queries, "
+                "numbered from 0"
+            )
+        return precision_recall(RankedQueries(self.statistics, self.options), query)
+
+    @cached_property
     def per_query(self) -> Mapping[str, npt.NDArray[Any]]:
-        """A column each, [Q]: the query's index, id, class, counts and values."""
-        own = {"query": np.arange(len(self.query_id)), "id": self.query_id}
-        return own | self.metrics.per_query
+        """A column each, [Q]: the query's index, id, class, counts and values.
+
+        Labels beside id and cam are there as ``label:weather``.
+        """
+        index = {"query": np.arange(self.statistics.queries)}
+        return {**index, **table_columns(self.columns), **self.metrics.per_query}
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
@@ -124,9 +199,10 @@ class Evaluation:
 
     def summary(self) -> dict[str, Any]:
         """Return what ``summary.json`` holds; undefined and infinite values are None."""
-        summary: dict[str, Any] = _plain(
+        summary: dict[str, Any] = plain(
             {
                 "metrics": self.metrics.scalars,
+                "details": details_of(self.metrics),
                 "intervals": self.metrics.intervals,
                 "counts": self.counts,
                 "options": asdict(self.options) | {"range": self.range},
@@ -136,8 +212,20 @@ class Evaluation:
                     **self.provenance,
                 },
             }
+            | ({} if self.group_by is None else {"groups": self._summary_of_groups()})
         )
         return summary
+
+    def _summary_of_groups(self) -> dict[str, Any]:
+        values = {
+            str(label): {
+                "metrics": metrics.scalars,
+                "details": details_of(metrics),
+                "counts": metrics.counts,
+            }
+            for label, metrics in self.groups.items()
+        }
+        return {"by": self.group_by, "values": values}
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the result as a folder, whole or not at all.
@@ -182,7 +270,7 @@ class Evaluation:
         import pyarrow.parquet as pq
 
         folder = Path(path)
-        summary = _read_summary(folder)
+        summary = read_summary(folder)
         statistics = load_statistics(folder / STATISTICS)
         try:
             options: dict[str, Any] = {
@@ -190,19 +278,24 @@ class Evaluation:
                 for name, value in summary["options"].items()
             }
             value_range = options.pop("range")
-            query_id = pq.read_table(folder / PER_QUERY, columns=["id"])["id"].to_numpy()
+            table = pq.read_table(folder / PER_QUERY)
+            columns = {
+                name: table[column].to_numpy()
+                for name, column in label_columns(table.column_names).items()
+            }
             loaded = cls.compute(
                 statistics,
                 MetricOptions(**options),
                 range=value_range,
-                query_id=query_id,
+                columns=columns,
                 provenance={
                     name: value
                     for name, value in summary["provenance"].items()
                     if name not in ("streameval", "format")
                 },
+                group_by=summary.get("groups", {}).get("by"),
             )
-            _check_counts(folder, loaded.counts, summary["counts"])
+            check_counts(folder, loaded.counts, summary["counts"])
         except (MemoryError, OutputError):
             raise
         except Exception as error:  # an option or a column of another kind, a file that is cut
@@ -210,47 +303,9 @@ class Evaluation:
                 f"{folder} is damaged ({type(error).__name__}: {error}); evaluate again, or "
                 "restore the folder"
             ) from error
-        if len(query_id) != loaded.counts["queries"]:
+        if table.num_rows != loaded.counts["queries"]:
             raise OutputError(
-                f"{folder} is damaged: {PER_QUERY} has {len(query_id)} rows, {SUMMARY} says "
+                f"{folder} is damaged: {PER_QUERY} has {table.num_rows} rows, {SUMMARY} says "
                 f"{loaded.counts['queries']} queries; evaluate again, or restore the folder"
             )
         return loaded
-
-
-def _read_summary(folder: Path) -> dict[str, Any]:
-    try:
-        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        written = summary["provenance"]["format"]
-        later = written > FORMAT
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        raise OutputError(
-            f"{folder} is not a saved result of streameval ({error}); expected a folder "
-            "written by --out or Evaluation.save"
-        ) from error
-    if later:
-        raise OutputError(
-            f"{folder} is a result of format {written}; this version reads up to {FORMAT}: "
-            "install a newer streameval"
-        )
-    return summary
-
-
-def _check_counts(folder: Path, found: Mapping[str, int], written: Mapping[str, int]) -> None:
-    for name, count in found.items():
-        if written.get(name) != count:
-            raise OutputError(
-                f"{folder} is damaged: {STATISTICS} has {count} {name}, {SUMMARY} says "
-                f"{written.get(name)}; evaluate again, or restore the folder"
-            )
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON can hold: NaN and infinite values as None, NumPy's as Python's own."""
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

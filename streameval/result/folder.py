@@ -23,12 +23,12 @@ import numpy as np
 
 from streameval.errors import InputError, OutputError
 from streameval.inputs.zarr_chunks import check_complete
-from streameval.statistics import FIELDS, RankStatistics
+from streameval.statistics import FIELDS, REQUIRED, RankStatistics
 
 SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"
 STATISTICS = "statistics.zarr"
 ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS)
-FORMAT = 1
+FORMAT = 2
 
 _NAME_KEPT = 40  # characters: a hidden name is longer than the name that it stands for
 _ATTEMPTS = 10  # at removing a folder that a thread is still writing to
@@ -227,8 +227,10 @@ def save_statistics(statistics: RankStatistics, path: Path) -> None:
 
     group = zarr.open_group(path, mode="w", zarr_format=3)
     group.attrs["format"] = FORMAT
-    for name in FIELDS:
-        values = getattr(statistics, name)
+    values_of = {name: getattr(statistics, name) for name in FIELDS}
+    held = {name: values for name, values in values_of.items() if values is not None}
+    group.attrs["fields"] = list(held)
+    for name, values in held.items():
         array = group.create_array(
             name,
             shape=values.shape,
@@ -254,7 +256,8 @@ def load_statistics(path: Path) -> RankStatistics:
     fields: dict[str, Any] = {}
     try:
         group = zarr.open_group(path, mode="r")
-        for name in FIELDS:
+        held: Any = group.attrs.get("fields", sorted(REQUIRED))  # format 1 has no optional ones
+        for name in REQUIRED.union(held):
             array = group[name]
             if not isinstance(array, zarr.Array):
                 raise OutputError(f"{path}: {name} is no array")

@@ -1,0 +1,44 @@
+"""The commands ``streameval metrics`` and ``streameval conventions``."""
+
+from __future__ import annotations
+
+import click
+
+from streameval.cli.printing import as_json, print_out
+
+
+@click.command
+@click.option("--json", "wants_json", is_flag=True, help="Print the list as JSON.")
+def metrics(wants_json: bool) -> None:
+    """List all metrics and their formulas.
+
+    With the sources of the formulas, and the statistics that each metric needs.
+    """
+    from streameval.report.metrics import metrics_summary, render_metrics
+    from streameval.report.style import stdout_style
+
+    text = as_json(metrics_summary()) if wants_json else render_metrics(stdout_style())
+    print_out(text)
+
+
+@click.command
+@click.argument("folder", metavar="DIR")
+@click.option("--metrics", "names", metavar="NAMES", help="Metrics to compare, by name.")
+@click.option("--json", "wants_json", is_flag=True, help="Print the figures as JSON.")
+def conventions(folder: str, names: str | None, wants_json: bool) -> None:
+    """Read a saved result as other tools do.
+
+    Prints the metrics of each preset (see: evaluate --as), where they differ from this run, and
+    which option makes the difference.
+    """
+    from streameval.metrics.selection import split_names
+    from streameval.report.conventions import compare_conventions, render_conventions
+    from streameval.report.style import stdout_style
+    from streameval.result import Evaluation
+
+    wanted = None if names is None else split_names(names)
+    readings = compare_conventions(Evaluation.load(folder), wanted)
+    if wants_json:
+        print_out(as_json({name: reading.summary() for name, reading in readings.items()}))
+    else:
+        print_out(render_conventions(readings, stdout_style()))

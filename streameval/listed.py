@@ -1,0 +1,157 @@
+"""Listed pairs: which gallery items are good (positive) and junk (ignored), query by query.
+
+Some data sets come with such lists, and not only with identities and cameras: VeRi-776 with
+``gt_index.txt`` and ``jk_index.txt``, a line a query. What is in neither list is a negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.errors import InputError
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PairList:
+    """The gallery items that a list has for each query.
+
+    Attributes
+    ----------
+    indptr : [Q + 1] int64
+        Where each query's items begin.
+    item : [L] int64
+        Gallery indices, counted from 0.
+    source : str
+        What messages call the list.
+    base : int
+        What the list itself counts from, for messages.
+    """
+
+    indptr: IntArray
+    item: IntArray
+    source: str
+    base: int = 0
+
+    @classmethod
+    def of(cls, rows: Iterable[npt.ArrayLike], source: str, base: int = 0) -> PairList:
+        """Return the list of some rows of indices, one row a query.
+
+        Raises
+        ------
+        InputError
+            If a row is no list of integers.
+        """
+        items = [np.asarray(row) for row in rows]
+        for query, row in enumerate(items):
+            if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
+                raise InputError(
+                    f"{source}, line {query + 1} (query {query}) is {row.dtype} {row.shape}; "
+                    "gallery indices, a 1-d list of integers, are needed"
+                )
+        indptr = np.concatenate([[0], np.cumsum([len(row) for row in items])]).astype(np.int64)
+        every = [np.empty(0, np.int64), *(row.astype(np.int64) for row in items)]
+        return cls(indptr, np.concatenate(every) - base, source, base)
+
+    @property
+    def query(self) -> IntArray:
+        """The query of each listed item, [L] int64."""
+        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+
+    def place(self, listed: int) -> str:
+        """Say where a listed item stands."""
+        query = int(self.query[listed])
+        return f"{self.source}, line {query + 1} (query {query})"
+
+    def check(self, queries: int, gallery: int) -> None:
+        """Check the number of lines, and that every item is in the gallery.
+
+        Raises
+        ------
+        InputError
+        """
+        lines = len(self.indptr) - 1
+        if lines != queries:
+            raise InputError(
+                f"{self.source} has {lines} lines, and there are {queries} queries: one line a "
+                "query is needed, an empty one where nothing is listed"
+            )
+        outside = np.flatnonzero((self.item < 0) | (self.item >= gallery))
+        if len(outside):
+            at = int(outside[0])
+            last = gallery - 1 + self.base
+            raise InputError(
+                f"{self.place(at)} lists item {self.item[at] + self.base}; the {gallery} gallery "
+                f"items are numbered {self.base} to {last}: does the list count from "
+                f"{1 - self.base}?"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class ListedPairs:
+    """Which pairs are positive and which are ignored, in place of identities and cameras.
+
+    Attributes
+    ----------
+    good : PairList
+        The positives of each query.
+    junk : PairList
+        What is ignored.
+    """
+
+    good: PairList
+    junk: PairList
+
+    @classmethod
+    def of(
+        cls, good: Iterable[npt.ArrayLike], junk: Iterable[npt.ArrayLike] | None = None
+    ) -> ListedPairs:
+        """Return the pairs of lists in memory: a row of gallery indices, from 0, a query.
+
+        Parameters
+        ----------
+        good : Q rows of integers
+        junk : Q rows of integers, optional
+            None: nothing is ignored.
+
+        Raises
+        ------
+        InputError
+        """
+        listed = PairList.of(good, "the good list")
+        rows = [()] * (len(listed.indptr) - 1) if junk is None else junk
+        return cls(listed, PairList.of(rows, "the junk list"))
+
+    def merged(
+        self, queries: int, gallery: int
+    ) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
+        """Return (indptr [Q + 1], item [L], whether it is good [L]) of all listed pairs, checked.
+
+        Items ascend within a query; one that a line has twice is there once.
+
+        Raises
+        ------
+        InputError
+            If a list has not a line a query or an item that is not there, or if both have the
+            same pair.
+        """
+        for one in (self.good, self.junk):
+            one.check(queries, gallery)
+        good, junk = (one.query * gallery + one.item for one in (self.good, self.junk))
+        both = np.flatnonzero(np.isin(junk, good))
+        if len(both):
+            at = int(both[0])
+            first = int(np.flatnonzero(good == junk[at])[0])
+            raise InputError(
+                f"{self.good.place(first)} and {self.junk.place(at)} both list item "
+                f"{self.junk.item[at] + self.junk.base}: a pair is good or junk, not both"
+            )
+        good = np.unique(good)
+        pair = np.union1d(good, junk)
+        indptr = np.searchsorted(pair, np.arange(queries + 1) * gallery).astype(np.int64)
+        return indptr, pair % max(gallery, 1), np.isin(pair, good)

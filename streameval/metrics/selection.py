@@ -1,0 +1,163 @@
+"""Which metrics are asked for, by name; and which statistics they need."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import get_args
+
+from streameval.errors import OptionError
+from streameval.metrics.metric import Measure, Metric, Part
+from streameval.metrics.options import MetricOptions
+from streameval.metrics.registry import METRICS
+from streameval.statistics import FIELDS, RankStatistics
+
+PARTS: tuple[str, ...] = get_args(Part)
+ALL = "all"
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Return the names of ``--metrics "CMC@1,mAP"``.
+
+    Raises
+    ------
+    OptionError
+        If there is none.
+    """
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise OptionError(f"metrics is {text!r}; expected names such as CMC@1,mAP, or all")
+    return names
+
+
+def find_measure(name: str) -> Measure:
+    """Return the metric of a name with its parameters, as ``DIR@1|FAR=0.01``.
+
+    Raises
+    ------
+    OptionError
+        If there is none, with the nearest names; or a parameter can't have that value.
+    """
+    for metric in METRICS:
+        found = metric.parse(name)
+        if found is not None:
+            return found
+    known = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
+    folded = {one.lower(): one for one in (*known, *PARTS)}
+    near = [folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.5)]
+    hint = f"the nearest are {', '.join(near)}" if near else "none has a name like it"
+    raise OptionError(f"unknown metric {name!r}: {hint}; `streameval metrics` lists all")
+
+
+def wanted_measures(options: MetricOptions) -> tuple[list[Measure], list[Measure]]:
+    """Return the metrics named by the options, and those that they stand for as part of a list.
+
+    The first must be computed; the second are left out where the statistics don't allow them.
+
+    Raises
+    ------
+    OptionError
+        If a name is unknown.
+    """
+    named: list[Measure] = []
+    listed: list[Measure] = []
+    if not options.metrics:
+        listed.extend(_of(options, (metric for metric in METRICS if metric.default)))
+    for name in options.metrics:
+        if name == ALL or name in PARTS:
+            listed.extend(_of(options, (one for one in METRICS if name in (ALL, one.part))))
+        else:
+            named.append(find_measure(name))
+    return _once(named), _once(one for one in listed if one not in named)
+
+
+def refined_measures(names: Iterable[str]) -> list[Measure]:
+    """Return the metrics whose thresholds further passes are to settle.
+
+    Raises
+    ------
+    OptionError
+        If a name is unknown, or that of a metric without such a threshold.
+    """
+    measures = [find_measure(name) for name in names]
+    for measure in measures:
+        if measure.metric.unsettled is None:
+            known = ", ".join(one.name for one in METRICS if one.unsettled is not None)
+            raise OptionError(
+                f"{measure.name} has no threshold that is known to within a bin only: nothing to "
+                f"be refined; known: {known}"
+            )
+    return _once(measures)
+
+
+def with_named(options: MetricOptions, measures: Sequence[Measure]) -> MetricOptions:
+    """Return options under which these metrics are computed, too."""
+    names = [one.name for one in measures]
+    if not options.metrics:
+        _, usual = wanted_measures(options)
+        names = [*(one.name for one in usual), *names]
+    return replace(options, metrics=(*options.metrics, *names)) if measures else options
+
+
+def _of(options: MetricOptions, metrics: Iterable[Metric]) -> list[Measure]:
+    return [measure for metric in metrics for measure in metric.measures(options)]
+
+
+def _once(measures: Iterable[Measure]) -> list[Measure]:
+    unique: list[Measure] = []
+    for measure in measures:
+        if measure not in unique:
+            unique.append(measure)
+    return unique
+
+
+def required_fields(options: MetricOptions) -> frozenset[str]:
+    """Return the fields of `RankStatistics` that the metrics of the options need.
+
+    This is what a plan asks to count no more than that. `all`, and a part of the list, ask for
+    the optional fields too.
+
+    Raises
+    ------
+    OptionError
+        If a name is unknown.
+    """
+    named, listed = wanted_measures(options)
+    return frozenset(field for one in (*named, *listed) for field in one.metric.needs)
+
+
+def measures_of(options: MetricOptions, available: Collection[str]) -> list[Measure]:
+    """Return the metrics of the options that the available fields allow.
+
+    Raises
+    ------
+    OptionError
+        If a name is unknown, or a metric that is named needs a field that isn't there.
+    """
+    named, listed = wanted_measures(options)
+    for measure in named:
+        missing = [field for field in measure.metric.needs if field not in available]
+        if missing:
+            raise OptionError(
+                f"{measure.name} needs {', '.join(missing)}, which these statistics do not hold: "
+                f"evaluate again, from the distances or features, with --metrics '{measure.name}'"
+            )
+    possible = [one for one in listed if set(one.metric.needs) <= set(available)]
+    return in_order([*named, *possible])
+
+
+def in_order(measures: Sequence[Measure]) -> list[Measure]:
+    """Return the metrics in the order of the list, those of one declaration as they came."""
+    place = {metric.name: at for at, metric in enumerate(METRICS)}
+    return sorted(measures, key=lambda measure: place[measure.metric.name])
+
+
+def available_fields(stats: RankStatistics) -> frozenset[str]:
+    """Return the fields that the statistics hold: optional ones that are there, and thresholds."""
+    return frozenset(
+        name
+        for name, field in FIELDS.items()
+        if getattr(stats, name) is not None
+        and (len(stats.thresholds) or "threshold" not in field.axes)
+    )

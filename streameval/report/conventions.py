@@ -1,0 +1,198 @@
+"""A saved result as other tools would read it, for ``streameval conventions``."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import StreamevalWarning
+from streameval.metrics import MetricOptions
+from streameval.metrics.selection import available_fields, find_measure
+from streameval.presets import PRESETS, Preset
+from streameval.protocol import PROTOCOLS
+from streameval.report.style import DASH, Style, facts, render, wrapped
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from streameval.result import Evaluation
+
+OWN = "this run"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The saved statistics under one tool's conventions.
+
+    Attributes
+    ----------
+    values : dict of str to float
+    effects : dict of str to dict of str to float
+        For each option that differs from this run's, as ``ap=trapezoid``: by how much it alone
+        changes each metric. An option that changes nothing has no entries.
+    remarks : tuple of str
+        What no option can change: other pairs are ignored, another range.
+    """
+
+    values: dict[str, float]
+    effects: dict[str, dict[str, float]]
+    remarks: tuple[str, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """Return what ``--json`` prints; NaN as None."""
+        values = {name: None if math.isnan(v) else v for name, v in self.values.items()}
+        return {"metrics": values, "effects": self.effects, "remarks": list(self.remarks)}
+
+
+def compare_conventions(
+    evaluation: Evaluation, metrics: Sequence[str] | None = None
+) -> dict[str, Reading]:
+    """Read the statistics of a result under its own options, and under every preset.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    metrics : sequence of str, optional
+        Names of metrics; those that each tool reports.
+
+    Returns
+    -------
+    dict of str to Reading
+        By name; first ``this run``.
+
+    Raises
+    ------
+    OptionError
+        If a metric is unknown, or the statistics don't allow it.
+    """
+    held = available_fields(evaluation.statistics)
+    reported = (name for preset in PRESETS.values() for name in preset.metrics)
+    possible = [name for name in reported if set(find_measure(name).metric.needs) <= held]
+    names = tuple(dict.fromkeys(metrics or possible))
+    own = replace(evaluation.options, metrics=names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StreamevalWarning)  # the table shows what has no value
+        before = _scalars(evaluation, own)
+        readings = {OWN: Reading(before, {}, ())}
+        for preset in PRESETS.values():
+            wanted = names if metrics else tuple(n for n in preset.metrics if n in possible)
+            readings[preset.name] = _read(evaluation, preset, replace(own, metrics=wanted), before)
+    return readings
+
+
+def _read(
+    evaluation: Evaluation, preset: Preset, own: MetricOptions, before: dict[str, float]
+) -> Reading:
+    changes = {**preset.options, "cmc": PROTOCOLS[preset.protocol].cmc}
+    changes = {name: value for name, value in changes.items() if getattr(own, name) != value}
+    effects: dict[str, dict[str, float]] = {}
+    for name, value in changes.items():
+        alone = _scalars(evaluation, replace(own, **{name: value}))
+        effects[f"{name}={value}"] = {
+            metric: now - before[metric]
+            for metric, now in alone.items()
+            if now != before[metric] and not (math.isnan(now) and math.isnan(before[metric]))
+        }
+    remarks = [one for one in (_pairs(evaluation, preset), _range(evaluation, preset)) if one]
+    if preset.remark:
+        remarks.append(preset.remark)
+    return Reading(_scalars(evaluation, replace(own, **changes)), effects, tuple(remarks))
+
+
+def _scalars(evaluation: Evaluation, options: MetricOptions) -> dict[str, float]:
+    return evaluation.with_options(**vars(options)).metrics.scalars
+
+
+def _pairs(evaluation: Evaluation, preset: Preset) -> str:
+    """Say where the tool would ignore other pairs than this run."""
+    saved = evaluation.provenance["protocol"]
+    other = PROTOCOLS[preset.protocol]
+    junk = list(other.junk_ids if preset.junk_ids is None else preset.junk_ids)
+    named = PROTOCOLS.get(saved["name"])  # of which alone early results say the name
+    used = {**({} if named is None else vars(named)), **saved}
+    wanted = {**vars(other), "junk_ids": junk, "name": saved["name"], "cmc": saved["cmc"]}
+    if {**used, "junk_ids": list(saved["junk_ids"])} == wanted:
+        return ""
+    return (
+        f"ignores other pairs ({preset.protocol}, junk ids {junk or 'none'}) than this run "
+        f"({saved['name']}): for its own figures evaluate again with --as {preset.name}"
+    )
+
+
+def _range(evaluation: Evaluation, preset: Preset) -> str:
+    mode = evaluation.range["mode"]
+    if preset.range is None or preset.range == mode:
+        return ""
+    if evaluation.range["low"] is None:
+        return (
+            f"counts at the thresholds, and this run did not: for its figures evaluate again "
+            f"with --as {preset.name}"
+        )
+    return (
+        f"normalises distances by {preset.range}, this run by {mode}: for its own figures "
+        f"evaluate again with --as {preset.name}"
+    )
+
+
+def render_conventions(readings: dict[str, Reading], style: Style) -> str:
+    """Return the readings as text: a row a metric, and why they differ."""
+    return render(style, [_table(readings, style), "", facts(style, _reasons(readings, style))])
+
+
+def _table(readings: dict[str, Reading], style: Style) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("", no_wrap=True)
+    starred = {name for name, one in readings.items() if _is_other(one)}
+    for name in readings:
+        table.add_column(f"{name}*" if name in starred else name, justify="right", no_wrap=True)
+    for metric in readings[OWN].values:
+        cells = (_cell(metric, one.values) for one in readings.values())
+        table.add_row(metric, *(style.text(cell) for cell in cells))
+    return table
+
+
+def _is_other(reading: Reading) -> bool:
+    return any("evaluate again" in remark for remark in reading.remarks)
+
+
+def _cell(metric: str, values: dict[str, float]) -> str:
+    if metric not in values:
+        return ""
+    value = values[metric]
+    if math.isnan(value):
+        return DASH
+    return f"{value:.2f}" if metric.startswith("tau") else f"{100 * value:.2f}"
+
+
+def _reasons(readings: dict[str, Reading], style: Style) -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for name, reading in readings.items():
+        said = [_effect(option, changes) for option, changes in reading.effects.items()]
+        said += reading.remarks
+        if name != OWN and not said:
+            said = ["as this run"]
+        lines = [row for one in said for row in wrapped(style, "", one)]
+        rows += [(name if at == 0 else "", line) for at, (_, line) in enumerate(lines)]
+    rows.append(("", ""))
+    rows.append(("in percent", "tau as it is"))
+    if any(_is_other(one) for one in readings.values()):
+        rows.append(("*", "not that tool's own figures: from the pairs and the range of this run"))
+    return rows
+
+
+def _effect(option: str, changes: dict[str, float]) -> str:
+    moved = {name: change for name, change in changes.items() if not math.isnan(change)}
+    if not moved:
+        return f"{option}: changes nothing here"
+    said = (f"{name} {_change(name, change)}" for name, change in moved.items())
+    return f"{option}: " + ", ".join(said)
+
+
+def _change(metric: str, change: float) -> str:
+    shown = change if metric.startswith("tau") else 100 * change
+    return f"{shown:+.2f}" if abs(shown) >= 0.005 else f"{shown:+.1g}"

@@ -1,0 +1,63 @@
+"""The labels of queries that are kept with a result, and that it may be grouped by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy.typing as npt
+
+from streameval.errors import InputError
+from streameval.protocol import AnyArray, label_column
+
+GROUP = "group"
+LABELS = ("id", "cam", GROUP)
+"""Columns of the per-query table that are labels, and not computed."""
+
+_FURTHER = "label:"  # before the names of further labels there: a computed column may have one
+
+
+def table_columns(columns: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    """Return labels by the names that they have in the per-query table."""
+    return {
+        name if name in LABELS else f"{_FURTHER}{name}": values for name, values in columns.items()
+    }
+
+
+def label_columns(names: Iterable[str]) -> dict[str, str]:
+    """Return which columns of a per-query table are labels, by the names of the labels."""
+    return {
+        name.removeprefix(_FURTHER): name
+        for name in names
+        if name in LABELS or name.startswith(_FURTHER)
+    }
+
+
+def check_group_column(name: str, columns: Mapping[str, AnyArray]) -> None:
+    """Check that queries have a column to be grouped by.
+
+    Raises
+    ------
+    InputError
+    """
+    if name not in columns:
+        raise InputError(
+            f"there is no column {name!r} to group by; the queries have {', '.join(columns)}: "
+            "give one of these, or a label a query"
+        )
+
+
+def group_labels(labels: npt.ArrayLike, queries: int, source: str = "the column") -> AnyArray:
+    """Return labels of groups as an array, [Q].
+
+    Raises
+    ------
+    InputError
+        If they are no labels, or not one a query.
+    """
+    column = label_column(labels, f"{source} of groups")
+    if len(column) != queries:
+        raise InputError(
+            f"{source} of groups has {len(column)} entries, and there are {queries} queries: "
+            "one label a query is needed"
+        )
+    return column

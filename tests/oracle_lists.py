@@ -1,0 +1,122 @@
+"""The reference for metrics of ranked lists: sorted lists, read aloud, with a full sort."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from oracle import Problem, average, orders
+
+Array = npt.NDArray[Any]
+Reading = Callable[[Array, Array], float]
+
+
+def mean_over_lists(problem: dict[str, Any], ties: str, read: Reading) -> float:
+    """Return the mean over Q+ of what `read` makes of a ranked list.
+
+    `read` takes whether each item of the list is a positive, and the distances, both in ranked
+    order. Under ``expected`` it is averaged over all orders first.
+    """
+    whole = Problem(**problem)
+    values = []
+    for i in range(len(whole.distances)):
+        ignored, same = whole.row(i)
+        distance, positive = whole.distances[i][~ignored], same[~ignored]
+        if positive.any():
+            readings = [
+                read(positive[order], distance[order]) for order in orders(distance, positive, ties)
+            ]
+            values.append(math.fsum(readings) / len(readings))
+    return float(average([np.array([value]) for value in values], 1)[0])
+
+
+def precision_terms(match: Array, distance: Array, ap: str) -> Array:
+    """Return, at each place of the list, the precision that a positive there adds to AP."""
+    terms = []
+    for place in range(len(match)):
+        hits, rank = int(match[: place + 1].sum()), place + 1
+        if ap == "threshold":
+            within = distance <= distance[place]
+            terms.append(int(match[within].sum()) / int(within.sum()))
+        elif ap == "trapezoid":
+            before = 1.0 if rank == 1 else (hits - 1) / (rank - 1)
+            terms.append((before + hits / rank) / 2)
+        else:
+            terms.append(hits / rank)
+    return np.array(terms)
+
+
+def added(values: Array) -> float:
+    """Return the sum in the order of the list, as AP is added up."""
+    return float(np.cumsum(values)[-1]) if len(values) else 0.0
+
+
+def average_precision(k: int | str, denominator: str, ap: str) -> Reading:
+    """Return AP of the first k (``G``: as many as there are positives)."""
+
+    def read(match: Array, distance: Array) -> float:
+        total = int(match.sum())
+        cut = total if k == "G" else int(k)
+        terms = precision_terms(match, distance, ap)[:cut][match[:cut]]
+        by = {"hits": max(len(terms), 1), "total": total, "min": min(cut, total)}
+        return added(terms) / by[denominator]
+
+    return read
+
+
+def hits_at(k: int | str, denominator: str) -> Reading:
+    """Return the positives among the first k, by k, G or min(k, G)."""
+
+    def read(match: Array, distance: Array) -> float:
+        total = int(match.sum())
+        cut = total if k == "G" else int(k)
+        by = {"k": cut, "total": total, "min": min(cut, total)}
+        return int(match[:cut].sum()) / by[denominator]
+
+    return read
+
+
+def discounted_gain(k: int) -> Reading:
+    def read(match: Array, distance: Array) -> float:
+        discounts = 1 / np.log2(np.arange(2, len(match) + 2))
+        ideal = np.sort(match)[::-1]
+        return added(discounts[:k][match[:k]]) / added(discounts[:k][ideal[:k]])
+
+    return read
+
+
+def interpolated_precision(recall: float) -> Reading:
+    def read(match: Array, distance: Array) -> float:
+        found = np.cumsum(match)
+        precision = found / np.arange(1, len(match) + 1)
+        return float(precision[match & (found / found[-1] >= recall)].max())
+
+    return read
+
+
+def all_shots(x: int) -> Reading:
+    def read(match: Array, distance: Array) -> float:
+        misses_ahead = np.cumsum(~match)[match]
+        return int((misses_ahead + 1 <= x).sum()) / int(match.sum())
+
+    return read
+
+
+def open_set_lists(problem: dict[str, Any]) -> tuple[list[float], list[float], list[float]]:
+    """Return d_1 and the nearest of all items for each query of Q+, and the nearest for Q−."""
+    whole = Problem(**problem)
+    first: list[float] = []
+    nearest: list[float] = []
+    strangers: list[float] = []
+    for i in range(len(whole.distances)):
+        ignored, same = whole.row(i)
+        distance, positive = whole.distances[i][~ignored], same[~ignored]
+        if positive.any():
+            first.append(float(distance[positive].min()))
+            nearest.append(float(distance.min()))
+        elif not same.any():
+            strangers.append(float(distance.min(initial=np.inf)))
+    return first, nearest, strangers

@@ -1,0 +1,217 @@
+"""The command line: metrics by name, presets, groups, the list of metrics, conventions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from test_cli import ARRAYS, CSV, QUERIES, STORED, data, run
+
+import streameval as se
+from streameval import evaluation
+from streameval.cli import main
+from streameval.metrics import METRICS
+from streameval.presets import PRESETS
+from streameval.protocol import PROTOCOLS
+
+__all__ = ["data"]
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def summary(*arguments: str) -> dict[str, Any]:
+    result = run(*STORED, *CSV, *arguments, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def refused(result: Result, *says: str) -> None:
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert len(result.stderr.splitlines()) == 1
+    for words in says:
+        assert words in result.stderr
+
+
+@pytest.mark.usefixtures("data")
+def test_metrics_by_name() -> None:
+    found = summary("--metrics", "mAP@10/total, CMC@3,DIR@1|FAR=0.5")
+    assert list(found["metrics"]) == ["CMC@3", "mAP@10/total", "DIR@1|FAR=0.5"]
+    assert found["options"]["metrics"] == ["mAP@10/total", "CMC@3", "DIR@1|FAR=0.5"]
+    everything = summary("--metrics", "all")
+    assert everything["metrics"].items() >= summary()["metrics"].items()
+    detail = everything["details"]["DIR@1|FAR=0.1"]
+    assert detail.keys() <= {"reason", "threshold", "threshold_error"}
+
+
+@pytest.mark.usefixtures("data")
+def test_a_saved_result_keeps_its_metrics_and_groups() -> None:
+    printed = summary("--metrics", "P@5,mAP", "--group-by", "cam", "--out", "out")
+    loaded = se.Evaluation.load("out")
+    again = json.loads(json.dumps(loaded.summary()))
+    assert again["metrics"] == printed["metrics"] == {"mAP": loaded["mAP"], "P@5": loaded["P@5"]}
+    assert again["groups"] == printed["groups"]
+    assert again["groups"]["values"]["0"].keys() == {"metrics", "details", "counts"}
+    names = pq.read_table("out/per_query.parquet").column_names
+    assert {"id", "cam", "P@5", "AP"} <= set(names)
+    more = loaded.with_options(metrics=("TTR/set|FTR=0.5",))
+    more.save("more")
+    with np.load("more/curves.npz") as curves:
+        assert set(curves) == {"ROC_tau", "FAR", "TTR/set"}
+    assert list(more.metrics.scalars) == ["TTR/set|FTR=0.5"]
+    assert more["TTR/set|FTR=5e-1"] == more.metrics.scalars["TTR/set|FTR=0.5"] or np.isnan(
+        more["TTR/set|FTR=5e-1"]
+    )
+    with pytest.raises(KeyError, match="no metric 'mAP'"):
+        more["mAP"]
+    with pytest.raises(se.OptionError, match="EER needs impostor_histogram"):
+        loaded.with_options(metrics=("EER",))
+
+
+@pytest.mark.usefixtures("data")
+def test_groups_of_a_column_and_of_an_array() -> None:
+    by_cam = summary("--group-by", "cam")["groups"]
+    assert by_cam["by"] == "cam"
+    assert sum(group["counts"]["queries"] for group in by_cam["values"].values()) == QUERIES
+    np.save("day.npy", np.load("query_cam.npy").astype("U"))
+    by_array = summary("--group-by", "day.npy")["groups"]
+    assert by_array == {"by": "group", "values": by_cam["values"]}
+    result = run(*STORED, *CSV, "--group-by", "id", "--metrics", "mAP")
+    assert result.exit_code == 0
+    table = result.stdout[result.stdout.index("id  queries") :].split("\n\n")[0].splitlines()
+    assert len(table) == 1 + len(np.unique(np.load("query_id.npy")))
+
+
+@pytest.mark.usefixtures("data")
+def test_groups_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("work has begun")
+
+    monkeypatch.setattr(evaluation, "run", work)
+    np.save("short.npy", np.arange(QUERIES - 1))
+    says = ("has 9 entries", "10 queries", "one label a query")
+    refused(run(*STORED, *CSV, "--group-by", "short.npy"), *says)
+    refused(run(*STORED, *CSV, "--group-by", "day"), "no column day", "id, cam, key")
+    refused(run(*STORED, *CSV, "--group-by", "key"), "no column 'key'", "id, cam")
+    refused(run(*STORED, *ARRAYS, "--group-by", "day"), "no column 'day'", "id, cam")
+    without = (*ARRAYS[:4], "--protocol", "no-camera")
+    refused(run(*STORED, *without, "--group-by", "cam"), "no column 'cam'", "the queries have id:")
+    refused(run(*STORED, *CSV, "--group-by", "absent.npy"), "absent.npy does not exist")
+
+
+@pytest.mark.usefixtures("data")
+def test_metrics_that_cannot_be() -> None:
+    refused(run(*STORED, *CSV, "--metrics", "mAp"), "unknown metric 'mAp'", "mAP")
+    refused(run(*STORED, *CSV, "--metrics", "CMC@0"), "'0'", "a positive integer")
+    refused(run(*STORED, *CSV, "--refine", "mAP"), "mAP has no threshold", "TAR|FAR={f}, FNMR")
+    refused(run(*STORED, *CSV, "--as", "mars"), "unknown preset 'mars'", "torchreid, fastreid")
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
+def test_a_preset_is_its_options(preset: Any) -> None:
+    found = summary("--as", preset.name)
+    assert set(found["metrics"]) == set(preset.metrics)
+    assert found["provenance"]["protocol"]["name"] == preset.protocol
+    assert found["provenance"]["protocol"]["cmc"] == found["options"]["cmc"]
+    for name, value in preset.options.items():
+        assert found["options"][name] == value
+    if preset.range is not None:
+        assert found["options"]["range"]["mode"] == preset.range
+    if preset.junk_ids is not None:
+        assert found["provenance"]["protocol"]["junk_ids"] == list(preset.junk_ids)
+    # In Python, too.
+    named = se.evaluate(
+        se.Distances("distances.zarr"),
+        query=se.read_label_table("query.csv"),
+        gallery=se.read_label_table("gallery.csv"),
+        preset=preset.name,
+    )
+    assert json.loads(json.dumps(named.summary()))["metrics"] == found["metrics"]
+
+
+@pytest.mark.usefixtures("data")
+def test_what_is_given_goes_before_the_preset() -> None:
+    given = ("--as", "oml", "--ties", "optimistic", "--protocol", "market1501", "--junk-id", "3")
+    found = summary(*given, "--metrics", "mAP")
+    assert found["options"]["ties"] == "optimistic"
+    assert found["provenance"]["protocol"]["name"] == "market1501"
+    assert found["provenance"]["protocol"]["junk_ids"] == [3]
+    assert list(found["metrics"]) == ["mAP"]
+    assert summary("--as", "oml", "--protocol", "market1501")["provenance"]["protocol"][
+        "junk_ids"
+    ] == [-1]
+    first = summary("--as", "open-reid", "--protocol", "market1501")
+    assert first["options"]["cmc"] == "first-match"
+
+
+def test_presets_name_what_exists() -> None:
+    for preset in PRESETS.values():
+        assert preset.protocol in PROTOCOLS
+        se.MetricOptions(**preset.options, metrics=preset.metrics)
+
+
+@pytest.mark.usefixtures("data")
+def test_conventions_are_what_the_presets_give() -> None:
+    assert run(*STORED, *CSV, "--out", "out").exit_code == 0
+    done = call("conventions", "out", "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert list(found) == ["this run", *PRESETS]
+    for name, preset in PRESETS.items():
+        if not any("evaluate again" in remark for remark in found[name]["remarks"]):
+            assert found[name]["metrics"] == summary("--as", name)["metrics"]
+        assert set(found[name]["metrics"]) == set(preset.metrics)
+    effects = found["market-matlab"]["effects"]["ap=trapezoid"]
+    own, other = (found[name]["metrics"]["mAP"] for name in ("this run", "market-matlab"))
+    assert effects["mAP"] == pytest.approx(other - own, abs=1e-12)
+    assert "ignores other pairs (no-camera" in found["oml"]["remarks"][0]
+    text = call("conventions", "out").stdout
+    assert text.isascii()
+    assert "ap=trapezoid: mAP" in text
+    narrow = call("conventions", "out", "--metrics", "CMC@1,mAP", "--json")
+    assert all(
+        list(one["metrics"]) == ["CMC@1", "mAP"] for one in json.loads(narrow.stdout).values()
+    )
+
+
+@pytest.mark.usefixtures("data")
+def test_conventions_that_cannot_be() -> None:
+    assert run(*STORED, *CSV, "--out", "out").exit_code == 0
+    refused(call("conventions", "absent"), "absent is not a saved result")
+    says = ("EER needs impostor_histogram", "evaluate again", "--metrics 'EER'")
+    refused(call("conventions", "out", "--metrics", "EER"), *says)
+
+
+def test_the_list_of_metrics_is_whole() -> None:
+    done = call("metrics")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.isascii()
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    listed = json.loads(call("metrics", "--json").stdout)
+    assert [one["name"] for one in listed] == [metric.name for metric in METRICS]
+    for metric, one in zip(METRICS, listed, strict=True):
+        assert metric.name in done.stdout
+        assert one["needs"] == list(metric.needs)
+        assert one["formula"]
+        assert one["source"]
+        assert one["examples"]
+
+
+def test_raw_precision_and_recall_of_a_query(data: Path) -> None:
+    assert run(*STORED, *CSV, "--out", "out").exit_code == 0
+    result = se.Evaluation.load(data / "out")
+    query = int(np.flatnonzero(result.statistics.has_positive)[0])
+    recall, precision = result.precision_recall(query)
+    assert result.per_query["AP"][query] == pytest.approx(np.mean(precision))
+    assert recall[-1] == 1
+    with pytest.raises(se.InputError, match=f"query {QUERIES} does not exist"):
+        result.precision_recall(QUERIES)

@@ -1,0 +1,120 @@
+"""Against peers that install from the package index, on the same lists.
+
+``pip install ranx torchmetrics pytorch-metric-learning``; what is not installed is skipped.
+"""
+
+from __future__ import annotations
+
+import warnings
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from oracle import oracle_statistics
+from problems import untied
+from test_metrics import quietly
+from test_metrics_sklearn import lists
+
+from streameval.metrics import MetricOptions
+
+pytestmark = pytest.mark.peers
+
+
+def peer(name: str) -> ModuleType:
+    """Import a peer, or skip."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(name, reason=f"{name} is not installed: pip install the peers")
+
+
+@pytest.fixture(scope="module")
+def problem() -> dict[str, Any]:
+    """Return a gallery of 60 items of 6 identities, without ties."""
+    rng = np.random.default_rng(7)
+    drawn = {
+        "distances": rng.random((25, 60)),
+        "query_id": rng.integers(0, 6, 25),
+        "gallery_id": rng.integers(0, 6, 60),
+    }
+    return untied(drawn)
+
+
+def mine(problem: dict[str, Any], *names: str, **options: Any) -> dict[str, float]:
+    return quietly(oracle_statistics(**problem), MetricOptions(metrics=names, **options)).scalars
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ranx(problem: dict[str, Any]) -> None:
+    ranx = peer("ranx")
+    qrels: dict[str, dict[str, int]] = {}
+    run: dict[str, dict[str, float]] = {}
+    for at, (match, score) in enumerate(lists(problem)):
+        qrels[f"q{at}"] = {f"d{k}": 1 for k in np.flatnonzero(match)}
+        run[f"q{at}"] = {f"d{k}": float(value) for k, value in enumerate(score)}
+    names = {
+        "hit_rate@5": "CMC@5",
+        "map": "mAP",
+        "map@10": "mAP@10/total",  # its MAP@k is by all relevant documents
+        "precision@10": "P@10",
+        "recall@10": "recall@10",
+        "r-precision": "R-precision",
+        "ndcg@10": "nDCG@10",
+    }
+    theirs = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), list(names))
+    values = mine(problem, *names.values())
+    for name, own in names.items():
+        assert values[own] == pytest.approx(theirs[name], abs=1e-12), name
+
+
+def test_torchmetrics(problem: dict[str, Any]) -> None:
+    peer("torchmetrics")
+    from torch import tensor
+    from torchmetrics.functional import retrieval
+
+    names = {
+        "mAP": (retrieval.retrieval_average_precision, {}),
+        # Its AP@k is the mean over the hits within k.
+        "mAP@10/hits": (retrieval.retrieval_average_precision, {"top_k": 10}),
+        "P@10": (retrieval.retrieval_precision, {"top_k": 10}),
+        "recall@10": (retrieval.retrieval_recall, {"top_k": 10}),
+        "R-precision": (retrieval.retrieval_r_precision, {}),
+        "CMC@5": (retrieval.retrieval_hit_rate, {"top_k": 5}),
+        "nDCG@10": (retrieval.retrieval_normalized_dcg, {"top_k": 10}),
+    }
+    values = mine(problem, *names)
+    for name, (function, options) in names.items():
+        each = [  # its AP leaves out what has a score of 0 or less
+            float(function(tensor(score - score.min() + 1), tensor(match), **options))
+            for match, score in lists(problem)
+        ]
+        assert values[name] == pytest.approx(np.mean(each), abs=1e-6), name  # float32
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pytorch_metric_learning(problem: dict[str, Any]) -> None:
+    peer("pytorch_metric_learning")
+    peer("faiss")
+    from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+    from torch import tensor
+
+    names = {
+        "precision_at_1": "P@1",
+        "r_precision": "R-precision",
+        "mean_average_precision_at_r": "MAP@R",
+        "mean_average_precision": "mAP",
+    }
+    rng = np.random.default_rng(8)
+    query, gallery = (
+        rng.standard_normal((len(problem[f"{side}_id"]), 8)).astype(np.float32)
+        for side in ("query", "gallery")
+    )
+    calculator = AccuracyCalculator(include=tuple(names), k=len(gallery))
+    theirs = calculator.get_accuracy(
+        *(tensor(one) for one in (query, problem["query_id"], gallery, problem["gallery_id"]))
+    )
+    apart = query[:, None].astype(np.float64) - gallery
+    distances = np.sqrt((apart**2).sum(axis=2))
+    values = mine({**problem, "distances": distances}, *names.values())
+    for name, own in names.items():
+        assert values[own] == pytest.approx(theirs[name], abs=1e-12), name
