@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, OptionError, StreamevalWarning
-from streameval.execution.job import Job, NotUnitError, Range
+from streameval.execution.job import Job, NotUnitError, Range, Shots
 from streameval.execution.passes import count_all, find_extremes, find_positives
 from streameval.execution.progress import Progress, Watch
 from streameval.execution.threads import ThreadExecutor
@@ -25,7 +25,7 @@ from streameval.metrics.options import (
     TieRule,
     VerificationPrecision,
 )
-from streameval.metrics.selection import split_names, wanted_measures
+from streameval.metrics.selection import required_fields, split_names, wanted_measures
 from streameval.preparation import DEFAULT_MEMORY, Prepared, RangeOption, prepare
 from streameval.presets import Preset, find_preset, pair_options
 from streameval.protocol import Labels, Protocol
@@ -33,7 +33,7 @@ from streameval.result import Evaluation
 from streameval.result.columns import check_group_column, group_labels
 from streameval.statistics import REQUIRED, FloatArray, RankStatistics
 
-COUNTED = REQUIRED
+COUNTED = REQUIRED | {"single_shot", "sampled_shots"}
 """The fields of `RankStatistics` that an evaluation counts."""
 
 
@@ -194,13 +194,14 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
     begin = time.perf_counter()
     if options.cmc == DEFAULT_OPTIONS.cmc:
         options = replace(options, cmc=prepared.protocol.cmc)
+    shots = _shots(prepared, options)
     progress = progress or Progress()
     try:
         try:
-            statistics, used = _count(prepared, Watch(progress))
+            statistics, used = _count(prepared, shots, Watch(progress))
         except NotUnitError:  # the range must come from the data after all
             prepared = prepared.with_range_from_data()
-            statistics, used = _count(prepared, Watch(progress))
+            statistics, used = _count(prepared, shots, Watch(progress))
     except BadRowError as error:  # a pass may meet a later one first
         prepared.source.first_bad_row(error.row)
         raise
@@ -213,7 +214,29 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
     )
 
 
-def _count(prepared: Prepared, watch: Watch) -> tuple[RankStatistics, Range]:
+def _shots(prepared: Prepared, options: MetricOptions) -> Shots | None:
+    """Return what single gallery shot draws from, where the protocol reads CMC so.
+
+    Raises
+    ------
+    OptionError
+        If the options ask for it, and the protocol does not.
+    """
+    protocol, sampled = prepared.protocol, "sampled_shots" in required_fields(options)
+    if prepared.identities is not None:
+        draws = protocol.shot_draws if sampled else 0
+        return Shots(prepared.identities, draws, protocol.shot_seed)
+    named = [one.name for one in wanted_measures(options)[0] if "sampled_shots" in one.metric.needs]
+    if options.cmc == "single-gallery-shot" or named:
+        raise OptionError(
+            f"{named[0] if named else 'cmc=single-gallery-shot'} needs a protocol that draws one "
+            f"item of each gallery identity, and {protocol.name} does not: choose cuhk03 or "
+            "cuhk03-torchreid, or a Protocol with cmc='single-gallery-shot'"
+        )
+    return None
+
+
+def _count(prepared: Prepared, shots: Shots | None, watch: Watch) -> tuple[RankStatistics, Range]:
     """Run all passes: the statistics, and the range of the distances that was used."""
     executor = ThreadExecutor(prepared.plan.threads)
     nothing: FloatArray = np.empty(0)
@@ -234,7 +257,7 @@ def _count(prepared: Prepared, watch: Watch) -> tuple[RankStatistics, Range]:
             )
         used = Range(low, high)
     thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
-    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds)
+    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds, shots=shots)
     return count_all(find_positives(job, executor, watch), executor, watch), used
 
 
@@ -257,6 +280,8 @@ def _provenance(prepared: Prepared, seconds: float) -> dict[str, Any]:
             "junk_ids": list(protocol.junk_ids),
             "self_match": protocol.self_match,
             "cmc": protocol.cmc,
+            "shot_draws": protocol.shot_draws,
+            "shot_seed": protocol.shot_seed,
         },
         "plan": {
             "layout": plan.layout,

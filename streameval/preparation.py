@@ -15,9 +15,10 @@ from streameval.counting.features import count_features
 from streameval.counting.stored import count_stored
 from streameval.errors import InputError, OptionError
 from streameval.execution.job import UNIT_TOLERANCE, Range
+from streameval.identities import Identities, find_identities
 from streameval.inputs.sources import Distances, Features
 from streameval.pairs import Pairs, find_pairs
-from streameval.planning import RESERVED, Plan, Problem, make_plan
+from streameval.planning import RESERVED, Plan, Problem, ShotSizes, make_plan
 from streameval.protocol import AnyArray, Labels, Protocol, with_options
 
 RangeOption = Literal["auto", "minmax"] | tuple[float, float]
@@ -44,6 +45,8 @@ class Prepared:
     query_columns : mapping of str to [Q] array
         Labels of the queries, for the per-query table and for groups: ``id``, and ``cam``
         where there is one.
+    identities : Identities, optional
+        Of the gallery, where CMC is read under single gallery shot.
     """
 
     source: Features | Distances
@@ -53,6 +56,7 @@ class Prepared:
     plan: Plan
     range: Range | None
     query_columns: Mapping[str, AnyArray]
+    identities: Identities | None = None
 
     def with_range_from_data(self) -> Prepared:
         """Return the same evaluation, cut in the same way, with ``range="minmax"``."""
@@ -108,7 +112,10 @@ def prepare(
         raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
     wanted = resolve_range(range, source)
     pairs = find_pairs(query, gallery, protocol)
-    problem = _problem(source, pairs, passes_for_range=int(wanted is None))
+    identities = None
+    if protocol.cmc == "single-gallery-shot":
+        identities = find_identities(gallery, pairs)
+    problem = _problem(source, pairs, identities, passes_for_range=int(wanted is None))
     plan = make_plan(
         problem,
         memory=parse_bytes(memory),
@@ -116,7 +123,8 @@ def prepare(
         reserved=reserved_bytes(),
         tile=tile,
     )
-    return Prepared(source, pairs, protocol, problem, plan, wanted, query_columns(query))
+    columns = query_columns(query)
+    return Prepared(source, pairs, protocol, problem, plan, wanted, columns, identities)
 
 
 def query_columns(query: Labels) -> dict[str, AnyArray]:
@@ -212,7 +220,13 @@ def _check_rows(source: Features | Distances, query: Labels, gallery: Labels) ->
         raise InputError(f"{described[0]}: at least one query is needed")
 
 
-def _problem(source: Features | Distances, pairs: Pairs, *, passes_for_range: int) -> Problem:
+def _problem(
+    source: Features | Distances,
+    pairs: Pairs,
+    identities: Identities | None,
+    *,
+    passes_for_range: int,
+) -> Problem:
     stored = source.gallery if isinstance(source, Features) else source.matrix
     return Problem(
         queries=source.shape[0],
@@ -227,7 +241,19 @@ def _problem(source: Features | Distances, pairs: Pairs, *, passes_for_range: in
         chunks=(stored.chunks[0], stored.chunks[1]),
         cameras=pairs.cameras,
         passes_for_range=passes_for_range,
+        shots=None if identities is None else _shot_sizes(pairs, identities),
     )
+
+
+def _shot_sizes(pairs: Pairs, identities: Identities) -> ShotSizes:
+    indptr = pairs.positives()[0]
+
+    def most_positives(queries: int) -> int:
+        starts = np.arange(0, pairs.queries, queries)
+        ends = np.minimum(starts + queries, pairs.queries)
+        return int((indptr[ends] - indptr[starts]).max())
+
+    return ShotSizes(identities.count, identities.itemsize, most_positives)
 
 
 def reserved_bytes() -> int:

@@ -30,20 +30,25 @@ class Protocol:
         Ignore pairs of the same identity seen by the same camera.
     same_camera : bool
         Ignore every pair of the same camera.
-    cmc : {"first-match", "all-shots"}
+    cmc : {"first-match", "all-shots", "single-gallery-shot"}
         How CMC counts a query with several positives: see `MetricOptions`.
     junk_ids : tuple of int or str
         Gallery identities that take no part for any query.
     self_match : {None, "index", "key"}
         Ignore the query's own image: the gallery item with the same index, or the same key.
+    shot_draws, shot_seed : int
+        Under single gallery shot: how often ``CMC_sampled@x`` draws an item of each identity for
+        each query, and the seed of these draws.
     """
 
     name: str
     same_identity_and_camera: bool
     same_camera: bool = False
-    cmc: Literal["first-match", "all-shots"] = "first-match"
+    cmc: Literal["first-match", "all-shots", "single-gallery-shot"] = "first-match"
     junk_ids: tuple[int | str, ...] = (-1,)
     self_match: Literal["index", "key"] | None = None
+    shot_draws: int = 10
+    shot_seed: int = 0
 
     @property
     def needs_cameras(self) -> bool:
@@ -56,6 +61,10 @@ PROTOCOLS: Mapping[str, Protocol] = {
     for protocol in (
         Protocol("market1501", same_identity_and_camera=True),
         Protocol("allshots", same_identity_and_camera=True, cmc="all-shots"),
+        Protocol(
+            "cuhk03", same_identity_and_camera=True, same_camera=True, cmc="single-gallery-shot"
+        ),
+        Protocol("cuhk03-torchreid", same_identity_and_camera=True, cmc="single-gallery-shot"),
         Protocol("separate-camera", same_identity_and_camera=True, same_camera=True),
         Protocol("no-camera", same_identity_and_camera=False),
     )

@@ -31,11 +31,12 @@ class Field:
     ----------
     axes : tuple of str
         Its axes: "query" [Q], "positive" [P] (all positives, query by query),
-        "threshold" [T], "pointer" [Q + 1], "bin" [B + 2], "bound" [2].
+        "threshold" [T], "pointer" [Q + 1], "bin" [B + 2], "bound" [2], "rule" [3], "rank" [R].
     dtype : str
         NumPy dtype of the array.
-    merge : {"same", "sum", "min"}
-        How the values of two gallery shards combine. "same": both shards hold equal values.
+    merge : {"same", "sum", "min", "whole"}
+        How the values of two gallery shards combine. "same": both shards hold equal values;
+        "whole": not at all, they are known of the whole gallery only.
     identity : int or float
         The value that leaves the other side of the merge as it is; unused for "same".
     optional : bool
@@ -44,7 +45,7 @@ class Field:
 
     axes: tuple[str, ...]
     dtype: Literal["int64", "float64"]
-    merge: Literal["same", "sum", "min"]
+    merge: Literal["same", "sum", "min", "whole"]
     identity: float = 0
     optional: bool = False
 
@@ -63,7 +64,12 @@ FIELDS: Mapping[str, Field] = {
     "same_identity": Field(("query",), "int64", "sum"),
     "impostor_histogram": Field(("bin",), "int64", "sum", optional=True),
     "histogram_range": Field(("bound",), "float64", "same", optional=True),
+    "single_shot": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
+    "sampled_shots": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
 }
+SHOT_RULES = ("optimistic", "stable", "pessimistic")
+"""Tie rules of the axis "rule": ever more of the tied negatives are ahead."""
+
 REQUIRED = frozenset(name for name, field in FIELDS.items() if not field.optional)
 
 
@@ -101,6 +107,12 @@ class RankStatistics:
         edges are `histogram_edges`.
     histogram_range : [2] float64, optional
         The lowest and the highest edge; there where the histogram is.
+    single_shot : [Q, 3, R] float64, optional
+        Of one item drawn of each gallery identity: the probability that fewer than x = 1 .. R
+        negatives are ahead of the positive, where ties are optimistic, stable, pessimistic; 0
+        for a query without positives.
+    sampled_shots : [Q, 3, R] float64, optional
+        The same as a mean over draws.
     """
 
     indptr: IntArray
@@ -116,6 +128,8 @@ class RankStatistics:
     same_identity: IntArray
     impostor_histogram: IntArray | None = None
     histogram_range: FloatArray | None = None
+    single_shot: FloatArray | None = None
+    sampled_shots: FloatArray | None = None
 
     def __post_init__(self) -> None:
         """Check that every field has the dtype and the shape that it declares."""
@@ -126,6 +140,8 @@ class RankStatistics:
             "threshold": len(self.thresholds),
             "bin": 3 if self.impostor_histogram is None else max(len(self.impostor_histogram), 3),
             "bound": 2,
+            "rule": 3,
+            "rank": 0 if self.single_shot is None else self.single_shot.shape[-1],
         }
         if (self.impostor_histogram is None) != (self.histogram_range is None):
             raise ValueError("impostor_histogram and histogram_range are given both or neither")
@@ -170,7 +186,8 @@ class RankStatistics:
         counted: dict[str, Any] = {
             name: np.full(tuple(sizes[a] for a in field.axes), field.identity, field.dtype)
             for name, field in FIELDS.items()
-            if field.merge != "same" and not (field.optional and histogram_range is None)
+            if field.merge not in ("same", "whole")
+            and not (field.optional and histogram_range is None)
         }
         return cls(
             indptr, positive_distance, thresholds, histogram_range=histogram_range, **counted
@@ -215,12 +232,17 @@ class RankStatistics:
         Raises
         ------
         ValueError
-            If the two differ in queries, positives or thresholds.
+            If the two differ in queries, positives or thresholds, or hold what is known of a
+            whole gallery only.
         """
         merged: dict[str, Any] = {}
         for name, field in FIELDS.items():
             mine, theirs = getattr(self, name), getattr(other, name)
             absent = mine is None or theirs is None
+            if field.merge == "whole" and not (mine is None and theirs is None):
+                raise ValueError(
+                    f"{name} is of a whole gallery, and can't be merged: count the gallery as one"
+                )
             if field.merge == "same" or absent:
                 if mine is not theirs and (absent or not np.array_equal(mine, theirs)):
                     raise ValueError(f"statistics to be merged differ in {name}")

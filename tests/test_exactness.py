@@ -276,13 +276,13 @@ def test_any_chunking_of_a_stored_matrix(
     assert result.statistics.equals(expected)
 
 
-def least_memory(source: se.Distances, sides: dict[str, se.Labels]) -> int:
+def least_memory(source: se.Distances, sides: dict[str, se.Labels], **options: Any) -> int:
     """Return the smallest budget that is accepted."""
     refused, accepted = 0, 10**9
     while accepted - refused > 1:
         memory = (refused + accepted) // 2
         try:
-            prepare(source, **sides, memory=memory, threads=2)
+            prepare(source, **sides, memory=memory, threads=2, **options)
         except se.BudgetError:
             refused = memory
         else:

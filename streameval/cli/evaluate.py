@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # What there is to choose from is shown here and checked where it is used.
 METRICS = "cosine|euclidean|sqeuclidean|dot"
-PROTOCOLS = "market1501|allshots|separate-camera|no-camera"
+PROTOCOLS = "market1501|allshots|cuhk03|cuhk03-torchreid|separate-camera|no-camera"
 PRESETS = "torchreid|fastreid|open-reid|market-matlab|gom-paper|gom-code|oml"
 SELF_MATCHES = "index|key"
 TIES = "pessimistic|optimistic|stable|expected"

@@ -139,6 +139,7 @@ def _settle_rows(  # type: ignore[no-untyped-def]
                     e += 1
                 if e == last_edge or value < level[e - first_edge] - band:
                     slots[2 * first_edge + i + 2 * (e - first_edge)] += 1
+                    doubt_edge[s] = 2 * (e - first_edge)
                     counted = True
             if counted and value > reach:
                 continue
@@ -156,8 +157,10 @@ def _settle_rows(  # type: ignore[no-untyped-def]
             while e > first_edge and distances[e - 1] >= exact:
                 e -= 1
             slot = 2 * first_edge + i + 2 * (e - first_edge)
+            doubt_edge[s] = 2 * (e - first_edge)
             if e < last_edge and distances[e] == exact:
                 slots[slot + 1] += 1
+                doubt_edge[s] += 1
                 note_tie(
                     exact,
                     item[k],

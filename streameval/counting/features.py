@@ -174,7 +174,8 @@ def settle(
     fine : FineColumns, optional
         What this returned for the same columns before.
     filter_, queries, gallery, edges, counts, doubts, filled
-        As in `count_features`.
+        As in `count_features`. Where a doubt is near an edge, ``doubts.edge`` becomes the slot
+        that it is in, counted from its query's first.
     """
     if not filled:
         return fine
@@ -224,6 +225,7 @@ def _settle_each(columns, filter_, queries, gallery, edges, counts, doubts, fill
             continue
         slot = slot_of(exact[t], doubt_edge[t], distances, indptr[i], indptr[i + 1])
         slots[2 * indptr[i] + i + slot] += 1
+        doubt_edge[t] = slot
         if slot & 1:  # at an edge
             note_tie(
                 exact[t],

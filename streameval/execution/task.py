@@ -19,7 +19,15 @@ from streameval.counting.tiles import DOUBTS, Counts, Doubts
 from streameval.errors import InputError
 from streameval.execution.job import Job, PositivePart, Positives, Range
 from streameval.execution.progress import Watch
-from streameval.execution.tiles import Operands, Tile, mask, offset_rows, tiles_of
+from streameval.execution.shots import ShotCounts
+from streameval.execution.tiles import (
+    Operands,
+    Tile,
+    mask,
+    matrix_blocks,
+    offset_rows,
+    tiles_of,
+)
 from streameval.pairs import Pairs
 from streameval.planning import Task
 from streameval.statistics import FloatArray, IntArray, RankStatistics
@@ -39,17 +47,17 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     every_pair = np.ones(len(own.item), np.bool_)
     counted: _Counted | None = None
     if job.positives is not None:
-        counted = _Counted(job.positives.block(first, last), job.thresholds, offset_row)
+        counted = _Counted(job, job.positives.block(first, last), offset_row)
     for tile in tiles_of(job, task, watch):
         if counted is None:  # a strip, the one tile of its task, holds its own
             positives = _gather(own, tile)
             check_range(job, positives, first)
-            counted = _Counted(positives, job.thresholds, offset_row)
+            counted = _Counted(job, positives, offset_row)
         mask(tile, own, every_pair)
         counted.add(tile)
     if counted is None:
         raise RuntimeError("a task of a stored matrix without its tile")
-    statistics = counted.statistics(own, task.gallery)
+    statistics = counted.statistics(own, task)
     _check_negatives_in_range(job, task, statistics, watch)
     return statistics
 
@@ -57,10 +65,13 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
 class _Counted:
     """The counts of a task while its tiles come in."""
 
-    def __init__(self, positives: Positives, thresholds: FloatArray, offset_row: IntArray) -> None:
+    def __init__(self, job: Job, positives: Positives, offset_row: IntArray) -> None:
         self.positives = positives
         self.offset_row = offset_row
-        self.edges = Edges.build(positives.indptr, positives.distance, positives.item, thresholds)
+        self.edges = Edges.build(
+            positives.indptr, positives.distance, positives.item, job.thresholds
+        )
+        self.shots = None if job.shots is None else ShotCounts(job.shots, positives, offset_row)
         self.counts = Counts.zero(
             self.edges.slots, len(positives.distance), len(positives.indptr) - 1
         )
@@ -78,6 +89,8 @@ class _Counted:
             )
         else:
             self._add_features(tile, tile.operands)
+        if self.shots is not None:
+            self.shots.add(tile)
 
     def _add_features(self, tile: Tile, of: Operands) -> None:
         if len(self._doubts.query) < 2 * tile.values.shape[1]:
@@ -114,10 +127,13 @@ class _Counted:
         if tile.last:
             self._fine = None
 
-    def statistics(self, pairs: Pairs, gallery: tuple[int, int]) -> RankStatistics:
-        positive, ignored, same_identity = pairs.counts_in(*gallery)
-        valid = gallery[1] - gallery[0] - ignored
+    def statistics(self, pairs: Pairs, task: Task) -> RankStatistics:
+        positive, ignored, same_identity = pairs.counts_in(*task.gallery)
+        valid = task.gallery[1] - task.gallery[0] - ignored
         closer, tied, within = self.edges.read_slots(self.counts.slots, valid - positive)
+        expected = sampled = None
+        if self.shots is not None:
+            expected, sampled = self.shots.finish(pairs, tied, task.queries[0])
         return RankStatistics(
             indptr=self.positives.indptr,
             positive_distance=self.positives.distance,
@@ -132,6 +148,8 @@ class _Counted:
             valid=valid,
             ignored=ignored,
             same_identity=same_identity,
+            single_shot=expected,
+            sampled_shots=sampled,
         )
 
 
@@ -157,11 +175,13 @@ def matrix_positives(job: Job, task: Task, watch: Watch) -> FloatArray:
     own = job.pairs.block(*task.queries)
     query, listed = own.listed_in(*task.gallery)
     kept = own.positive[listed]
-    distances = np.empty(0)
-    if kept.any():
-        block = job.distances.read(task.queries, task.gallery)
-        item = own.item[listed][kept] - task.gallery[0]
-        distances = block[query[kept], item].astype(np.float64)
+    query, item = query[kept], own.item[listed[kept]]
+    distances = np.empty(len(item))
+    for begin, end in matrix_blocks(job, task):
+        inside = np.flatnonzero((item >= begin) & (item < end))
+        if inside.size:
+            block = job.distances.read(task.queries, (begin, end))
+            distances[inside] = block[query[inside], item[inside] - begin]
     watch.advance(task.pairs)
     return distances
 

@@ -125,11 +125,24 @@ def _feature_columns(pairs: Pairs, operands: Operands, item: IntArray) -> Column
     return Columns(item, filter_.weight(gallery), offset)
 
 
-def matrix_tile(job: Job, source: Distances, task: Task, memory: npt.NDArray[np.generic]) -> Tile:
-    """Return the one tile of a task on a stored matrix, read into `memory`."""
-    pairs, gallery = job.pairs, slice(*task.gallery)
-    values = source.read(task.queries, task.gallery, memory)
-    item = np.arange(*task.gallery)
+def matrix_blocks(job: Job, task: Task) -> list[tuple[int, int]]:
+    """Return the ranges of gallery items of a stored matrix that are read at a time."""
+    start, stop = task.gallery
+    step = max(job.plan.block, 1)
+    return [(left, min(left + step, stop)) for left in range(start, max(stop, start + 1), step)]
+
+
+def matrix_tile(
+    job: Job,
+    source: Distances,
+    queries: tuple[int, int],
+    items: tuple[int, int],
+    memory: npt.NDArray[np.generic],
+) -> Tile:
+    """Return a tile of a stored matrix, read into `memory`."""
+    pairs, gallery = job.pairs, slice(*items)
+    values = source.read(queries, items, memory)
+    item = np.arange(*items)
     camera = None if pairs.gallery_camera is None else pairs.gallery_camera[gallery]
     zero = np.zeros(len(item), values.dtype)
     offset = column_offsets(zero, pairs.junk[gallery], camera, pairs.cameras)
@@ -146,10 +159,12 @@ def tiles_of(job: Job, task: Task, watch: Watch) -> Iterator[Tile]:
         ):
             yield from feature_tiles(job, job.source, task, watch, memory, buffer)
     else:
-        shape = tuple(stop - start for start, stop in (task.queries, task.gallery))
-        with job.buffers.lend("strip", shape, job.source.matrix.dtype) as memory:
-            yield matrix_tile(job, job.source, task, memory)
-        watch.advance(task.pairs)
+        rows = task.queries[1] - task.queries[0]
+        for left, right in matrix_blocks(job, task):
+            shape = rows, right - left
+            with job.buffers.lend("strip", shape, job.source.matrix.dtype) as memory:
+                yield matrix_tile(job, job.source, task.queries, (left, right), memory)
+            watch.advance(rows * (right - left))
 
 
 def offset_rows(pairs: Pairs, start: int, stop: int) -> IntArray:

@@ -1,0 +1,193 @@
+"""Negatives ahead of each positive, by identity: what CMC under single gallery shot is made of.
+
+Only a negative that is not further than its query's furthest positive matters, mostly a small
+part of them. It is counted once, for the first positive that it is ahead of, in one of three
+*rows of counters* of that positive p, each with a counter an identity:
+
+    3 p      closer than p, and not closer than the positives before
+    3 p + 1  as far as p, and p is the first of the positives as far that come later in the gallery
+    3 p + 2  as far as p, and later in the gallery than all positives as far, p being the first
+
+so that sums of rows are the negatives ahead of each positive under any tie rule.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from streameval.counting.edges import Edges
+from streameval.counting.filtering import Filter, filter_value, guard_band
+from streameval.counting.tiles import FloatArray, IntArray
+
+ROWS = 3  # of counters a positive
+SHOT_DOUBTS = 1 << 17  # pairs close to a positive that are kept, to be decided together
+
+Counters = npt.NDArray[np.unsignedinteger]
+
+
+class Levels(NamedTuple):
+    """The distances of the positives of a block of m queries, in the unit of a tile's values.
+
+    Attributes
+    ----------
+    edges : Edges
+        Of the positives alone.
+    leading : [E] int64
+        The first of the positives at each edge.
+    level : [E] float64
+    band : [m] float64
+        How far the values may be off; 0 for stored distances.
+    """
+
+    edges: Edges
+    leading: IntArray
+    level: FloatArray
+    band: FloatArray
+
+    @classmethod
+    def of(cls, edges: Edges) -> Levels:
+        """Return the levels of stored distances."""
+        before = np.diff(edges.positive_distance, prepend=np.nan) != 0
+        starts = edges.positive_indptr[:-1]
+        before[starts[starts < len(before)]] = True
+        leading = np.flatnonzero(before).astype(np.int64)
+        return cls(edges, leading, edges.distance, np.zeros(len(edges.indptr) - 1))
+
+    def under(self, filter_: Filter, norms: FloatArray) -> Levels:
+        """Return the levels of filter values, for queries of these norms, [m] float64."""
+        level, band = np.empty_like(self.edges.distance), np.empty(len(norms))
+        _filter_levels(filter_, norms, self.edges.indptr, self.edges.distance, level, band)
+        return self._replace(level=level, band=band)
+
+
+@numba.njit(nogil=True, cache=True)
+def _filter_levels(filter_, norms, indptr, distances, level, band):  # type: ignore[no-untyped-def]
+    for i in range(len(norms)):
+        band[i] = guard_band(filter_, norms[i])
+        for e in range(indptr[i], indptr[i + 1]):
+            level[e] = filter_value(filter_, distances[e], norms[i])
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
+def _weigh(values, weight, offset, out):  # type: ignore[no-untyped-def]
+    for k in range(values.shape[0]):
+        out[k] = values[k] * weight[k] + offset[k]
+
+
+@numba.njit(nogil=True, cache=True)
+def collect(  # type: ignore[no-untyped-def]
+    tile, row, first, offset_row, columns, identity, levels, counters, doubts, filled
+):
+    """Count the values of a tile that are clearly ahead of a positive, and list the doubtful.
+
+    Parameters
+    ----------
+    tile : [m, n] float32 or float64
+        +inf where the pair is not a negative.
+    row : int
+        The row to begin with.
+    first : int
+        The query of the block that row 0 belongs to.
+    offset_row : [queries of the block] int64
+        The row of ``columns.offset`` for each query.
+    columns : Columns
+    identity : [n] int32
+        Identity of each column.
+    levels : Levels
+        Of the block.
+    counters : [3 P, H] unsigned, added to
+    doubts : Doubts
+        Of capacity n at least; appended to.
+    filled : int
+        How many doubts there are.
+
+    Returns
+    -------
+    the row to go on with (m where all are counted), how many doubts there are
+    """
+    n = tile.shape[1]
+    values = np.empty(n, tile.dtype)
+    # Taken out of their tuples: looked up there, each would count references.
+    weight, offset = columns.weight, columns.offset
+    indptr, leading = levels.edges.indptr, levels.leading
+    level, bands = levels.level, levels.band
+    doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
+    while row < tile.shape[0] and filled + n <= len(doubt_query):
+        i = first + row
+        begin, end = indptr[i], indptr[i + 1]
+        if begin < end:
+            band = bands[i]
+            furthest = tile.dtype.type(level[end - 1] + band)
+            reach = np.nextafter(furthest, tile.dtype.type(np.inf))  # never rounded down
+            _weigh(tile[row], weight, offset[offset_row[i]], values)
+            for start in range(0, n, 64):
+                stop = min(start + 64, n)
+                some = 0
+                for k in range(start, stop):  # vectorises; there are few such values
+                    some += values[k] <= reach
+                if some == 0:
+                    continue
+                for k in range(start, stop):
+                    if values[k] > reach or values[k] == np.inf:
+                        continue
+                    value = np.float64(values[k])
+                    low, high = begin, end
+                    while low < high:
+                        middle = (low + high) // 2
+                        if level[middle] + band < value:
+                            low = middle + 1
+                        else:
+                            high = middle
+                    if low == end:
+                        continue
+                    if value < level[low] - band:
+                        counters[ROWS * leading[low], identity[k]] += 1
+                    else:
+                        doubt_query[filled] = i
+                        doubt_column[filled] = k
+                        doubt_edge[filled] = low - begin
+                        filled += 1
+        row += 1
+    return row, filled
+
+
+@numba.njit(nogil=True, cache=True)
+def place(item, identity, levels, counters, doubts, filled):  # type: ignore[no-untyped-def]
+    """Count the doubts, once they are decided.
+
+    Parameters
+    ----------
+    item : [n] int64
+        Gallery index of each column.
+    identity : [n] int32
+    levels : Levels
+    counters : [3 P, H] unsigned, added to
+    doubts : Doubts
+        Their `edge` is the slot that each was found to be in.
+    filled : int
+    """
+    edges, leading = levels.edges, levels.leading
+    indptr, last, items = edges.indptr, edges.positive_indptr, edges.positive_item
+    doubt_query, doubt_column, doubt_slot = doubts.query, doubts.column, doubts.edge
+    for t in range(filled):
+        i, k, slot = doubt_query[t], doubt_column[t], doubt_slot[t]
+        e = indptr[i] + slot // 2
+        if e == indptr[i + 1]:
+            continue
+        p = leading[e]
+        row = ROWS * p
+        if slot & 1:
+            low, end = p, leading[e + 1] if e + 1 < indptr[i + 1] else last[i + 1]
+            high = end
+            while low < high:
+                middle = (low + high) // 2
+                if items[middle] < item[k]:
+                    low = middle + 1
+                else:
+                    high = middle
+            row = row + 2 if low == end else ROWS * low + 1
+        counters[row, identity[k]] += 1
