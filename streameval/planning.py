@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from streameval.counting.shots import ROWS, SHOT_DOUBTS
+from streameval.counting.shots import SHOT_DOUBTS, Counters
 from streameval.counting.tiles import DOUBTS, FINE_QUERIES
 from streameval.errors import BudgetError
 
@@ -56,12 +56,12 @@ class ShotSizes:
     def task_bytes(self, queries: int) -> int:
         """Return the bytes of a task of so many queries: counters, doubts, and probabilities."""
         positives = self.most_positives(queries)
-        counters = ROWS * positives * self.identities * self.itemsize
+        counters = Counters.size(positives, self.identities, self.itemsize)
         return counters + 40 * self.identities + 60 * positives + 26 * SHOT_DOUBTS
 
     def kept_bytes(self, queries: int, gallery: int) -> int:
         """Return the bytes of the labels of identities, and of the probabilities of all queries."""
-        return 8 * gallery + 8 * self.identities + 4 * 8 * ROWS * SHOT_RANKS * queries
+        return 8 * gallery + 8 * self.identities + 4 * 8 * 3 * SHOT_RANKS * queries
 
 
 @dataclass(frozen=True)

@@ -36,20 +36,21 @@ def counters_noted() -> Iterator[dict[int, Array]]:
     noted: dict[int, Array] = {}
     finish = ShotCounts.finish
 
-    def note(self: ShotCounts, pairs: Any, tied: Any, first_query: int) -> Any:
+    def note(self: ShotCounts, pairs: Any, number_tied: Any, first_query: int) -> Any:
         positives = self._positives
-        rows = self.counters.astype(int).reshape(len(positives.item), 3, self.counters.shape[1])
+        closer, tied = (one.astype(int) for one in self.counters)
+        rows = np.stack([closer, tied[::2], tied[1::2]], axis=1)
         ahead = np.zeros_like(rows)
         query = np.repeat(np.arange(pairs.queries), np.diff(positives.indptr))
         index = np.arange(len(query))
         for p in index:
-            closer = (query == query[p]) & (positives.distance < positives.distance[p])
+            before = (query == query[p]) & (positives.distance < positives.distance[p])
             equal = (query == query[p]) & (positives.distance == positives.distance[p])
-            ahead[p, :] = rows[closer].sum(axis=(0, 1)) + rows[equal, 0].sum(axis=0)
+            ahead[p, :] = rows[before].sum(axis=(0, 1)) + rows[equal, 0].sum(axis=0)
             ahead[p, 1] += rows[equal & (index <= p), 1].sum(axis=0)
             ahead[p, 2] += rows[equal, 1:].sum(axis=(0, 1))
         noted[first_query] = ahead
-        return finish(self, pairs, tied, first_query)
+        return finish(self, pairs, number_tied, first_query)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ShotCounts, "finish", note)

@@ -15,8 +15,6 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from streameval.counting.shots import ROWS
-
 NEGLIGIBLE = 1e-20  # of probability: where no more is left below rank R, it is taken for 0
 _EVERY = 32  # identities between looks at what is left
 
@@ -29,8 +27,8 @@ def shots_of_query(  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    counters : [3 G, H] unsigned
-        Of the query's G positives; rows as described in `shots`.
+    counters : Counters
+        Of the query's G positives.
     distance : [G] float64
         Ascending.
     tied : [G] int64
@@ -56,14 +54,14 @@ def shots_of_query(  # type: ignore[no-untyped-def]
         last = p + 1
         while last < positives and distance[last] == distance[p]:
             last += 1
-        found = _add(counters[ROWS * p], ahead, active, found)
+        found = _add(counters.closer[p], ahead, active, found)
         rules = 3 if tied[p] == 0 else 1
         _tally(ahead, valid, active[:found], p, last, 0, rules, drawn, rng, expected, sampled)
         if tied[p] > 0:
             for s in range(p, last):
-                found = _add(counters[ROWS * s + 1], ahead, active, found)
+                found = _add(counters.tied[2 * s], ahead, active, found)
                 _tally(ahead, valid, active[:found], s, s + 1, 1, 2, drawn, rng, expected, sampled)
-            found = _add(counters[ROWS * p + 2], ahead, active, found)
+            found = _add(counters.tied[2 * p + 1], ahead, active, found)
             _tally(ahead, valid, active[:found], p, last, 2, 3, drawn, rng, expected, sampled)
         p = last
     for rule in range(3):

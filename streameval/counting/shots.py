@@ -1,14 +1,15 @@
 """Negatives ahead of each positive, by identity: what CMC under single gallery shot is made of.
 
 Only a negative that is not further than its query's furthest positive matters, mostly a small
-part of them. It is counted once, for the first positive that it is ahead of, in one of three
-*rows of counters* of that positive p, each with a counter an identity:
+part of them. It is counted once, for the first positive p that it is ahead of, in one of three
+rows with a counter an identity:
 
-    3 p      closer than p, and not closer than the positives before
-    3 p + 1  as far as p, and p is the first of the positives as far that come later in the gallery
-    3 p + 2  as far as p, and later in the gallery than all positives as far, p being the first
+    closer[p]      closer than p, and further than the positives before
+    tied[2 p]      as far as p, which is the first of those as far that come later in the gallery
+    tied[2 p + 1]  as far as p, the first of those as far, which all come earlier in the gallery
 
-so that sums of rows are the negatives ahead of each positive under any tie rule.
+so that sums of rows are the negatives ahead of each positive under any tie rule. Ties are rare:
+the rows for them are mostly never written to, and so take no memory.
 """
 
 from __future__ import annotations
@@ -23,10 +24,36 @@ from streameval.counting.edges import Edges
 from streameval.counting.filtering import Filter, filter_value, guard_band
 from streameval.counting.tiles import FloatArray, IntArray
 
-ROWS = 3  # of counters a positive
 SHOT_DOUBTS = 1 << 17  # pairs close to a positive that are kept, to be decided together
+_PIECE = 64  # values looked at together; in most rows there are few to count
 
-Counters = npt.NDArray[np.unsignedinteger]
+
+class Counters(NamedTuple):
+    """Negatives counted by the positive that they are ahead of, and by identity.
+
+    Attributes
+    ----------
+    closer, tied : [P, H], [2 P, H] unsigned
+        See the module's overview.
+    """
+
+    closer: npt.NDArray[np.unsignedinteger]
+    tied: npt.NDArray[np.unsignedinteger]
+
+    @classmethod
+    def zero(cls, positives: int, identities: int, itemsize: int) -> Counters:
+        """Return counters of nothing, of 1, 2 or 4 bytes."""
+        shape, dtype = (positives, identities), f"u{itemsize}"
+        return cls(np.zeros(shape, dtype), np.zeros((2 * positives, identities), dtype))
+
+    @staticmethod
+    def size(positives: int, identities: int, itemsize: int) -> int:
+        """Return their bytes."""
+        return 3 * positives * identities * itemsize
+
+    def of(self, begin: int, end: int) -> Counters:
+        """Return the counters of some of the positives."""
+        return Counters(self.closer[begin:end], self.tied[2 * begin : 2 * end])
 
 
 class Levels(NamedTuple):
@@ -73,14 +100,32 @@ def _filter_levels(filter_, norms, indptr, distances, level, band):  # type: ign
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
-def _weigh(values, weight, offset, out):  # type: ignore[no-untyped-def]
+def _weigh(values, weight, offset, reach, out):  # type: ignore[no-untyped-def]
+    """Write ``values * weight + offset``; return whether any is up to `reach`, as 0 or 1.
+
+    Written so that it vectorises, as `_any_within` is.
+    """
+    yes, no = np.int32(1), np.int32(0)
+    some = no
     for k in range(values.shape[0]):
-        out[k] = values[k] * weight[k] + offset[k]
+        value = values[k] * weight[k] + offset[k]
+        out[k] = value
+        some = np.int32(some | (yes if value <= reach else no))
+    return some
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
+def _any_within(values, start, stop, reach):  # type: ignore[no-untyped-def]
+    yes, no = np.int32(1), np.int32(0)
+    some = no
+    for k in range(start, stop):
+        some = np.int32(some | (yes if values[k] <= reach else no))
+    return some
 
 
 @numba.njit(nogil=True, cache=True)
 def collect(  # type: ignore[no-untyped-def]
-    tile, row, first, offset_row, columns, identity, levels, counters, doubts, filled
+    tile, row, first, offset_row, columns, identity, levels, closer, doubts, filled
 ):
     """Count the values of a tile that are clearly ahead of a positive, and list the doubtful.
 
@@ -99,7 +144,8 @@ def collect(  # type: ignore[no-untyped-def]
         Identity of each column.
     levels : Levels
         Of the block.
-    counters : [3 P, H] unsigned, added to
+    closer : [P, H] unsigned, added to
+        Of `Counters`.
     doubts : Doubts
         Of capacity n at least; appended to.
     filled : int
@@ -123,13 +169,10 @@ def collect(  # type: ignore[no-untyped-def]
             band = bands[i]
             furthest = tile.dtype.type(level[end - 1] + band)
             reach = np.nextafter(furthest, tile.dtype.type(np.inf))  # never rounded down
-            _weigh(tile[row], weight, offset[offset_row[i]], values)
-            for start in range(0, n, 64):
-                stop = min(start + 64, n)
-                some = 0
-                for k in range(start, stop):  # vectorises; there are few such values
-                    some += values[k] <= reach
-                if some == 0:
+            some = _weigh(tile[row], weight, offset[offset_row[i]], reach, values)
+            for start in range(0, n if some else 0, _PIECE):
+                stop = min(start + _PIECE, n)
+                if not _any_within(values, start, stop, reach):
                     continue
                 for k in range(start, stop):
                     if values[k] > reach or values[k] == np.inf:
@@ -145,7 +188,7 @@ def collect(  # type: ignore[no-untyped-def]
                     if low == end:
                         continue
                     if value < level[low] - band:
-                        counters[ROWS * leading[low], identity[k]] += 1
+                        closer[leading[low], identity[k]] += 1
                     else:
                         doubt_query[filled] = i
                         doubt_column[filled] = k
@@ -165,12 +208,13 @@ def place(item, identity, levels, counters, doubts, filled):  # type: ignore[no-
         Gallery index of each column.
     identity : [n] int32
     levels : Levels
-    counters : [3 P, H] unsigned, added to
+    counters : Counters
+        Added to.
     doubts : Doubts
         Their `edge` is the slot that each was found to be in.
     filled : int
     """
-    edges, leading = levels.edges, levels.leading
+    edges, leading, closer, tied = levels.edges, levels.leading, counters.closer, counters.tied
     indptr, last, items = edges.indptr, edges.positive_indptr, edges.positive_item
     doubt_query, doubt_column, doubt_slot = doubts.query, doubts.column, doubts.edge
     for t in range(filled):
@@ -179,7 +223,6 @@ def place(item, identity, levels, counters, doubts, filled):  # type: ignore[no-
         if e == indptr[i + 1]:
             continue
         p = leading[e]
-        row = ROWS * p
         if slot & 1:
             low, end = p, leading[e + 1] if e + 1 < indptr[i + 1] else last[i + 1]
             high = end
@@ -189,5 +232,7 @@ def place(item, identity, levels, counters, doubts, filled):  # type: ignore[no-
                     low = middle + 1
                 else:
                     high = middle
-            row = row + 2 if low == end else ROWS * low + 1
-        counters[row, identity[k]] += 1
+            row = 2 * p + 1 if low == end else 2 * low
+            tied[row, identity[k]] += 1
+        else:
+            closer[p, identity[k]] += 1

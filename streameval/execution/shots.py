@@ -13,7 +13,7 @@ from streameval.counting.doubtful import FineColumns
 from streameval.counting.edges import Edges
 from streameval.counting.features import settle
 from streameval.counting.poisson_binomial import shots_of_query
-from streameval.counting.shots import ROWS, SHOT_DOUBTS, Counters, Levels, collect, place
+from streameval.counting.shots import SHOT_DOUBTS, Counters, Levels, collect, place
 from streameval.counting.tiles import Counts, Doubts
 from streameval.execution.job import Positives, Shots
 from streameval.execution.tiles import Operands, Tile
@@ -27,15 +27,12 @@ class ShotCounts:
 
     Attributes
     ----------
-    counters : [3 P, H] unsigned
-        See `counting.shots`.
+    counters : Counters
     """
 
     def __init__(self, shots: Shots, positives: Positives, offset_row: IntArray) -> None:
         identities = shots.identities
-        self.counters: Counters = np.zeros(
-            (ROWS * len(positives.item), identities.count), f"u{identities.itemsize}"
-        )
+        self.counters = Counters.zero(len(positives.item), identities.count, identities.itemsize)
         self._shots, self._positives, self._offset_row = shots, positives, offset_row
         edges = Edges.build(
             positives.indptr, positives.distance, positives.item, np.empty(0, np.float64)
@@ -67,7 +64,7 @@ class ShotCounts:
                 tile.columns,
                 identity,
                 levels,
-                self.counters,
+                self.counters.closer,
                 self._doubts,
                 0,
             )
@@ -121,7 +118,7 @@ class ShotCounts:
                 rng = np.random.default_rng([shots.seed, first_query + i])
                 drawn = rng.integers(end - begin, size=shots.draws)
             shots_of_query(
-                self.counters[ROWS * begin : ROWS * end],
+                self.counters.of(begin, end),
                 positives.distance[begin:end],
                 tied[begin:end],
                 shots.identities.valid(pairs, i),
