@@ -50,6 +50,16 @@ class Protocol:
     shot_draws: int = 10
     shot_seed: int = 0
 
+    def __post_init__(self) -> None:
+        """Check that there are draws, from a seed."""
+        for name, least in (("shot_draws", 1), ("shot_seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise OptionError(
+                    f"{name} of protocol {self.name} is {value!r}; a whole number of at least "
+                    f"{least} is needed"
+                )
+
     @property
     def needs_cameras(self) -> bool:
         """Whether pairs are ignored by camera."""

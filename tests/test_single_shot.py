@@ -284,6 +284,8 @@ def test_what_cannot_be_read_says_why() -> None:
     assert np.isnan(tied["CMC@1"])
     assert "random tie-breaks" in tied.metrics.details["CMC@1"].reason
     assert "only ranks up to 100" in tied.metrics.details["CMC@200"].reason
+    with pytest.raises(se.OptionError, match=r"shot_draws of protocol cuhk03 is 0; .* at least 1"):
+        replace(se.PROTOCOLS["cuhk03"], shot_draws=0)
     with pytest.raises(ValueError, match="single_shot is of a whole gallery"):
         result.statistics.merge(result.statistics)
 

@@ -40,7 +40,7 @@ def shot_curve(ranked: RankedQueries, field: str) -> FloatArray:
             f"CMC under single gallery shot needs {field}, which these statistics do not hold: "
             "evaluate again, from the distances or features, with --protocol cuhk03"
         )
-    own = shots[ranked.ranks.queries]
+    own = shots[ranked.stats.has_positive]
     ties = ranked.options.ties
     if not len(own) or (ties == "expected" and ranked.stats.tied.any()):
         return np.full(shots.shape[-1], math.nan)
