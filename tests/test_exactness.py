@@ -485,3 +485,23 @@ def test_collapsed_models_are_counted_row_by_row(
     assert calls
     expected = oracle(canonical_distances(q, g, metric), sides, result.statistics.thresholds)
     assert result.statistics.equals(expected)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "dot"])
+@pytest.mark.parametrize("items", [148, 149, 150, 151])
+def test_what_no_filter_can_tell_is_decided_pair_by_pair(
+    metric: Any, items: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streameval.execution import task
+
+    def never(*_: Any) -> None:
+        raise AssertionError("float64 products of subnormal numbers tell nothing either")
+
+    for way in ("fine_tile", "count_copies"):
+        monkeypatch.setattr(task, way, never)
+    rng = np.random.default_rng(17)
+    q, g = (rng.standard_normal((n, WIDTH)) * 1e-145 for n in (QUERIES, items))
+    sides = labels(rng, QUERIES, items)
+    result = evaluate(se.Features(q, g, metric), **sides)
+    expected = oracle(canonical_distances(q, g, metric), sides, result.statistics.thresholds)
+    assert result.statistics.equals(expected)

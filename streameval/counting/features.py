@@ -230,8 +230,12 @@ def feature_extremes(  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    tile, first, offset_row, columns, filter_, queries, gallery
+    tile, offset_row, columns, filter_, queries
         As in `count_features`, with +inf for ignored pairs only.
+    first : int
+        The query of the block that row 0 belongs to.
+    gallery : Operand
+        Of the columns.
     least, most : float
         Least and greatest so far; +inf and −inf at first.
     """

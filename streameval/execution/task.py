@@ -6,6 +6,8 @@ the job does not name, and returns something small.
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import numpy.typing as npt
 
@@ -101,8 +103,8 @@ class _Counted:
 
     def _add_features(self, tile: Tile, of: Operands) -> None:
         query = np.arange(tile.start, tile.start + len(tile.values))
-        width = tile.values.shape[1]
-        crowd = width // 2 if of.filter.usable else width
+        # float64 says no more than float32 where the filter isn't usable: no row is crowded then.
+        crowd = tile.values.shape[1] // 2 if of.filter.usable else sys.maxsize
         crowded = self._count(tile.values, query, tile.columns, of.filter, of, crowd)
         if crowded.any():
             self._count_crowded(tile, of, np.flatnonzero(crowded))

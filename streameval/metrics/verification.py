@@ -38,13 +38,8 @@ class Accepted:
     all_genuine: FloatArray
 
     @property
-    def true_rate(self) -> FloatArray:
-        """TAR, 1 − FNMR, [E + 2] float64; NaN where there is no genuine pair."""
-        return _ratio(self.genuine, self.genuine[-1])
-
-    @property
     def miss_rate(self) -> FloatArray:
-        """FNMR, [E + 2] float64."""
+        """FNMR, 1 − TAR, [E + 2] float64; NaN where there is no genuine pair."""
         return _ratio(self.genuine[-1] - self.genuine, self.genuine[-1])
 
     @property
