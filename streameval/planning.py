@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from streameval.counting.matrix_unit import PANEL
+from streameval.counting.products import GALLERY_PANELS_BYTES, panel_bytes
 from streameval.counting.tiles import DOUBTS, FINE_QUERIES
 from streameval.errors import BudgetError
 
@@ -230,15 +232,17 @@ def _plan_features(
     # As stored, as worked on, as multiplied: often the same, at worst three.
     row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 4) + 64
     chunk = max(problem.chunks[0], 1)
+    packed = max(GALLERY_PANELS_BYTES, panel_bytes(PANEL, problem.width))
     # A column, where a model has collapsed.
     fine = 8 * (problem.width + 2 * FINE_QUERIES + max(problem.cameras, 1)) + 64
 
     def parts(query_block: int, block: int, rows: int, items: int) -> dict[str, int]:
         scratch = problem.scratch(block, problem.width)
         return kept | {
-            "queries": 2 * query_block * problem.width * (problem.itemsize + 4),
+            "queries": 2 * query_block * problem.width * (problem.itemsize + 4)
+            + 2 * panel_bytes(query_block, problem.width),
             "gallery blocks": threads * (block * row_bytes + scratch),
-            "tiles": threads * items * (4 * rows + 4 * problem.cameras + fine),
+            "tiles": threads * (items * (4 * rows + 4 * problem.cameras + fine) + packed),
             "counts": threads * (_task_statistics_bytes(problem, query_block) + DOUBT_BYTES),
         }
 
