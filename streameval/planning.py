@@ -17,12 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from streameval.counting.matrix_unit import PANEL
-from streameval.counting.products import GALLERY_PANELS_BYTES, panel_bytes
+from streameval.counting.products import best_rows, panel_bytes
 from streameval.counting.tiles import DOUBTS, FINE_QUERIES
 from streameval.errors import BudgetError
 
-TILE_QUERIES = 1024
 TILE_ITEMS = 8192
 TARGET_BLOCK_BYTES = 4 << 20
 SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
@@ -182,7 +180,7 @@ def make_plan(
     """
     kept = {RESERVED: reserved, "statistics": _statistics_bytes(problem)}
     if problem.width:
-        return _plan_features(problem, memory, threads, kept, tile or (TILE_QUERIES, TILE_ITEMS))
+        return _plan_features(problem, memory, threads, kept, tile or (best_rows(), TILE_ITEMS))
     return _plan_matrix(problem, memory, threads, kept)
 
 
@@ -232,7 +230,6 @@ def _plan_features(
     # As stored, as worked on, as multiplied: often the same, at worst three.
     row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 4) + 64
     chunk = max(problem.chunks[0], 1)
-    packed = max(GALLERY_PANELS_BYTES, panel_bytes(PANEL, problem.width))
     # A column, where a model has collapsed.
     fine = 8 * (problem.width + 2 * FINE_QUERIES + max(problem.cameras, 1)) + 64
 
@@ -242,7 +239,8 @@ def _plan_features(
             "queries": 2 * query_block * problem.width * (problem.itemsize + 4)
             + 2 * panel_bytes(query_block, problem.width),
             "gallery blocks": threads * (block * row_bytes + scratch),
-            "tiles": threads * (items * (4 * rows + 4 * problem.cameras + fine) + packed),
+            "tiles": threads * items * (4 * rows + 4 * problem.cameras + fine)
+            + threads * panel_bytes(items, problem.width),
             "counts": threads * (_task_statistics_bytes(problem, query_block) + DOUBT_BYTES),
         }
 
