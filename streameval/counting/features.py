@@ -11,7 +11,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from streameval.counting.canonical import LANES, distance, distances_of
+from streameval.counting.canonical import distance, distances_of
 from streameval.counting.edges import note_tie, slot_of
 from streameval.counting.filtering import (
     even_levels,
@@ -239,7 +239,6 @@ def feature_extremes(  # type: ignore[no-untyped-def]
     least, most : float
         Least and greatest so far; +inf and −inf at first.
     """
-    lanes = np.empty(LANES)
     weight = columns.weight
     for row in range(tile.shape[0]):
         i = first + row
@@ -253,7 +252,7 @@ def feature_extremes(  # type: ignore[no-untyped-def]
             if value == np.inf or (low < value < high):
                 continue
             exact = distance(
-                filter_.metric, queries.rows, i, gallery.rows, k, norm, gallery.norms[k], lanes
+                filter_.metric, queries.rows, i, gallery.rows, k, norm, gallery.norms[k]
             )
             least, most = min(least, exact), max(most, exact)
             low = filter_value(filter_, least, norm) + band
