@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, OptionError, StreamevalWarning
-from streameval.execution.job import Job, NotUnitError, Range
+from streameval.execution.job import Job, NotUnitError, Range, Shots
 from streameval.execution.passes import count_all, find_extremes, find_positives
 from streameval.execution.progress import Progress, Watch
 from streameval.execution.refining import refine
@@ -27,8 +27,14 @@ from streameval.metrics.options import (
     TieRule,
     VerificationPrecision,
 )
-from streameval.metrics.selection import split_names, wanted_measures, with_named
-from streameval.preparation import DEFAULT_MEMORY, Prepared, RangeOption, prepare
+from streameval.metrics.selection import required_fields, split_names, wanted_measures
+from streameval.preparation import (
+    DEFAULT_MEMORY,
+    Prepared,
+    RangeOption,
+    prepare,
+    resolve_options,
+)
 from streameval.presets import Preset, find_preset, pair_options
 from streameval.protocol import Labels, Protocol
 from streameval.result import Evaluation
@@ -47,6 +53,8 @@ def evaluate(
     protocol: str | Protocol | None = None,
     junk_ids: Sequence[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
+    shot_draws: int | None = None,
+    shot_seed: int | None = None,
     listed: ListedPairs | None = None,
     range: RangeOption | None = None,
     ties: TieRule | None = None,
@@ -78,6 +86,10 @@ def evaluate(
         Gallery identities to ignore, in place of the protocol's own (−1).
     self_match : {"index", "key"}, optional
         Ignore each query's own image in the gallery.
+    shot_draws, shot_seed : int, optional
+        Of ``CMC_sampled@x`` under single gallery shot (protocols ``cuhk03`` and
+        ``cuhk03-torchreid``), in place of the protocol's own 10 and 0: how often one item of
+        each gallery identity is drawn for each query, and from what seed.
     listed : ListedPairs, optional
         Which pairs are positive and which are ignored, in place of identities and cameras: from
         `read_listed_pairs`, or `ListedPairs.of`. The protocol is ``listed`` then.
@@ -139,6 +151,8 @@ def evaluate(
         gallery=gallery,
         **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range, listed=listed),
         self_match=self_match,
+        shot_draws=shot_draws,
+        shot_seed=shot_seed,
         options=options,
         refine=refine,
         memory=memory,
@@ -207,16 +221,15 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
         If the inputs hold what can't be evaluated.
     """
     begin = time.perf_counter()
-    options = with_named(options, prepared.refine)
-    if options.cmc == DEFAULT_OPTIONS.cmc:
-        options = replace(options, cmc=prepared.protocol.cmc)
+    options = resolve_options(options, prepared.protocol, prepared.refine)
+    shots = _shots(prepared, options)
     progress = progress or Progress()
     try:
         try:
-            statistics, used = _count(prepared, Watch(progress))
+            statistics, used = _count(prepared, shots, Watch(progress))
         except NotUnitError:  # the range must come from the data after all
             prepared = prepared.with_range_from_data()
-            statistics, used = _count(prepared, Watch(progress))
+            statistics, used = _count(prepared, shots, Watch(progress))
     except BadRowError as error:  # a pass may meet a later one first
         prepared.source.first_bad_row(error.row)
         raise
@@ -229,7 +242,16 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
     )
 
 
-def _count(prepared: Prepared, watch: Watch) -> tuple[RankStatistics, Range]:
+def _shots(prepared: Prepared, options: MetricOptions) -> Shots | None:
+    """Return what single gallery shot draws from, where the metrics need it."""
+    if prepared.identities is None:
+        return None
+    protocol, sampled = prepared.protocol, "sampled_shots" in required_fields(options)
+    draws = protocol.shot_draws if sampled else 0
+    return Shots(prepared.identities, draws, protocol.shot_seed)
+
+
+def _count(prepared: Prepared, shots: Shots | None, watch: Watch) -> tuple[RankStatistics, Range]:
     """Run all passes: the statistics, and the range of the distances that was used."""
     executor = ThreadExecutor(prepared.plan.threads)
     nothing: FloatArray = np.empty(0)
@@ -255,7 +277,7 @@ def _count(prepared: Prepared, watch: Watch) -> tuple[RankStatistics, Range]:
         thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
     if problem.edges:
         edges = uniform_edges(used.low, used.high, problem.edges - 1)
-    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds, edges)
+    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds, edges, shots=shots)
     job = find_positives(job, executor, watch)
     counted = count_all(job, executor, watch)
     if prepared.refine:

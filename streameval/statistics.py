@@ -31,11 +31,12 @@ class Field:
     ----------
     axes : tuple of str
         Its axes: "query" [Q], "positive" [P] (all positives, query by query),
-        "threshold" [T], "pointer" [Q + 1], "edge" [E], "bin" [E + 1].
+        "threshold" [T], "pointer" [Q + 1], "edge" [E], "bin" [E + 1], "rule" [3], "rank" [R].
     dtype : str
         NumPy dtype of the array.
-    merge : {"same", "sum", "min"}
-        How the values of two gallery shards combine. "same": both shards hold equal values.
+    merge : {"same", "sum", "min", "whole"}
+        How the values of two gallery shards combine. "same": both shards hold equal values;
+        "whole": not at all, they are known of the whole gallery only.
     identity : int or float
         The value that leaves the other side of the merge as it is; unused for "same".
     optional : bool
@@ -44,7 +45,7 @@ class Field:
 
     axes: tuple[str, ...]
     dtype: Literal["int64", "float64"]
-    merge: Literal["same", "sum", "min"]
+    merge: Literal["same", "sum", "min", "whole"]
     identity: float = 0
     optional: bool = False
 
@@ -63,7 +64,15 @@ FIELDS: Mapping[str, Field] = {
     "same_identity": Field(("query",), "int64", "sum"),
     "impostor_histogram": Field(("bin",), "int64", "sum", optional=True),
     "histogram_edges": Field(("edge",), "float64", "same", optional=True),
+    "single_shot": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
+    "sampled_shots": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
 }
+SHOT_RULES = ("optimistic", "stable", "pessimistic")
+"""Tie rules of the axis "rule": ever more of the tied negatives are ahead."""
+
+SHOT_FIELDS = frozenset({"single_shot", "sampled_shots"})
+"""Fields that hold what is drawn of each gallery identity."""
+
 REQUIRED = frozenset(name for name, field in FIELDS.items() if not field.optional)
 
 
@@ -100,6 +109,12 @@ class RankStatistics:
         those above an edge and within the next, E − 1 times, and those above the highest.
     histogram_edges : [E] float64, optional
         Strictly ascending; there where the histogram is.
+    single_shot : [Q, 3, R] float64, optional
+        Of one item drawn of each gallery identity: the probability that fewer than x = 1 .. R
+        negatives are ahead of the positive, where ties are optimistic, stable, pessimistic; 0
+        for a query without positives.
+    sampled_shots : [Q, 3, R] float64, optional
+        The same as a mean over draws.
     """
 
     indptr: IntArray
@@ -115,6 +130,8 @@ class RankStatistics:
     same_identity: IntArray
     impostor_histogram: IntArray | None = None
     histogram_edges: FloatArray | None = None
+    single_shot: FloatArray | None = None
+    sampled_shots: FloatArray | None = None
 
     def __post_init__(self) -> None:
         """Check that every field has the dtype and the shape that it declares."""
@@ -123,6 +140,8 @@ class RankStatistics:
             "query": len(self.indptr) - 1,
             "positive": int(self.indptr[-1]) if len(self.indptr) else 0,
             "threshold": len(self.thresholds),
+            "rule": len(SHOT_RULES),
+            "rank": 0 if self.single_shot is None else self.single_shot.shape[-1],
         }
         if (self.impostor_histogram is None) != (self.histogram_edges is None):
             raise ValueError("impostor_histogram and histogram_edges are given both or neither")
@@ -166,7 +185,8 @@ class RankStatistics:
         counted: dict[str, Any] = {
             name: np.full(tuple(sizes[a] for a in field.axes), field.identity, field.dtype)
             for name, field in FIELDS.items()
-            if field.merge != "same" and not (field.optional and histogram_edges is None)
+            if field.merge not in ("same", "whole")
+            and not (field.optional and histogram_edges is None)
         }
         return cls(
             indptr, positive_distance, thresholds, histogram_edges=histogram_edges, **counted
@@ -211,12 +231,17 @@ class RankStatistics:
         Raises
         ------
         ValueError
-            If the two differ in queries, positives or thresholds.
+            If the two differ in queries, positives or thresholds, or hold what is known of a
+            whole gallery only.
         """
         merged: dict[str, Any] = {}
         for name, field in FIELDS.items():
             mine, theirs = getattr(self, name), getattr(other, name)
             absent = mine is None or theirs is None
+            if field.merge == "whole" and not (mine is None and theirs is None):
+                raise ValueError(
+                    f"{name} is of a whole gallery, and can't be merged: count the gallery as one"
+                )
             if field.merge == "same" or absent:
                 if mine is not theirs and (absent or not np.array_equal(mine, theirs)):
                     raise ValueError(f"statistics to be merged differ in {name}")

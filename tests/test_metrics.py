@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -155,7 +155,7 @@ def test_query_order_agnosticism(problem: dict[str, Any], ties: Any, seed: int) 
 @pytest.mark.parametrize("ties", ALL_RULES)
 def test_metric_reads_only_the_fields_it_declares(metric: Metric, ties: Any) -> None:
     stats = statistics_of(problem_of_every_class())
-    stats = with_histogram(stats, problem_of_every_class())
+    stats = with_shots(with_histogram(stats, problem_of_every_class()))
     blanked = {
         f.name: getattr(stats, f.name)
         if f.name in (*metric.needs, "indptr", "thresholds")
@@ -173,9 +173,17 @@ def test_metric_reads_only_the_fields_it_declares(metric: Metric, ties: Any) -> 
         assert_same(again.per_query, value.per_query)
 
 
+def with_shots(stats: RankStatistics) -> RankStatistics:
+    """Add probabilities of single gallery shot, ascending with the rank."""
+    shots = np.random.default_rng(0).random((2, stats.queries, 3, 30))
+    single, sampled = np.sort(shots, axis=-1)
+    return replace(stats, single_shot=single, sampled_shots=sampled)
+
+
 def test_curves_and_columns_of_one_name_are_the_same() -> None:
     problem = problem_of_every_class()
-    ranked = RankedQueries(with_histogram(statistics_of(problem), problem), MetricOptions())
+    stats = with_shots(with_histogram(statistics_of(problem), problem))
+    ranked = RankedQueries(stats, MetricOptions())
     measures = [one for metric in METRICS for one in metric.measures(MetricOptions())]
     assert len({one.name for one in measures}) == len(measures)
     seen: dict[str, Any] = {}

@@ -28,7 +28,7 @@ from streameval.statistics import FIELDS, REQUIRED, RankStatistics
 SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"
 STATISTICS = "statistics.zarr"
 ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS)
-FORMAT = 2
+FORMAT = 3
 
 _NAME_KEPT = 40  # characters: a hidden name is longer than the name that it stands for
 _ATTEMPTS = 10  # at removing a folder that a thread is still writing to
