@@ -21,6 +21,7 @@ from streameval.execution.threads import ThreadExecutor
 from streameval.inputs.sources import BadRowError, Distances, Features
 from streameval.listed import ListedPairs
 from streameval.metrics import MetricOptions
+from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.metrics.options import (
     DEFAULT_OPTIONS,
     AveragePrecision,
@@ -36,9 +37,9 @@ from streameval.preparation import (
     resolve_options,
 )
 from streameval.presets import Preset, find_preset, pair_options
-from streameval.protocol import Labels, Protocol
+from streameval.protocol import CAMERA_PAIRS, Labels, Protocol
 from streameval.result import Evaluation
-from streameval.result.columns import check_group_column, group_labels
+from streameval.result.columns import check_camera_pairs, check_group_column, group_labels
 from streameval.statistics import FIELDS, FloatArray, RankStatistics, uniform_edges
 
 COUNTED = frozenset(FIELDS)
@@ -104,7 +105,8 @@ def evaluate(
         otherwise.
     group_by : str or [Q] array_like, optional
         ``id``, ``cam``, one of the queries' further labels, or a label a query: the metrics of
-        each group, too.
+        each group, too. ``cam-pair``: of each pair of a query's camera and a positive's, see
+        `metrics_by_camera_pair`.
     refine : str or sequence of str
         Names of metrics that are read off the histogram of impostors at one threshold,
         ``"TAR|FAR=0.001"``: further passes, mostly one, make these exact.
@@ -206,7 +208,9 @@ def check_groups(group_by: str | npt.ArrayLike, prepared: Prepared) -> None:
     ------
     InputError
     """
-    if isinstance(group_by, str):
+    if isinstance(group_by, str) and group_by == CAMERA_PAIRS:
+        check_camera_pairs(prepared.query_columns, prepared.positive_cams)
+    elif isinstance(group_by, str):
         check_group_column(group_by, prepared.query_columns)
     else:
         group_labels(group_by, prepared.source.shape[0])
@@ -239,7 +243,20 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
         range=prepared.range_summary(used),
         columns=prepared.query_columns,
         provenance=_provenance(prepared, time.perf_counter() - begin),
+        positive_cams=_positive_cams(prepared, statistics),
     )
+
+
+def _positive_cams(prepared: Prepared, statistics: RankStatistics) -> PositiveCameras | None:
+    """Return the cameras of the positives in the order of the statistics."""
+    cams = prepared.positive_cams
+    if cams is None or statistics.positive_item is None:
+        return None
+    query = np.repeat(np.arange(statistics.queries), statistics.positives)
+    listed = np.lexsort((statistics.positive_item, query))  # the order of `Pairs.positives`
+    place = np.empty(len(listed), np.int64)
+    place[listed] = np.arange(len(listed))
+    return cams.take(place)
 
 
 def _shots(prepared: Prepared, options: MetricOptions) -> Shots | None:

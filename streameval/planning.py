@@ -234,7 +234,7 @@ def _statistics_bytes(problem: Problem) -> int:
     """Bytes of the statistics, thrice while parts merge, and of the pairs that are listed."""
     per_query = 3 * 8 * (problem.thresholds + 8)
     histogram = 3 * 16 * problem.edges
-    return problem.queries * per_query + histogram + 160 * problem.positives + 10 * problem.listed
+    return problem.queries * per_query + histogram + 200 * problem.positives + 10 * problem.listed
 
 
 def _task_statistics_bytes(problem: Problem, queries: int) -> int:

@@ -18,6 +18,7 @@ from streameval.execution.job import UNIT_TOLERANCE, Range
 from streameval.identities import Identities, find_identities
 from streameval.inputs.sources import Distances, Features
 from streameval.listed import ListedPairs
+from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import (
@@ -61,6 +62,8 @@ class Prepared:
         there is one, and further ones.
     identities : Identities, optional
         Of the gallery, where one item each of them is drawn.
+    positive_cams : PositiveCameras, optional
+        Of the positive pairs as `Pairs.positives` lists them, where both sides have cameras.
     """
 
     source: Features | Distances
@@ -72,6 +75,7 @@ class Prepared:
     query_columns: Mapping[str, AnyArray]
     refine: tuple[Measure, ...] = ()
     identities: Identities | None = None
+    positive_cams: PositiveCameras | None = None
 
     @property
     def uses_range(self) -> bool:
@@ -173,7 +177,12 @@ def prepare(
         tile=tile,
     )
     columns = query_columns(query)
-    return Prepared(source, pairs, protocol, problem, plan, wanted, columns, measures, identities)
+    cams = None
+    if query.cam is not None and gallery.cam is not None:
+        cams = PositiveCameras.of(gallery.cam[pairs.positives()[1]])
+    return Prepared(
+        source, pairs, protocol, problem, plan, wanted, columns, measures, identities, cams
+    )
 
 
 def resolve_options(

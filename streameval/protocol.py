@@ -142,7 +142,10 @@ def with_options(
     return replace(protocol, **{name: one for name, one in given.items() if one is not None})
 
 
-RESERVED_COLUMNS = frozenset({"id", "cam", "key", "group"})
+CAMERA_PAIRS = "cam-pair"
+"""What groups are by, where they are pairs of a query's camera and a positive's."""
+
+RESERVED_COLUMNS = frozenset({"id", "cam", "key", "group", CAMERA_PAIRS})
 """Columns of labels that have a meaning of their own."""
 
 

@@ -62,6 +62,7 @@ FIELDS: Mapping[str, Field] = {
     "valid": Field(("query",), "int64", "sum"),
     "ignored": Field(("query",), "int64", "sum"),
     "same_identity": Field(("query",), "int64", "sum"),
+    "positive_item": Field(("positive",), "int64", "same", optional=True),
     "impostor_histogram": Field(("bin",), "int64", "sum", optional=True),
     "histogram_edges": Field(("edge",), "float64", "same", optional=True),
     "single_shot": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
@@ -104,6 +105,8 @@ class RankStatistics:
         Gallery items that take part for the query, and that don't.
     same_identity : [Q] int64
         Gallery items with the query's identity, ignored or not.
+    positive_item : [P] int64, optional
+        Gallery index of each positive, in the *whole* gallery.
     impostor_histogram : [E + 1] int64, optional
         Numbers of negative pairs, of all queries, by distance: those within the lowest edge,
         those above an edge and within the next, E − 1 times, and those above the highest.
@@ -128,6 +131,7 @@ class RankStatistics:
     valid: IntArray
     ignored: IntArray
     same_identity: IntArray
+    positive_item: IntArray | None = None
     impostor_histogram: IntArray | None = None
     histogram_edges: FloatArray | None = None
     single_shot: FloatArray | None = None
@@ -165,6 +169,7 @@ class RankStatistics:
         positive_distance: FloatArray,
         thresholds: FloatArray,
         histogram_edges: FloatArray | None = None,
+        positive_item: IntArray | None = None,
     ) -> RankStatistics:
         """Return the identity of `merge`: the statistics of an empty gallery shard.
 
@@ -175,6 +180,7 @@ class RankStatistics:
         thresholds : [T] float64
         histogram_edges : [E] float64, optional
             Where there is to be a histogram of impostors.
+        positive_item : [P] int64, optional
         """
         sizes = {
             "query": len(indptr) - 1,
@@ -189,7 +195,12 @@ class RankStatistics:
             and not (field.optional and histogram_edges is None)
         }
         return cls(
-            indptr, positive_distance, thresholds, histogram_edges=histogram_edges, **counted
+            indptr,
+            positive_distance,
+            thresholds,
+            histogram_edges=histogram_edges,
+            positive_item=positive_item,
+            **counted,
         )
 
     @property
@@ -301,6 +312,31 @@ class RankStatistics:
         }
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return RankStatistics(indptr=indptr, thresholds=self.thresholds, **taken)
+
+    def with_positives(self, kept: npt.NDArray[np.bool_]) -> RankStatistics:
+        """Return the statistics with some of the positives, the others ignored.
+
+        What is counted are negatives, and stays. What is drawn of all positives is not kept.
+
+        Parameters
+        ----------
+        kept : [P] bool
+        """
+        left = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[self.indptr]
+        dropped = self.positives - np.diff(left)
+        of_positives: dict[str, Any] = {
+            name: getattr(self, name)[kept]
+            for name, field in FIELDS.items()
+            if field.axes[0] == "positive" and getattr(self, name) is not None
+        }
+        of_positives |= {"single_shot": None, "sampled_shots": None}
+        return replace(
+            self,
+            indptr=left,
+            valid=self.valid - dropped,
+            ignored=self.ignored + dropped,
+            **of_positives,
+        )
 
     def with_edges_of(self, other: RankStatistics) -> RankStatistics:
         """Return the same statistics, their histogram with the edges of another's, too.

@@ -172,7 +172,11 @@ def test_statistics_with_a_histogram_merge_stack_and_start_from_zero() -> None:
     stats = with_histogram(statistics_of(problem), problem)
     assert stats.histogram_edges is not None
     zero = type(stats).zero(
-        stats.indptr, stats.positive_distance, stats.thresholds, stats.histogram_edges
+        stats.indptr,
+        stats.positive_distance,
+        stats.thresholds,
+        stats.histogram_edges,
+        stats.positive_item,
     )
     assert zero.merge(stats).equals(stats)
     with pytest.raises(ValueError, match="differ in impostor_histogram"):

@@ -166,7 +166,8 @@ class Given:
 @click.option(
     "--group-by",
     metavar="COLUMN|URI",
-    help="Each group of queries, too: by id, cam, a column of the table, or an array.",
+    help="Each group of queries, too: by id, cam, a column of the table, or an array; or by "
+    "cam-pair, camera of query and of positive.",
 )
 @click.option(
     "--refine",

@@ -231,6 +231,7 @@ class _Counted:
             valid=valid,
             ignored=ignored,
             same_identity=same_identity,
+            positive_item=self.positives.item,
             impostor_histogram=histogram,
             histogram_edges=self.histogram_edges,
             single_shot=expected,
