@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from streameval.counting.matrix_unit import PANEL
+from streameval.counting.products import GALLERY_PANELS_BYTES, panel_bytes
 from streameval.counting.shots import SHOT_DOUBTS, Counters
 from streameval.counting.tiles import DOUBTS, FINE_QUERIES
 from streameval.errors import BudgetError
@@ -274,6 +276,7 @@ def _plan_features(
     # As stored, as worked on, as multiplied: often the same, at worst three.
     row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 4) + 64
     chunk = max(problem.chunks[0], 1)
+    packed = max(GALLERY_PANELS_BYTES, panel_bytes(PANEL, problem.width))
     # A column, where a model has collapsed.
     fine = 8 * (problem.width + 2 * FINE_QUERIES + max(problem.cameras, 1)) + 64
     operands = 2 if problem.shots is None else threads + 1  # blocks of queries held at a time
@@ -281,9 +284,10 @@ def _plan_features(
     def parts(query_block: int, block: int, rows: int, items: int) -> dict[str, int]:
         scratch = problem.scratch(block, problem.width)
         return kept | {
-            "queries": operands * query_block * problem.width * (problem.itemsize + 4),
+            "queries": operands * query_block * problem.width * (problem.itemsize + 4)
+            + operands * panel_bytes(query_block, problem.width),
             "gallery blocks": threads * (block * row_bytes + scratch),
-            "tiles": threads * items * (4 * rows + 4 * problem.cameras + fine),
+            "tiles": threads * (items * (4 * rows + 4 * problem.cameras + fine) + packed),
             "counts": threads * (_task_statistics_bytes(problem, query_block) + DOUBT_BYTES),
             **_shot_parts(problem, threads, query_block),
         }

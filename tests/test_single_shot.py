@@ -90,6 +90,7 @@ def check(found: tuple[Array, se.Evaluation], oracle: OracleShots) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.__name__)
+@pytest.mark.usefixtures("product")
 def test_features_count_as_brute_force(data: Any, metric: Any, protocol: str) -> None:
     rng = np.random.default_rng(15)
     q, g = (side.astype(np.float32) for side in data(rng))
@@ -100,6 +101,7 @@ def test_features_count_as_brute_force(data: Any, metric: Any, protocol: str) ->
     check(shots(se.Distances(distances), sides, protocol=protocol, threads=1), oracle)
 
 
+@pytest.mark.usefixtures("product")
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6),
@@ -307,6 +309,7 @@ def test_a_gallery_of_nothing() -> None:
 @pytest.mark.parametrize("noise", [0.0, 1e-7, 1e-5])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.usefixtures("product")
 def test_collapsed_models(
     metric: Any, protocol: str, noise: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from streameval.counting.canonical import FloatMatrix
 from streameval.counting.filtering import Filter, Operand, group_by_norm, prepare_gallery
 from streameval.counting.masks import column_offsets, mask_listed
+from streameval.counting.products import multiply
 from streameval.counting.tiles import Columns
 from streameval.execution.job import Job
 from streameval.execution.progress import Watch
@@ -106,10 +107,12 @@ def feature_tiles(
                 operands = Operands(filter_, queries, gallery.block(left, right))
                 columns = _feature_columns(pairs, operands, item[left:right])
                 for top in range(0, size, rows):
-                    block = queries.filter[top : top + rows]
-                    values = buffer[: len(block) * (right - left)].reshape(len(block), right - left)
+                    m, n = min(rows, size - top), right - left
+                    values = buffer[: m * n].reshape(m, n)
                     if filter_.usable:
-                        np.matmul(block, operands.gallery.filter.T, out=values)
+                        multiply(
+                            queries.filter, queries.panels, top, operands.gallery.filter, values
+                        )
                     else:
                         values[:] = 0
                     yield Tile(values, top, columns, operands, last=top + rows >= size)
