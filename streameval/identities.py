@@ -45,21 +45,33 @@ class Identities:
         """Bytes of a counter that holds the items of any identity: 1, 2 or 4."""
         return min(np.min_scalar_type(int(self.items.max(initial=0))).itemsize, 4)
 
-    def valid(self, pairs: Pairs, query: int) -> IntArray:
-        """Return how many items of each identity take part for a query, [H] int64.
+    def seen_by(self, camera: int) -> IntArray:
+        """Return how many items of each identity take part for a camera's queries, [H] int64.
 
-        The query's own identity is not to be looked up: its positives are not negatives.
+        Parameters
+        ----------
+        camera : int
+            Its code; −1 where items of the query's camera take part as others do.
         """
-        valid = self.items.copy()
+        if camera < 0:
+            return self.items
+        own = self.codes[self.of_camera[camera] : self.of_camera[camera + 1]]
+        seen: IntArray = self.items - np.bincount(own, minlength=self.count)
+        return seen
+
+    def left_out(self, pairs: Pairs, query: int) -> IntArray:
+        """Return the identities of items that take no part for this one query, an entry an item.
+
+        Beside junk and items of its camera. The query's own identity is not to be looked up: its
+        positives are not negatives.
+        """
         own = slice(*pairs.indptr[query : query + 2].tolist())
-        item = pairs.item[own][~pairs.positive[own] & ~pairs.junk[pairs.item[own]]]
+        item = pairs.item[own][~pairs.positive[own]]
+        item = item[~pairs.junk[item]]
         if pairs.query_camera is not None and pairs.gallery_camera is not None:
-            camera = int(pairs.query_camera[query])
-            seen = self.codes[self.of_camera[camera] : self.of_camera[camera + 1]]
-            valid -= np.bincount(seen, minlength=self.count)
-            item = item[pairs.gallery_camera[item] != camera]
-        np.subtract.at(valid, self.code[item], 1)
-        return valid
+            item = item[pairs.gallery_camera[item] != pairs.query_camera[query]]
+        codes: IntArray = self.code[item].astype(np.int64)
+        return codes
 
 
 def find_identities(gallery: Labels, pairs: Pairs) -> Identities:

@@ -26,7 +26,7 @@ from streameval.counting.filtering import Filter, filter_value, guard_band
 from streameval.counting.tiles import FloatArray, IntArray
 
 SHOT_DOUBTS = 1 << 17  # pairs close to a positive that are kept, to be decided together
-_PIECE = 64  # values looked at together; in most rows there are few to count
+_PIECE = 8  # values looked at together, a byte each; in most rows there are few to count
 
 
 class Counters(NamedTuple):
@@ -101,27 +101,36 @@ def _filter_levels(filter_, norms, indptr, distances, level, band):  # type: ign
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
-def _weigh(values, weight, offset, reach, out):  # type: ignore[no-untyped-def]
-    """Write ``values * weight + offset``; return whether any is up to `reach`, as 0 or 1.
+def _pieces_within(values, weight, offset, reach, out, within, pieces):  # type: ignore[no-untyped-def]
+    """Write ``values * weight + offset``; note the pieces in which any is up to `reach`.
 
-    Written so that it vectorises, as `_any_within` is.
+    Written so that it vectorises: first a byte a value, 0 or 1; then eight of them at a time,
+    and a piece is kept only where `found` moves on behind it.
+
+    Parameters
+    ----------
+    values, weight, offset : [n] float32 or float64
+    reach : of the same dtype
+    out : [n] of the same dtype, written
+    within : [8 p] uint8, written
+        p pieces, the last one perhaps beyond n; 0 there.
+    pieces : [p + 1] uint32, written
+        Numbers of the pieces.
+
+    Returns
+    -------
+    how many pieces are noted
     """
-    yes, no = np.int32(1), np.int32(0)
-    some = no
+    yes, no = np.uint8(1), np.uint8(0)
     for k in range(values.shape[0]):
         value = values[k] * weight[k] + offset[k]
         out[k] = value
-        some = np.int32(some | (yes if value <= reach else no))
-    return some
-
-
-@numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
-def _any_within(values, start, stop, reach):  # type: ignore[no-untyped-def]
-    yes, no = np.int32(1), np.int32(0)
-    some = no
-    for k in range(start, stop):
-        some = np.int32(some | (yes if values[k] <= reach else no))
-    return some
+        within[k] = yes if value <= reach else no
+    eights, found = within.view(np.uint64), np.uint64(0)
+    for p in range(np.uint64(eights.shape[0])):
+        pieces[found] = p
+        found += np.uint64(eights[p] != 0)
+    return np.int64(found)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -157,7 +166,9 @@ def collect(  # type: ignore[no-untyped-def]
     the row to go on with (m where all are counted), how many doubts there are
     """
     n = tile.shape[1]
-    values = np.empty(n, tile.dtype)
+    number = -(-n // _PIECE)
+    values, pieces = np.empty(n, tile.dtype), np.empty(number + 1, np.uint32)
+    within = np.zeros(_PIECE * number, np.uint8)
     # Taken out of their tuples: looked up there, each would count references.
     weight, offset = columns.weight, columns.offset
     indptr, leading = levels.edges.indptr, levels.leading
@@ -170,13 +181,13 @@ def collect(  # type: ignore[no-untyped-def]
             band = bands[i]
             furthest = tile.dtype.type(level[end - 1] + band)
             reach = np.nextafter(furthest, tile.dtype.type(np.inf))  # never rounded down
-            some = _weigh(tile[row], weight, offset[offset_row[i]], reach, values)
-            for start in range(0, n if some else 0, _PIECE):
-                stop = min(start + _PIECE, n)
-                if not _any_within(values, start, stop, reach):
-                    continue
-                for k in range(start, stop):
-                    if values[k] > reach or values[k] == np.inf:
+            found = _pieces_within(
+                tile[row], weight, offset[offset_row[i]], reach, values, within, pieces
+            )
+            for p in range(found):
+                start = _PIECE * np.int64(pieces[p])
+                for k in range(start, start + _PIECE):
+                    if not within[k] or values[k] == np.inf:
                         continue
                     value = np.float64(values[k])
                     low, high = begin, end

@@ -159,17 +159,27 @@ class ShotCounts:
         unread = np.empty(expected.shape[1:])
         no_draw: npt.NDArray[np.int64] = np.empty(0, np.int64)
         rng = np.random.default_rng(shots.seed)
-        for i in np.flatnonzero(np.diff(positives.indptr)).tolist():
+        camera = np.full(queries, -1) if pairs.query_camera is None else pairs.query_camera
+        order = np.argsort(camera, kind="stable")
+        known, seen = None, np.empty(0, np.int64)
+        for i in order[np.diff(positives.indptr)[order] > 0].tolist():
+            if camera[i] != known:
+                known, seen = camera[i], shots.identities.seen_by(int(camera[i]))
             begin, end = positives.indptr[i : i + 2].tolist()
             drawn = no_draw
             if shots.draws:
                 rng = np.random.default_rng([shots.seed, first_query + i])
                 drawn = rng.integers(end - begin, size=shots.draws)
+            left_out = shots.identities.left_out(pairs, i)
+            valid = seen
+            if left_out.size:
+                valid = seen.copy()
+                np.subtract.at(valid, left_out, 1)
             shots_of_query(
                 self.counters.of(begin, end),
                 positives.distance[begin:end],
                 tied[begin:end],
-                shots.identities.valid(pairs, i),
+                valid,
                 drawn,
                 rng,
                 expected[i],
