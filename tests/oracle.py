@@ -247,6 +247,9 @@ def oracle_metrics(
     for x in dir_ranks:
         curves[f"DIR@{x}"] = np.array([identified(x, limit) for limit in limits])
         for f in rates:
+            if nearest and 1 / len(nearest) > f:  # too few to tell such a rate
+                scalars[f"DIR@{x}|FAR={f:g}"] = np.nan
+                continue
             allowed = [k for k in range(len(nearest)) if k / len(nearest) <= f]
             everyone = not nearest or f >= 1
             limit = np.inf if everyone else sorted(nearest)[allowed[-1]]

@@ -256,7 +256,39 @@ def test_the_roc_is_the_best_at_each_achievable_rate() -> None:
     assert metrics.curves["DIR@1"].tolist() == [0, 0.25, 0.75, 1]
     assert metrics.curves["ROC_tau"].tolist() == [0.1, 0.3, 0.6, np.inf]
     scalars = [v for name, v in metrics.scalars.items() if name.startswith("DIR@1")]
-    assert scalars == [0, 0.25, 0.25, 0.25, 0.75, 1]
+    assert scalars[1:] == [0.25, 0.25, 0.25, 0.75, 1]
+    assert np.isnan(scalars[0])
+
+
+def test_rates_that_strangers_cannot_support_are_withheld() -> None:
+    problem = {
+        "distances": np.linspace(0, 1, 13)[:, None],
+        "query_id": np.array([*[1] * 9, 6, 7, 8, 9]),
+        "gallery_id": np.array([1]),
+    }
+    names = tuple(
+        f"{name}={f}"
+        for name in ("DIR@1|FAR", "TTR/set|FTR", "TTR/individual|FTR")
+        for f in (0, 0.1, 0.2499, 0.25, 0.5)
+    )
+    metrics = quietly(oracle_statistics(**problem), MetricOptions(metrics=names))
+    for name, detail in metrics.details.items():
+        f = float(name.partition("=")[2])
+        if f >= 0.25:
+            assert detail.reason == ""
+            assert detail.threshold is not None
+            continue
+        assert np.isnan(metrics.scalars[name])
+        assert detail.threshold is None
+        assert (
+            detail.reason
+            == {
+                0: "no number of queries of Q− supports a rate of 0",
+                0.1: "needs 10 queries of Q−, has 4",
+                0.2499: "needs 5 queries of Q−, has 4",
+            }[f]
+        )
+    assert metrics.curves["FAR"][1] == 0.25
 
 
 @given(st.lists(st.floats(0, 1), max_size=30))
