@@ -17,13 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from streameval.counting.matrix_unit import PANEL
-from streameval.counting.products import GALLERY_PANELS_BYTES, panel_bytes
+from streameval.counting.products import best_rows, panel_bytes
 from streameval.counting.shots import SHOT_DOUBTS, Counters
 from streameval.counting.tiles import DOUBTS, FINE_QUERIES
 from streameval.errors import BudgetError
 
-TILE_QUERIES = 1024
 TILE_ITEMS = 8192
 TARGET_BLOCK_BYTES = 4 << 20
 SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
@@ -219,7 +217,7 @@ def make_plan(
     if problem.shots is not None:
         kept["identities"] = problem.shots.kept_bytes(problem.queries, problem.gallery)
     if problem.width:
-        return _plan_features(problem, memory, threads, kept, tile or (TILE_QUERIES, TILE_ITEMS))
+        return _plan_features(problem, memory, threads, kept, tile or (best_rows(), TILE_ITEMS))
     return _plan_matrix(problem, memory, threads, kept)
 
 
@@ -276,7 +274,6 @@ def _plan_features(
     # As stored, as worked on, as multiplied: often the same, at worst three.
     row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 4) + 64
     chunk = max(problem.chunks[0], 1)
-    packed = max(GALLERY_PANELS_BYTES, panel_bytes(PANEL, problem.width))
     # A column, where a model has collapsed.
     fine = 8 * (problem.width + 2 * FINE_QUERIES + max(problem.cameras, 1)) + 64
     operands = 2 if problem.shots is None else threads + 1  # blocks of queries held at a time
@@ -287,7 +284,8 @@ def _plan_features(
             "queries": operands * query_block * problem.width * (problem.itemsize + 4)
             + operands * panel_bytes(query_block, problem.width),
             "gallery blocks": threads * (block * row_bytes + scratch),
-            "tiles": threads * (items * (4 * rows + 4 * problem.cameras + fine) + packed),
+            "tiles": threads * items * (4 * rows + 4 * problem.cameras + fine)
+            + threads * panel_bytes(items, problem.width),
             "counts": threads * (_task_statistics_bytes(problem, query_block) + DOUBT_BYTES),
             **_shot_parts(problem, threads, query_block),
         }

@@ -11,8 +11,14 @@ from reference import canonical_distances
 from test_exactness import HOSTILE
 
 from streameval.counting.canonical import row_norms
-from streameval.counting.filtering import Filter, guard_band, prepare_gallery, prepare_queries
-from streameval.counting.products import multiply
+from streameval.counting.filtering import (
+    Filter,
+    guard_band,
+    prepare_gallery,
+    prepare_queries,
+    write_products,
+)
+from streameval.counting.products import panel_bytes
 
 Array = npt.NDArray[Any]
 
@@ -41,7 +47,9 @@ def test_filter_values_stay_within_the_band(
     if not filter_.usable:
         return  # every pair is decided canonically
     values = np.empty((len(q), len(g)), np.float32)
-    multiply(queries.filter, queries.panels, 0, gallery.filter, values)
+    if queries.panels.size:
+        gallery = gallery.packed(np.empty(panel_bytes(*g.shape), np.uint8))
+    write_products(queries, 0, gallery, values)
     tile = values * filter_.weight(gallery) + filter_.offset(gallery)
     canonical = canonical_distances(q, g, metric)
     error = np.abs(tile - distance_of(canonical, metric, queries.norms, filter_.scale))

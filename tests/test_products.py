@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from streameval.counting.filtering import Operand, write_products
 from streameval.counting.matrix_unit import supported
-from streameval.counting.products import VARIABLE, multiply, query_panels, roundings
+from streameval.counting.products import VARIABLE, panel_bytes, query_panels, roundings
 from streameval.errors import OptionError
 
 needs_unit = pytest.mark.skipif(not supported(), reason="this machine has no matrix unit")
@@ -21,8 +22,13 @@ Array = npt.NDArray[Any]
 
 
 def product_of(queries: Float32, gallery: Float32, start: int = 0, stop: int | None = None) -> Any:
+    norms = np.ones(max(len(queries), len(gallery)))
+    left = Operand(queries, norms[: len(queries)], queries, 1.0, query_panels(queries))
+    right = Operand(gallery, norms[: len(gallery)], gallery, 1.0)
+    if left.panels.size:
+        right = right.packed(np.empty(panel_bytes(*gallery.shape), np.uint8))
     out = np.full(((len(queries) if stop is None else stop) - start, len(gallery)), np.nan, "f4")
-    multiply(queries, query_panels(queries), start, gallery, out)
+    write_products(left, start, right, out)
     return out
 
 

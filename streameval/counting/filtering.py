@@ -37,7 +37,14 @@ from streameval.counting.canonical import (
     FloatMatrix,
     Metric,
 )
-from streameval.counting.products import Float32Matrix, Panels, query_panels, roundings
+from streameval.counting.products import (
+    Float32Matrix,
+    Panels,
+    gallery_panels,
+    multiply,
+    query_panels,
+    roundings,
+)
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -61,7 +68,8 @@ class Operand(NamedTuple):
     scale : float
         The power of two in `filter`; 1 for the queries of cosine.
     panels : [bytes] uint8
-        Of the queries, as `products.query_panels`; of the gallery, none.
+        Of `filter`, for the matrix unit; none where BLAS multiplies, nor of gallery rows before
+        `packed`.
     """
 
     rows: FloatMatrix
@@ -75,6 +83,10 @@ class Operand(NamedTuple):
         return Operand(
             self.rows[start:stop], self.norms[start:stop], self.filter[start:stop], self.scale
         )
+
+    def packed(self, memory: Panels) -> Operand:
+        """Return the operand of gallery rows with its panels, which are written to `memory`."""
+        return self._replace(panels=gallery_panels(self.filter, memory))
 
 
 @numba.njit(nogil=True, cache=True)
@@ -132,6 +144,27 @@ def prepare_gallery(rows: FloatMatrix, norms: FloatArray) -> Operand:
         return Operand(rows, norms, rows.astype(np.float32, copy=False), 1.0)
     scale = _power_of_two(most)
     return Operand(rows, norms, _scaled(rows, np.full(len(rows), scale)), scale)
+
+
+def write_products(
+    queries: Operand, start: int, gallery: Operand, out: npt.NDArray[np.float32]
+) -> None:
+    """Write the products of some queries with gallery rows.
+
+    Parameters
+    ----------
+    queries : Operand
+    start : int
+        The query that the first row of `out` belongs to.
+    gallery : Operand
+        Packed, where the queries are.
+    out : [m, n] float32, written
+        In C order.
+    """
+    if queries.panels.size:
+        multiply(queries.panels, start, gallery.panels, gallery.rows.shape[1], out)
+    else:
+        np.matmul(queries.filter[start : start + len(out)], gallery.filter.T, out=out)
 
 
 def group_by_norm(norms: FloatArray, metric: Metric) -> tuple[npt.NDArray[np.int64], list[int]]:

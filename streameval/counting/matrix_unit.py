@@ -52,18 +52,10 @@ def supported() -> bool:
     return bool(request == 0)
 
 
-def aligned(size: int) -> npt.NDArray[np.uint8]:
-    """Return memory that begins with a cache line, uninitialised."""
-    memory = np.empty(size + LINE_BYTES - 1, np.uint8)
-    start = -memory.ctypes.data % LINE_BYTES
-    return memory[start : start + size]
-
-
 @cache
 def configuration() -> npt.NDArray[np.uint8]:
     """Return what `configure` is given: palette 1, eight tiles of 16 rows of 64 bytes."""
-    out = aligned(LINE_BYTES)
-    out[:] = 0
+    out = np.zeros(64, np.uint8)
     out[0] = 1
     out[16:32].view(np.uint16)[:] = 64
     out[48:56] = 16

@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from streameval.counting.matrix_unit import (
     AHEAD_BYTES,
+    LINE_BYTES,
     PANEL,
     STEP,
     STEP_BYTES,
     TILE_BYTES,
-    aligned,
     configuration,
     configure,
     multiply_panels,
@@ -36,7 +36,7 @@ from streameval.errors import OptionError
 Float32Matrix = npt.NDArray[np.float32]
 Panels = npt.NDArray[np.uint8]
 
-GALLERY_PANELS_BYTES = 768 << 10  # packed at a time: they stay in L2
+BLAS_ROWS, UNIT_ROWS = 1024, 256
 VARIABLE = "STREAMEVAL_PRODUCT"
 
 
@@ -54,9 +54,19 @@ def use_matrix_unit() -> bool:
     return wanted == "auto" and supported()
 
 
+def best_rows() -> int:
+    """Return of how many queries a tile is best.
+
+    BLAS packs gallery rows anew for each tile; the matrix unit keeps the queries' panels in L2.
+    """
+    return UNIT_ROWS if use_matrix_unit() else BLAS_ROWS
+
+
 def panel_bytes(rows: int, width: int) -> int:
-    """Return the size of the panels of some rows."""
-    return -(-rows // PANEL) * -(-width // STEP) * STEP_BYTES
+    """Return how much memory the panels of some rows take; none where BLAS multiplies."""
+    if not use_matrix_unit():
+        return 0
+    return -(-rows // PANEL) * -(-width // STEP) * STEP_BYTES + LINE_BYTES
 
 
 def query_panels(rows: Float32Matrix) -> Panels:
@@ -67,9 +77,26 @@ def query_panels(rows: Float32Matrix) -> Panels:
     rows : [m, D] float32
         Finite.
     """
-    panels = aligned(panel_bytes(*rows.shape) if use_matrix_unit() else 0)
-    if panels.size:
-        _pack(rows, panels, False)
+    panels = np.empty(panel_bytes(*rows.shape), np.uint8)
+    return _packed(rows, panels, False) if panels.size else panels
+
+
+def gallery_panels(rows: Float32Matrix, memory: Panels) -> Panels:
+    """Return the panels of the rows on the right of a product.
+
+    Parameters
+    ----------
+    rows : [n, D] float32
+        Finite; each row contiguous.
+    memory : [`panel_bytes`] uint8
+        To write them into.
+    """
+    return _packed(rows, memory, True)
+
+
+def _packed(rows: Float32Matrix, memory: Panels, transposed: bool) -> Panels:
+    panels = memory[-memory.ctypes.data % LINE_BYTES :]  # panels begin with a cache line
+    _pack(rows, panels, transposed)
     return panels
 
 
@@ -86,31 +113,21 @@ def roundings(width: int, panels: Panels) -> float:
     return 1.01 * (17 + 6 * -(-width // STEP)) + 2.1
 
 
-def multiply(
-    queries: Float32Matrix, panels: Panels, start: int, gallery: Float32Matrix, out: Float32Matrix
-) -> None:
-    """Write the products of some queries and gallery rows.
+def multiply(queries: Panels, start: int, gallery: Panels, width: int, out: Float32Matrix) -> None:
+    """Write the products of some queries and gallery rows, by the matrix unit.
 
     Parameters
     ----------
-    queries : [Q, D] float32
-    panels : panels
-        Of the queries.
+    queries, gallery : panels
     start : int
         The query that the first row of `out` belongs to.
-    gallery : [n, D] float32
-        Finite; each row contiguous.
+    width : int
+        D.
     out : [m, n] float32, written
         In C order.
     """
-    if not panels.size:
-        np.matmul(queries[start : start + len(out)], gallery.T, out=out)
-        return
-    columns = max(GALLERY_PANELS_BYTES // panel_bytes(PANEL, gallery.shape[1]), 1) * PANEL
-    columns = max(min(columns, -(-len(gallery) // PANEL) * PANEL), PANEL)
-    packed = aligned(panel_bytes(columns, gallery.shape[1]))
     scratch = np.empty((PANEL, PANEL), np.float32)
-    _multiply(panels, start, gallery, packed, columns, configuration(), scratch, out)
+    _multiply(queries, start, gallery, -(-width // STEP), configuration(), scratch, out)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -141,33 +158,28 @@ def _pack(rows, panels, transposed):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def _multiply(queries, start, gallery, panels, columns, configuration, scratch, out):  # type: ignore[no-untyped-def]
-    """As `multiply`; gallery rows are packed `columns` at a time, into `panels`.
+def _multiply(queries, start, gallery, steps, configuration, scratch, out):  # type: ignore[no-untyped-def]
+    """As `multiply`: the queries stay in L2, and each panel of the gallery comes once.
 
-    While two panels are multiplied, the next of the queries is brought closer, bit by bit.
+    While one is multiplied with all queries, the next is brought closer, bit by bit.
     """
     m, n = out.shape
-    steps = -(-gallery.shape[1] // STEP)
     size = steps * STEP_BYTES
-    left, right = queries.ctypes.data, panels.ctypes.data
-    target, stride = out.ctypes.data, out.strides[0]
+    left, target, stride = queries.ctypes.data, out.ctypes.data, out.strides[0]
+    first, last = start // PANEL, -(-(start + m) // PANEL)
     configure(configuration.ctypes.data)
-    for begin in range(0, n, columns):
-        end = min(begin + columns, n)
-        _pack(gallery[begin:end], panels, True)
-        for panel in range(start // PANEL, -(-(start + m) // PANEL)):
+    for column in range(0, n, PANEL):
+        right = gallery.ctypes.data + column // PANEL * size
+        for panel in range(first, last):
             row = panel * PANEL - start
-            for column in range(begin, end, PANEL):
-                done = (column - begin) // PANEL
-                ahead = left + (panel + 1) * size + done * steps * AHEAD_BYTES
-                other = right + done * size
-                if row >= 0 and row + PANEL <= m and column + PANEL <= end:
-                    at = target + row * stride + column * 4
-                    multiply_panels(left + panel * size, other, steps, at, stride, ahead)
-                    continue
-                at = scratch.ctypes.data
-                multiply_panels(left + panel * size, other, steps, at, PANEL * 4, ahead)
-                for r in range(max(row, 0), min(row + PANEL, m)):
-                    for c in range(column, min(column + PANEL, end)):
-                        out[r, c] = scratch[r - row, c - column]
+            ahead = right + size + (panel - first) * steps * AHEAD_BYTES
+            if row >= 0 and row + PANEL <= m and column + PANEL <= n:
+                at = target + row * stride + column * 4
+                multiply_panels(left + panel * size, right, steps, at, stride, ahead)
+                continue
+            at = scratch.ctypes.data
+            multiply_panels(left + panel * size, right, steps, at, PANEL * 4, ahead)
+            for r in range(max(row, 0), min(row + PANEL, m)):
+                for c in range(column, min(column + PANEL, n)):
+                    out[r, c] = scratch[r - row, c - column]
     release()
