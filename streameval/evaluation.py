@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, OptionError, StreamevalWarning
-from streameval.execution.job import Job, NotUnitError, Range
+from streameval.execution.job import Job, NotUnitError, Range, Shots
 from streameval.execution.passes import count_all, find_extremes, find_positives
 from streameval.execution.progress import Progress, Watch
 from streameval.execution.refining import refine
@@ -21,18 +21,25 @@ from streameval.execution.threads import ThreadExecutor
 from streameval.inputs.sources import BadRowError, Distances, Features
 from streameval.listed import ListedPairs
 from streameval.metrics import MetricOptions
+from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.metrics.options import (
     DEFAULT_OPTIONS,
     AveragePrecision,
     TieRule,
     VerificationPrecision,
 )
-from streameval.metrics.selection import split_names, wanted_measures, with_named
-from streameval.preparation import DEFAULT_MEMORY, Prepared, RangeOption, prepare
+from streameval.metrics.selection import required_fields, split_names, wanted_measures
+from streameval.preparation import (
+    DEFAULT_MEMORY,
+    Prepared,
+    RangeOption,
+    prepare,
+    resolve_options,
+)
 from streameval.presets import Preset, find_preset, pair_options
-from streameval.protocol import Labels, Protocol
+from streameval.protocol import CAMERA_PAIRS, Labels, Protocol
 from streameval.result import Evaluation
-from streameval.result.columns import check_group_column, group_labels
+from streameval.result.columns import check_camera_pairs, check_group_column, group_labels
 from streameval.statistics import FIELDS, FloatArray, RankStatistics, uniform_edges
 
 COUNTED = frozenset(FIELDS)
@@ -47,6 +54,8 @@ def evaluate(
     protocol: str | Protocol | None = None,
     junk_ids: Sequence[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
+    shot_draws: int | None = None,
+    shot_seed: int | None = None,
     listed: ListedPairs | None = None,
     range: RangeOption | None = None,
     ties: TieRule | None = None,
@@ -78,6 +87,10 @@ def evaluate(
         Gallery identities to ignore, in place of the protocol's own (−1).
     self_match : {"index", "key"}, optional
         Ignore each query's own image in the gallery.
+    shot_draws, shot_seed : int, optional
+        Of ``CMC_sampled@x`` under single gallery shot (protocols ``cuhk03`` and
+        ``cuhk03-torchreid``), in place of the protocol's own 10 and 0: how often one item of
+        each gallery identity is drawn for each query, and from what seed.
     listed : ListedPairs, optional
         Which pairs are positive and which are ignored, in place of identities and cameras: from
         `read_listed_pairs`, or `ListedPairs.of`. The protocol is ``listed`` then.
@@ -92,7 +105,8 @@ def evaluate(
         otherwise.
     group_by : str or [Q] array_like, optional
         ``id``, ``cam``, one of the queries' further labels, or a label a query: the metrics of
-        each group, too.
+        each group, too. ``cam-pair``: of each pair of a query's camera and a positive's, see
+        `metrics_by_camera_pair`.
     refine : str or sequence of str
         Names of metrics that are read off the histogram of impostors at one threshold,
         ``"TAR|FAR=0.001"``: further passes, mostly one, make these exact.
@@ -139,6 +153,8 @@ def evaluate(
         gallery=gallery,
         **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range, listed=listed),
         self_match=self_match,
+        shot_draws=shot_draws,
+        shot_seed=shot_seed,
         options=options,
         refine=refine,
         memory=memory,
@@ -192,7 +208,9 @@ def check_groups(group_by: str | npt.ArrayLike, prepared: Prepared) -> None:
     ------
     InputError
     """
-    if isinstance(group_by, str):
+    if isinstance(group_by, str) and group_by == CAMERA_PAIRS:
+        check_camera_pairs(prepared.query_columns, prepared.positive_cams)
+    elif isinstance(group_by, str):
         check_group_column(group_by, prepared.query_columns)
     else:
         group_labels(group_by, prepared.source.shape[0])
@@ -207,16 +225,15 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
         If the inputs hold what can't be evaluated.
     """
     begin = time.perf_counter()
-    options = with_named(options, prepared.refine)
-    if options.cmc == DEFAULT_OPTIONS.cmc:
-        options = replace(options, cmc=prepared.protocol.cmc)
+    options = resolve_options(options, prepared.protocol, prepared.refine)
+    shots = _shots(prepared, options)
     progress = progress or Progress()
     try:
         try:
-            statistics, used = _count(prepared, Watch(progress))
+            statistics, used = _count(prepared, shots, Watch(progress))
         except NotUnitError:  # the range must come from the data after all
             prepared = prepared.with_range_from_data()
-            statistics, used = _count(prepared, Watch(progress))
+            statistics, used = _count(prepared, shots, Watch(progress))
     except BadRowError as error:  # a pass may meet a later one first
         prepared.source.first_bad_row(error.row)
         raise
@@ -226,10 +243,32 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
         range=prepared.range_summary(used),
         columns=prepared.query_columns,
         provenance=_provenance(prepared, time.perf_counter() - begin),
+        positive_cams=_positive_cams(prepared, statistics),
     )
 
 
-def _count(prepared: Prepared, watch: Watch) -> tuple[RankStatistics, Range]:
+def _positive_cams(prepared: Prepared, statistics: RankStatistics) -> PositiveCameras | None:
+    """Return the cameras of the positives in the order of the statistics."""
+    cams = prepared.positive_cams
+    if cams is None or statistics.positive_item is None:
+        return None
+    query = np.repeat(np.arange(statistics.queries), statistics.positives)
+    listed = np.lexsort((statistics.positive_item, query))  # the order of `Pairs.positives`
+    place = np.empty(len(listed), np.int64)
+    place[listed] = np.arange(len(listed))
+    return cams.take(place)
+
+
+def _shots(prepared: Prepared, options: MetricOptions) -> Shots | None:
+    """Return what single gallery shot draws from, where the metrics need it."""
+    if prepared.identities is None:
+        return None
+    protocol, sampled = prepared.protocol, "sampled_shots" in required_fields(options)
+    draws = protocol.shot_draws if sampled else 0
+    return Shots(prepared.identities, draws, protocol.shot_seed)
+
+
+def _count(prepared: Prepared, shots: Shots | None, watch: Watch) -> tuple[RankStatistics, Range]:
     """Run all passes: the statistics, and the range of the distances that was used."""
     executor = ThreadExecutor(prepared.plan.threads)
     nothing: FloatArray = np.empty(0)
@@ -255,7 +294,7 @@ def _count(prepared: Prepared, watch: Watch) -> tuple[RankStatistics, Range]:
         thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
     if problem.edges:
         edges = uniform_edges(used.low, used.high, problem.edges - 1)
-    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds, edges)
+    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds, edges, shots=shots)
     job = find_positives(job, executor, watch)
     counted = count_all(job, executor, watch)
     if prepared.refine:

@@ -171,10 +171,13 @@ def settle(columns, filter_, queries, gallery, edges, counts, doubts, filled):  
 
     Parameters
     ----------
-    columns, filter_, queries, edges, counts, doubts, filled
+    columns, filter_, queries, edges, counts, filled
         As in `count_features`.
     gallery : Operand
         Of the columns.
+    doubts : Doubts
+        Where a doubt is near an edge, `edge` becomes the slot that it is in, counted from its
+        query's first.
     """
     item, doubt_query, doubt_column = columns.item, doubts.query, doubts.column
     start = np.zeros(len(item) + 1, np.int64)
@@ -210,6 +213,7 @@ def settle(columns, filter_, queries, gallery, edges, counts, doubts, filled):  
             continue
         slot = slot_of(exact[t], doubt_edge[t], distances, indptr[i], indptr[i + 1])
         slots[2 * indptr[i] + i + slot] += 1
+        doubt_edge[t] = slot
         if slot & 1:  # at an edge
             note_tie(
                 exact[t],

@@ -42,8 +42,8 @@ def refine(
     executor, watch
     """
     beside = replace(
-        job, thresholds=np.empty(0), range=replace(job.range, strict=False)
-    )  # the range has been checked
+        job, thresholds=np.empty(0), range=replace(job.range, strict=False), shots=None
+    )  # the range has been checked, and single shots are counted
     while True:
         edges = _edges(counted, measures)
         if not len(edges):
