@@ -20,7 +20,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from streameval.counting.canonical import LANES, distance
+from streameval.counting.canonical import distance
 from streameval.counting.edges import Edges, slot_of
 from streameval.counting.filtering import Filter, filter_value, guard_band
 from streameval.counting.tiles import FloatArray, IntArray
@@ -238,7 +238,6 @@ def settle_fine(  # type: ignore[no-untyped-def]
         Which of the doubts.
     """
     n = tile.shape[1]
-    lanes = np.empty(LANES)
     known_for, known = np.full(n, -1, np.int64), np.empty(n)
     weight, offset = columns.weight, columns.offset
     rows, norms, query_rows, query_norms = gallery.rows, gallery.norms, queries.rows, queries.norms
@@ -257,9 +256,7 @@ def settle_fine(  # type: ignore[no-untyped-def]
         same = same_as[k]
         if known_for[same] != i:
             known_for[same] = i
-            known[same] = distance(
-                metric, query_rows, i, rows, same, query_norms[i], norms[same], lanes
-            )
+            known[same] = distance(metric, query_rows, i, rows, same, query_norms[i], norms[same])
         doubt_edge[t] = slot_of(known[same], e - indptr[i], distances, indptr[i], last)
 
 
