@@ -79,6 +79,10 @@ def hits_at(k: int | str, denominator: str) -> Reading:
     return read
 
 
+def reciprocal_rank(match: Array, distance: Array) -> float:
+    return 1 / (int(np.argmax(match)) + 1)
+
+
 def discounted_gain(k: int) -> Reading:
     def read(match: Array, distance: Array) -> float:
         discounts = 1 / np.log2(np.arange(2, len(match) + 2))

@@ -201,9 +201,11 @@ def test_the_list_of_metrics_is_whole() -> None:
     for metric, one in zip(METRICS, listed, strict=True):
         assert metric.name in done.stdout
         assert one["needs"] == list(metric.needs)
+        assert one["also"] == list(metric.also)
         assert one["formula"]
         assert one["source"]
         assert one["examples"]
+    assert "1/(N*M) sum" in done.stdout  # a dot of a formula is a product, and no separator
 
 
 def test_raw_precision_and_recall_of_a_query(data: Path) -> None:

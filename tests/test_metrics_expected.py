@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streameval.metrics.expected import ExpectedRanks
 from streameval.metrics.harmonic import harmonic_difference
-from streameval.metrics.tie_groups import expected_inverse_of_last
+from streameval.metrics.tie_groups import expected_inverse_of_first, expected_inverse_of_last
 from streameval.statistics import RankStatistics
 
 
@@ -48,7 +48,7 @@ groups = {
 def test_terms_are_exact(positives: int, negatives: int, closer: int, before: int) -> None:
     p, n, ahead, size = positives, negatives, closer + before, positives + negatives
     ranks = ExpectedRanks(one_group(p, n, closer, before))
-    step, lower, inverse = Fraction(0), Fraction(0), Fraction(0)
+    step, lower, inverse, first = Fraction(0), Fraction(0), Fraction(0), Fraction(0)
     for k in range(1, size + 1):
         inside = Fraction((k - 1) * (p - 1), max(size - 1, 1))  # positives before place k
         step += Fraction(p, size) * (before + 1 + inside) / (ahead + k)
@@ -57,6 +57,7 @@ def test_terms_are_exact(positives: int, negatives: int, closer: int, before: in
         else:
             lower += Fraction(p, size) * (before + inside) / (ahead + k - 1)
         inverse += Fraction(comb(k - 1, p - 1), comb(size, p)) / (ahead + k)
+        first += Fraction(comb(size - k, p - 1), comb(size, p)) / (ahead + k)
     total = before + p
     assert ranks.precision("step")[before:].sum() == pytest.approx(
         float(step), rel=1e-11, abs=1e-15
@@ -66,6 +67,8 @@ def test_terms_are_exact(positives: int, negatives: int, closer: int, before: in
         trapezoid, rel=1e-11, abs=1e-15
     )
     assert ranks.inverse_penalty()[0] == pytest.approx(float(total * inverse), rel=1e-11)
+    if not before:
+        assert ranks.inverse_first_rank()[0] == pytest.approx(float(first), rel=1e-11)
 
 
 @settings(max_examples=60, deadline=None)
@@ -105,12 +108,30 @@ def test_last_place_by_recurrence_and_by_sum(positives: int, ahead: int) -> None
     assert computed == pytest.approx(float(exact), rel=1e-12)
 
 
+@pytest.mark.parametrize("positives", [1, 2, 7, 40, 500])
+@pytest.mark.parametrize("ahead", [0, 6, 43, 150, 5000])
+def test_first_place_by_recurrence_and_by_sum(positives: int, ahead: int) -> None:
+    negatives = 300
+    size = positives + negatives
+    exact = sum(
+        Fraction(comb(size - k, positives - 1), comb(size, positives)) / (ahead + k)
+        for k in range(1, negatives + 2)
+    )
+    computed = expected_inverse_of_first(np.array([[positives, negatives, ahead]]))[0]
+    assert computed == pytest.approx(float(exact), rel=1e-12)
+
+
 def test_a_collapsed_model() -> None:
     """A thousand queries, each with its own huge tie group: no loop over the gallery."""
     queries = 1000
     parts = [one_group(2 + i % 30, 10**6 + i, i, 0) for i in range(queries)]
     ranks = ExpectedRanks(RankStatistics.stack(parts))
-    for values in (ranks.precision("step"), ranks.precision("trapezoid"), ranks.inverse_penalty()):
+    for values in (
+        ranks.precision("step"),
+        ranks.precision("trapezoid"),
+        ranks.inverse_penalty(),
+        ranks.inverse_first_rank(),
+    ):
         assert (values > 0).all()
         assert (values < 1e-3).all()
     assert 0 < ranks.hits_within(100)[-1] < 10

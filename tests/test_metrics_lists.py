@@ -18,6 +18,7 @@ from oracle_lists import (
     interpolated_precision,
     mean_over_lists,
     open_set_lists,
+    reciprocal_rank,
 )
 from problems import problems
 from test_metrics import ALL_RULES, FIXED, RATES, quietly
@@ -29,7 +30,7 @@ from streameval.metrics.retrieval import at_recall, precision_recall
 CUTS = (1, 2, 3, 5, 30)
 AP_RULES = ("step", "trapezoid", "threshold")
 DENOMINATORS = ("hits", "total", "min")
-READINGS: dict[str, Any] = {"R-precision": hits_at("G", "total")}
+READINGS: dict[str, Any] = {"R-precision": hits_at("G", "total"), "MRR": reciprocal_rank}
 for k in CUTS:
     READINGS[f"P@{k}"] = hits_at(k, "k")
     READINGS[f"P@{k}/min"] = hits_at(k, "min")
@@ -145,7 +146,12 @@ def test_open_set_equals_the_oracle_and_thresholds_reach_it(
     names = tuple(
         name
         for f in RATES
-        for name in (f"DIR@{x}|FAR={f:g}", f"TTR/set|FTR={f:g}", f"TTR/individual|FTR={f:g}")
+        for name in (
+            f"DIR@{x}|FAR={f:g}",
+            f"FNIR@{x}|FPIR={f:g}",
+            f"TTR/set|FTR={f:g}",
+            f"TTR/individual|FTR={f:g}",
+        )
     )
     stats = oracle_statistics(**problem)
     options = MetricOptions(ties, metrics=(*names, f"DIR_AUC@{x}"))
@@ -167,12 +173,15 @@ def test_open_set_equals_the_oracle_and_thresholds_reach_it(
         assert threshold is not None
         assert np.mean(np.array(strangers) <= threshold) <= f or threshold == np.inf
         distance, counts = {
-            "D": (first, hit),
-            "s": (nearest, np.ones_like(hit)),
-            "i": (first, np.ones_like(hit)),
-        }[name[0] if name[0] == "D" else name[4]]
-        accepted = counts & (np.array(distance) <= threshold)
-        assert metrics.scalars[name] == int(accepted.sum()) / len(first)
+            f"DIR@{x}": (first, hit),
+            f"FNIR@{x}": (first, hit),
+            "TTR/set": (nearest, np.ones_like(hit)),
+            "TTR/individual": (first, np.ones_like(hit)),
+        }[name.partition("|")[0]]
+        counted = counts & (np.array(distance) <= threshold)
+        if name.startswith("FNIR"):
+            counted = ~counted
+        assert metrics.scalars[name] == int(counted.sum()) / len(first)
         further = [d for d in strangers if d > threshold]  # one more would be too many
         if further:
             within = np.mean(np.array(strangers) <= min(further))

@@ -58,6 +58,7 @@ def test_ranx(problem: dict[str, Any]) -> None:
     names = {
         "hit_rate@5": "CMC@5",
         "map": "mAP",
+        "mrr": "MRR",
         "map@10": "mAP@10/total",  # its MAP@k is by all relevant documents
         "precision@10": "P@10",
         "recall@10": "recall@10",
@@ -82,6 +83,7 @@ def test_torchmetrics(problem: dict[str, Any]) -> None:
         "P@10": (retrieval.retrieval_precision, {"top_k": 10}),
         "recall@10": (retrieval.retrieval_recall, {"top_k": 10}),
         "R-precision": (retrieval.retrieval_r_precision, {}),
+        "MRR": (retrieval.retrieval_reciprocal_rank, {}),
         "CMC@5": (retrieval.retrieval_hit_rate, {"top_k": 5}),
         "nDCG@10": (retrieval.retrieval_normalized_dcg, {"top_k": 10}),
     }
@@ -103,6 +105,7 @@ def test_pytorch_metric_learning(problem: dict[str, Any]) -> None:
 
     names = {
         "precision_at_1": "P@1",
+        "mean_reciprocal_rank": "MRR",
         "r_precision": "R-precision",
         "mean_average_precision_at_r": "MAP@R",
         "mean_average_precision": "mAP",

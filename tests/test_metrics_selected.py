@@ -51,10 +51,18 @@ def test_one_metric_has_one_name() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("mAp", ["unknown metric 'mAp'", "mAP"]),
-        ("cmc@1", ["unknown metric 'cmc@1'", "CMC@1"]),
-        ("rank1", ["unknown metric 'rank1'"]),
-        ("TPR@FPR=0.1", ["unknown metric", "`streameval metrics` lists all"]),
+        ("mAp", ["unknown metric 'mAp': here that is mAP;"]),
+        ("cmc@1", ["unknown metric 'cmc@1': here that is CMC@1;"]),
+        ("rank1", ["unknown metric 'rank1': here that is CMC@1;"]),
+        ("Rank-10", ["here that is CMC@10;"]),
+        ("TPR@FPR=1E-3", ["that is TAR|FAR=0.001;", "`streameval metrics` lists all"]),
+        ("mAP@7", ["that is mAP@7/hits or mAP@7/total or mAP@7/min;"]),
+        ("F1@tau=0.5", ["that is F1/micro@tau=0.5 or F1/macro@tau=0.5;"]),
+        ("precision@5", ["that is P@5;"]),
+        ("TPIR@5|FPIR=0.01", ["that is DIR@5|FAR=0.01;"]),
+        ("map@r", ["that is MAP@R;"]),
+        ("rank-first", ["unknown metric 'rank-first': none has a name like it"]),
+        ("nAP", ["unknown metric 'nAP': the nearest are mAP"]),
         ("CMC@0", ["x of CMC@{x} is '0'", "a positive integer"]),
         ("CMC@one", ["x of CMC@{x} is 'one'", "a positive integer"]),
         ("CMC@+1", ["x of CMC@{x} is '+1'"]),
@@ -68,6 +76,15 @@ def test_names_that_are_no_metrics(name: str, words: list[str]) -> None:
         find_measure(name)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_names_elsewhere_stand_for_one_metric() -> None:
+    for metric in METRICS:
+        for template in metric.also:
+            name = template.format_map({"x": 3, "k": 3, "r": 0.3, "f": 0.3, "tau": 0.3})
+            named = [one for other in METRICS for one in other.called(name)]
+            assert named, name
+            assert {one.metric.name for one in named} == {metric.name}, name
 
 
 def test_only_what_is_asked_for_is_computed() -> None:

@@ -16,10 +16,10 @@ that it is a mean over (it is NaN where there are none), its formula and where t
 and the function. `METRICS` is the list of them; `compute_metrics` knows none by name. A new
 metric is a declaration beside its function, and an entry of the list.
 
-    retrieval     CMC, mAP, mINP, precision at recall
+    retrieval     CMC, mAP, mINP, MRR, precision at recall
     cutoffs       AP@k, precision@k, recall@k, R-precision, MAP@R, nDCG@k
     gom           GOM
-    openset       DIR at FAR, TTR at FTR
+    openset       DIR at FAR, FNIR at FPIR, TTR at FTR
     verification  TAR at FAR, EER, AUC from the histogram of impostors
     matching      precision, recall, F1 on the thresholds
     registry      the list

@@ -89,6 +89,7 @@ AP_AT_K = Metric(
     source="hits: torchmetrics; total: ranx, trec_eval; min: OML, Kaggle",
     compute=truncated_average_precision,
     parameters={"k": _K, "denominator": choice("hits", "total", "min")},
+    also=("mAP@{k}", "AP@{k}"),
 )
 
 PRECISION_AT_K = Metric(
@@ -100,6 +101,7 @@ PRECISION_AT_K = Metric(
     source="Manning et al. 2008, §8.4",
     compute=precision_at,
     parameters={"k": _K},
+    also=("precision@{k}", "precision-at-{k}"),
 )
 
 PRECISION_AT_K_MIN = Metric(
@@ -122,6 +124,7 @@ RECALL_AT_K = Metric(
     source="Manning et al. 2008, §8.4; the recall@k of metric learning is CMC@k",
     compute=recall_at,
     parameters={"k": _K},
+    also=("recall-at-{k}",),
 )
 
 R_PRECISION = Metric(
@@ -142,6 +145,7 @@ MAP_AT_R = Metric(
     formula="1/N Σ 1/G Σ_{r_j <= G} j/r_j",
     source="Musgrave et al. 2020, Eq. 3",
     compute=average_precision_at_r,
+    also=("mean-average-precision-at-R",),
 )
 
 NDCG_AT_K = Metric(
@@ -153,4 +157,5 @@ NDCG_AT_K = Metric(
     source="Järvelin and Kekäläinen 2002, relevance 0 or 1",
     compute=discounted_gain,
     parameters={"k": _K},
+    also=("NDCG-cut-{k}",),
 )

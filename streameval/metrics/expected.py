@@ -8,13 +8,17 @@ each of its positives is given an equal share.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from streameval.metrics.options import AveragePrecision
 from streameval.metrics.ranks import FixedRanks, Ranks, tie_groups
-from streameval.metrics.tie_groups import TieGroups, expected_inverse_of_last
+from streameval.metrics.tie_groups import (
+    TieGroups,
+    expected_inverse_of_first,
+    expected_inverse_of_last,
+)
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 
@@ -103,21 +107,31 @@ class ExpectedRanks(Ranks):
         chance: FloatArray = np.clip(rank - closer, 0, negatives + 1) / (negatives + 1)
         return chance
 
-    def inverse_penalty(self) -> FloatArray:
-        """Return E[G / r_G], [N] float64.
+    def inverse_first_rank(self) -> FloatArray:
+        """Return E[1 / r_1], [N] float64."""
+        expected = self._untied.inverse_first_rank()
+        first = self._group[self.start]
+        tied = np.flatnonzero(self._negatives[first] > 0)
+        expected[tied] = self._once_a_group(first[tied], expected_inverse_of_first)
+        return expected
 
-        Computed once for each distinct (p, n, R) of the last groups.
-        """
+    def inverse_penalty(self) -> FloatArray:
+        """Return E[G / r_G], [N] float64."""
         expected = self._untied.inverse_penalty()
         last = self._group[self.start + self.count - 1]
         tied = np.flatnonzero(self._negatives[last] > 0)
-        last = last[tied]
-        ahead = self._closer[last] + self._positives_before[last]
-        groups = np.column_stack([self._positives[last], self._negatives[last], ahead])
-        distinct, which = np.unique(groups, axis=0, return_inverse=True)
-        inverse = expected_inverse_of_last(distinct)
-        expected[tied] = self.count[tied] * inverse[which.reshape(-1)]
+        inverse = self._once_a_group(last[tied], expected_inverse_of_last)
+        expected[tied] = self.count[tied] * inverse
         return expected
+
+    def _once_a_group(
+        self, groups: IntArray, expected: Callable[[IntArray], FloatArray]
+    ) -> FloatArray:
+        """Return an expectation of groups (p, n, R), computed once for each distinct one, [g]."""
+        ahead = self._closer[groups] + self._positives_before[groups]
+        each = np.column_stack([self._positives[groups], self._negatives[groups], ahead])
+        distinct, which = np.unique(each, axis=0, return_inverse=True)
+        return expected(distinct)[which.reshape(-1)]
 
     def _groups(self, cutoff: IntArray | None = None) -> TieGroups:
         """Return the groups with negatives."""

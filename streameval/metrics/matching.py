@@ -124,6 +124,7 @@ def _figure(name: str, formula: str) -> Metric:
         source="van Rijsbergen 1979; micro and macro: Manning et al. 2008, §13.6",
         compute=partial(figure_at, name=name),
         parameters={"average": _AVERAGE, "tau": _TAU},
+        also=(f"{name}@tau={{tau}}",),
     )
 
 
@@ -136,10 +137,12 @@ F1_MAX = Metric(
     part="verification",
     needs=_FIELDS,
     over=("Q+",),
-    formula="max over the thresholds of F1",
+    formula="max over the thresholds (τ = 0, 0.01 .. 1) of F1 of all pairs (micro), or of its mean "
+    "over Q+ (macro)",
     source="van Rijsbergen 1979",
     compute=greatest_f1,
     parameters={"average": _AVERAGE},
+    also=("F1-max", "max-F1"),
 )
 
 FMR = Metric(
@@ -151,6 +154,7 @@ FMR = Metric(
     source="ISO/IEC 19795-1",
     compute=false_matches,
     parameters={"tau": _TAU},
+    also=("FAR@tau={tau}",),
 )
 
 FNMR = Metric(
@@ -162,4 +166,5 @@ FNMR = Metric(
     source="ISO/IEC 19795-1",
     compute=false_non_matches,
     parameters={"tau": _TAU},
+    also=("FRR@tau={tau}",),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from string import Formatter
@@ -83,6 +84,9 @@ class Metric:
         effects.
     parameters : mapping of str to Parameter
         By the names in braces.
+    also : tuple of str
+        What other tools call it: names, of which a user who gives one is told ours. Parameters
+        that they don't have take their defaults.
     reads : callable, optional
         Options to the fields that it reads under these, beside those it needs.
     unsettled : callable, optional
@@ -103,6 +107,7 @@ class Metric:
     source: str
     compute: Callable[..., Value]
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
     reads: Callable[[MetricOptions], tuple[str, ...]] | None = None
     unsettled: Callable[..., tuple[float, float] | None] | None = None
     default: bool = False
@@ -161,6 +166,32 @@ class Metric:
                     f"{declared.expects}"
                 ) from None
         return Measure(self, tuple(values))
+
+    def called(self, name: str) -> list[Measure]:
+        """Return what another tool's name, or one in other letters, stands for; or nothing."""
+        for template in (self.name, *self.also):
+            found = re.fullmatch(_loose_pattern(template), name, re.IGNORECASE)
+            if found is None:
+                continue
+            given = found.groupdict()
+            with suppress(ValueError):
+                values = (
+                    (one.parse(given[name].lower()),)
+                    if name in given
+                    else one.defaults(MetricOptions())
+                    for name, one in self.parameters.items()
+                )
+                return [Measure(self, each) for each in product(*values)]
+        return []
+
+
+def _loose_pattern(template: str) -> str:
+    """Return a pattern to which hyphens are blanks or nothing, and @ and | are one."""
+    parts = []
+    for text, parameter, _, _ in Formatter().parse(template):
+        loose = re.sub(r"[@|]", "[@|]", re.sub(r"-", "[-_ ]?", text))
+        parts.append(loose + ("" if parameter is None else f"(?P<{parameter}>[^@|/=]+)"))
+    return "".join(parts)
 
 
 @dataclass(frozen=True)

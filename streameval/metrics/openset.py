@@ -29,6 +29,14 @@ def detection_identification(ranked: RankedQueries, x: int, f: float) -> Value:
     return _at_rate(ranked, f, f"DIR@{x}", ranked.once(detection_rates, x))
 
 
+def missed_identification(ranked: RankedQueries, x: int, f: float) -> Value:
+    """Return FNIR@x = 1 − DIR@x at the largest FPIR <= f; FPIR is FAR.
+
+    Curves as of `detection_identification`, ``FNIR@x`` in place of ``DIR@x``.
+    """
+    return _at_rate(ranked, f, f"FNIR@{x}", ranked.once(missed_rates, x))
+
+
 def true_target_rate(ranked: RankedQueries, verification: str, f: float) -> Value:
     """Return TTR of set or individual verification at the largest FTR <= f, and the ROC.
 
@@ -86,7 +94,15 @@ def detection_rates(ranked: RankedQueries, x: int) -> FloatArray:
 
     NaN where N is 0, and at a limit of NaN.
     """
-    return shares_closer(ranked, ranked.nearest_positive, ranked.once(found_within, x))
+    return shares(
+        ranked, sums_closer(ranked, ranked.nearest_positive, ranked.once(found_within, x))
+    )
+
+
+def missed_rates(ranked: RankedQueries, x: int) -> FloatArray:
+    """Return FNIR@x = 1 − DIR@x at each limit, counted, [n] float64."""
+    found = sums_closer(ranked, ranked.nearest_positive, ranked.once(found_within, x))
+    return shares(ranked, len(ranked.nearest_positive) - found)
 
 
 def true_target_rates(ranked: RankedQueries, verification: str) -> FloatArray:
@@ -98,18 +114,22 @@ def true_target_rates(ranked: RankedQueries, verification: str) -> FloatArray:
     distance = ranked.nearest_positive
     if verification == "set":
         distance = np.minimum(distance, ranked.stats.nearest_negative[ranked.ranks.queries])
-    return shares_closer(ranked, distance, np.ones(len(distance)))
+    return shares(ranked, sums_closer(ranked, distance, np.ones(len(distance))))
 
 
-def shares_closer(ranked: RankedQueries, distance: FloatArray, weight: FloatArray) -> FloatArray:
-    """Return the sum of the weights with distance < limit, by N, at each limit, [n] float64."""
+def sums_closer(ranked: RankedQueries, distance: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return the sum of the weights [N] with distance < limit, at each limit, [n] float64."""
     limits, _ = ranked.once(false_accepts)
-    if not len(distance):
-        return np.full(len(limits), math.nan)
     order = np.argsort(distance)
-    sums = prefix_sums(weight[order])
     inside = np.searchsorted(distance[order], limits, side="left")
-    return np.where(np.isnan(limits), math.nan, sums[inside] / len(distance))
+    return prefix_sums(weight[order])[inside]
+
+
+def shares(ranked: RankedQueries, sums: FloatArray) -> FloatArray:
+    """Return sums at each limit by N; NaN where N is 0, and at a limit of NaN, [n] float64."""
+    limits, _ = ranked.once(false_accepts)
+    queries = len(ranked.ranks.queries)
+    return np.where(np.isnan(limits) | (queries == 0), math.nan, sums / max(queries, 1))
 
 
 def found_within(ranked: RankedQueries, x: int) -> FloatArray:
@@ -142,11 +162,26 @@ DIR_FAR = Metric(
     part="open-set",
     needs=_RANK_FIELDS,
     over=("Q+", "Q−"),
-    formula="DIR(τ,x) = |{Q+ : r_1 <= x, d_1 <= τ}|/N at FAR(τ) = |{Q− : min d <= τ}|/M",
+    formula="DIR(τ,x) = |{Q+ : r_1 <= x, d_1 <= τ}|/N at the largest τ with FAR(τ) = "
+    "|{Q− : min d <= τ}|/M <= f; withheld where f < 1/M",
     source="Liao et al. 2014; GOM paper, §4.4",
     compute=detection_identification,
     parameters={"x": _X, "f": _F},
     default=True,
+    also=("DIR@FAR={f}", "TPIR@FPIR={f}", "TPIR@{x}|FPIR={f}"),
+)
+
+FNIR_FPIR = Metric(
+    name="FNIR@{x}|FPIR={f}",
+    part="open-set",
+    needs=_RANK_FIELDS,
+    over=("Q+", "Q−"),
+    formula="FNIR(τ,x) = 1 − DIR(τ,x) at the largest τ with FPIR(τ) = FAR(τ) <= f; withheld where "
+    "f < 1/M",
+    source="ISO/IEC 19795-1; NIST FRVT 1:N",
+    compute=missed_identification,
+    parameters={"x": _X, "f": _F},
+    also=("FNIR@FPIR={f}",),
 )
 
 DIR_AUC = Metric(
@@ -165,9 +200,10 @@ TTR_FTR = Metric(
     part="open-set",
     needs=_NEAREST_FIELDS,
     over=("Q+", "Q−"),
-    formula="TTR(τ) = |{Q+ : d <= τ}|/N at FTR(τ) = |{Q− : min d <= τ}|/M; d = min over all "
-    "valid items (set), or d_1 (individual)",
+    formula="TTR(τ) = |{Q+ : d <= τ}|/N at the largest τ with FTR(τ) = |{Q− : min d <= τ}|/M <= "
+    "f; d = min over all valid items (set), or d_1 (individual); withheld where f < 1/M",
     source="Zheng et al. 2016 (one-shot group-based verification)",
     compute=true_target_rate,
     parameters={"verification": choice("set", "individual"), "f": _F},
+    also=("TTR@FTR={f}",),
 )

@@ -80,6 +80,10 @@ class Ranks(ABC):
         """Return [c_j + 1 <= rank] of each positive, or its probability, [P] float64."""
 
     @abstractmethod
+    def inverse_first_rank(self) -> FloatArray:
+        """Return 1 / r_1, or its expectation, [N] float64."""
+
+    @abstractmethod
     def inverse_penalty(self) -> FloatArray:
         """Return INP = G / r_G, or its expectation, [N] float64."""
 
@@ -173,6 +177,11 @@ class FixedRanks(Ranks):
     def shots(self, rank: int) -> FloatArray:
         """Return [c_j + 1 <= rank], [P] float64."""
         return (self.rank - self.order + 1 <= rank).astype(np.float64)
+
+    def inverse_first_rank(self) -> FloatArray:
+        """Return 1 / r_1, [N] float64."""
+        inverse: FloatArray = 1 / self.rank[self.start]
+        return inverse
 
     def _precision_at_own_distance(self) -> FloatArray:
         first, size = tie_groups(self._stats.positive_distance, self.start)

@@ -1,4 +1,4 @@
-"""Closed-world retrieval over whole lists: CMC, mAP, mINP, and precision against recall."""
+"""Closed-world retrieval over whole lists: CMC, mAP, mINP, MRR, and precision against recall."""
 
 from __future__ import annotations
 
@@ -77,6 +77,11 @@ def mean_inverse_penalty(ranked: RankedQueries) -> Value:
     return mean_over_positive(ranked, "INP", ranked.inverse_penalty)
 
 
+def mean_reciprocal_rank(ranked: RankedQueries) -> Value:
+    """Return MRR and the reciprocal rank of the first positive of each query."""
+    return mean_over_positive(ranked, "RR", ranked.ranks.inverse_first_rank())
+
+
 def precision_at_recall(ranked: RankedQueries, r: float) -> Value:
     """Return the mean interpolated precision at a recall, and the curve at 101 of them.
 
@@ -141,6 +146,7 @@ CMC = Metric(
     compute=cumulative_matching,
     parameters={"x": rank(lambda options: options.cmc_ranks)},
     default=True,
+    also=("Rank-{x}", "R{x}", "R@{x}", "top-{x}", "hit-rate@{x}"),
 )
 
 MAP = Metric(
@@ -153,6 +159,7 @@ MAP = Metric(
     source="Zheng et al. 2015 (Market-1501); GOM paper, Eq. 2",
     compute=mean_average_precision,
     default=True,
+    also=("AP", "mean-average-precision"),
 )
 
 MINP = Metric(
@@ -164,6 +171,18 @@ MINP = Metric(
     source="Ye et al. 2020 (AGW); GOM paper, Eq. 3",
     compute=mean_inverse_penalty,
     default=True,
+    also=("INP",),
+)
+
+MRR = Metric(
+    name="MRR",
+    part="retrieval",
+    needs=RANK_FIELDS,
+    over=("Q+",),
+    formula="1/N Σ 1/r_1",
+    source="Voorhees 1999 (TREC-8); pytorch-metric-learning, torchmetrics, ranx",
+    compute=mean_reciprocal_rank,
+    also=("RR", "mean-reciprocal-rank"),
 )
 
 PRECISION_AT_RECALL = Metric(
@@ -175,4 +194,5 @@ PRECISION_AT_RECALL = Metric(
     source="Salton and McGill 1983 (interpolated precision); at 101 points: COCO",
     compute=precision_at_recall,
     parameters={"r": rate(0.1, 0.5, 0.9)},
+    also=("interpolated-precision@{r}",),
 )

@@ -37,12 +37,19 @@ def find_measure(name: str) -> Measure:
     Raises
     ------
     OptionError
-        If there is none, with the nearest names; or a parameter can't have that value.
+        If there is none, with what the name stands for elsewhere, or the nearest names; or a
+        parameter can't have that value.
     """
     for metric in METRICS:
         found = metric.parse(name)
         if found is not None:
             return found
+    called = [one.name for metric in METRICS for one in metric.called(name)]
+    if called:
+        raise OptionError(
+            f"unknown metric {name!r}: here that is {' or '.join(called)}; `streameval metrics` "
+            "lists all"
+        )
     known = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
     folded = {one.lower(): one for one in (*known, *PARTS)}
     near = [folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.5)]

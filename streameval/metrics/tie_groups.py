@@ -7,7 +7,8 @@ rank R + k, and
 - place k holds a positive with probability p/L, and then (k − 1)q of the places before it
   hold positives in expectation, q = (p − 1)/(L − 1);
 - the first k places hold no positive with probability Π_{i<k} (n − i)/(L − i);
-- the last positive is at place k with probability C(k−1, p−1)/C(L, p);
+- the first positive is at place k with probability C(L−k, p−1)/C(L, p), the last one with
+  probability C(k−1, p−1)/C(L, p);
 - given that h positives are among the first m places, these are a group of h and m − h.
 
 The sums over k are differences of harmonic numbers (McSherry and Najork, "Computing
@@ -110,6 +111,38 @@ class TieGroups:
             own = hits * through if rule == "threshold" else drawn.precision(rule)
             expected += chance * (before + own) / np.maximum(self.before + hits, 1)
         return expected
+
+
+def expected_inverse_of_first(groups: IntArray) -> FloatArray:
+    """Return E_p = E[1 / (R + place of the first positive)] of groups (p, n, R).
+
+    C(L−k, p−1)(p−1) = C(L−k, p−2)[(R+L−p+2) − (R+k)] gives, at a fixed L = p + n, the recurrence
+    E_1 = D(R)/L, E_i = i/((i−1)(L−i+1)) · [(R+L−i+2)E_{i−1} − 1]. It multiplies an error by about
+    p where p <= n and (R + 1)p <= L. Elsewhere the sum over the places is taken.
+
+    Parameters
+    ----------
+    groups : [g, 3] int64
+
+    Returns
+    -------
+    [g] float64
+    """
+    positives, negatives, ahead = groups.T
+    size = positives + negatives
+    inverse: FloatArray = harmonic_difference(ahead, ahead + size) / size
+    recurs = (positives <= negatives) & ((ahead + 1) * positives <= size)
+    for i in range(2, int(positives[recurs].max(initial=0)) + 1):
+        rows = np.flatnonzero(recurs & (positives >= i))
+        rest = (ahead[rows] + size[rows] - i + 2) * inverse[rows] - 1
+        inverse[rows] = rest * (i / ((i - 1) * (size[rows] - i + 1)))
+    for row in np.flatnonzero(~recurs & (positives > 1)):
+        p, n, r = groups[row].tolist()
+        # P[first at 1] = p/L, P[first at k+1] / P[first at k] = (n−k+1)/(L−k)
+        k = np.arange(1, n + 1)
+        chances = np.cumprod(np.append(p / (p + n), (n - k + 1) / (p + n - k)))
+        inverse[row] = np.sum(chances / (r + np.arange(1, n + 2)))
+    return inverse
 
 
 def expected_inverse_of_last(groups: IntArray) -> FloatArray:

@@ -258,6 +258,7 @@ TAR_FAR = Metric(
     compute=true_accepts,
     parameters={"f": _RATES},
     unsettled=around_rate,
+    also=("TPR@FPR={f}", "TMR@FMR={f}", "GAR@FAR={f}"),
 )
 
 FNMR_FMR = Metric(
@@ -271,6 +272,7 @@ FNMR_FMR = Metric(
     compute=false_non_matches,
     parameters={"f": _RATES},
     unsettled=around_rate,
+    also=("FRR@FAR={f}",),
 )
 
 EER = Metric(
@@ -282,6 +284,7 @@ EER = Metric(
     source="ISO/IEC 19795-1",
     compute=equal_error,
     unsettled=around_crossing,
+    also=("equal-error-rate",),
 )
 
 AUC = Metric(
@@ -292,6 +295,7 @@ AUC = Metric(
     formula="1/(P·I) Σ_{genuine} Σ_{impostor} ([d_g < d_i] + ½[d_g = d_i])",
     source="Mann and Whitney 1947; Hanley and McNeil 1982",
     compute=pair_area,
+    also=("AUROC", "ROC-AUC"),
 )
 
 F1_BEST = Metric(
@@ -299,7 +303,9 @@ F1_BEST = Metric(
     part="verification",
     needs=_FIELDS,
     over=("Q+",),
-    formula="max over τ of 2tp/(tp + fp + P), over all pairs",
+    formula="max over every distance τ of 2tp/(tp + fp + P) of all pairs (micro), known to within "
+    "a bin of the histogram; F1_max is over the thresholds alone",
     source="van Rijsbergen 1979",
     compute=best_f1,
+    also=("best-F1",),
 )

@@ -18,6 +18,7 @@ def metrics_summary() -> list[dict[str, Any]]:
     return [
         {
             "name": metric.name,
+            "also": list(metric.also),
             "part": metric.part,
             "default": metric.default,
             "parameters": {name: one.expects for name, one in metric.parameters.items()},
@@ -50,11 +51,13 @@ def render_metrics(style: Style) -> str:
 
 def _lines(metric: Metric, style: Style) -> list[tuple[str, str]]:
     said = {
-        "formula": metric.formula,
+        "formula": style.formula(metric.formula),
         "over": ", ".join(metric.over),
         "source": metric.source,
         "needs": ", ".join(metric.needs),
     }
+    if metric.also:
+        said["also"] = ", ".join(metric.also) + " (elsewhere)"
     if metric.parameters:
         said["where"] = "; ".join(
             f"{name} {one.expects}" for name, one in metric.parameters.items()

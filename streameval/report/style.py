@@ -46,6 +46,10 @@ class Style:
         """Return the text with the symbols of this style."""
         return text.translate(_ASCII) if self.plain else text
 
+    def formula(self, text: str) -> str:
+        """Return a formula with the symbols of this style: its dots are products."""
+        return self.text(text.replace("·", "*")) if self.plain else text
+
 
 def stdout_style() -> Style:
     """Return the style that stdout can show."""
