@@ -170,6 +170,9 @@ def test_conventions_are_what_the_presets_give() -> None:
         if not any("evaluate again" in remark for remark in found[name]["remarks"]):
             assert found[name]["metrics"] == summary("--as", name)["metrics"]
         assert set(found[name]["metrics"]) == set(preset.metrics)
+    run(*STORED, *CSV, "--metrics", "mAP", "--out", "few")
+    few = json.loads(call("conventions", "few", "--json").stdout)
+    assert (few["gom-paper"]["metrics"], few["gom-paper"]["effects"]) == ({}, {})
     effects = found["market-matlab"]["effects"]["ap=trapezoid"]
     own, other = (found[name]["metrics"]["mAP"] for name in ("this run", "market-matlab"))
     assert effects["mAP"] == pytest.approx(other - own, abs=1e-12)

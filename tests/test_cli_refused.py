@@ -216,7 +216,7 @@ def test_a_process_that_is_refused(data: Path) -> None:
         text=True,
         check=False,
     )
-    expected = "error: absent.zarr: absent.zarr does not exist\n"
+    expected = "error: absent.zarr does not exist\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
     assert not (data / "refused").exists()
 

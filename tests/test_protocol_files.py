@@ -81,9 +81,13 @@ def test_files_that_are_refused(lines: list[str], says: str, tmp_path: Path) -> 
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    for path in (tmp_path / "absent.toml", write(tmp_path / "bad.toml", "same_camera =")):
-        with pytest.raises(se.InputError, match=f"protocol {path} can't be read"):
-            se.read_protocol(path)
+    bad = write(tmp_path / "bad.toml", "same_camera =")
+    with pytest.raises(se.InputError, match=f"protocol {bad} can't be read"):
+        se.read_protocol(bad)
+    with pytest.raises(
+        se.InputError, match=r"absent.toml does not exist: .*, or one of market1501"
+    ):
+        se.read_protocol(tmp_path / "absent.toml")
 
 
 @pytest.mark.usefixtures("data")

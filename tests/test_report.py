@@ -23,7 +23,15 @@ from streameval.report.progress import (
     make_bar,
     show_progress,
 )
-from streameval.report.style import Style, amount, duration, percent_interval, render, stdout_style
+from streameval.report.style import (
+    Style,
+    amount,
+    duration,
+    percent,
+    percent_interval,
+    render,
+    stdout_style,
+)
 from streameval.report.terminal import render_evaluation, rows_of
 
 
@@ -119,7 +127,10 @@ def test_verification_says_where_and_within_what() -> None:
     assert values(whole)["TAR|FAR=0.01"][2] == "needs 100 impostor pairs, has 56"
     error, threshold = values(whole)["EER"][2].split(", ")
     assert error.startswith("± ")
-    assert threshold.startswith("distance ")
+    assert re.fullmatch(r"distance [\d.]+ ± [\d.]+", threshold)
+    # The same reason is said again where another row is between.
+    apart = replace(whole, metrics=whole.with_options(metrics=(*names, "TAR|FAR=0.001")).metrics)
+    assert values(apart)["FNMR|FMR=1e-06"][2] == "needs 1,000,000 impostor pairs, has 56"
     for plain in (True, False):
         text = re.sub(r"\x1b\[[0-9;]*m", "", render_evaluation(whole, Style(plain=plain)))
         assert "16 genuine, 56 impostor pairs" in text
@@ -151,6 +162,9 @@ def test_streams_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_numbers_as_people_read_them() -> None:
+    shares = (0.0, 1e-7, 6.01e-5, 0.00042, 0.0042, 0.664, 1.0)
+    expected = "0.00 % 0.000010 % 0.0060 % 0.042 % 0.42 % 66.40 % 100.00 %"
+    assert " ".join(percent(value) for value in shares) == expected
     assert percent_interval(0.25, 0.5) == "25.00 – 50.00 %"
     assert percent_interval(0.665186, 0.665188) == "66.5186 – 66.5188 %"
     assert percent_interval(0.5, math.nextafter(0.5, 1)) == "50.000000 – 50.000000 %"

@@ -31,6 +31,10 @@ def read_protocol(path: str | Path) -> Protocol:
     try:
         with path.open("rb") as file:
             given = tomllib.load(file)
+    except FileNotFoundError:
+        raise InputError(
+            f"protocol {path} does not exist: give a TOML file, or one of {', '.join(PROTOCOLS)}"
+        ) from None
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"protocol {path} can't be read: {error}") from error
     given.setdefault("name", path.stem)

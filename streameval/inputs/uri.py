@@ -73,7 +73,8 @@ def open_array(source: str | Path | npt.NDArray[Any]) -> Array:
     uri = str(source)
     try:
         if not path.exists():
-            raise InputError(f"{uri}: {path} does not exist")
+            what = uri if str(path) == uri else f"{uri}: {path}"
+            raise InputError(f"{what} does not exist")
         suffix = FOLDER if path.is_dir() else path.suffix.lower()
         if suffix not in FORMATS:
             known = ", ".join(FORMATS)

@@ -95,6 +95,8 @@ def _read(
 ) -> Reading:
     changes = {**preset.options, "cmc": PROTOCOLS[preset.protocol].cmc}
     changes = {name: value for name, value in changes.items() if getattr(own, name) != value}
+    if not own.metrics:  # there is nothing to be changed
+        changes = {}
     effects: dict[str, dict[str, float]] = {}
     for name, value in changes.items():
         alone = _scalars(evaluation, replace(own, **{name: value}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -126,7 +127,9 @@ def wrapped(style: Style, name: str, text: str, room: int = 64) -> list[tuple[st
 
 
 def percent(value: float, digits: int = 2) -> str:
-    """Return a fraction in percent: 0.6652 is ``66.52 %``."""
+    """Return a fraction in percent: 0.6652 is ``66.52 %``; a small one, 0.0000601, ``0.0060 %``."""
+    if value > 0:
+        digits = max(digits, min(1 - math.floor(math.log10(100 * value)), 12))
     return f"{100 * value:.{digits}f} %"
 
 

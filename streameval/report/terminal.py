@@ -111,13 +111,13 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
     """Return the lines of the table by the title of their part."""
     metrics = evaluation.metrics
     parts: dict[str, list[Row]] = {title: [] for title in TITLES.values()}
+    said = ""  # the reason of the row above, not to be repeated
     for name, value in metrics.scalars.items():
         detail = metrics.details[name]
         rows = parts[TITLES[detail.part]]
         interval = metrics.intervals.get(name)
         if math.isnan(value):
-            said = any(row.remark == detail.reason for row in rows)
-            row = Row(name, DASH, remark="" if said else detail.reason)
+            row = Row(name, DASH, remark="" if detail.reason == said else detail.reason)
         elif detail.is_tau:
             ties = "" if interval is None else f"{interval[0]:.2f} – {interval[1]:.2f}"
             row = Row(name, f"{value:.2f}  ", ties, _distance(value, evaluation.range))
@@ -125,14 +125,17 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
             ties = "" if interval is None else percent_interval(*interval)
             row = Row(name, percent(value), ties, _at(detail))
         rows.append(row)
+        said = detail.reason if math.isnan(value) else ""
     return {title: rows for title, rows in parts.items() if rows}
 
 
 def _at(detail: Detail) -> str:
-    """Return where a metric is reached, and how far it may be off."""
+    """Return where a metric is reached, and how far both may be off."""
     parts = [f"± {percent(detail.error, 4)}"] if detail.error else []
     if detail.threshold is not None and math.isfinite(detail.threshold):
-        parts.append(f"distance {detail.threshold:.4g}")
+        bound = detail.threshold_error
+        within = f" ± {bound:.2g}" if 0 < bound < math.inf else ""
+        parts.append(f"distance {detail.threshold:.4g}{within}")
     return ", ".join(parts)
 
 
