@@ -72,3 +72,10 @@ def pair_auc(problem: dict[str, Any]) -> float:
     closer = (genuine[:, None] < impostor).sum()
     tied = (genuine[:, None] == impostor).sum()
     return float((2 * closer + tied) / (2 * len(genuine) * len(impostor)))
+
+
+def best_f1(problem: dict[str, Any]) -> float:
+    """Return the greatest F1 of all pairs accepted at one threshold."""
+    genuine, impostor = pairs_of(problem)
+    found = [(int(np.sum(genuine <= t)), int(np.sum(impostor <= t))) for t in genuine]
+    return max(2 * tp / (tp + fp + len(genuine)) for tp, fp in found)

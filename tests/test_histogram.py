@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle_pairs import (
+    best_f1,
     equal_error_rate,
     impostor_histogram,
     operating_points,
@@ -152,7 +153,8 @@ def test_refined_figures_are_those_of_all_pairs_sorted(
     problem = problem_of(matrix, sides)
     genuine, impostor = pairs_of(problem)
     rates = [f for f in (0.5, 0.1, 0.01) if f * len(impostor) >= 1]
-    names = (*(f"TAR|FAR={f:g}" for f in rates), *(f"FNMR|FMR={f:g}" for f in rates), "EER")
+    names = (*(f"TAR|FAR={f:g}" for f in rates), *(f"FNMR|FMR={f:g}" for f in rates))
+    names = (*names, "EER", "F1_best")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refining, "PER_PASS", most)
         result = evaluate(se.Distances(matrix), **sides, refine=names, metrics="AUC", threads=1)
@@ -168,9 +170,24 @@ def test_refined_figures_are_those_of_all_pairs_sorted(
         missed = round(len(genuine) * (1 - exact_of(problem, f)))
         assert result[f"FNMR|FMR={f:g}"] == missed / len(genuine)
     assert result["EER"] == pytest.approx(equal_error_rate(problem), abs=1e-14)
+    assert result["F1_best"] == best_f1(problem)
+    best = result.metrics.details["F1_best"].threshold
+    found, wrong = int(np.sum(genuine <= best)), int(np.sum(impostor <= best))
+    assert result["F1_best"] == 2 * found / (found + wrong + len(genuine))
     assert all(result.metrics.details[name].error == 0 for name in names)
     detail = result.metrics.details["AUC"]
     assert abs(result["AUC"] - pair_auc(problem)) <= detail.error + 1e-14
+
+
+def test_the_best_f1_is_found_however_few_edges_a_pass_counts() -> None:
+    rng = np.random.default_rng(5)
+    matrix = rng.random((QUERIES, GALLERY))
+    sides = labels(rng, QUERIES, GALLERY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refining, "PER_PASS", 6)  # far fewer than there are genuine distances
+        result = evaluate(se.Distances(matrix), **sides, refine="F1_best", range=(-50.0, 50.0))
+    assert result["F1_best"] == best_f1(problem_of(matrix, sides))
+    assert result.metrics.details["F1_best"].error == 0
 
 
 def test_one_pass_refines_features_to_the_same() -> None:

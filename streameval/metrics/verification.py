@@ -205,6 +205,8 @@ def settling_edges(ranked: RankedQueries, between: tuple[float, float], most: in
     first = np.searchsorted(pairs.all_genuine, low, side="right")
     last = np.searchsorted(pairs.all_genuine, high, side="left")
     genuine = np.unique(pairs.all_genuine[first:last])
+    before = np.nextafter(genuine, -np.inf)
+    genuine = genuine[~(np.isin(genuine, pairs.limits) & np.isin(before, pairs.limits))]
     if 2 * len(genuine) > most:
         genuine = genuine[np.linspace(0, len(genuine) - 1, max(most // 2, 1)).astype(np.int64)]
     edges: FloatArray = np.union1d(genuine, np.nextafter(genuine, -np.inf))
@@ -226,22 +228,44 @@ def pair_area(ranked: RankedQueries) -> Value:
     return Value((low + high) / total, error=(high - low) / total, curves=pairs.curves())
 
 
-def best_f1(ranked: RankedQueries) -> Value:
-    """Return the greatest F1 = 2tp/(tp + fp + P) at an edge; none anywhere is beyond its error."""
+def f1_at_limits(ranked: RankedQueries) -> tuple[FloatArray, FloatArray]:
+    """Return F1 = 2tp/(tp + fp + P) at each limit, and the most that it can be in each bin.
+
+    [E + 2] and [E + 1] float64. The most is where all genuine pairs of the bin are before its
+    impostors; where the bin is of one distance alone, it is F1 there.
+    """
     pairs = ranked.once(accepted_pairs)
-    genuine = int(pairs.genuine[-1])
-    if not genuine:
+    genuine, impostor, limits = pairs.genuine, pairs.impostor, pairs.limits
+    f1 = 2 * genuine / np.maximum(genuine + impostor + genuine[-1], 1)
+    before = np.where(limits[1:] == np.nextafter(limits[:-1], np.inf), impostor[1:], impostor[:-1])
+    return f1, 2 * genuine[1:] / np.maximum(genuine[1:] + before + genuine[-1], 1)
+
+
+def best_f1(ranked: RankedQueries) -> Value:
+    """Return the greatest F1 at an edge; none anywhere is beyond its error."""
+    pairs = ranked.once(accepted_pairs)
+    if not int(pairs.genuine[-1]):
         return Value(math.nan, curves=pairs.curves())
-    f1 = 2 * pairs.genuine / (pairs.genuine + pairs.impostor + genuine)
-    most = 2 * pairs.genuine[1:] / (pairs.genuine[1:] + pairs.impostor[:-1] + genuine)
+    f1, most = ranked.once(f1_at_limits)
     best = int(np.argmax(f1))
+    error = max(float(most.max() - f1[best]), 0.0)
     return Value(
         float(f1[best]),
         threshold=float(pairs.limits[best]),
-        error=float(max(most.max() - f1[best], 0)),
-        threshold_error=math.inf,  # two that are far apart may be nearly as good
+        error=error,
+        threshold_error=math.inf if error else 0.0,  # two far apart may be nearly as good
         curves=pairs.curves(),
     )
+
+
+def around_best_f1(ranked: RankedQueries) -> tuple[float, float] | None:
+    """Return the limits that the best τ lies between; None where it is known."""
+    limits = ranked.once(accepted_pairs).limits
+    f1, most = ranked.once(f1_at_limits)
+    better = np.flatnonzero(most > f1.max())
+    if not len(better):
+        return None
+    return float(limits[better[0]]), math.nextafter(float(limits[better[-1] + 1]), math.inf)
 
 
 _FIELDS = ("indptr", "positive_distance", "impostor_histogram", "histogram_edges")
@@ -307,5 +331,6 @@ F1_BEST = Metric(
     "a bin of the histogram; F1_max is over the thresholds alone",
     source="van Rijsbergen 1979",
     compute=best_f1,
+    unsettled=around_best_f1,
     also=("best-F1",),
 )
