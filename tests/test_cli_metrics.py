@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import zarr
 from click.testing import CliRunner, Result
 from test_cli import ARRAYS, CSV, QUERIES, STORED, data, run
 
@@ -88,6 +90,23 @@ def test_groups_of_a_column_and_of_an_array() -> None:
     assert result.exit_code == 0
     table = result.stdout[result.stdout.index("id  queries") :].split("\n\n")[0].splitlines()
     assert len(table) == 1 + len(np.unique(np.load("query_id.npy")))
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize("by", ["cam", "cam-pair"])
+def test_groups_as_a_table(by: str) -> None:
+    groups = summary("--group-by", by, "--metrics", "CMC@1,mAP", "--out", "out")["groups"]
+    with Path("out/groups.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(groups["values"])
+    labels = ("query_cam", "gallery_cam") if by == "cam-pair" else (by,)
+    for row, (label, group) in zip(rows, groups["values"].items(), strict=True):
+        assert " → ".join(row[one] for one in labels) == label
+        assert {name: int(row[name]) for name in group["counts"]} == group["counts"]
+        for name, value in group["metrics"].items():
+            assert (float(row[name]) if row[name] else None) == value
+    run(*STORED, *CSV, "--out", "out", "--overwrite")
+    assert not Path("out/groups.csv").exists()
 
 
 @pytest.mark.usefixtures("data")
@@ -218,6 +237,12 @@ def test_raw_precision_and_recall_of_a_query(data: Path) -> None:
     recall, precision = result.precision_recall(query)
     assert result.per_query["AP"][query] == pytest.approx(np.mean(precision))
     assert recall[-1] == 1
+    saved = pq.read_table("out/positives.parquet").to_pydict()
+    own = [row for row, one in enumerate(saved["query"]) if one == query]
+    assert [saved["recall"][row] for row in own] == recall.tolist()
+    assert [saved["precision"][row] for row in own] == precision.tolist()
+    distances = np.asarray(zarr.open_array("distances.zarr")[query])
+    assert [saved["distance"][row] for row in own] == [distances[saved["item"][row]] for row in own]
     with pytest.raises(se.InputError, match=f"query {QUERIES} does not exist"):
         result.precision_recall(QUERIES)
 

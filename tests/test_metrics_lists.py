@@ -101,10 +101,10 @@ def test_precision_at_recall_equals_the_oracle(problem: dict[str, Any], ties: An
     curve = [mean_over_lists(problem, ties, interpolated_precision(t / 100)) for t in range(101)]
     np.testing.assert_array_equal(metrics.curves["mPrecision"], curve)
     ranked = RankedQueries(stats, options)
-    for query in range(stats.queries):
-        recall, precision = precision_recall(ranked, query)
-        assert len(recall) == len(precision) == stats.positives[query]
-        assert not len(recall) or recall[-1] == 1
+    recall, precision = precision_recall(ranked)
+    assert len(recall) == len(precision) == len(stats.positive_distance)
+    assert (recall[stats.indptr[1:][stats.has_positive] - 1] == 1).all()
+    np.testing.assert_array_equal(precision * ranked.ranks.rank, ranked.ranks.order)  # type: ignore[attr-defined]
 
 
 def test_the_first_positive_at_a_recall_is_exact() -> None:

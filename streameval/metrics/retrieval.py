@@ -123,15 +123,13 @@ def at_recall(ranked: RankedQueries, of_positives: FloatArray, recall: float) ->
     return found
 
 
-def precision_recall(ranked: RankedQueries, query: int) -> tuple[FloatArray, FloatArray]:
-    """Return recall j/G and precision j/r_j at each positive of one query, both [G] float64.
+def precision_recall(ranked: RankedQueries) -> tuple[FloatArray, FloatArray]:
+    """Return recall j/G and precision j/r_j at each positive, both [P] float64.
 
-    Not interpolated. Empty for a query without positives.
+    Not interpolated.
     """
-    own = slice(*ranked.stats.indptr[query : query + 2].tolist())
-    order = ranked.ranks.order[own]
-    recall: FloatArray = order / max(len(order), 1)
-    return recall, ranked.ranks.precision("step")[own]
+    ranks = ranked.ranks
+    return ranks.order / ranks.of_positives(ranks.count), ranks.precision("step")
 
 
 CMC = Metric(

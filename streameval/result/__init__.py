@@ -6,7 +6,8 @@ A saved result is a folder:
     curves.npz         every curve by name
     per_query.parquet  a row a query
     statistics.zarr    the RankStatistics, from which all of the above can be computed again
-    positives.parquet  a row a positive: query, gallery item and camera; where there are cameras
+    positives.parquet  a row a positive: query, gallery item, camera, distance, recall, precision
+    groups.csv         a row a group: its labels, counts and metrics; where there are groups
 
 What has no finite value, being undefined or infinite, is null in the summary.
 """
@@ -50,6 +51,7 @@ from streameval.result.columns import (
 from streameval.result.folder import (
     CURVES,
     FORMAT,
+    GROUPS,
     PER_QUERY,
     POSITIVES,
     STATISTICS,
@@ -58,6 +60,7 @@ from streameval.result.folder import (
     load_statistics,
     save_statistics,
 )
+from streameval.result.groups import write_groups
 from streameval.result.summary import check_counts, details_of, plain, read_summary
 from streameval.statistics import FloatArray, RankStatistics
 
@@ -224,7 +227,13 @@ class Evaluation:
                 f"query {query} does not exist: there are {self.statistics.queries} queries, "
                 "numbered from 0"
             )
-        return precision_recall(RankedQueries(self.statistics, self.options), query)
+        own = slice(*self.statistics.indptr[query : query + 2].tolist())
+        recall, precision = self._precision_recall
+        return recall[own], precision[own]
+
+    @cached_property
+    def _precision_recall(self) -> tuple[FloatArray, FloatArray]:
+        return precision_recall(RankedQueries(self.statistics, self.options))
 
     @cached_property
     def per_query(self) -> Mapping[str, npt.NDArray[Any]]:
@@ -234,6 +243,29 @@ class Evaluation:
         """
         index = {"query": np.arange(self.statistics.queries)}
         return {**index, **table_columns(self.columns), **self.metrics.per_query}
+
+    @property
+    def positives(self) -> Mapping[str, npt.NDArray[Any]]:
+        """A column each, [P]: every positive, nearest first within its query.
+
+        ``query``, gallery ``item`` and ``cam`` (where they are known), ``distance``; ``recall``
+        and ``precision`` at it, as `precision_recall` returns.
+        """
+        stats = self.statistics
+        columns: dict[str, npt.NDArray[Any]] = {
+            "query": np.repeat(np.arange(stats.queries), stats.positives)
+        }
+        if stats.positive_item is not None:
+            columns["item"] = stats.positive_item
+        if self.positive_cams is not None:
+            columns["cam"] = self.positive_cams.labels
+        recall, precision = self._precision_recall
+        return {
+            **columns,
+            "distance": stats.positive_distance,
+            "recall": recall,
+            "precision": precision,
+        }
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
@@ -305,14 +337,11 @@ class Evaluation:
         np.savez(folder / CURVES, allow_pickle=False, **dict(self.curves))
         pq.write_table(pa.table(dict(self.per_query)), folder / PER_QUERY)
         save_statistics(self.statistics, folder / STATISTICS)
-        if self.positive_cams is not None:
-            pq.write_table(pa.table(self._positives()), folder / POSITIVES)
-
-    def _positives(self) -> dict[str, Any]:
-        stats = self.statistics
-        query = np.repeat(np.arange(stats.queries), stats.positives)
-        cams = {} if self.positive_cams is None else {"cam": self.positive_cams.labels}
-        return {"query": query, "item": stats.positive_item, **cams}
+        if self.statistics.positive_item is not None:
+            pq.write_table(pa.table(dict(self.positives)), folder / POSITIVES)
+        if self.group_by is not None:
+            with (folder / GROUPS).open("w", encoding="utf-8", newline="") as file:
+                write_groups(file, self.group_by, self.groups)
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
@@ -375,9 +404,10 @@ def _read_positive_cams(folder: Path, statistics: RankStatistics) -> PositiveCam
     """Read the cameras of positives; None where the result has none."""
     import pyarrow.parquet as pq
 
-    if not (folder / POSITIVES).exists():
+    path = folder / POSITIVES
+    if not path.exists() or "cam" not in pq.read_schema(path).names:
         return None
-    cams = PositiveCameras.of(pq.read_table(folder / POSITIVES, columns=["cam"])["cam"].to_numpy())
+    cams = PositiveCameras.of(pq.read_table(path, columns=["cam"])["cam"].to_numpy())
     if len(cams.code) != len(statistics.positive_distance):
         raise OutputError(
             f"{folder} is damaged: {POSITIVES} has {len(cams.code)} rows, and there are "

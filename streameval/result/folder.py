@@ -26,8 +26,8 @@ from streameval.inputs.zarr_chunks import check_complete
 from streameval.statistics import FIELDS, REQUIRED, RankStatistics
 
 SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"
-STATISTICS, POSITIVES = "statistics.zarr", "positives.parquet"
-ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS, POSITIVES)
+STATISTICS, POSITIVES, GROUPS = "statistics.zarr", "positives.parquet", "groups.csv"
+ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS, POSITIVES, GROUPS)
 FORMAT = 3
 
 _NAME_KEPT = 40  # characters: a hidden name is longer than the name that it stands for
