@@ -86,7 +86,10 @@ def test_groups_of_a_column_and_of_an_array() -> None:
     np.save("day.npy", np.load("query_cam.npy").astype("U"))
     by_array = summary("--group-by", "day.npy")["groups"]
     assert by_array == {"by": "group", "values": by_cam["values"]}
+    printed = run(*STORED, *CSV, "--group-by", "cam", "--metrics", "mAP,EER,AUC").stdout
+    assert "EER, AUC: counted over all queries together, not by group" in printed
     result = run(*STORED, *CSV, "--group-by", "id", "--metrics", "mAP")
+    assert "not by group" not in result.stdout
     assert result.exit_code == 0
     table = result.stdout[result.stdout.index("id  queries") :].split("\n\n")[0].splitlines()
     assert len(table) == 1 + len(np.unique(np.load("query_id.npy")))

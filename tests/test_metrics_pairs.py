@@ -184,10 +184,9 @@ def mean_of(values: list[float]) -> float:
 
 def test_a_threshold_that_was_not_counted_says_so() -> None:
     stats = oracle_statistics(
-        np.array([[0.1, 0.2]]), np.array([1]), np.array([1, 2]), thresholds=np.arange(101) / 100
+        np.array([[0.1, 0.2]]), np.array([1]), np.array([1, 2]), thresholds=np.arange(11) / 10
     )
-    metrics = quietly(stats, MetricOptions(metrics=("F1/micro@tau=0.305", "precision/micro@tau=0")))
-    assert (
-        metrics.details["F1/micro@tau=0.305"].reason == "only multiples of 1/100 of τ were counted"
-    )
+    metrics = quietly(stats, MetricOptions(metrics=("F1/micro@tau=0.35", "precision/micro@tau=0")))
+    reason = metrics.details["F1/micro@tau=0.35"].reason
+    assert reason == "only multiples of 1/10 of τ were counted"
     assert metrics.details["precision/micro@tau=0"].reason == "nothing is returned at this τ"

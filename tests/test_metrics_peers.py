@@ -123,4 +123,5 @@ def test_pytorch_metric_learning(problem: dict[str, Any]) -> None:
     distances = np.sqrt((apart**2).sum(axis=2))
     values = mine({**problem, "distances": distances}, *names.values())
     for name, own in names.items():
-        assert values[own] == pytest.approx(theirs[name], abs=1e-12), name
+        rounding = 1e-6 if own == "MRR" else 1e-12  # its MRR is in float32
+        assert values[own] == pytest.approx(theirs[name], abs=rounding), name

@@ -39,6 +39,12 @@ def test_parameters_keep_every_digit(x: int, f: float) -> None:
     assert find_measure(measure.name) == measure
 
 
+def test_every_threshold_has_a_name() -> None:
+    for t in range(101):
+        assert find_measure(f"FMR@tau={t / 100:g}").values == (t / 100,)
+        assert find_measure(f"FMR@tau=0.{t:02}" if t < 100 else "FMR@tau=1.00").values == (t / 100,)
+
+
 def test_one_metric_has_one_name() -> None:
     for text in ("TAR|FAR=1e-6", "TAR|FAR=0.000001", "TAR|FAR=1E-06"):
         assert find_measure(text).name == "TAR|FAR=1e-06"
@@ -68,6 +74,7 @@ def test_one_metric_has_one_name() -> None:
         ("CMC@+1", ["x of CMC@{x} is '+1'"]),
         ("DIR@1|FAR=2", ["f of DIR@{x}|FAR={f} is '2'", "a fraction between 0 and 1"]),
         ("TAR|FAR=nan", ["'nan'", "a fraction between 0 and 1"]),
+        ("F1/micro@tau=0.305", ["tau of F1/{average}@tau={tau} is '0.305'", "a multiple of 0.01"]),
         ("mAP@10/all", ["'all'", "hits or total or min"]),
     ],
 )

@@ -15,7 +15,7 @@ from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import available_fields, measures_of
 from streameval.statistics import RankStatistics
 
-NOT_BY_QUERY = "counted over all queries together: it has no groups"
+NOT_BY_QUERY = "counted over all queries together, not by group"
 
 
 def metrics_by_group(

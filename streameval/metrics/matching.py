@@ -14,7 +14,7 @@ import numpy as np
 
 from streameval.metrics.means import mean
 from streameval.metrics.metric import Metric, Value
-from streameval.metrics.parameters import choice, rate
+from streameval.metrics.parameters import choice, threshold
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.thresholds import normalised_thresholds, positives_returned
 from streameval.statistics import FloatArray, IntArray
@@ -111,7 +111,7 @@ def greatest_f1(ranked: RankedQueries, average: str) -> Value:
 
 _FIELDS = ("indptr", "positive_distance", "thresholds", "negatives_within")
 _AVERAGE = choice("micro", "macro")
-_TAU = rate(0.25, 0.5)
+_TAU = threshold(0.25, 0.5)
 
 
 def _figure(name: str, formula: str) -> Metric:

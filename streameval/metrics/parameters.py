@@ -41,6 +41,11 @@ def rate(*defaults: float) -> Parameter:
     return Parameter("a fraction between 0 and 1", _fraction, lambda _: defaults)
 
 
+def threshold(*defaults: float) -> Parameter:
+    """Return a parameter that is one of the 101 thresholds τ."""
+    return Parameter("a multiple of 0.01 between 0 and 1", _hundredth, lambda _: defaults)
+
+
 def rate_of_options(defaults: Defaults) -> Parameter:
     """Return a parameter that is a fraction in [0, 1], with defaults from the options."""
     return Parameter("a fraction between 0 and 1", _fraction, defaults)
@@ -75,5 +80,12 @@ def _positive_integer(text: str) -> int:
 def _fraction(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 1:
+        raise ValueError(text)
+    return value
+
+
+def _hundredth(text: str) -> float:
+    value = _fraction(text)
+    if value != round(100 * value) / 100:
         raise ValueError(text)
     return value

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from streameval.metrics.groups import NOT_BY_QUERY
 from streameval.planning import format_bytes
 from streameval.protocol import CAMERA_PAIRS
 from streameval.report.camera_pairs import camera_tables
@@ -75,7 +76,9 @@ def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None
     if evaluation.group_by is not None:
         by_pair = evaluation.group_by == CAMERA_PAIRS
         groups = (
-            camera_tables(evaluation, style) if by_pair else ["", groups_table(evaluation, style)]
+            camera_tables(evaluation, style)
+            if by_pair
+            else ["", groups_table(evaluation, style), *_without_groups(evaluation, style)]
         )
     return render(
         style,
@@ -238,6 +241,17 @@ def groups_table(evaluation: Evaluation, style: Style) -> Table:
         cells = (DASH if math.isnan(value) else f"{100 * value:.2f}" for value in values)
         table.add_row(str(label), f"{metrics.counts['queries']:,}", *map(style.text, cells))
     return table
+
+
+def _without_groups(evaluation: Evaluation, style: Style) -> list[RenderableType]:
+    """Return a line that names the metrics without groups, where there are any."""
+    names = {
+        name: None
+        for metrics in evaluation.groups.values()
+        for name, detail in metrics.details.items()
+        if detail.reason == NOT_BY_QUERY
+    }
+    return [style.text(f"{', '.join(names)}: {NOT_BY_QUERY}")] if names else []
 
 
 def _over(title: str, evaluation: Evaluation) -> str:
