@@ -227,6 +227,7 @@ def test_the_list_of_metrics_is_whole() -> None:
         assert metric.name in done.stdout
         assert one["needs"] == list(metric.needs)
         assert one["also"] == list(metric.also)
+        assert one["needs_single_shot"] == (["single_shot"] if one["name"] == "CMC@{x}" else [])
         assert one["formula"]
         assert one["source"]
         assert one["examples"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streameval.metrics import METRICS, MetricOptions
+from streameval.protocol import SINGLE_GALLERY_SHOT
 from streameval.report.style import TITLES, Style, facts, render, wrapped
 
 if TYPE_CHECKING:
@@ -27,9 +28,16 @@ def metrics_summary() -> list[dict[str, Any]]:
             "formula": metric.formula,
             "source": metric.source,
             "needs": list(metric.needs),
+            "needs_single_shot": single_shot_needs(metric),
         }
         for metric in METRICS
     ]
+
+
+def single_shot_needs(metric: Metric) -> list[str]:
+    """Return the statistics that it needs under single gallery shot alone."""
+    needs = metric.needs_under(MetricOptions(cmc=SINGLE_GALLERY_SHOT))
+    return sorted(needs.difference(metric.needs))
 
 
 def render_metrics(style: Style) -> str:
@@ -56,6 +64,9 @@ def _lines(metric: Metric, style: Style) -> list[tuple[str, str]]:
         "source": metric.source,
         "needs": ", ".join(metric.needs),
     }
+    under = single_shot_needs(metric)
+    if under:
+        said["needs"] += f"; under single gallery shot {', '.join(under)}, too"
     if metric.also:
         said["also"] = ", ".join(metric.also) + " (elsewhere)"
     if metric.parameters:
