@@ -61,6 +61,7 @@ from streameval.result.folder import (
     save_statistics,
 )
 from streameval.result.groups import write_groups
+from streameval.result.positives import positive_columns, read_positive_cams
 from streameval.result.summary import check_counts, details_of, plain, read_summary
 from streameval.statistics import FloatArray, RankStatistics
 
@@ -251,21 +252,7 @@ class Evaluation:
         ``query``, gallery ``item`` and ``cam`` (where they are known), ``distance``; ``recall``
         and ``precision`` at it, as `precision_recall` returns.
         """
-        stats = self.statistics
-        columns: dict[str, npt.NDArray[Any]] = {
-            "query": np.repeat(np.arange(stats.queries), stats.positives)
-        }
-        if stats.positive_item is not None:
-            columns["item"] = stats.positive_item
-        if self.positive_cams is not None:
-            columns["cam"] = self.positive_cams.labels
-        recall, precision = self._precision_recall
-        return {
-            **columns,
-            "distance": stats.positive_distance,
-            "recall": recall,
-            "precision": precision,
-        }
+        return positive_columns(self.statistics, self.positive_cams, self._precision_recall)
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
@@ -380,7 +367,7 @@ class Evaluation:
                     if name not in ("streameval", "format")
                 },
                 group_by=summary.get("groups", {}).get("by"),
-                positive_cams=_read_positive_cams(folder, statistics),
+                positive_cams=read_positive_cams(folder, statistics),
             )
             if loaded.group_by == CAMERA_PAIRS:
                 check_camera_pairs(columns, loaded.positive_cams)
@@ -398,19 +385,3 @@ class Evaluation:
                 f"{loaded.counts['queries']} queries; evaluate again, or restore the folder"
             )
         return loaded
-
-
-def _read_positive_cams(folder: Path, statistics: RankStatistics) -> PositiveCameras | None:
-    """Read the cameras of positives; None where the result has none."""
-    import pyarrow.parquet as pq
-
-    path = folder / POSITIVES
-    if not path.exists() or "cam" not in pq.read_schema(path).names:
-        return None
-    cams = PositiveCameras.of(pq.read_table(path, columns=["cam"])["cam"].to_numpy())
-    if len(cams.code) != len(statistics.positive_distance):
-        raise OutputError(
-            f"{folder} is damaged: {POSITIVES} has {len(cams.code)} rows, and there are "
-            f"{len(statistics.positive_distance)} positives; evaluate again, or restore the folder"
-        )
-    return cams
