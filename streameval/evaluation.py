@@ -13,9 +13,11 @@ import numpy.typing as npt
 
 from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, OptionError, StreamevalWarning
+from streameval.execution.executor import Executor
 from streameval.execution.job import Job, NotUnitError, Range
 from streameval.execution.passes import count_all, find_extremes, find_positives
 from streameval.execution.progress import Progress, Watch
+from streameval.execution.record import NO_RECORD, Record
 from streameval.execution.refining import refine
 from streameval.execution.threads import ThreadExecutor
 from streameval.inputs.sources import BadRowError, Distances, Features
@@ -198,8 +200,25 @@ def check_groups(group_by: str | npt.ArrayLike, prepared: Prepared) -> None:
         group_labels(group_by, prepared.source.shape[0])
 
 
-def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = None) -> Evaluation:
+def run(
+    prepared: Prepared,
+    options: MetricOptions,
+    progress: Progress | None = None,
+    *,
+    executor: Executor | None = None,
+    record: Record = NO_RECORD,
+) -> Evaluation:
     """Run what `prepare` has prepared; the gallery's labels are not needed any more.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    options : MetricOptions
+    progress : Progress, optional
+    executor : Executor, optional
+        What runs the tasks; the plan's threads by default.
+    record : Record
+        Keeps finished work, and knows of work finished before.
 
     Raises
     ------
@@ -211,12 +230,14 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
     if options.cmc == DEFAULT_OPTIONS.cmc:
         options = replace(options, cmc=prepared.protocol.cmc)
     progress = progress or Progress()
+    executor = executor or ThreadExecutor(prepared.plan.threads)
     try:
         try:
-            statistics, used = _count(prepared, Watch(progress))
+            statistics, used = _count(prepared, executor, Watch(progress), record)
         except NotUnitError:  # the range must come from the data after all
             prepared = prepared.with_range_from_data()
-            statistics, used = _count(prepared, Watch(progress))
+            record.begin("range from data")
+            statistics, used = _count(prepared, executor, Watch(progress), record)
     except BadRowError as error:  # a pass may meet a later one first
         prepared.source.first_bad_row(error.row)
         raise
@@ -229,14 +250,15 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
     )
 
 
-def _count(prepared: Prepared, watch: Watch) -> tuple[RankStatistics, Range]:
+def _count(
+    prepared: Prepared, executor: Executor, watch: Watch, record: Record
+) -> tuple[RankStatistics, Range]:
     """Run all passes: the statistics, and the range of the distances that was used."""
-    executor = ThreadExecutor(prepared.plan.threads)
     nothing: FloatArray = np.empty(0)
     used = prepared.range
     if used is None:
         job = Job(prepared.source, prepared.pairs, prepared.plan, Range(0, 1), nothing)
-        low, high = find_extremes(job, executor, watch)
+        low, high = find_extremes(job, executor, watch, record)
         if low > high:
             warnings.warn(
                 "every pair is ignored: there is no distance to take a range from",
@@ -256,10 +278,10 @@ def _count(prepared: Prepared, watch: Watch) -> tuple[RankStatistics, Range]:
     if problem.edges:
         edges = uniform_edges(used.low, used.high, problem.edges - 1)
     job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds, edges)
-    job = find_positives(job, executor, watch)
-    counted = count_all(job, executor, watch)
+    job = find_positives(job, executor, watch, record)
+    counted = count_all(job, executor, watch, record)
     if prepared.refine:
-        counted = refine(job, counted, prepared.refine, executor, watch)
+        counted = refine(job, counted, prepared.refine, executor, watch, record)
     return counted, used
 
 

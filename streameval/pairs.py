@@ -8,7 +8,7 @@ other pairs are negatives.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,15 @@ class Pairs:
     junk: BoolArray
     query_camera: npt.NDArray[np.int32] | None
     gallery_camera: npt.NDArray[np.int32] | None
+
+    def __reduce__(self) -> tuple[Callable[..., Pairs], tuple[Any, ...]]:
+        """Travel small: a bit an item, and cameras in a byte where one holds them."""
+        bits = [np.packbits(one) for one in (self.positive, self.same_identity, self.junk)]
+        cameras = [
+            None if one is None else one.astype(np.min_scalar_type(-self.cameras - 1))
+            for one in (self.query_camera, self.gallery_camera)
+        ]
+        return _unpack, (self.indptr, self.item, self.gallery, *bits, *cameras)
 
     @property
     def queries(self) -> int:
@@ -121,6 +130,25 @@ class Pairs:
             None if self.query_camera is None else self.query_camera[start:stop],
             self.gallery_camera,
         )
+
+
+def _unpack(
+    indptr: IntArray,
+    item: IntArray,
+    gallery: int,
+    positive: npt.NDArray[np.uint8],
+    same_identity: npt.NDArray[np.uint8],
+    junk: npt.NDArray[np.uint8],
+    query_camera: npt.NDArray[Any] | None,
+    gallery_camera: npt.NDArray[Any] | None,
+) -> Pairs:
+    """Undo `Pairs.__reduce__`."""
+    bits = ((positive, len(item)), (same_identity, len(item)), (junk, gallery))
+    masks = [np.unpackbits(packed, count=count).view(np.bool_) for packed, count in bits]
+    cameras = [
+        None if one is None else one.astype(np.int32) for one in (query_camera, gallery_camera)
+    ]
+    return Pairs(indptr, item, *masks, *cameras)
 
 
 def expand(begin: IntArray, end: IntArray) -> IntArray:

@@ -106,6 +106,11 @@ class Task:
         """Number of (query, gallery) pairs."""
         return (self.queries[1] - self.queries[0]) * (self.gallery[1] - self.gallery[0])
 
+    def __str__(self) -> str:
+        """Name it as people do: ``queries 0:1024 × gallery 0:65536``."""
+        (first, last), (left, right) = self.queries, self.gallery
+        return f"queries {first}:{last} × gallery {left}:{right}"
+
 
 @dataclass(frozen=True)
 class Plan:
