@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         OutputError,
         StreamevalError,
         StreamevalWarning,
+        TaskError,
     )
     from streameval.evaluation import evaluate
     from streameval.execution.progress import Progress
@@ -54,6 +55,7 @@ _HOMES = {
     "OutputError": "errors",
     "StreamevalError": "errors",
     "StreamevalWarning": "errors",
+    "TaskError": "errors",
     "evaluate": "evaluation",
     "Progress": "execution.progress",
     "read_label_table": "inputs.labels",
@@ -91,6 +93,7 @@ __all__ = [
     "RankStatistics",
     "StreamevalError",
     "StreamevalWarning",
+    "TaskError",
     "evaluate",
     "read_label_table",
     "read_label_tables",

@@ -6,13 +6,19 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, OptionError, StreamevalWarning
+from streameval.execution.cluster import (
+    ClusterExecutor,
+    Connection,
+    check_sent,
+    open_cluster,
+)
 from streameval.execution.executor import Executor
 from streameval.execution.job import Job, NotUnitError, Range
 from streameval.execution.passes import count_all, find_extremes, find_positives
@@ -30,12 +36,22 @@ from streameval.metrics.options import (
     VerificationPrecision,
 )
 from streameval.metrics.selection import split_names, wanted_measures, with_named
-from streameval.preparation import DEFAULT_MEMORY, Prepared, RangeOption, prepare
+from streameval.planning import Workers
+from streameval.preparation import (
+    DEFAULT_MEMORY,
+    Prepared,
+    RangeOption,
+    parse_bytes,
+    prepare,
+)
 from streameval.presets import Preset, find_preset, pair_options
 from streameval.protocol import Labels, Protocol
 from streameval.result import Evaluation
 from streameval.result.columns import check_group_column, group_labels
 from streameval.statistics import FIELDS, FloatArray, RankStatistics, uniform_edges
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 COUNTED = frozenset(FIELDS)
 """The fields of `RankStatistics` that an evaluation counts."""
@@ -60,9 +76,10 @@ def evaluate(
     group_by: str | npt.ArrayLike | None = None,
     refine: str | Sequence[str] = (),
     options: MetricOptions | None = None,
-    memory: str | int = DEFAULT_MEMORY,
+    memory: str | int | None = None,
     threads: int | None = None,
     tile: tuple[int, int] | None = None,
+    client: Client | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Evaluate a ranking: every metric, exactly, without the distance matrix in memory.
@@ -100,12 +117,16 @@ def evaluate(
         ``"TAR|FAR=0.001"``: further passes, mostly one, make these exact.
     options : MetricOptions, optional
         All metric options; the five above, where given, go before it, and a preset's too.
-    memory : str or int
-        Budget for the whole process: bytes, or a text such as "2GB", "500MiB".
+    memory : str or int, optional
+        Budget for the whole process, or for each worker of a cluster: bytes, or a text such as
+        "2GB", "500MiB". 2 GB by default; of a worker, what it has.
     threads : int, optional
         Worker threads; as many as the process may use.
     tile : (int, int), optional
         Query rows and gallery items of a GEMM tile; the result does not depend on it.
+    client : distributed.Client, optional
+        Of a Dask cluster whose workers do the work, in place of threads of this process. They
+        open the inputs by their paths; arrays in memory are sent to them up to 100 MB.
     progress : Progress, optional
         Receives the events.
 
@@ -121,6 +142,8 @@ def evaluate(
         If an option is unknown or does not fit the inputs.
     BudgetError
         If the memory budget is too small; nothing has been read then.
+    TaskError
+        If a task fails again and again, or the cluster is gone.
     """
     if metrics is not None:
         metrics = split_names(metrics) if isinstance(metrics, str) else tuple(metrics)
@@ -135,22 +158,54 @@ def evaluate(
     tool = None if preset is None else find_preset(preset)
     options = metric_options(given, tool, options or MetricOptions())
     check_counted(options)
-    prepared = prepare(
-        source,
-        query=query,
-        gallery=gallery,
-        **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range, listed=listed),
-        self_match=self_match,
-        options=options,
-        refine=refine,
-        memory=memory,
-        threads=threads,
-        tile=tile,
-    )
-    if group_by is not None:
-        check_groups(group_by, prepared)
-    result = run(prepared, options, progress)
+    with open_cluster(client=client, threads=threads, memory=budget(memory)) as connection:
+        prepared = prepare(
+            source,
+            query=query,
+            gallery=gallery,
+            **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range, listed=listed),
+            self_match=self_match,
+            options=options,
+            refine=refine,
+            memory=budget(memory),
+            threads=threads,
+            tile=tile,
+            workers=cluster_workers(connection, source, memory),
+        )
+        if group_by is not None:
+            check_groups(group_by, prepared)
+        executor = None if connection is None else ClusterExecutor(connection)
+        result = run(prepared, options, progress, executor=executor)
     return result if group_by is None else result.grouped(group_by)
+
+
+def budget(memory: str | int | None) -> int:
+    """Return the budget of a process in bytes: 2 GB where none is given.
+
+    Raises
+    ------
+    OptionError
+        If it is no size.
+    """
+    return parse_bytes(DEFAULT_MEMORY if memory is None else memory)
+
+
+def cluster_workers(
+    connection: Connection | None, source: Features | Distances, memory: str | int | None
+) -> Workers | None:
+    """Return the workers that the work is planned for, of a cluster that can open the inputs.
+
+    Raises
+    ------
+    InputError
+        If arrays in memory are too large to be sent.
+    TaskError
+        If there are no workers.
+    """
+    if connection is None:
+        return None
+    check_sent(source)
+    return connection.workers(None if memory is None else parse_bytes(memory))
 
 
 def metric_options(
@@ -305,6 +360,7 @@ def _provenance(prepared: Prepared, seconds: float) -> dict[str, Any]:
             "tasks": len(plan.tasks),
             "tile": list(plan.tile),
             "threads": plan.threads,
+            "workers": plan.workers,
             "memory": plan.memory,
             "projected_peak": plan.peak,
         },

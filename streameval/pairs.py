@@ -144,11 +144,13 @@ def _unpack(
 ) -> Pairs:
     """Undo `Pairs.__reduce__`."""
     bits = ((positive, len(item)), (same_identity, len(item)), (junk, gallery))
-    masks = [np.unpackbits(packed, count=count).view(np.bool_) for packed, count in bits]
-    cameras = [
-        None if one is None else one.astype(np.int32) for one in (query_camera, gallery_camera)
+    masks: list[BoolArray] = [
+        np.unpackbits(packed, count=count).view(np.bool_) for packed, count in bits
     ]
-    return Pairs(indptr, item, *masks, *cameras)
+    own, others = (
+        None if one is None else one.astype(np.int32) for one in (query_camera, gallery_camera)
+    )
+    return Pairs(indptr, item, masks[0], masks[1], masks[2], own, others)
 
 
 def expand(begin: IntArray, end: IntArray) -> IntArray:

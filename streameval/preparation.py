@@ -21,7 +21,7 @@ from streameval.metrics.metric import Measure
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import refined_measures, required_fields, with_named
 from streameval.pairs import Pairs, find_pairs
-from streameval.planning import RESERVED, Plan, Problem, make_plan
+from streameval.planning import RESERVED, Plan, Problem, Workers, make_plan
 from streameval.protocol import AnyArray, Labels, Protocol, with_options
 
 RangeOption = Literal["auto", "minmax"] | tuple[float, float]
@@ -49,6 +49,8 @@ class Prepared:
         None: to be found in a pass over the data.
     refine : tuple of Measure
         Whose thresholds further passes settle.
+    workers : Workers, optional
+        Of the cluster that the plan is for.
     query_columns : mapping of str to [Q] array
         Labels of the queries, for the per-query table and for groups: ``id``, ``cam`` where
         there is one, and further ones.
@@ -62,6 +64,7 @@ class Prepared:
     range: Range | None
     query_columns: Mapping[str, AnyArray]
     refine: tuple[Measure, ...] = ()
+    workers: Workers | None = None
 
     @property
     def uses_range(self) -> bool:
@@ -77,6 +80,7 @@ class Prepared:
             threads=self.plan.threads,
             reserved=self.plan.parts[RESERVED],
             tile=self.plan.tile,
+            workers=self.workers,
         )
         return replace(self, problem=problem, plan=plan, range=None)
 
@@ -103,8 +107,11 @@ def prepare(
     memory: str | int = DEFAULT_MEMORY,
     threads: int | None = None,
     tile: tuple[int, int] | None = None,
+    workers: Workers | None = None,
 ) -> Prepared:
     """Check the inputs and plan the work; the parameters are those of `evaluate`.
+
+    `workers` are those of the cluster that the work is planned for, if it is for one.
 
     No more is counted than the metrics of the options need, and those to be refined.
 
@@ -147,9 +154,10 @@ def prepare(
         threads=threads,
         reserved=reserved_bytes(),
         tile=tile,
+        workers=workers,
     )
     columns = query_columns(query)
-    return Prepared(source, pairs, protocol, problem, plan, wanted, columns, measures)
+    return Prepared(source, pairs, protocol, problem, plan, wanted, columns, measures, workers)
 
 
 def query_columns(query: Labels) -> dict[str, AnyArray]:

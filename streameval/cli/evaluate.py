@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,10 @@ from streameval.cli.signals import Interruption
 from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
+    from streameval.execution.cluster import Connection
+    from streameval.inputs.sources import Distances, Features
     from streameval.metrics.options import MetricOptions
+    from streameval.planning import Workers
     from streameval.presets import Preset
     from streameval.result import Evaluation
 
@@ -69,8 +73,10 @@ class Given:
     metrics: str | None
     group_by: str | None
     refine: str | None
-    memory: str
+    memory: str | None
     threads: int | None
+    workers: int | None
+    scheduler: str | None
     out: str | None
     overwrite: bool
     json: bool
@@ -167,11 +173,11 @@ class Given:
 @click.option(
     "--memory",
     metavar="SIZE",
-    default="2GB",
-    show_default=True,
-    help="Budget of the whole process.",
+    help="Budget of the process, or of each worker.  [default: 2GB; what a worker has]",
 )
-@click.option("--threads", metavar="N", type=int, help="Worker threads.  [default: all cores]")
+@click.option("--threads", metavar="N", type=int, help="Threads.  [default: all cores]")
+@click.option("--workers", metavar="N", type=int, help="Work in processes, of one thread each.")
+@click.option("--scheduler", metavar="ADDRESS", help="Work on the Dask cluster of a scheduler.")
 @click.option("--out", metavar="DIR", help="Write the result to this new folder.")
 @click.option("--overwrite", is_flag=True, help="Replace a result that is there.")
 @click.option("--json", is_flag=True, help="Print the summary as JSON, and nothing else.")
@@ -193,8 +199,13 @@ def run(given: Given) -> None:
     from streameval.report.progress import show_progress
 
     quiet = given.quiet or given.dry_run
-    with show_progress(quiet=quiet) as progress, Interruption(progress.close) as interruption:
+    with (
+        show_progress(quiet=quiet) as progress,
+        Interruption(progress.close) as interruption,
+        ExitStack() as stack,
+    ):
         from streameval import evaluation, preparation
+        from streameval.execution.cluster import ClusterExecutor
         from streameval.metrics.selection import split_names
         from streameval.presets import find_preset, pair_options
         from streameval.report.plan import plan_summary, render_plan
@@ -218,7 +229,7 @@ def run(given: Given) -> None:
             "self_match": given.self_match,
             "options": options,
             "refine": () if given.refine is None else split_names(given.refine),
-            "memory": given.memory,
+            "memory": evaluation.budget(given.memory),
             "threads": given.threads,
             **pair_options(
                 preset,
@@ -228,7 +239,8 @@ def run(given: Given) -> None:
                 listed=listed,
             ),
         }
-        prepared = preparation.prepare(source, **what)
+        cluster = stack.enter_context(_cluster(given))
+        prepared = preparation.prepare(source, **what, workers=_workers(given, cluster, source))
         groups = None if given.group_by is None else open_groups(given.group_by, prepared)
         del query, gallery, listed, what  # the labels of a large gallery are large
         failure: Exception | None = None
@@ -239,7 +251,8 @@ def run(given: Given) -> None:
                 else render_plan(prepared, stdout_style())
             )
         else:
-            result = evaluation.run(prepared, options, progress)
+            executor = None if cluster is None else ClusterExecutor(cluster)
+            result = evaluation.run(prepared, options, progress, executor=executor)
             if groups is not None:
                 result = result.grouped(groups)
             progress.close()
@@ -257,6 +270,36 @@ def run(given: Given) -> None:
         print_out(text)
         if failure is not None:
             raise failure
+
+
+def _cluster(given: Given) -> AbstractContextManager[Connection | None]:
+    """Open the cluster that is asked for; a plan alone needs no processes of our own."""
+    from streameval.evaluation import budget
+    from streameval.execution.cluster import open_cluster
+
+    if given.workers is not None and given.workers < 1:
+        raise OptionError(f"--workers is {given.workers}; a whole number of at least 1 is needed")
+    if given.dry_run and given.workers is not None and given.scheduler is None:
+        return nullcontext()
+    return open_cluster(
+        count=given.workers,
+        scheduler=given.scheduler,
+        threads=given.threads,
+        memory=budget(given.memory),
+    )
+
+
+def _workers(
+    given: Given, cluster: Connection | None, source: Distances | Features
+) -> Workers | None:
+    """Return the workers that the work is planned for."""
+    from streameval.evaluation import budget, cluster_workers
+    from streameval.execution.cluster import WORKER_BYTES
+    from streameval.planning import Workers
+
+    if cluster is None and given.workers is not None:
+        return Workers(given.workers, given.threads or 1, budget(given.memory), WORKER_BYTES)
+    return cluster_workers(cluster, source, given.memory)
 
 
 def save(result: Evaluation, out: str, *, overwrite: bool, interruption: Interruption) -> None:

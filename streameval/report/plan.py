@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streameval.inputs.sources import Features
-from streameval.planning import format_bytes
+from streameval.planning import Plan, format_bytes
 from streameval.report.style import Style, amount, facts, plural, render
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def plan_summary(prepared: Prepared) -> dict[str, Any]:
         "tile": list(plan.tile),
         "block": plan.block,
         "threads": plan.threads,
+        "workers": plan.workers,
         "pairs": plan.pairs,
         "bytes_read": plan.bytes_read,
         "flops": plan.flops,
@@ -59,6 +60,11 @@ def _counted(prepared: Prepared) -> str:
     if problem.edges:
         counted.append(f"at {problem.edges:,} edges of a histogram")
     return ", ".join(counted)
+
+
+def _threads(plan: Plan) -> str:
+    threads = plural(plan.threads, "thread")
+    return f"{plural(plan.workers, 'worker')} of {threads}" if plan.workers else threads
 
 
 def render_plan(prepared: Prepared, style: Style) -> str:
@@ -84,7 +90,7 @@ def render_plan(prepared: Prepared, style: Style) -> str:
         ("Layout", LAYOUTS[plan.layout]),
         ("Passes", ", ".join(passes(prepared))),
         ("Counts", _counted(prepared)),
-        ("Tasks", f"{len(plan.tasks):,}, on {plural(plan.threads, 'thread')}"),
+        ("Tasks", f"{len(plan.tasks):,}, on {_threads(plan)}"),
         ("Tile", tile),
         ("Reads", f"{format_bytes(plan.bytes_read)} in all passes, before decompression"),
         ("Computes", f"{amount(plan.flops)} floating-point operations in matrix products"),
@@ -93,8 +99,10 @@ def render_plan(prepared: Prepared, style: Style) -> str:
         work.pop()
     width = max(len(name) for name in plan.parts)
     sizes = {name: format_bytes(size) for name, size in plan.parts.items()}
+    each = " for each worker" if plan.workers else ""
+    peak = f"{format_bytes(plan.peak)} projected peak, of {format_bytes(plan.memory)}{each}"
     memory = [
-        ("Memory", f"{format_bytes(plan.peak)} projected peak, of {format_bytes(plan.memory)}"),
+        ("Memory", peak),
         *(("", f"{name:<{width}}  {size:>9}") for name, size in sizes.items()),
     ]
     return render(style, [facts(style, [*work, *memory])])
