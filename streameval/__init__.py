@@ -3,6 +3,7 @@
     cli          the command line
     report       what a person reads: the terminal table, the progress bar
     evaluation   evaluate(): puts everything below together
+    resuming     what must be the same for a run to go on with another's work
     preparation  inputs checked, protocol applied, work planned
     result       Evaluation: values, curves, per-query table; save and load
     execution    one task; the passes; the executors; progress events

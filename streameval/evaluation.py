@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, OptionError, StreamevalWarning
+from streameval.execution.checkpoint import Checkpoint, check_packages
 from streameval.execution.cluster import (
     ClusterExecutor,
     Connection,
@@ -48,6 +50,7 @@ from streameval.presets import Preset, find_preset, pair_options
 from streameval.protocol import Labels, Protocol
 from streameval.result import Evaluation
 from streameval.result.columns import check_group_column, group_labels
+from streameval.resuming import manifest
 from streameval.statistics import FIELDS, FloatArray, RankStatistics, uniform_edges
 
 if TYPE_CHECKING:
@@ -80,6 +83,8 @@ def evaluate(
     threads: int | None = None,
     tile: tuple[int, int] | None = None,
     client: Client | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Evaluate a ranking: every metric, exactly, without the distance matrix in memory.
@@ -127,6 +132,11 @@ def evaluate(
     client : distributed.Client, optional
         Of a Dask cluster whose workers do the work, in place of threads of this process. They
         open the inputs by their paths; arrays in memory are sent to them up to 100 MB.
+    checkpoint : str or Path, optional
+        A folder to be made, where finished work is kept every few seconds until all is done.
+    resume : bool
+        Whether to go on with the work that is kept there, if there is any: of the same inputs,
+        options and budget.
     progress : Progress, optional
         Receives the events.
 
@@ -142,6 +152,8 @@ def evaluate(
         If an option is unknown or does not fit the inputs.
     BudgetError
         If the memory budget is too small; nothing has been read then.
+    OutputError
+        If the folder of finished work is of another evaluation, or can't be written.
     TaskError
         If a task fails again and again, or the cluster is gone.
     """
@@ -175,8 +187,26 @@ def evaluate(
         if group_by is not None:
             check_groups(group_by, prepared)
         executor = None if connection is None else ClusterExecutor(connection)
-        result = run(prepared, options, progress, executor=executor)
+        if checkpoint is None:
+            result = run(prepared, options, progress, executor=executor)
+        else:
+            check_packages()
+            with Checkpoint(Path(checkpoint), resume=resume) as record:
+                prepared = recorded(prepared, options, record)
+                result = run(prepared, options, progress, executor=executor, record=record)
+                record.remove()
     return result if group_by is None else result.grouped(group_by)
+
+
+def recorded(prepared: Prepared, options: MetricOptions, record: Checkpoint) -> Prepared:
+    """Return what is prepared with the plan of a record, so that it goes on with its work.
+
+    Raises
+    ------
+    OutputError
+        If the record is of another evaluation.
+    """
+    return replace(prepared, plan=record.start(manifest(prepared, options), prepared.plan))
 
 
 def budget(memory: str | int | None) -> int:

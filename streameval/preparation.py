@@ -74,7 +74,7 @@ class Prepared:
     def with_range_from_data(self) -> Prepared:
         """Return the same evaluation, cut in the same way, with ``range="minmax"``."""
         problem = replace(self.problem, passes_for_range=1)
-        plan = make_plan(
+        again = make_plan(
             problem,
             memory=self.plan.memory,
             threads=self.plan.threads,
@@ -82,6 +82,7 @@ class Prepared:
             tile=self.plan.tile,
             workers=self.workers,
         )
+        plan = replace(self.plan, bytes_read=again.bytes_read, flops=again.flops)
         return replace(self, problem=problem, plan=plan, range=None)
 
     def range_summary(self, used: Range) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -167,12 +167,11 @@ def test_a_task_that_fails_always_is_named_with_its_cause(folder: Path, workers:
     message = re.escape(
         "count of queries 50:100 × gallery 600:660 failed 3 times (RuntimeError: the cable is cut)"
     )
-    with pytest.raises(TaskError, match=message):
-        if workers:
-            with cluster(workers) as (_, client):
-                evaluate(folder, Connection(client), faults.fails_always)
-        else:
-            evaluate(folder, None, faults.fails_always)
+    with ExitStack() as stack:
+        client = stack.enter_context(cluster(workers))[1] if workers else None
+        connection = None if client is None else Connection(client)
+        with pytest.raises(TaskError, match=message):
+            evaluate(folder, connection, faults.fails_always)
     assert (folder / "attempts-50-600").stat().st_size == 3
 
 

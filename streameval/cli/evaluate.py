@@ -20,6 +20,7 @@ from streameval.cli.options import (
     parse_range,
 )
 from streameval.cli.printing import as_json, print_out
+from streameval.cli.recording import Recording
 from streameval.cli.signals import Interruption
 from streameval.errors import OptionError, StreamevalError
 
@@ -79,6 +80,7 @@ class Given:
     scheduler: str | None
     out: str | None
     overwrite: bool
+    resume: bool
     json: bool
     quiet: bool
     dry_run: bool
@@ -180,6 +182,7 @@ class Given:
 @click.option("--scheduler", metavar="ADDRESS", help="Work on the Dask cluster of a scheduler.")
 @click.option("--out", metavar="DIR", help="Write the result to this new folder.")
 @click.option("--overwrite", is_flag=True, help="Replace a result that is there.")
+@click.option("--resume", is_flag=True, help="Go on with what is finished of --out, if it is.")
 @click.option("--json", is_flag=True, help="Print the summary as JSON, and nothing else.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; evaluate nothing.")
@@ -210,14 +213,14 @@ def run(given: Given) -> None:
         from streameval.presets import find_preset, pair_options
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
-        from streameval.result.folder import check_output
 
         preset = None if given.preset is None else find_preset(given.preset)
         options = _metric_options(given, preset)
         for side in ("query", "gallery"):
             check_label_options(side, *given.label_options(side))
-        if given.out is not None:
-            check_output(given.out, overwrite=given.overwrite)
+        recording = stack.enter_context(
+            Recording(given.out, overwrite=given.overwrite, resume=given.resume)
+        )
         source = open_source(given.distances, given.query, given.gallery, given.metric)
         query, gallery = open_labels(
             given.label_options("query"), given.label_options("gallery"), given.group_by
@@ -252,15 +255,27 @@ def run(given: Given) -> None:
             )
         else:
             executor = None if cluster is None else ClusterExecutor(cluster)
-            result = evaluation.run(prepared, options, progress, executor=executor)
+            prepared, result = recording.start(prepared, options)
+            there = result is not None
+            if result is None:
+                result = recording.identified(
+                    evaluation.run(
+                        prepared, options, progress, executor=executor, record=recording.record
+                    )
+                )
             if groups is not None:
                 result = result.grouped(groups)
             progress.close()
             if given.out is not None:
                 try:
-                    save(result, given.out, overwrite=given.overwrite, interruption=interruption)
+                    if not there:
+                        save(
+                            result, given.out, overwrite=given.overwrite, interruption=interruption
+                        )
+                    recording.done()
                 except (StreamevalError, OSError, MemoryError) as error:
                     failure = error  # the work of hours, perhaps: it is printed all the same
+                    recording.keep()
             saved = None if failure else given.out
             text = (
                 as_json(result.summary())

@@ -46,6 +46,7 @@ PER_THREAD = 3  # tasks in flight: one that runs, and some that wait for their t
 DEATHS = 2  # times that Dask may give up on a task, after several workers each
 PATIENCE = 300.0  # seconds without a scheduler, or without a worker
 LOOK_EVERY = 2.0  # seconds between looks at how many workers there are
+RESCUE = 10.0  # seconds in which a finished part is to come, where the run ends in an error
 TICK = 0.25  # seconds
 CONNECT = 20.0  # seconds within which a scheduler is to answer
 SHARE = 0.7  # of a worker's memory that is planned with: Dask spills, pauses and kills above
@@ -357,7 +358,9 @@ class _Run(Generic[Item, Part]):
                     self._note(node)
                     roots += [node] if node.root else []
                 elif future.status == "error" and not _workers_died(future.exception()):
-                    raise self._first_error(node)
+                    error = self._first_error(node)
+                    yield from self._rescued()
+                    raise error
                 else:
                     self._repeat(node)
             roots += self._flush()
@@ -371,6 +374,17 @@ class _Run(Generic[Item, Part]):
                 else:
                     yield node.indices, part
                     self._account(node)
+
+    def _rescued(self) -> Iterator[tuple[tuple[int, ...], Part]]:
+        """Yield what is finished and has not come to the client, as the run ends in an error."""
+        nodes = [node for group in self._groups.values() for node in group.finished]
+        nodes += [n for n in self._running.values() if n.level or n.future.status == "finished"]
+        for node in nodes:
+            try:
+                part = node.future.result(timeout=RESCUE)
+            except Exception:  # it is lost, then
+                continue
+            yield node.indices, part
 
     def close(self) -> None:
         """Let go of all that is still on the cluster."""
@@ -535,6 +549,8 @@ class _Run(Generic[Item, Part]):
                 return errors[first]
             with suppress(queue.Empty):
                 node = self._running.pop(self._done.get(timeout=TICK).key, None)
+                if node is not None and node.future.status == "finished":
+                    self._note(node)  # it is not to be lost
 
     def _key(self, node: _Node[Part]) -> Hashable:
         return self._work.group(self._items[node.indices[0]])

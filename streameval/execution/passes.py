@@ -96,7 +96,6 @@ def _distances(
         for indices, values in done:
             distance[chosen[indices[0]]] = values
             stage.keep(indices, "distance", {"values": distance})
-    stage.finish()
     watch.finish()
     return distance
 
@@ -139,7 +138,6 @@ def find_extremes(
     for indices, part in _run(FIND_RANGE, "range", job, stage, executor, watch):
         found = wider(found, part)
         stage.keep(indices, "found", {"range": np.array(found)})
-    stage.finish()
     watch.finish()
     return found
 
@@ -162,7 +160,6 @@ def count_all(
         first = job.plan.tasks[indices[0]].queries[0]
         merged[first] = merged[first].merge(part) if first in merged else part
         stage.keep(indices, str(first), _fields(merged[first]))
-    stage.finish()
     watch.finish()
     return RankStatistics.stack([merged[first] for first in sorted(merged)])
 

@@ -43,9 +43,6 @@ class Stage:
         """
         self.done[list(indices)] = True
 
-    def finish(self) -> None:
-        """Note that the pass is over."""
-
 
 class Record:
     """Keeps finished work, stage by stage; this one keeps nothing."""
