@@ -110,8 +110,8 @@ class Recording:
             self._checkpoint.remove()
 
     def keep(self) -> None:
-        """Keep all that is finished: the result could not be written."""
-        if self._checkpoint is not None:
+        """Keep all that is finished, where work is kept: the result could not be written."""
+        if self._checkpoint is not None and self._checkpoint.begun:
             self._checkpoint.commit()
 
     def __enter__(self) -> Recording:

@@ -168,6 +168,11 @@ class Checkpoint(Record):
         self._changed.clear()
         self._committed = time.monotonic()
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been written, by this run or before."""
+        return self._repository is not None
+
     def remove(self) -> None:
         """Remove the record: the result is written."""
         self._changed.clear()
@@ -185,7 +190,7 @@ class Checkpoint(Record):
         trace: TracebackType | None,
     ) -> None:
         try:
-            if isinstance(error, TaskError) or (error is not None and self._repository):
+            if isinstance(error, TaskError) or (error is not None and self.begun):
                 self.commit()
         finally:
             self._release()

@@ -10,6 +10,7 @@ import numpy as np
 
 from streameval.inputs.array import Array
 from streameval.inputs.memory import MemoryArray
+from streameval.inputs.remote import is_remote, remote_state
 from streameval.inputs.uri import parse_uri
 
 READ_BYTES = 256 << 20  # an array up to this size is read as a whole
@@ -31,7 +32,7 @@ def fingerprint(array: Array) -> str:
     if isinstance(array, MemoryArray) or size <= READ_BYTES:
         starts = list(range(0, rows, step))
     else:
-        starts = np.linspace(0, max(rows - step, 0), SAMPLES).astype(int).tolist()
+        starts = np.unique(np.linspace(0, max(rows - step, 0), SAMPLES).astype(int)).tolist()
         for line in _files(array):
             digest.update(line.encode())
     for start in starts:
@@ -42,6 +43,8 @@ def fingerprint(array: Array) -> str:
 
 def _files(array: Array) -> list[str]:
     """Return a line for each file of an array: name, size and time of change."""
+    if is_remote(array.uri):
+        return remote_state(array.uri.partition("::")[0])
     path, _ = parse_uri(array.uri)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     return [f"{one.relative_to(path)} {_state(one)}\n" for one in files if one.is_file()]
