@@ -340,6 +340,9 @@ def _count(
 ) -> tuple[RankStatistics, Range]:
     """Run all passes: the statistics, and the range of the distances that was used."""
     nothing: FloatArray = np.empty(0)
+    problem, plan = prepared.problem, prepared.plan
+    listed = {"features": problem.positives, "strips": 0, "rectangles": plan.pairs}[plan.layout]
+    watch.begin(plan.pairs * problem.passes + listed, plan.bytes_read)
     used = prepared.range
     if used is None:
         job = Job(prepared.source, prepared.pairs, prepared.plan, Range(0, 1), nothing)
@@ -356,7 +359,6 @@ def _count(
                 f"distances from {low!r} to {high!r} have no finite range: scale them down"
             )
         used = Range(low, high)
-    problem = prepared.problem
     thresholds, edges = nothing, None
     if problem.thresholds:
         thresholds = threshold_distances(used.low, used.high, clipped=used.unit)

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from streameval.counting.products import best_rows, panel_bytes
 from streameval.counting.tiles import DOUBTS, FINE_QUERIES
 from streameval.errors import BudgetError
 
-TILE_QUERIES = 1024
 TILE_ITEMS = 8192
 TARGET_BLOCK_BYTES = 4 << 20
 SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
@@ -224,7 +224,7 @@ def make_plan(
         kept = {RESERVED: workers.reserved, "pairs": _pairs_bytes(problem)}
         process = _Process(workers.memory, workers.threads, workers.count, kept)
     if problem.width:
-        return _plan_features(problem, process, tile or (TILE_QUERIES, TILE_ITEMS))
+        return _plan_features(problem, process, tile or (best_rows(), TILE_ITEMS))
     return _plan_matrix(problem, process)
 
 
@@ -322,16 +322,16 @@ def _plan_features(problem: Problem, process: _Process, tile: tuple[int, int]) -
     def parts(query_block: int, block: int, rows: int, items: int) -> dict[str, int]:
         scratch = problem.scratch(block, problem.width)
         merging = process.merging(_part_bytes(problem, query_block))
-        return (
-            process.kept
-            | merging
-            | {
-                "queries": 2 * query_block * problem.width * (problem.itemsize + 4),
-                "gallery blocks": threads * (block * row_bytes + scratch),
-                "tiles": threads * items * (4 * rows + 4 * problem.cameras + fine),
-                "counts": threads * (_task_statistics_bytes(problem, query_block) + DOUBT_BYTES),
-            }
-        )
+        return {
+            **process.kept,
+            **merging,
+            "queries": 2 * query_block * problem.width * (problem.itemsize + 4)
+            + 2 * panel_bytes(query_block, problem.width),
+            "gallery blocks": threads * (block * row_bytes + scratch),
+            "tiles": threads * items * (4 * rows + 4 * problem.cameras + fine)
+            + threads * panel_bytes(items, problem.width),
+            "counts": threads * (_task_statistics_bytes(problem, query_block) + DOUBT_BYTES),
+        }
 
     items = min(tile[1], max(problem.gallery, 1))
     rows = min(tile[0], max(problem.queries, 1))

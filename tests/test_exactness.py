@@ -148,6 +148,7 @@ HOSTILE = (
 @pytest.mark.parametrize("protocol", ["market1501", "separate-camera"])
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.__name__)
+@pytest.mark.usefixtures("product")
 def test_features_count_as_float64_brute_force(data: Any, metric: Any, protocol: str) -> None:
     rng = np.random.default_rng(5)
     q, g = (side.astype(np.float32) for side in data(rng))
@@ -175,6 +176,7 @@ def test_features_count_as_float64_brute_force(data: Any, metric: Any, protocol:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint8", "int32"])
 @pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.usefixtures("product")
 def test_any_dtype_of_features(metric: Any, dtype: str) -> None:
     rng = np.random.default_rng(6)
     q, g = ((side * 30).astype(dtype) for side in one_sign(rng))
@@ -195,6 +197,7 @@ def test_any_dtype_of_stored_distances_with_ties(dtype: str) -> None:
     assert result.statistics.equals(expected)
 
 
+@pytest.mark.usefixtures("product")
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6),
@@ -423,6 +426,7 @@ def test_any_type_of_labels(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.usefixtures("product")
 def test_blocks_of_queries_under_the_smallest_budget(metric: Any) -> None:
     rng = np.random.default_rng(14)
     q = rng.standard_normal((900, 24)).astype(np.float32)
@@ -442,6 +446,7 @@ def test_blocks_of_queries_under_the_smallest_budget(metric: Any) -> None:
 
 @pytest.mark.parametrize("scale", [1e-155, 1e-130, 1e-100, 1e-20, 1e20, 1e100, 1e145])
 @pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.usefixtures("product")
 def test_float64_features_of_any_magnitude(metric: Any, scale: float) -> None:
     rng = np.random.default_rng(15)
     q, g = (side * scale for side in duplicates(rng))
@@ -460,6 +465,7 @@ def test_float64_features_of_any_magnitude(metric: Any, scale: float) -> None:
     ("noise", "way"), [(0.0, "count_copies"), (1e-7, "fine_tile"), (1e-5, "fine_tile")]
 )
 @pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.usefixtures("product")
 def test_collapsed_models_are_counted_row_by_row(
     metric: Any, noise: float, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

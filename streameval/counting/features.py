@@ -67,7 +67,7 @@ def count_features(  # type: ignore[no-untyped-def]
         Of all queries of the block.
     edges : Edges
         Of the block.
-    code : [CELLS] uint8 or uint16
+    code : [CELLS + RUN] uint8 or uint16
         Memory for the codes of a grid.
     counts : Counts
         Added to.

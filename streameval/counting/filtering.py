@@ -1,4 +1,4 @@
-"""The filter: float32 values from BLAS, what they mean, and how far off they may be.
+"""The filter: float32 products, what they mean, and how far off they may be.
 
 A tile's values are *filter values*: float32, ascending with the distance,
 
@@ -9,13 +9,14 @@ A tile's values are *filter values*: float32, ascending with the distance,
 with s a power of two that keeps float32 in range. Each is the product of a query's row and a
 gallery row, times the `weight` and plus the `offset` of its column, so that the gallery's rows
 serve as they are read. Filter values differ from the canonical distance by at most the guard
-band. The bound is the classical one for an inner product of width D summed in any order (Higham,
-Accuracy and Stability of Numerical Algorithms, §3.1), with eight more roundings for scaling,
-normalising, weight and offset:
+band. The bound is the classical one for an inner product (Higham, Accuracy and Stability of
+Numerical Algorithms, §3.1), with eight more roundings for scaling, normalising, weight and
+offset:
 
-    |filter − canonical| ≤ γ · |q| |g|,   γ = n u / (1 − n u),  n = D + 8,  u = 2⁻²⁴
+    |filter − canonical| ≤ γ · |q| |g|,   γ = n u / (1 − n u),   u = 2⁻²⁴
 
-A smaller, statistical band, (2 √D + 8) u, would not do: constant vectors meet the same rounding
+where n is D + 8 of BLAS, which sums in any order, and less of the matrix unit (`products`). A
+smaller, statistical band, (2 √D + 8) u, would not do: constant vectors meet the same rounding
 error at every addition, and leave it (benchmarks/NOTES.md).
 """
 
@@ -36,8 +37,15 @@ from streameval.counting.canonical import (
     FloatMatrix,
     Metric,
 )
+from streameval.counting.products import (
+    Float32Matrix,
+    Panels,
+    gallery_panels,
+    multiply,
+    query_panels,
+    roundings,
+)
 
-Float32Matrix = npt.NDArray[np.float32]
 FloatArray = npt.NDArray[np.float64]
 
 # Norms between which float32 rows can be multiplied as they are.
@@ -59,18 +67,26 @@ class Operand(NamedTuple):
         The rows, scaled where they have to be; of the queries −q̂, −s q or −2 s q.
     scale : float
         The power of two in `filter`; 1 for the queries of cosine.
+    panels : [bytes] uint8
+        Of `filter`, for the matrix unit; none where BLAS multiplies, nor of gallery rows before
+        `packed`.
     """
 
     rows: FloatMatrix
     norms: FloatArray
     filter: Float32Matrix
     scale: float
+    panels: Panels = np.empty(0, np.uint8)
 
     def block(self, start: int, stop: int) -> Operand:
-        """Return the operand of some of the rows."""
+        """Return the operand of some of the gallery's rows."""
         return Operand(
             self.rows[start:stop], self.norms[start:stop], self.filter[start:stop], self.scale
         )
+
+    def packed(self, memory: Panels) -> Operand:
+        """Return the operand of gallery rows with its panels, which are written to `memory`."""
+        return self._replace(panels=gallery_panels(self.filter, memory))
 
 
 @numba.njit(nogil=True, cache=True)
@@ -104,10 +120,12 @@ def prepare_queries(rows: FloatMatrix, norms: FloatArray, metric: Metric) -> Ope
     metric : {"cosine", "euclidean", "sqeuclidean", "dot"}
     """
     if metric == "cosine":
-        return Operand(rows, norms, _scaled(rows, -1.0 / norms), 1.0)
-    scale = _power_of_two(float(norms.max(initial=0.0)))
-    factor = -scale if metric == "dot" else -2.0 * scale
-    return Operand(rows, norms, _scaled(rows, np.full(len(rows), factor)), scale)
+        scale, factor = 1.0, -1.0 / norms
+    else:
+        scale = _power_of_two(float(norms.max(initial=0.0)))
+        factor = np.full(len(rows), -scale if metric == "dot" else -2.0 * scale)
+    left = _scaled(rows, factor)
+    return Operand(rows, norms, left, scale, query_panels(left))
 
 
 def prepare_gallery(rows: FloatMatrix, norms: FloatArray) -> Operand:
@@ -126,6 +144,27 @@ def prepare_gallery(rows: FloatMatrix, norms: FloatArray) -> Operand:
         return Operand(rows, norms, rows.astype(np.float32, copy=False), 1.0)
     scale = _power_of_two(most)
     return Operand(rows, norms, _scaled(rows, np.full(len(rows), scale)), scale)
+
+
+def write_products(
+    queries: Operand, start: int, gallery: Operand, out: npt.NDArray[np.float32]
+) -> None:
+    """Write the products of some queries with gallery rows.
+
+    Parameters
+    ----------
+    queries : Operand
+    start : int
+        The query that the first row of `out` belongs to.
+    gallery : Operand
+        Packed, where the queries are.
+    out : [m, n] float32, written
+        In C order.
+    """
+    if queries.panels.size:
+        multiply(queries.panels, start, gallery.panels, gallery.rows.shape[1], out)
+    else:
+        np.matmul(queries.filter[start : start + len(out)], gallery.filter.T, out=out)
 
 
 def group_by_norm(norms: FloatArray, metric: Metric) -> tuple[npt.NDArray[np.int64], list[int]]:
@@ -181,8 +220,8 @@ class Filter(NamedTuple):
     def of(cls, metric: Metric, queries: Operand, gallery: Operand) -> Filter:
         """Describe the filter values of all `queries` with one gallery block."""
         width = gallery.rows.shape[1]
-        roundings = (width + 8) * 2.0**-24
-        gamma = roundings / (1 - roundings) if roundings < 0.5 else math.inf
+        error = (roundings(width, queries.panels) + 8) * 2.0**-24
+        gamma = error / (1 - error) if error < 0.5 else math.inf
         largest = float(gallery.norms.max(initial=0.0))
         scale = queries.scale * gallery.scale
         longest = float(queries.norms.max(initial=0.0))
@@ -202,8 +241,8 @@ class Filter(NamedTuple):
 
     def in_float64(self) -> Filter:
         """Return what the same values mean, unscaled, where they are computed in float64."""
-        roundings = (self.width + 8) * 2.0**-53
-        return self._replace(scale=1.0, gamma=roundings / (1 - roundings))
+        error = (self.width + 8) * 2.0**-53
+        return self._replace(scale=1.0, gamma=error / (1 - error))
 
     @property
     def usable(self) -> bool:
@@ -243,20 +282,21 @@ def guard_band(filter_, norm):  # type: ignore[no-untyped-def]
 
     Beside the part of the filter: the float64 roundings of the canonical distance (sums of D / 32
     terms in each of 32 lanes, and of the lanes, for a product and two norms) and of its
-    conversion to a filter value; and 1e-24 for products that fall below the smallest float32.
+    conversion to a filter value; and what is lost where numbers fall below the smallest normal
+    float32, 1e-38 each: with norms of 1e-12 under cosine, less than 1e-20.
     """
     if filter_.gamma == np.inf:
         return np.inf
-    scale, largest = filter_.scale, filter_.largest
+    scale, largest, lost = filter_.scale, filter_.largest, 1e-24
     if filter_.metric == COSINE:
-        size, reach = 1.0, 1.0
+        size, reach, lost = 1.0, 1.0, 1e-20
     elif filter_.metric == DOT:
         size = norm * largest * scale
         reach = size
     else:
         size = (2.0 * norm + largest) * largest * scale
         reach = (norm + largest) ** 2 * scale
-    return filter_.gamma * size + (filter_.width / 8 + 40) * 2.0**-53 * reach + 1e-24
+    return filter_.gamma * size + (filter_.width / 8 + 40) * 2.0**-53 * reach + lost
 
 
 @numba.njit(nogil=True, cache=True)

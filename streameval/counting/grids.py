@@ -21,6 +21,7 @@ CELLS = 4096  # a row's codes and bins stay in L1 while it is counted
 LAST = CELLS - 1  # beyond every edge, and beyond the grid
 ABOVE = CELLS - 2  # beyond the grid, perhaps not beyond every edge
 SAMPLED = 16  # places of a row that are looked at, four values each
+RUN = 64  # cells that are written at once
 BITS = (7, 10)  # the touched bit of codes of one byte and of two
 WAYS = 2  # bins a code: an addition would wait for the one before to the same bin
 
@@ -28,13 +29,14 @@ Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
 
 def codes_for(indptr: npt.NDArray[np.int64]) -> Codes:
-    """Return memory for the codes of a grid, [CELLS], for queries whose edges begin at `indptr`.
+    """Return memory for codes, [CELLS + RUN], for queries whose edges begin at `indptr`.
 
     One byte will do where a grid hardly holds more than 100 edges; what it cannot number is
     searched for.
     """
     most = int(np.diff(indptr).max(initial=0))
-    return np.empty(CELLS, np.uint8) if most < 200 else np.empty(CELLS, np.uint16)
+    size = CELLS + RUN
+    return np.empty(size, np.uint8) if most < 200 else np.empty(size, np.uint16)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -74,6 +76,18 @@ def _bulk(values, weight, offset):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
+def _fill(code, start, stop, value):  # type: ignore[no-untyped-def]
+    """Write a code to cells, in order: what follows them may be overwritten, too.
+
+    A number of cells that is known beforehand is written by one instruction or two.
+    """
+    while start < stop:
+        for k in range(RUN):
+            code[np.uint64(start + k)] = value
+        start += RUN
+
+
+@numba.njit(nogil=True, cache=True)
 def lay_grid(level, m, band, pitch, phase, values, weight, offset, code):  # type: ignore[no-untyped-def]
     """Lay a grid over the bulk of a row.
 
@@ -90,7 +104,7 @@ def lay_grid(level, m, band, pitch, phase, values, weight, offset, code):  # typ
         such that each of them touches one cell only.
     values, weight, offset : [n] float32 or float64
         The row is ``values * weight + offset``.
-    code : [CELLS] uint8 or uint16, written
+    code : [CELLS + RUN] uint8 or uint16, written
 
     Returns
     -------
@@ -142,15 +156,12 @@ def lay_grid(level, m, band, pitch, phase, values, weight, offset, code):  # typ
         shared = shared + 1 if first < cell else 0
         if shared > 8:
             code[cell - 1] = search  # many edges in a cell
-        for untouched in range(cell, first):
-            code[untouched] = e - base
-        for touched in range(max(first, cell), last + 1):
-            code[touched] = bit + e - base
+        _fill(code, cell, first, e - base)
+        _fill(code, max(first, cell), last + 1, bit + e - base)
         cell = max(last + 1, cell)
         e += 1
     rest = search if e - base == bit - 3 else e - base  # out of numbers
-    for untouched in range(cell, ABOVE):
-        code[untouched] = rest
+    _fill(code, cell, ABOVE, rest)
     code[0] = code[ABOVE] = search
     code[LAST] = e - base + 1
     return origin, scale, far, base, e

@@ -72,7 +72,7 @@ def bin_row(cells, code, bins, fours, touched):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     cells : [4 n] uint16
-    code : [CELLS] uint8 or uint16
+    code : [CELLS + RUN] uint8 or uint16
     bins : [WAYS, codes] uint32, added to
     fours : [n + 1] uint32, scratch
     touched : [4 n + 4] uint32, written

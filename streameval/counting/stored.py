@@ -35,7 +35,7 @@ def count_stored(tile, offset_row, columns, edges, code, counts):  # type: ignor
         Of weight 1.
     edges : Edges
         Of these m queries.
-    code : [CELLS] uint8 or uint16
+    code : [CELLS + RUN] uint8 or uint16
         Memory for the codes of a grid.
     counts : Counts
         Added to; of no use where a distance is not finite.

@@ -11,8 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.canonical import FloatMatrix
-from streameval.counting.filtering import Filter, Operand, group_by_norm, prepare_gallery
+from streameval.counting.filtering import (
+    Filter,
+    Operand,
+    group_by_norm,
+    prepare_gallery,
+    write_products,
+)
 from streameval.counting.masks import column_offsets, mask_listed
+from streameval.counting.products import Panels, panel_bytes
 from streameval.counting.tiles import Columns
 from streameval.execution.job import Job
 from streameval.execution.progress import Watch
@@ -72,6 +79,7 @@ def feature_tiles(
     task: Task,
     watch: Watch,
     memory: npt.NDArray[np.generic],
+    panels: Panels,
     buffer: Float32Array,
 ) -> Iterator[Tile]:
     """Yield the tiles of a task on features; the values are overwritten by the next tile.
@@ -81,6 +89,8 @@ def feature_tiles(
     job, source, task, watch
     memory : [block, D] array
         To read gallery rows into.
+    panels : uint8 array
+        For the panels of a tile's gallery rows, where the matrix unit multiplies.
     buffer : [rows * items] float32
         For the values of a tile.
     """
@@ -103,13 +113,16 @@ def feature_tiles(
             filter_ = Filter.of(source.metric, queries, gallery.block(first, last))
             for left in range(first, last, items):
                 right = min(left + items, last)
-                operands = Operands(filter_, queries, gallery.block(left, right))
+                part = gallery.block(left, right)
+                if queries.panels.size:
+                    part = part.packed(panels)
+                operands = Operands(filter_, queries, part)
                 columns = _feature_columns(pairs, operands, item[left:right])
                 for top in range(0, size, rows):
-                    block = queries.filter[top : top + rows]
-                    values = buffer[: len(block) * (right - left)].reshape(len(block), right - left)
+                    m, n = min(rows, size - top), right - left
+                    values = buffer[: m * n].reshape(m, n)
                     if filter_.usable:
-                        np.matmul(block, operands.gallery.filter.T, out=values)
+                        write_products(queries, top, part, values)
                     else:
                         values[:] = 0
                     yield Tile(values, top, columns, operands, last=top + rows >= size)
@@ -148,12 +161,14 @@ def tiles_of(job: Job, task: Task, watch: Watch, *, check: bool = True) -> Itera
         Whether to check that stored distances are finite.
     """
     if isinstance(job.source, Features):
-        block, dtype = (job.plan.block, job.source.width), job.source.gallery.dtype
+        width, tile = job.source.width, job.plan.tile
+        block, dtype = (job.plan.block, width), job.source.gallery.dtype
         with (
             job.buffers.lend("block", block, dtype) as memory,
-            job.buffers.lend("tile", (math.prod(job.plan.tile),), np.float32) as buffer,
+            job.buffers.lend("panels", (panel_bytes(tile[1], width),), np.uint8) as panels,
+            job.buffers.lend("tile", (math.prod(tile),), np.float32) as buffer,
         ):
-            yield from feature_tiles(job, job.source, task, watch, memory, buffer)
+            yield from feature_tiles(job, job.source, task, watch, memory, panels, buffer)
     else:
         shape = tuple(stop - start for start, stop in (task.queries, task.gallery))
         with job.buffers.lend("strip", shape, job.source.matrix.dtype) as memory:

@@ -1,0 +1,18 @@
+"""What tests of several files share."""
+
+from __future__ import annotations
+
+import pytest
+
+from streameval.counting.matrix_unit import supported
+from streameval.counting.products import VARIABLE
+
+
+@pytest.fixture(params=["auto", "blas"])
+def product(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to multiply float32: the matrix unit, where there is one, and BLAS."""
+    way: str = request.param
+    if way == "auto" and not supported():
+        pytest.skip("this machine has no matrix unit that can be used")
+    monkeypatch.setenv(VARIABLE, way)
+    return way
