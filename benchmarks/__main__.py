@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks import cliffs, features, memory, scaling, startup, stored
+from benchmarks import cliffs, cluster, features, memory, scaling, startup, stored
 from benchmarks.figure import ROUNDS, Bench, Case, Outcome, chosen, run
 from benchmarks.table import SIGNS, build_table, describe, machine
 
@@ -24,6 +24,7 @@ GROUPS: tuple[tuple[Case, ...], ...] = (
     memory.CASES,
     cliffs.CASES,
     startup.CASES,
+    cluster.CASES,
 )
 CASES: tuple[Case, ...] = tuple(case for group in GROUPS for case in group)
 STDOUT = "-"

@@ -64,6 +64,24 @@ class Pairs:
         ]
         return _unpack, (self.indptr, self.item, self.gallery, *bits, *cameras)
 
+    @classmethod
+    def assumed(cls, queries: int, gallery: int, positives: int) -> Pairs:
+        """Return pairs to plan with, before there are labels: so many positives a query.
+
+        What they are of is not told: they take no memory, and can't be evaluated.
+        """
+        listed = (queries * positives,)
+        yes = np.broadcast_to(np.True_, listed)
+        return cls(
+            np.arange(queries + 1, dtype=np.int64) * positives,
+            np.broadcast_to(np.int64(0), listed),
+            yes,
+            yes,
+            np.broadcast_to(np.False_, (gallery,)),
+            None,
+            None,
+        )
+
     @property
     def queries(self) -> int:
         """Number of queries Q."""

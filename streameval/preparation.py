@@ -31,6 +31,7 @@ USED_LIBRARY_BYTES = 48 << 20  # what these may still take where they have been 
 DEFAULT_MEMORY = "2GB"
 UNUSED = "unused"  # the range, where nothing is read off it
 THRESHOLDS = 101
+ASSUMED_POSITIVES = 50  # a query, where the work is planned before there are labels
 BINS = 1000  # of the histogram of impostors
 
 
@@ -96,8 +97,8 @@ class Prepared:
 def prepare(
     source: Features | Distances,
     *,
-    query: Labels,
-    gallery: Labels,
+    query: Labels | None,
+    gallery: Labels | None,
     protocol: str | Protocol = "market1501",
     junk_ids: Sequence[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
@@ -112,7 +113,8 @@ def prepare(
 ) -> Prepared:
     """Check the inputs and plan the work; the parameters are those of `evaluate`.
 
-    `workers` are those of the cluster that the work is planned for, if it is for one.
+    `workers` are those of the cluster that the work is planned for, if it is for one. Without
+    labels it is planned for some positives a query, and can't be run.
 
     No more is counted than the metrics of the options need, and those to be refined.
 
@@ -121,13 +123,14 @@ def prepare(
     InputError, OptionError, BudgetError
         As `evaluate` does.
     """
-    for side, labels in (("query", query), ("gallery", gallery)):
-        if not isinstance(labels, Labels):
-            raise InputError(
-                f"{side} is of type {type(labels).__name__}; Labels are needed: "
-                f"{side}=Labels(id=..., cam=...)"
-            )
-    _check_rows(source, query, gallery)
+    if query is not None and gallery is not None:
+        for side, labels in (("query", query), ("gallery", gallery)):
+            if not isinstance(labels, Labels):
+                raise InputError(
+                    f"{side} is of type {type(labels).__name__}; Labels are needed: "
+                    f"{side}=Labels(id=..., cam=...)"
+                )
+        _check_rows(source, query, gallery)
     junk = None if junk_ids is None else tuple(junk_ids)
     protocol = with_options(protocol, junk_ids=junk, self_match=self_match)
     threads = _cores() if threads is None else threads
@@ -139,7 +142,10 @@ def prepare(
     needs = required_fields(with_named(options, measures))
     wanted = resolve_range(range, source)
     given = wanted is not None and wanted.strict
-    pairs = find_pairs(query, gallery, protocol, listed)
+    if query is None or gallery is None:
+        pairs, columns = Pairs.assumed(*source.shape, ASSUMED_POSITIVES), {}
+    else:
+        pairs, columns = find_pairs(query, gallery, protocol, listed), query_columns(query)
     problem = replace(
         _problem(source, pairs),
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
@@ -157,7 +163,6 @@ def prepare(
         tile=tile,
         workers=workers,
     )
-    columns = query_columns(query)
     return Prepared(source, pairs, protocol, problem, plan, wanted, columns, measures, workers)
 
 
@@ -201,8 +206,14 @@ def resolve_range(wanted: RangeOption, source: Features | Distances) -> Range | 
     return Range(low, high, strict=True)
 
 
-def parse_bytes(size: str | float) -> int:
+def parse_bytes(size: str | float, what: str = "memory") -> int:
     """Return a number of bytes from a number or a text such as "2GB", "500 MiB".
+
+    Parameters
+    ----------
+    size : str or float
+    what : str
+        What messages call it.
 
     Raises
     ------
@@ -214,12 +225,12 @@ def parse_bytes(size: str | float) -> int:
     else:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)[bB]?\s*", size)
         if match is None:
-            raise OptionError(f"memory is {size!r}; expected a size such as 2GB or 500MiB")
+            raise OptionError(f"{what} is {size!r}; expected a size such as 2GB or 500MiB")
         number, prefix, binary = match.groups()
         base = 1024 if binary else 1000
         count = int(float(number) * base ** " KMGT".index(prefix.upper() or " "))
     if count <= 0:
-        raise OptionError(f"memory is {size!r}; a positive size is needed")
+        raise OptionError(f"{what} is {size!r}; a positive size is needed")
     return count
 
 

@@ -84,6 +84,7 @@ class Given:
     json: bool
     quiet: bool
     dry_run: bool
+    rate: str | None
 
     def label_options(self, side: str) -> LabelOptions:
         """Return ids, cams, keys and table of a side, "query" or "gallery"."""
@@ -186,6 +187,7 @@ class Given:
 @click.option("--json", is_flag=True, help="Print the summary as JSON, and nothing else.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; evaluate nothing.")
+@click.option("--rate", metavar="N", help="Flop/s of a thread, for the hours of --dry-run: 50G.")
 def evaluate(**given: Any) -> None:
     """Evaluate a ranking: CMC, mAP, mINP, open-set and GOM metrics.
 
@@ -216,16 +218,22 @@ def run(given: Given) -> None:
 
         preset = None if given.preset is None else find_preset(given.preset)
         options = _metric_options(given, preset)
+        planned = given.dry_run and _is_declared(given)
         for side in ("query", "gallery"):
-            check_label_options(side, *given.label_options(side))
+            if not planned:
+                check_label_options(side, *given.label_options(side))
         recording = stack.enter_context(
             Recording(given.out, overwrite=given.overwrite, resume=given.resume)
         )
         source = open_source(given.distances, given.query, given.gallery, given.metric)
-        query, gallery = open_labels(
-            given.label_options("query"), given.label_options("gallery"), given.group_by
-        )
-        listed = open_listed(given.good, given.junk, given.listed_as, query, gallery)
+        query = gallery = None
+        if not planned:
+            query, gallery = open_labels(
+                given.label_options("query"), given.label_options("gallery"), given.group_by
+            )
+        listed = None
+        if query is not None and gallery is not None:
+            listed = open_listed(given.good, given.junk, given.listed_as, query, gallery)
         what: dict[str, Any] = {
             "query": query,
             "gallery": gallery,
@@ -237,21 +245,24 @@ def run(given: Given) -> None:
             **pair_options(
                 preset,
                 protocol=open_protocol(given.protocol),
-                junk_ids=parse_junk_ids(given.junk_id, gallery),
+                junk_ids=None if gallery is None else parse_junk_ids(given.junk_id, gallery),
                 range=None if given.range is None else parse_range(given.range),
                 listed=listed,
             ),
         }
         cluster = stack.enter_context(_cluster(given))
         prepared = preparation.prepare(source, **what, workers=_workers(given, cluster, source))
-        groups = None if given.group_by is None else open_groups(given.group_by, prepared)
+        groups = (
+            None if given.group_by is None or planned else open_groups(given.group_by, prepared)
+        )
         del query, gallery, listed, what  # the labels of a large gallery are large
+        rate = None if given.rate is None else preparation.parse_bytes(given.rate, "rate")
         failure: Exception | None = None
         if given.dry_run:
             text = (
-                as_json(plan_summary(prepared))
+                as_json(plan_summary(prepared, rate))
                 if given.json
-                else render_plan(prepared, stdout_style())
+                else render_plan(prepared, stdout_style(), rate)
             )
         else:
             executor = None if cluster is None else ClusterExecutor(cluster)
@@ -285,6 +296,15 @@ def run(given: Given) -> None:
         print_out(text)
         if failure is not None:
             raise failure
+
+
+def _is_declared(given: Given) -> bool:
+    """Tell whether shapes are given in place of data, and no labels."""
+    from streameval.inputs.declared import PREFIX
+
+    sources = [uri for uri in (given.distances, given.query, given.gallery) if uri is not None]
+    no_labels = not any(any(given.label_options(side)) for side in ("query", "gallery"))
+    return no_labels and bool(sources) and all(uri.startswith(PREFIX) for uri in sources)
 
 
 def _cluster(given: Given) -> AbstractContextManager[Connection | None]:

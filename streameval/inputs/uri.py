@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.inputs.array import Array
+from streameval.inputs.declared import PREFIX, DeclaredArray
 from streameval.inputs.mat import open_mat
 from streameval.inputs.memory import MemoryArray, Opener
 from streameval.inputs.npy import open_npy
@@ -74,6 +75,8 @@ def open_array(source: str | Path | npt.NDArray[Any]) -> Array:
     if isinstance(source, np.ndarray):
         return MemoryArray(source)
     uri = str(source)
+    if uri.startswith(PREFIX):
+        return DeclaredArray(uri)
     if is_remote(uri):
         url, _, name = uri.rpartition("::") if "::" in uri else (uri, "", "")
         return open_remote(url, name or None, uri)
