@@ -150,7 +150,12 @@ CASES = (
     Case((Figure("cluster/beside-threads", (WORKERS, THREADS), 1.10),), beside_threads),
     Case(
         (
-            Figure("cluster/client-memory", ("client, 2,000 tasks", "client, 100 tasks"), 1.05),
+            Figure(
+                "cluster/client-memory",
+                ("client, 2,000 tasks", "client, 100 tasks"),
+                1.05,
+                unit="B",
+            ),
             Figure("cluster/scheduler-time", ("scheduler, a task",), 0.002, kind="value"),
         ),
         tasks_of_nothing,

@@ -51,6 +51,7 @@ TICK = 0.25  # seconds
 CONNECT = 20.0  # seconds within which a scheduler is to answer
 SHARE = 0.7  # of a worker's memory that is planned with: Dask spills, pauses and kills above
 WORKER_BYTES = 300 << 20  # of a worker's process and libraries
+LEAN = {"distributed.admin.low-level-log-length": 10}  # messages that Dask keeps, for its debugging
 SENT_BYTES = 100_000_000  # of arrays in memory that are sent to every worker
 
 
@@ -76,8 +77,6 @@ class Connection:
         TaskError
             If there is no scheduler for too long, or the client is the caller's and closed.
         """
-        from distributed import Client
-
         deadline = time.monotonic() + PATIENCE
         while self.client.status != "running":
             if time.monotonic() > deadline or (self.client.status == "closed" and not self.address):
@@ -87,8 +86,8 @@ class Connection:
                     f"{PATIENCE:.0f} s: start it again"
                 )
             if self.client.status == "closed" and self.address:
-                with suppress(OSError):
-                    self.client = Client(self.address, timeout=10, set_as_default=False)
+                with suppress(TaskError):
+                    self.client = connect(self.address).client
                     continue
             time.sleep(TICK)
 
@@ -131,10 +130,12 @@ def connect(address: str) -> Connection:
     TaskError
         If there is none.
     """
+    import dask
     from distributed import Client
 
     try:
-        return Connection(Client(address, timeout=CONNECT, set_as_default=False), address)
+        with dask.config.set(LEAN):
+            return Connection(Client(address, timeout=CONNECT, set_as_default=False), address)
     except (OSError, ValueError) as error:
         raise TaskError(
             f"no scheduler answers at {address} ({type(error).__name__}: {error}): start one with "
@@ -218,9 +219,9 @@ def local_cluster(workers: int, threads: int, memory: int) -> Iterator[Connectio
     from distributed import Client, LocalCluster
 
     # Spilling helps nothing where next to nothing is kept; --memory is what a worker plans with.
-    settings = {f"distributed.worker.memory.{name}": False for name in ("target", "spill", "pause")}
+    spilling = {f"distributed.worker.memory.{name}": False for name in ("target", "spill", "pause")}
     with (
-        dask.config.set(settings),
+        dask.config.set({**spilling, **LEAN}),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=threads,
