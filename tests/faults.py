@@ -94,3 +94,13 @@ def eat() -> None:
         held.append(bytearray(os.urandom(1)) * (20 << 20))
         time.sleep(0.03)
     raise MemoryError("nobody minded")
+
+
+def placed(job: Job, task: Task, watch: Watch) -> RankStatistics:
+    """Count slowly; note when, by the network that this process is in."""
+    time.sleep(0.25)
+    statistics = count(job, task, watch)
+    network = Path("/proc/self/ns/net").readlink().name.strip("net:[]")
+    with (notes(job) / f"network-{network}").open("a") as file:
+        file.write(f"{time.time()}\n")
+    return statistics
