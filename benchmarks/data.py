@@ -42,10 +42,12 @@ class FeatureSet:
         return se.Features(self.query, self.gallery, metric)
 
 
-def make_labels(queries: int, gallery: int, seed: int = 0) -> dict[str, se.Labels]:
+def make_labels(
+    queries: int, gallery: int, seed: int = 0, images: int = IMAGES_PER_IDENTITY
+) -> dict[str, se.Labels]:
     """Return labels of both sides, as `evaluate` takes them."""
     rng = np.random.default_rng(seed)
-    identities = max(gallery // IMAGES_PER_IDENTITY, 2)
+    identities = max(gallery // images, 2)
     return {
         "query": se.Labels(
             rng.integers(0, int(identities * (1 + ABSENT)) + 1, queries),
@@ -83,6 +85,7 @@ def make_features(
     name: str = "unit",
     transform: Transform = unit,
     duplicated: bool = False,
+    images: int = IMAGES_PER_IDENTITY,
 ) -> FeatureSet:
     """Write features of queries and gallery, unless files of this name and shape are there.
 
@@ -96,8 +99,10 @@ def make_features(
         What the model makes of ordinary rows.
     duplicated : bool
         Whether the second half of the gallery repeats the first.
+    images : int
+        Of an identity; another number than the usual one is to have another name.
     """
-    labels = make_labels(queries, gallery)
+    labels = make_labels(queries, gallery, images=images)
     if duplicated:
         half = -(-gallery // 2)
         own = labels["gallery"]
@@ -105,7 +110,7 @@ def make_features(
         labels["gallery"] = se.Labels(
             np.tile(own.id[:half], 2)[:gallery], np.tile(own.cam[:half], 2)[:gallery]
         )
-    identities = int(max(gallery // IMAGES_PER_IDENTITY, 2) * (1 + ABSENT)) + 1
+    identities = int(max(gallery // images, 2) * (1 + ABSENT)) + 1
     paths = {}
     for seed, (side, own) in enumerate(labels.items(), start=1):
         paths[side] = folder / f"{side}-{name}-{queries}x{gallery}x{width}.npy"

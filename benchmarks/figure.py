@@ -95,6 +95,7 @@ class Bench:
         labels: Mapping[str, se.Labels],
         threads: int,
         range: Literal["auto"] | tuple[float, float] = "auto",
+        protocol: str = "market1501",
     ) -> se.Evaluation:
         """Return the whole evaluation, within the default budget beside what is held already."""
         return se.evaluate(
@@ -104,6 +105,7 @@ class Bench:
             memory=int(psutil.Process().memory_info().rss) + BUDGET,
             threads=threads,
             range=range,
+            protocol=protocol,
         )
 
     def time(self, sides: Sides) -> Samples:

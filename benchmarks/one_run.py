@@ -1,8 +1,9 @@
 """One evaluation in a process of its own; prints what it took as JSON.
 
 Run as a script, with a JSON object: ``source`` (arguments of Features or Distances), ``labels``
-(paths: query_id, query_cam, gallery_id, gallery_cam), ``memory``, ``threads``. It imports little
-before streameval, as the time to its first tile is measured from the start of the process.
+(paths: query_id, query_cam, gallery_id, gallery_cam), ``memory``, ``threads``; and ``protocol``,
+where it is not the usual one. It imports little before streameval, as the time to its first tile
+is measured from the start of the process.
 
 VmHWM is the peak of resident memory; `ru_maxrss` is inherited from the parent, and wrong.
 """
@@ -69,6 +70,7 @@ def main() -> None:
             memory=wanted["memory"],
             threads=wanted["threads"],
             progress=first,
+            protocol=wanted.get("protocol"),
         )
     except se.BudgetError as error:
         print(json.dumps({"refused": str(error)}))

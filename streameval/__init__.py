@@ -10,6 +10,7 @@
     inputs       arrays by URI, labels, features, stored distances
     planning     the byte model and the tiling, without I/O
     counting     canonical distances, edges, kernels
+    identities   the identities of a gallery, of which one item each may be drawn
     metrics      RankStatistics -> scalars and curves
     listed       pairs by lists, in place of labels
     pairs        what a protocol makes of the labels

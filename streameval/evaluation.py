@@ -22,7 +22,7 @@ from streameval.execution.cluster import (
     open_cluster,
 )
 from streameval.execution.executor import Executor
-from streameval.execution.job import Job, NotUnitError, Range
+from streameval.execution.job import Job, NotUnitError, Range, Shots
 from streameval.execution.passes import count_all, find_extremes, find_positives
 from streameval.execution.progress import Progress, Watch
 from streameval.execution.record import NO_RECORD, Record
@@ -31,13 +31,14 @@ from streameval.execution.threads import ThreadExecutor
 from streameval.inputs.sources import BadRowError, Distances, Features
 from streameval.listed import ListedPairs
 from streameval.metrics import MetricOptions
+from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.metrics.options import (
     DEFAULT_OPTIONS,
     AveragePrecision,
     TieRule,
     VerificationPrecision,
 )
-from streameval.metrics.selection import split_names, wanted_measures, with_named
+from streameval.metrics.selection import required_fields, split_names, wanted_measures
 from streameval.planning import Workers
 from streameval.preparation import (
     DEFAULT_MEMORY,
@@ -45,11 +46,12 @@ from streameval.preparation import (
     RangeOption,
     parse_bytes,
     prepare,
+    resolve_options,
 )
 from streameval.presets import Preset, find_preset, pair_options
-from streameval.protocol import Labels, Protocol
+from streameval.protocol import CAMERA_PAIRS, Labels, Protocol
 from streameval.result import Evaluation
-from streameval.result.columns import check_group_column, group_labels
+from streameval.result.columns import check_camera_pairs, check_group_column, group_labels
 from streameval.resuming import manifest
 from streameval.statistics import FIELDS, FloatArray, RankStatistics, uniform_edges
 
@@ -68,6 +70,8 @@ def evaluate(
     protocol: str | Protocol | None = None,
     junk_ids: Sequence[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
+    shot_draws: int | None = None,
+    shot_seed: int | None = None,
     listed: ListedPairs | None = None,
     range: RangeOption | None = None,
     ties: TieRule | None = None,
@@ -102,6 +106,10 @@ def evaluate(
         Gallery identities to ignore, in place of the protocol's own (−1).
     self_match : {"index", "key"}, optional
         Ignore each query's own image in the gallery.
+    shot_draws, shot_seed : int, optional
+        Of ``CMC_sampled@x`` under single gallery shot (protocols ``cuhk03`` and
+        ``cuhk03-torchreid``), in place of the protocol's own 10 and 0: how often one item of
+        each gallery identity is drawn for each query, and from what seed.
     listed : ListedPairs, optional
         Which pairs are positive and which are ignored, in place of identities and cameras: from
         `read_listed_pairs`, or `ListedPairs.of`. The protocol is ``listed`` then.
@@ -116,7 +124,8 @@ def evaluate(
         otherwise.
     group_by : str or [Q] array_like, optional
         ``id``, ``cam``, one of the queries' further labels, or a label a query: the metrics of
-        each group, too.
+        each group, too. ``cam-pair``: of each pair of a query's camera and a positive's, see
+        `metrics_by_camera_pair`.
     refine : str or sequence of str
         Names of metrics that are read off the histogram of impostors at one threshold,
         ``"TAR|FAR=0.001"``: further passes, mostly one, make these exact.
@@ -177,6 +186,8 @@ def evaluate(
             gallery=gallery,
             **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range, listed=listed),
             self_match=self_match,
+            shot_draws=shot_draws,
+            shot_seed=shot_seed,
             options=options,
             refine=refine,
             memory=budget(memory),
@@ -279,7 +290,9 @@ def check_groups(group_by: str | npt.ArrayLike, prepared: Prepared) -> None:
     ------
     InputError
     """
-    if isinstance(group_by, str):
+    if isinstance(group_by, str) and group_by == CAMERA_PAIRS:
+        check_camera_pairs(prepared.query_columns, prepared.positive_cams)
+    elif isinstance(group_by, str):
         check_group_column(group_by, prepared.query_columns)
     else:
         group_labels(group_by, prepared.source.shape[0])
@@ -311,18 +324,17 @@ def run(
         If the inputs hold what can't be evaluated.
     """
     begin = time.perf_counter()
-    options = with_named(options, prepared.refine)
-    if options.cmc == DEFAULT_OPTIONS.cmc:
-        options = replace(options, cmc=prepared.protocol.cmc)
+    options = resolve_options(options, prepared.protocol, prepared.refine)
+    shots = _shots(prepared, options)
     progress = progress or Progress()
     executor = executor or ThreadExecutor(prepared.plan.threads)
     try:
         try:
-            statistics, used = _count(prepared, executor, Watch(progress), record)
+            statistics, used = _count(prepared, shots, executor, Watch(progress), record)
         except NotUnitError:  # the range must come from the data after all
             prepared = prepared.with_range_from_data()
             record.begin("range from data")
-            statistics, used = _count(prepared, executor, Watch(progress), record)
+            statistics, used = _count(prepared, shots, executor, Watch(progress), record)
     except BadRowError as error:  # a pass may meet a later one first
         prepared.source.first_bad_row(error.row)
         raise
@@ -332,11 +344,33 @@ def run(
         range=prepared.range_summary(used),
         columns=prepared.query_columns,
         provenance=_provenance(prepared, time.perf_counter() - begin),
+        positive_cams=_positive_cams(prepared, statistics),
     )
 
 
+def _positive_cams(prepared: Prepared, statistics: RankStatistics) -> PositiveCameras | None:
+    """Return the cameras of the positives in the order of the statistics."""
+    cams = prepared.positive_cams
+    if cams is None or statistics.positive_item is None:
+        return None
+    query = np.repeat(np.arange(statistics.queries), statistics.positives)
+    listed = np.lexsort((statistics.positive_item, query))  # the order of `Pairs.positives`
+    place = np.empty(len(listed), np.int64)
+    place[listed] = np.arange(len(listed))
+    return cams.take(place)
+
+
+def _shots(prepared: Prepared, options: MetricOptions) -> Shots | None:
+    """Return what single gallery shot draws from, where the metrics need it."""
+    if prepared.identities is None:
+        return None
+    protocol, sampled = prepared.protocol, "sampled_shots" in required_fields(options)
+    draws = protocol.shot_draws if sampled else 0
+    return Shots(prepared.identities, draws, protocol.shot_seed)
+
+
 def _count(
-    prepared: Prepared, executor: Executor, watch: Watch, record: Record
+    prepared: Prepared, shots: Shots | None, executor: Executor, watch: Watch, record: Record
 ) -> tuple[RankStatistics, Range]:
     """Run all passes: the statistics, and the range of the distances that was used."""
     nothing: FloatArray = np.empty(0)
@@ -364,7 +398,7 @@ def _count(
         thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
     if problem.edges:
         edges = uniform_edges(used.low, used.high, problem.edges - 1)
-    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds, edges)
+    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds, edges, shots=shots)
     job = find_positives(job, executor, watch, record)
     counted = count_all(job, executor, watch, record)
     if prepared.refine:

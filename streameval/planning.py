@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from streameval.counting.products import best_rows, panel_bytes
+from streameval.counting.shots import SHOT_DOUBTS, Counters
 from streameval.counting.tiles import DOUBTS, FINE_QUERIES
 from streameval.errors import BudgetError
 
@@ -26,6 +27,8 @@ TARGET_BLOCK_BYTES = 4 << 20
 SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
 DOUBT_BYTES = 26 * DOUBTS  # the list of pairs in doubt of a task, and deciding them
+SHOT_RANKS = 100  # ranks of CMC under single gallery shot
+SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all threads
 
 RESERVED = "process and libraries"
 
@@ -34,6 +37,35 @@ TASK_FLOPS = 2 << 40  # of a task on a cluster: what is lost with a worker is so
 TASK_CELLS = 1 << 31  # likewise, of the distances that a task reads
 
 Layout = Literal["features", "strips", "rectangles"]
+
+
+@dataclass(frozen=True)
+class ShotSizes:
+    """Sizes for single gallery shot.
+
+    Attributes
+    ----------
+    identities : int
+        Identities H of the gallery.
+    itemsize : int
+        Bytes of a counter.
+    most_positives : callable
+        Number of queries of a block to the most positives that a block of that size has.
+    """
+
+    identities: int
+    itemsize: int
+    most_positives: Callable[[int], int]
+
+    def task_bytes(self, queries: int) -> int:
+        """Return the bytes of a task of so many queries: counters, doubts, and probabilities."""
+        positives = self.most_positives(queries)
+        counters = Counters.size(positives, self.identities, self.itemsize)
+        return counters + 40 * self.identities + 60 * positives + 26 * SHOT_DOUBTS
+
+    def kept_bytes(self, queries: int, gallery: int) -> int:
+        """Return the bytes of the labels of identities, and of the probabilities of all queries."""
+        return 8 * gallery + 8 * self.identities + 4 * 8 * 3 * SHOT_RANKS * queries
 
 
 @dataclass(frozen=True)
@@ -69,6 +101,8 @@ class Problem:
         Extra passes over all pairs to find the range of the distances (0 or 1).
     passes_to_refine : int
         Extra passes over all pairs to settle chosen thresholds.
+    shots : ShotSizes, optional
+        Where CMC is read under single gallery shot: a task sees the whole gallery then.
     """
 
     queries: int
@@ -85,6 +119,7 @@ class Problem:
     passes_for_range: int = 0
     passes_to_refine: int = 0
     edges: int = 0
+    shots: ShotSizes | None = None
 
     @property
     def passes(self) -> int:
@@ -223,6 +258,8 @@ def make_plan(
     else:
         kept = {RESERVED: workers.reserved, "pairs": _pairs_bytes(problem)}
         process = _Process(workers.memory, workers.threads, workers.count, kept)
+    if problem.shots is not None:
+        process.kept["identities"] = problem.shots.kept_bytes(problem.queries, problem.gallery)
     if problem.width:
         return _plan_features(problem, process, tile or (best_rows(), TILE_ITEMS))
     return _plan_matrix(problem, process)
@@ -271,7 +308,7 @@ def _statistics_bytes(problem: Problem) -> int:
     """Bytes of the statistics, thrice while parts merge, and of the pairs that are listed."""
     per_query = 3 * 8 * (problem.thresholds + 8)
     histogram = 3 * 16 * problem.edges
-    return problem.queries * per_query + histogram + 160 * problem.positives + 10 * problem.listed
+    return problem.queries * per_query + histogram + 200 * problem.positives + 10 * problem.listed
 
 
 def _pairs_bytes(problem: Problem) -> int:
@@ -293,6 +330,13 @@ def _task_statistics_bytes(problem: Problem, queries: int) -> int:
     edges = positives + queries * limits
     within = queries * (limits + 8 + (problem.thresholds if problem.edges else 0))
     return 8 * edges + 16 * edges + 8 * within + 40 * positives
+
+
+def _shot_parts(problem: Problem, threads: int, queries: int) -> dict[str, int]:
+    """Bytes of the counters of single gallery shot, where that is asked for."""
+    if problem.shots is None:
+        return {}
+    return {"negatives by identity": threads * problem.shots.task_bytes(queries)}
 
 
 def _ranges(stop: int, step: int) -> list[tuple[int, int]]:
@@ -318,6 +362,7 @@ def _plan_features(problem: Problem, process: _Process, tile: tuple[int, int]) -
     chunk = max(problem.chunks[0], 1)
     # A column, where a model has collapsed.
     fine = 8 * (problem.width + 2 * FINE_QUERIES + max(problem.cameras, 1)) + 64
+    operands = 2 if problem.shots is None else threads + 1  # blocks of queries held at a time
 
     def parts(query_block: int, block: int, rows: int, items: int) -> dict[str, int]:
         scratch = problem.scratch(block, problem.width)
@@ -325,12 +370,13 @@ def _plan_features(problem: Problem, process: _Process, tile: tuple[int, int]) -
         return {
             **process.kept,
             **merging,
-            "queries": 2 * query_block * problem.width * (problem.itemsize + 4)
-            + 2 * panel_bytes(query_block, problem.width),
+            "queries": operands * query_block * problem.width * (problem.itemsize + 4)
+            + operands * panel_bytes(query_block, problem.width),
             "gallery blocks": threads * (block * row_bytes + scratch),
             "tiles": threads * items * (4 * rows + 4 * problem.cameras + fine)
             + threads * panel_bytes(items, problem.width),
             "counts": threads * (_task_statistics_bytes(problem, query_block) + DOUBT_BYTES),
+            **_shot_parts(problem, threads, query_block),
         }
 
     items = min(tile[1], max(problem.gallery, 1))
@@ -339,10 +385,15 @@ def _plan_features(problem: Problem, process: _Process, tile: tuple[int, int]) -
     block = -(-max(TARGET_BLOCK_BYTES // row_bytes, items) // chunk) * chunk
     block = max(min(block, -(-problem.gallery // (threads * max(process.workers, 1)))), 1)
     query_block = max(problem.queries, 1)
+    if problem.shots is not None:
+        shares = threads * max(process.workers, 1)
+        query_block = min(query_block, max(-(-query_block // shares), SHOT_QUERIES))
     while sum(parts(query_block, block, rows, items).values()) > memory:
-        if block > max(chunk, 1024):
+        if problem.shots is not None and query_block > 256:
+            query_block = -(-query_block // 2)
+        elif block > max(chunk, 1024):
             block = max(block // 2 // chunk, 1) * chunk
-        elif query_block > 256:  # a pass more over the gallery
+        elif query_block > (256 if problem.shots is None else 1):  # more passes over the gallery
             query_block = -(-query_block // 2)
         elif block > 256:  # chunks are decoded more than once
             block = -(-block // 2)
@@ -357,6 +408,8 @@ def _plan_features(problem: Problem, process: _Process, tile: tuple[int, int]) -
     if process.workers:
         shard = min(shard, TASK_FLOPS // (2 * problem.width * query_block))
     shard = max(-(-shard // block) * block, 1)
+    if problem.shots is not None:
+        shard = max(problem.gallery, 1)
     tasks = tuple(Task(q, g) for q in query_ranges for g in _ranges(problem.gallery, shard))
     gallery_bytes = problem.gallery * problem.width * problem.stored_itemsize
     decoded = (block + chunk - math.gcd(block, chunk)) / block if block < problem.gallery else 1
@@ -382,26 +435,26 @@ def _plan_matrix(problem: Problem, process: _Process) -> Plan:
     memory, threads = process.memory, process.threads
     chunk_rows = max(min(problem.chunks[0], problem.queries), 1)
     chunk_items = max(min(problem.chunks[1], problem.gallery), 1)
+    gallery = max(problem.gallery, 1)
     cell_bytes = problem.stored_itemsize + problem.itemsize  # as stored, as worked on
 
     def parts(rows: int, items: int) -> dict[str, int]:
         distances = rows * items * cell_bytes + problem.scratch(rows, items)
         merging = process.merging(_part_bytes(problem, rows))
-        return (
-            process.kept
-            | merging
-            | {
-                "distances": threads * distances,
-                "items": threads * items * (16 + problem.itemsize * (2 + problem.cameras)),
-                "counts": threads * _task_statistics_bytes(problem, rows),
-            }
-        )
+        return {
+            **process.kept,
+            **merging,
+            "distances": threads * distances,
+            "items": threads * items * (16 + problem.itemsize * (2 + problem.cameras)),
+            "counts": threads * _task_statistics_bytes(problem, rows),
+            **_shot_parts(problem, threads, rows),
+        }
 
     def plan(layout: Layout, rows: int, items: int, reads: int) -> Plan:
         tasks = tuple(
             Task(q, g)
             for q in _ranges(problem.queries, rows)
-            for g in _ranges(problem.gallery, items)
+            for g in _ranges(problem.gallery, items if problem.shots is None else gallery)
         )
         matrix = problem.queries * problem.gallery * problem.stored_itemsize
         return Plan(
@@ -417,7 +470,6 @@ def _plan_matrix(problem: Problem, process: _Process) -> Plan:
             process.workers,
         )
 
-    gallery = max(problem.gallery, 1)
     if sum(parts(chunk_rows, gallery).values()) <= memory:
         rows = chunk_rows
         even = -(-problem.queries // process.shares)

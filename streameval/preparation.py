@@ -15,14 +15,22 @@ from streameval.counting.features import count_features
 from streameval.counting.stored import count_stored
 from streameval.errors import InputError, OptionError
 from streameval.execution.job import UNIT_TOLERANCE, Range
+from streameval.identities import Identities, find_identities
 from streameval.inputs.sources import Distances, Features
 from streameval.listed import ListedPairs
+from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
-from streameval.metrics.selection import refined_measures, required_fields, with_named
+from streameval.metrics.selection import (
+    refined_measures,
+    required_fields,
+    wanted_measures,
+    with_named,
+)
 from streameval.pairs import Pairs, find_pairs
-from streameval.planning import RESERVED, Plan, Problem, Workers, make_plan
-from streameval.protocol import AnyArray, Labels, Protocol, with_options
+from streameval.planning import RESERVED, Plan, Problem, ShotSizes, Workers, make_plan
+from streameval.protocol import SINGLE_GALLERY_SHOT, AnyArray, Labels, Protocol, with_options
+from streameval.statistics import SHOT_FIELDS
 
 RangeOption = Literal["auto", "minmax"] | tuple[float, float]
 
@@ -55,6 +63,10 @@ class Prepared:
     query_columns : mapping of str to [Q] array
         Labels of the queries, for the per-query table and for groups: ``id``, ``cam`` where
         there is one, and further ones.
+    identities : Identities, optional
+        Of the gallery, where one item each of them is drawn.
+    positive_cams : PositiveCameras, optional
+        Of the positive pairs as `Pairs.positives` lists them, where both sides have cameras.
     """
 
     source: Features | Distances
@@ -65,6 +77,8 @@ class Prepared:
     range: Range | None
     query_columns: Mapping[str, AnyArray]
     refine: tuple[Measure, ...] = ()
+    identities: Identities | None = None
+    positive_cams: PositiveCameras | None = None
     workers: Workers | None = None
 
     @property
@@ -102,6 +116,8 @@ def prepare(
     protocol: str | Protocol = "market1501",
     junk_ids: Sequence[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
+    shot_draws: int | None = None,
+    shot_seed: int | None = None,
     listed: ListedPairs | None = None,
     range: RangeOption = "auto",
     options: MetricOptions = DEFAULT_OPTIONS,
@@ -132,25 +148,40 @@ def prepare(
                 )
         _check_rows(source, query, gallery)
     junk = None if junk_ids is None else tuple(junk_ids)
-    protocol = with_options(protocol, junk_ids=junk, self_match=self_match)
+    protocol = with_options(
+        protocol,
+        junk_ids=junk,
+        self_match=self_match,
+        shot_draws=shot_draws,
+        shot_seed=shot_seed,
+    )
     threads = _cores() if threads is None else threads
     if not isinstance(threads, int) or threads < 1:
         raise OptionError(f"threads is {threads!r}; a whole number of at least 1 is needed")
     if tile is not None and not (len(tile) == 2 and all(size >= 1 for size in tile)):
         raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
     measures = tuple(refined_measures(refine))
-    needs = required_fields(with_named(options, measures))
+    options = resolve_options(options, protocol, measures)
+    needs = required_fields(options)
+    check_shots(options, protocol)
     wanted = resolve_range(range, source)
     given = wanted is not None and wanted.strict
+    columns: Mapping[str, AnyArray] = {}
+    identities = cams = None
     if query is None or gallery is None:
-        pairs, columns = Pairs.assumed(*source.shape, ASSUMED_POSITIVES), {}
+        pairs = Pairs.assumed(*source.shape, ASSUMED_POSITIVES)
     else:
         pairs, columns = find_pairs(query, gallery, protocol, listed), query_columns(query)
+        if protocol.cmc == SINGLE_GALLERY_SHOT and not needs.isdisjoint(SHOT_FIELDS):
+            identities = find_identities(gallery, pairs)
+        if query.cam is not None and gallery.cam is not None:
+            cams = PositiveCameras.of(gallery.cam[pairs.positives()[1]])
     problem = replace(
         _problem(source, pairs),
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
         passes_to_refine=int(bool(measures)),
+        shots=None if identities is None else _shot_sizes(pairs, identities),
     )
     if not problem.thresholds and not problem.edges:
         wanted = Range(0.0, 1.0)  # what for is not asked
@@ -163,7 +194,47 @@ def prepare(
         tile=tile,
         workers=workers,
     )
-    return Prepared(source, pairs, protocol, problem, plan, wanted, columns, measures, workers)
+    return Prepared(
+        source,
+        pairs,
+        protocol,
+        problem,
+        plan,
+        wanted,
+        columns,
+        measures,
+        identities,
+        cams,
+        workers,
+    )
+
+
+def resolve_options(
+    options: MetricOptions, protocol: Protocol, refined: Sequence[Measure]
+) -> MetricOptions:
+    """Return the options with the protocol's reading of CMC, and with the refined metrics."""
+    if options.cmc == DEFAULT_OPTIONS.cmc:
+        options = replace(options, cmc=protocol.cmc)
+    return with_named(options, refined)
+
+
+def check_shots(options: MetricOptions, protocol: Protocol) -> None:
+    """Check that a protocol draws one item of each gallery identity where metrics need it.
+
+    Raises
+    ------
+    OptionError
+    """
+    if protocol.cmc == SINGLE_GALLERY_SHOT:
+        return
+    named, _ = wanted_measures(options)
+    drawn = [one.name for one in named if "sampled_shots" in one.metric.needs]
+    if drawn or options.cmc == SINGLE_GALLERY_SHOT:
+        raise OptionError(
+            f"{drawn[0] if drawn else f'cmc={SINGLE_GALLERY_SHOT}'} needs a protocol that draws "
+            f"one item of each gallery identity, and {protocol.name} does not: choose cuhk03 or "
+            f"cuhk03-torchreid, or a Protocol with cmc={SINGLE_GALLERY_SHOT!r}"
+        )
 
 
 def query_columns(query: Labels) -> dict[str, AnyArray]:
@@ -280,6 +351,17 @@ def _problem(source: Features | Distances, pairs: Pairs) -> Problem:
         chunks=(stored.chunks[0], stored.chunks[1]),
         cameras=pairs.cameras,
     )
+
+
+def _shot_sizes(pairs: Pairs, identities: Identities) -> ShotSizes:
+    indptr = pairs.positives()[0]
+
+    def most_positives(queries: int) -> int:
+        starts = np.arange(0, pairs.queries, queries)
+        ends = np.minimum(starts + queries, pairs.queries)
+        return int((indptr[ends] - indptr[starts]).max())
+
+    return ShotSizes(identities.count, identities.itemsize, most_positives)
 
 
 def reserved_bytes() -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ import numpy.typing as npt
 from streameval.errors import InputError, OptionError
 
 AnyArray = npt.NDArray[np.generic]
+
+SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Protocol:
         Ignore pairs of the same identity seen by the same camera.
     same_camera : bool
         Ignore every pair of the same camera.
-    cmc : {"first-match", "all-shots"}
+    cmc : {"first-match", "all-shots", "single-gallery-shot"}
         How CMC counts a query with several positives: see `MetricOptions`.
     junk_ids : tuple of int or str
         Gallery identities that take no part for any query.
@@ -38,15 +40,36 @@ class Protocol:
         Ignore the query's own image: the gallery item with the same index, or the same key.
     listed : bool
         Take positive and ignored pairs from lists (`ListedPairs`), and from nothing else.
+    shot_draws, shot_seed : int
+        Under single gallery shot: how often ``CMC_sampled@x`` draws an item of each identity for
+        each query, and the seed of these draws.
     """
 
     name: str
     same_identity_and_camera: bool
     same_camera: bool = False
-    cmc: Literal["first-match", "all-shots"] = "first-match"
+    cmc: Literal["first-match", "all-shots", "single-gallery-shot"] = "first-match"
     junk_ids: tuple[int | str, ...] = (-1,)
     self_match: Literal["index", "key"] | None = None
     listed: bool = False
+    shot_draws: int = 10
+    shot_seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check that there are draws, from a seed, and identities to draw from."""
+        if self.listed and self.cmc == SINGLE_GALLERY_SHOT:
+            raise OptionError(
+                f"protocol {self.name} takes its pairs from lists, and its CMC is of one item of "
+                "each gallery identity: lists don't tell what an unlisted item of the query's own "
+                "identity is; choose cmc first-match or all-shots"
+            )
+        for name, least in (("shot_draws", 1), ("shot_seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise OptionError(
+                    f"{name} of protocol {self.name} is {value!r}; a whole number of at least "
+                    f"{least} is needed"
+                )
 
     @property
     def needs_cameras(self) -> bool:
@@ -59,6 +82,10 @@ PROTOCOLS: Mapping[str, Protocol] = {
     for protocol in (
         Protocol("market1501", same_identity_and_camera=True),
         Protocol("allshots", same_identity_and_camera=True, cmc="all-shots"),
+        Protocol(
+            "cuhk03", same_identity_and_camera=True, same_camera=True, cmc="single-gallery-shot"
+        ),
+        Protocol("cuhk03-torchreid", same_identity_and_camera=True, cmc="single-gallery-shot"),
         Protocol("separate-camera", same_identity_and_camera=True, same_camera=True),
         Protocol("no-camera", same_identity_and_camera=False),
         Protocol("listed", same_identity_and_camera=False, junk_ids=(), listed=True),
@@ -71,6 +98,8 @@ def with_options(
     *,
     junk_ids: tuple[int | str, ...] | None = None,
     self_match: Literal["index", "key"] | None = None,
+    shot_draws: int | None = None,
+    shot_seed: int | None = None,
 ) -> Protocol:
     """Return a protocol, or the one of that name, with the options that are given.
 
@@ -81,12 +110,14 @@ def with_options(
     junk_ids : tuple of int or str, optional
         In place of the protocol's own junk identities.
     self_match : {"index", "key"}, optional
+    shot_draws, shot_seed : int, optional
         In place of the protocol's own.
 
     Raises
     ------
     OptionError
-        If the name or the way to match is unknown; the known ones are listed.
+        If the name or the way to match is unknown, and the known ones are listed; or if the
+        protocol has no use for an option.
     """
     if isinstance(protocol, str):
         if protocol not in PROTOCOLS:
@@ -100,12 +131,21 @@ def with_options(
             f"protocol {protocol.name} takes its pairs from lists alone, and got "
             f"{'junk ids' if junk_ids else 'self_match'}: put these pairs on the junk list"
         )
-    if junk_ids is not None:
-        protocol = replace(protocol, junk_ids=junk_ids)
-    return protocol if self_match is None else replace(protocol, self_match=self_match)
+    draws = {"shot_draws": shot_draws, "shot_seed": shot_seed}
+    named = [name for name, value in draws.items() if value is not None]
+    if named and protocol.cmc != SINGLE_GALLERY_SHOT:
+        raise OptionError(
+            f"{named[0]} is {draws[named[0]]!r}, and protocol {protocol.name} draws nothing: "
+            "choose cuhk03 or cuhk03-torchreid, or leave it out"
+        )
+    given: dict[str, Any] = {"junk_ids": junk_ids, "self_match": self_match, **draws}
+    return replace(protocol, **{name: one for name, one in given.items() if one is not None})
 
 
-RESERVED_COLUMNS = frozenset({"id", "cam", "key", "group"})
+CAMERA_PAIRS = "cam-pair"
+"""What groups are by, where they are pairs of a query's camera and a positive's."""
+
+RESERVED_COLUMNS = frozenset({"id", "cam", "key", "group", CAMERA_PAIRS})
 """Columns of labels that have a meaning of their own."""
 
 

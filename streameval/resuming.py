@@ -37,6 +37,8 @@ def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
         [pairs.indptr, pairs.item, pairs.positive, pairs.same_identity, pairs.junk]
         + [one for one in (pairs.query_camera, pairs.gallery_camera) if one is not None]
         + list(prepared.query_columns.values())
+        + ([] if prepared.positive_cams is None else [prepared.positive_cams.labels])
+        + ([] if prepared.identities is None else [prepared.identities.code])
     )
     plan = prepared.plan
     mine = {"memory": plan.memory, "threads": plan.threads} if prepared.workers is None else {}

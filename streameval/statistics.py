@@ -31,11 +31,12 @@ class Field:
     ----------
     axes : tuple of str
         Its axes: "query" [Q], "positive" [P] (all positives, query by query),
-        "threshold" [T], "pointer" [Q + 1], "edge" [E], "bin" [E + 1].
+        "threshold" [T], "pointer" [Q + 1], "edge" [E], "bin" [E + 1], "rule" [3], "rank" [R].
     dtype : str
         NumPy dtype of the array.
-    merge : {"same", "sum", "min"}
-        How the values of two gallery shards combine. "same": both shards hold equal values.
+    merge : {"same", "sum", "min", "whole"}
+        How the values of two gallery shards combine. "same": both shards hold equal values;
+        "whole": not at all, they are known of the whole gallery only.
     identity : int or float
         The value that leaves the other side of the merge as it is; unused for "same".
     optional : bool
@@ -44,7 +45,7 @@ class Field:
 
     axes: tuple[str, ...]
     dtype: Literal["int64", "float64"]
-    merge: Literal["same", "sum", "min"]
+    merge: Literal["same", "sum", "min", "whole"]
     identity: float = 0
     optional: bool = False
 
@@ -61,9 +62,18 @@ FIELDS: Mapping[str, Field] = {
     "valid": Field(("query",), "int64", "sum"),
     "ignored": Field(("query",), "int64", "sum"),
     "same_identity": Field(("query",), "int64", "sum"),
+    "positive_item": Field(("positive",), "int64", "same", optional=True),
     "impostor_histogram": Field(("bin",), "int64", "sum", optional=True),
     "histogram_edges": Field(("edge",), "float64", "same", optional=True),
+    "single_shot": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
+    "sampled_shots": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
 }
+SHOT_RULES = ("optimistic", "stable", "pessimistic")
+"""Tie rules of the axis "rule": ever more of the tied negatives are ahead."""
+
+SHOT_FIELDS = frozenset({"single_shot", "sampled_shots"})
+"""Fields that hold what is drawn of each gallery identity."""
+
 REQUIRED = frozenset(name for name, field in FIELDS.items() if not field.optional)
 
 
@@ -95,11 +105,19 @@ class RankStatistics:
         Gallery items that take part for the query, and that don't.
     same_identity : [Q] int64
         Gallery items with the query's identity, ignored or not.
+    positive_item : [P] int64, optional
+        Gallery index of each positive, in the *whole* gallery.
     impostor_histogram : [E + 1] int64, optional
         Numbers of negative pairs, of all queries, by distance: those within the lowest edge,
         those above an edge and within the next, E − 1 times, and those above the highest.
     histogram_edges : [E] float64, optional
         Strictly ascending; there where the histogram is.
+    single_shot : [Q, 3, R] float64, optional
+        Of one item drawn of each gallery identity: the probability that fewer than x = 1 .. R
+        negatives are ahead of the positive, where ties are optimistic, stable, pessimistic; 0
+        for a query without positives.
+    sampled_shots : [Q, 3, R] float64, optional
+        The same as a mean over draws.
     """
 
     indptr: IntArray
@@ -113,8 +131,11 @@ class RankStatistics:
     valid: IntArray
     ignored: IntArray
     same_identity: IntArray
+    positive_item: IntArray | None = None
     impostor_histogram: IntArray | None = None
     histogram_edges: FloatArray | None = None
+    single_shot: FloatArray | None = None
+    sampled_shots: FloatArray | None = None
 
     def __post_init__(self) -> None:
         """Check that every field has the dtype and the shape that it declares."""
@@ -123,6 +144,8 @@ class RankStatistics:
             "query": len(self.indptr) - 1,
             "positive": int(self.indptr[-1]) if len(self.indptr) else 0,
             "threshold": len(self.thresholds),
+            "rule": len(SHOT_RULES),
+            "rank": 0 if self.single_shot is None else self.single_shot.shape[-1],
         }
         if (self.impostor_histogram is None) != (self.histogram_edges is None):
             raise ValueError("impostor_histogram and histogram_edges are given both or neither")
@@ -146,6 +169,7 @@ class RankStatistics:
         positive_distance: FloatArray,
         thresholds: FloatArray,
         histogram_edges: FloatArray | None = None,
+        positive_item: IntArray | None = None,
     ) -> RankStatistics:
         """Return the identity of `merge`: the statistics of an empty gallery shard.
 
@@ -156,6 +180,7 @@ class RankStatistics:
         thresholds : [T] float64
         histogram_edges : [E] float64, optional
             Where there is to be a histogram of impostors.
+        positive_item : [P] int64, optional
         """
         sizes = {
             "query": len(indptr) - 1,
@@ -166,10 +191,16 @@ class RankStatistics:
         counted: dict[str, Any] = {
             name: np.full(tuple(sizes[a] for a in field.axes), field.identity, field.dtype)
             for name, field in FIELDS.items()
-            if field.merge != "same" and not (field.optional and histogram_edges is None)
+            if field.merge not in ("same", "whole")
+            and not (field.optional and histogram_edges is None)
         }
         return cls(
-            indptr, positive_distance, thresholds, histogram_edges=histogram_edges, **counted
+            indptr,
+            positive_distance,
+            thresholds,
+            histogram_edges=histogram_edges,
+            positive_item=positive_item,
+            **counted,
         )
 
     @property
@@ -211,12 +242,17 @@ class RankStatistics:
         Raises
         ------
         ValueError
-            If the two differ in queries, positives or thresholds.
+            If the two differ in queries, positives or thresholds, or hold what is known of a
+            whole gallery only.
         """
         merged: dict[str, Any] = {}
         for name, field in FIELDS.items():
             mine, theirs = getattr(self, name), getattr(other, name)
             absent = mine is None or theirs is None
+            if field.merge == "whole" and not (mine is None and theirs is None):
+                raise ValueError(
+                    f"{name} is of a whole gallery, and can't be merged: count the gallery as one"
+                )
             if field.merge == "same" or absent:
                 if mine is not theirs and (absent or not np.array_equal(mine, theirs)):
                     raise ValueError(f"statistics to be merged differ in {name}")
@@ -276,6 +312,31 @@ class RankStatistics:
         }
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return RankStatistics(indptr=indptr, thresholds=self.thresholds, **taken)
+
+    def with_positives(self, kept: npt.NDArray[np.bool_]) -> RankStatistics:
+        """Return the statistics with some of the positives, the others ignored.
+
+        What is counted are negatives, and stays. What is drawn of all positives is not kept.
+
+        Parameters
+        ----------
+        kept : [P] bool
+        """
+        left = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[self.indptr]
+        dropped = self.positives - np.diff(left)
+        of_positives: dict[str, Any] = {
+            name: getattr(self, name)[kept]
+            for name, field in FIELDS.items()
+            if field.axes[0] == "positive" and getattr(self, name) is not None
+        }
+        of_positives |= {"single_shot": None, "sampled_shots": None}
+        return replace(
+            self,
+            indptr=left,
+            valid=self.valid - dropped,
+            ignored=self.ignored + dropped,
+            **of_positives,
+        )
 
     def with_edges_of(self, other: RankStatistics) -> RankStatistics:
         """Return the same statistics, their histogram with the edges of another's, too.

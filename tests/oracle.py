@@ -78,7 +78,7 @@ def oracle_statistics(
     problem = Problem(distances, query_id, gallery_id, query_cam, gallery_cam, **ignore)
     limits = np.asarray(thresholds, dtype=np.float64)
     counted = {"closer", "tied", "tied_before", "negatives_within"}
-    counted |= {"valid", "ignored", "same_identity"}
+    counted |= {"valid", "ignored", "same_identity", "positive_item"}
     fields: dict[str, list[Any]] = {name: [] for name in counted}
     fields |= {"positive_distance": [], "nearest_negative": []}
     indptr = [0]
@@ -91,6 +91,7 @@ def oracle_statistics(
         indptr.append(indptr[-1] + len(positives))
         for k in positives:
             fields["positive_distance"].append(distance[k])
+            fields["positive_item"].append(k)
             fields["closer"].append(np.sum(away < distance[k]))
             fields["tied"].append(np.sum(away == distance[k]))
             fields["tied_before"].append(np.sum((away == distance[k]) & (negatives < k)))
@@ -246,6 +247,9 @@ def oracle_metrics(
     for x in dir_ranks:
         curves[f"DIR@{x}"] = np.array([identified(x, limit) for limit in limits])
         for f in rates:
+            if nearest and 1 / len(nearest) > f:  # too few to tell such a rate
+                scalars[f"DIR@{x}|FAR={f:g}"] = np.nan
+                continue
             allowed = [k for k in range(len(nearest)) if k / len(nearest) <= f]
             everyone = not nearest or f >= 1
             limit = np.inf if everyone else sorted(nearest)[allowed[-1]]

@@ -168,6 +168,7 @@ def test_out_holds_what_is_printed(data: Path) -> None:
         "summary.json",
         "curves.npz",
         "per_query.parquet",
+        "positives.parquet",
         "statistics.zarr",
     }
     again = run(*STORED, *CSV, "--out", "new/result", "--overwrite", "--ap", "trapezoid")

@@ -215,3 +215,20 @@ def test_raw_precision_and_recall_of_a_query(data: Path) -> None:
     assert recall[-1] == 1
     with pytest.raises(se.InputError, match=f"query {QUERIES} does not exist"):
         result.precision_recall(QUERIES)
+
+
+@pytest.mark.usefixtures("data")
+def test_draws_of_single_gallery_shot() -> None:
+    names = ("--protocol", "cuhk03", "--metrics", "CMC@1,CMC_sampled@1")
+    usual = summary(*names, "--out", "usual")
+    assert {"shot_draws": 10, "shot_seed": 0}.items() <= usual["provenance"]["protocol"].items()
+    assert summary(*names, "--shot-draws", "10", "--shot-seed", "0")["metrics"] == usual["metrics"]
+    other = summary(*names, "--shot-draws", "1000", "--shot-seed", "5", "--out", "other")
+    assert other["provenance"]["protocol"]["shot_draws"] == 1000
+    assert other["metrics"]["CMC@1"] == usual["metrics"]["CMC@1"]
+    assert other["metrics"]["CMC_sampled@1"] != usual["metrics"]["CMC_sampled@1"]
+    for folder in ("usual", "other"):
+        assert "(no-camera, junk ids none) than this run" in call("conventions", folder).stdout
+    refused(run(*STORED, *CSV, "--shot-draws", "5"), "shot_draws is 5", "market1501 draws nothing")
+    refused(run(*STORED, *CSV, *names, "--shot-seed", "-1"), "shot_seed of protocol cuhk03 is -1")
+    refused(run(*STORED, *CSV, "--metrics", "CMC_sampled@1"), "market1501 does not: choose cuhk03")

@@ -65,6 +65,16 @@ def test_statistics_equal_those_of_threads(
     assert found.range == expected.range
 
 
+@pytest.mark.parametrize("kind", ["features", "strips"])
+def test_single_gallery_shot_and_its_draws(folder: Path, client: Client, kind: str) -> None:
+    options = MetricOptions(metrics=("CMC@1", "mAP", "CMC_sampled@1"))
+    work = prepared(folder, kind, protocol="cuhk03", shot_draws=10, options=options)
+    expected = evaluation.run(work, options)
+    found = evaluation.run(work, options, executor=ClusterExecutor(Connection(client)))
+    assert expected.statistics.single_shot is not None
+    assert found.statistics.equals(expected.statistics)
+
+
 def test_many_roots_come_to_the_client_and_the_bits_stay(
     folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,7 +123,7 @@ def test_a_range_that_turns_out_to_need_the_data_keeps_its_plan() -> None:
         ({"memory": "much"}, "memory is 'much'"),
         ({"memory": -1}, "memory is -1"),
         ({"range": (1, 2, 3)}, "range is"),
-        ({"protocol": "market"}, "market1501, allshots, separate-camera, no-camera"),
+        ({"protocol": "market"}, "market1501, allshots, cuhk03, cuhk03-torchreid, separate-camera"),
         ({"self_match": "name"}, "expected index or key"),
         ({"ties": "none"}, "pessimistic, optimistic, stable, expected"),
         ({"query": np.arange(QUERIES)}, "Labels are needed"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -155,7 +155,7 @@ def test_query_order_agnosticism(problem: dict[str, Any], ties: Any, seed: int) 
 @pytest.mark.parametrize("ties", ALL_RULES)
 def test_metric_reads_only_the_fields_it_declares(metric: Metric, ties: Any) -> None:
     stats = statistics_of(problem_of_every_class())
-    stats = with_histogram(stats, problem_of_every_class())
+    stats = with_shots(with_histogram(stats, problem_of_every_class()))
     blanked = {
         f.name: getattr(stats, f.name)
         if f.name in (*metric.needs, "indptr", "thresholds")
@@ -173,9 +173,17 @@ def test_metric_reads_only_the_fields_it_declares(metric: Metric, ties: Any) -> 
         assert_same(again.per_query, value.per_query)
 
 
+def with_shots(stats: RankStatistics) -> RankStatistics:
+    """Add probabilities of single gallery shot, ascending with the rank."""
+    shots = np.random.default_rng(0).random((2, stats.queries, 3, 30))
+    single, sampled = np.sort(shots, axis=-1)
+    return replace(stats, single_shot=single, sampled_shots=sampled)
+
+
 def test_curves_and_columns_of_one_name_are_the_same() -> None:
     problem = problem_of_every_class()
-    ranked = RankedQueries(with_histogram(statistics_of(problem), problem), MetricOptions())
+    stats = with_shots(with_histogram(statistics_of(problem), problem))
+    ranked = RankedQueries(stats, MetricOptions())
     measures = [one for metric in METRICS for one in metric.measures(MetricOptions())]
     assert len({one.name for one in measures}) == len(measures)
     seen: dict[str, Any] = {}
@@ -248,7 +256,39 @@ def test_the_roc_is_the_best_at_each_achievable_rate() -> None:
     assert metrics.curves["DIR@1"].tolist() == [0, 0.25, 0.75, 1]
     assert metrics.curves["ROC_tau"].tolist() == [0.1, 0.3, 0.6, np.inf]
     scalars = [v for name, v in metrics.scalars.items() if name.startswith("DIR@1")]
-    assert scalars == [0, 0.25, 0.25, 0.25, 0.75, 1]
+    assert scalars[1:] == [0.25, 0.25, 0.25, 0.75, 1]
+    assert np.isnan(scalars[0])
+
+
+def test_rates_that_strangers_cannot_support_are_withheld() -> None:
+    problem = {
+        "distances": np.linspace(0, 1, 13)[:, None],
+        "query_id": np.array([*[1] * 9, 6, 7, 8, 9]),
+        "gallery_id": np.array([1]),
+    }
+    names = tuple(
+        f"{name}={f}"
+        for name in ("DIR@1|FAR", "TTR/set|FTR", "TTR/individual|FTR")
+        for f in (0, 0.1, 0.2499, 0.25, 0.5)
+    )
+    metrics = quietly(oracle_statistics(**problem), MetricOptions(metrics=names))
+    for name, detail in metrics.details.items():
+        f = float(name.partition("=")[2])
+        if f >= 0.25:
+            assert detail.reason == ""
+            assert detail.threshold is not None
+            continue
+        assert np.isnan(metrics.scalars[name])
+        assert detail.threshold is None
+        assert (
+            detail.reason
+            == {
+                0: "no number of queries of Q− supports a rate of 0",
+                0.1: "needs 10 queries of Q−, has 4",
+                0.2499: "needs 5 queries of Q−, has 4",
+            }[f]
+        )
+    assert metrics.curves["FAR"][1] == 0.25
 
 
 @given(st.lists(st.floats(0, 1), max_size=30))

@@ -1,6 +1,7 @@
 """Against peers that install from the package index, on the same lists.
 
-``pip install ranx torchmetrics pytorch-metric-learning``; what is not installed is skipped.
+Extra ``peers`` is ranx, and takes half a minute; ``peers-torch`` the others, with torch. What is
+not installed is skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def peer(name: str) -> ModuleType:
     """Import a peer, or skip."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pytest.importorskip(name, reason=f"{name} is not installed: pip install the peers")
+        return pytest.importorskip(
+            name, reason=f"{name} is not installed: extras peers, peers-torch"
+        )
 
 
 @pytest.fixture(scope="module")

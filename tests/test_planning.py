@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.errors import BudgetError
-from streameval.planning import Plan, Problem, make_plan
+from streameval.planning import Plan, Problem, ShotSizes, make_plan
 
 RESERVED = 200 << 20
 
@@ -28,6 +28,13 @@ problems = st.builds(
     chunks=st.tuples(st.integers(1, 400), st.integers(1, 4000)),
     cameras=st.integers(0, 8),
     passes_for_range=st.integers(0, 1),
+    shots=st.none()
+    | st.builds(
+        ShotSizes,
+        identities=st.integers(0, 500),
+        itemsize=st.sampled_from([1, 2, 4]),
+        most_positives=st.just(lambda queries: 2 * queries),
+    ),
 )
 
 
@@ -52,6 +59,8 @@ def test_every_pair_is_in_one_task_and_the_peak_within_the_budget(
         seen[slice(*task.queries), slice(*task.gallery)] += 1
     assert (seen == 1).all()
     assert plan.pairs == problem.queries * problem.gallery
+    if problem.shots is not None:
+        assert all(task.gallery == (0, problem.gallery) for task in plan.tasks)
     assert all(size >= 1 for size in (plan.block, *plan.tile))
 
 

@@ -27,6 +27,8 @@ def test_every_key(tmp_path: Path) -> None:
         'cmc = "all-shots"',
         'junk_ids = [-1, 0, "x"]',
         'self_match = "key"',
+        "shot_draws = 100",
+        "shot_seed = 7",
     )
     assert se.read_protocol(path) == se.Protocol(
         "mine",
@@ -35,6 +37,8 @@ def test_every_key(tmp_path: Path) -> None:
         cmc="all-shots",
         junk_ids=(-1, 0, "x"),
         self_match="key",
+        shot_draws=100,
+        shot_seed=7,
     )
 
 
@@ -63,6 +67,9 @@ def test_the_named_protocols_can_be_written(protocol: se.Protocol, tmp_path: Pat
         (["junk_ids = [true]"], "junk_ids is .True.; expected a list"),
         (["self_match = 'id'"], "self_match is 'id'; expected 'index' or 'key'"),
         (["name = 'market1501'"], "is named 'market1501', as one that is there"),
+        (["shot_draws = 0"], "shot_draws of protocol mine is 0; a whole number of at least 1"),
+        (["shot_seed = 0.5"], "shot_seed is 0.5; expected an integer"),
+        (["listed = true", "cmc = 'single-gallery-shot'"], "takes its pairs from lists, and its"),
     ],
 )
 def test_files_that_are_refused(lines: list[str], says: str, tmp_path: Path) -> None:

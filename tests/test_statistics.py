@@ -57,6 +57,7 @@ def shards_of(problem: dict[str, Any], cuts: list[int]) -> list[RankStatistics]:
                 whole.positive_distance,
                 whole.thresholds,
                 **arrays,
+                positive_item=whole.positive_item,
                 nearest_negative=np.array(nearest),
                 valid=np.array(valid, np.int64),
                 ignored=np.array(ignored, np.int64),
@@ -85,7 +86,12 @@ def test_shards_merge_to_the_whole_in_any_order(
 @given(problem=problems())
 def test_zero_is_the_identity_of_merge(problem: dict[str, Any]) -> None:
     whole = statistics_of(problem)
-    zero = RankStatistics.zero(whole.indptr, whole.positive_distance, whole.thresholds)
+    zero = RankStatistics.zero(
+        whole.indptr,
+        whole.positive_distance,
+        whole.thresholds,
+        positive_item=whole.positive_item,
+    )
     assert whole.merge(zero).equals(whole)
     assert zero.merge(whole).equals(whole)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # What there is to choose from is shown here and checked where it is used.
 METRICS = "cosine|euclidean|sqeuclidean|dot"
-PROTOCOLS = "market1501|allshots|separate-camera|no-camera|listed"
+PROTOCOLS = "market1501|allshots|cuhk03|cuhk03-torchreid|separate-camera|no-camera|listed"
 PRESETS = "torchreid|fastreid|open-reid|market-matlab|gom-paper|gom-code|oml"
 SELF_MATCHES = "index|key"
 LISTED_AS = "1-based|0-based|key"
@@ -63,6 +63,8 @@ class Given:
     protocol: str | None
     junk_id: tuple[str, ...]
     self_match: str | None
+    shot_draws: int | None
+    shot_seed: int | None
     good: str | None
     junk: str | None
     listed_as: Any
@@ -127,6 +129,13 @@ class Given:
 @click.option(
     "--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image in the gallery."
 )
+@click.option(
+    "--shot-draws",
+    metavar="N",
+    type=int,
+    help="Draws of CMC_sampled@x, protocols cuhk03 and cuhk03-torchreid.  [default: 10]",
+)
+@click.option("--shot-seed", metavar="N", type=int, help="Seed of these draws.  [default: 0]")
 @click.option("--good", metavar="FILE", help="Positives of each query: a text, a line a query.")
 @click.option("--junk", metavar="FILE", help="Ignored items of each query, in the same way.")
 @click.option(
@@ -166,7 +175,8 @@ class Given:
 @click.option(
     "--group-by",
     metavar="COLUMN|URI",
-    help="Each group of queries, too: by id, cam, a column of the table, or an array.",
+    help="Each group of queries, too: by id, cam, a column of the table, or an array; or by "
+    "cam-pair, camera of query and of positive.",
 )
 @click.option(
     "--refine",
@@ -238,6 +248,8 @@ def run(given: Given) -> None:
             "query": query,
             "gallery": gallery,
             "self_match": given.self_match,
+            "shot_draws": given.shot_draws,
+            "shot_seed": given.shot_seed,
             "options": options,
             "refine": () if given.refine is None else split_names(given.refine),
             "memory": evaluation.budget(given.memory),

@@ -2,8 +2,7 @@
 
 Element d of the vectors goes to lane ``d % 32``; each lane is summed in ascending d; the lanes
 are summed in halves (lane i with lane i + 16, then + 8, 4, 2, 1). The order is part of the
-promise: the same pair has the same bits in any tile, on any machine. Lanes make the sum
-vectorisable without leave to reorder it.
+promise: the same pair has the same bits in any tile, on any machine. `lanes` has the sums.
 
     cosine       1 − q·g / (|q| |g|), clipped to [0, 2]
     euclidean    sqrt(Σ (q − g)²)
@@ -21,9 +20,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from streameval.counting.lanes import inner_product, squared_difference
+
 Metric = Literal["cosine", "euclidean", "sqeuclidean", "dot"]
 
-LANES = 32
 COSINE, EUCLIDEAN, SQEUCLIDEAN, DOT = 0, 1, 2, 3
 METRIC_CODES: Mapping[str, int] = {
     "cosine": COSINE,
@@ -36,61 +36,18 @@ FloatMatrix = npt.NDArray[np.floating]
 
 
 @numba.njit(nogil=True, cache=True)
-def _fold(lanes):  # type: ignore[no-untyped-def]
-    """Sum the lanes in halves."""
-    half = LANES // 2
-    while half > 0:
-        for i in range(half):
-            lanes[i] += lanes[i + half]
-        half //= 2
-    return lanes[0]
-
-
-@numba.njit(nogil=True, cache=True)
-def inner_product(a, i, b, k, lanes):  # type: ignore[no-untyped-def]
-    """Return Σ a[i]·b[k]; `lanes` is scratch, [32] float64.
+def distance(metric, a, i, b, k, norm_a, norm_b):  # type: ignore[no-untyped-def]
+    """Return the canonical distance of rows a[i] and b[k] with the given norms.
 
     Whole matrices and row numbers, no slices: each slice would count references, one at a time
     across all threads.
     """
-    width = a.shape[1]
-    whole = width - width % LANES
-    for j in range(LANES):
-        lanes[j] = 0.0
-    for start in range(0, whole, LANES):
-        for j in range(LANES):
-            lanes[j] += np.float64(a[i, start + j]) * np.float64(b[k, start + j])
-    for j in range(width - whole):
-        lanes[j] += np.float64(a[i, whole + j]) * np.float64(b[k, whole + j])
-    return _fold(lanes)
-
-
-@numba.njit(nogil=True, cache=True)
-def squared_difference(a, i, b, k, lanes):  # type: ignore[no-untyped-def]
-    """Return Σ (a[i] − b[k])²; `lanes` is scratch, [32] float64."""
-    width = a.shape[1]
-    whole = width - width % LANES
-    for j in range(LANES):
-        lanes[j] = 0.0
-    for start in range(0, whole, LANES):
-        for j in range(LANES):
-            difference = np.float64(a[i, start + j]) - np.float64(b[k, start + j])
-            lanes[j] += difference * difference
-    for j in range(width - whole):
-        difference = np.float64(a[i, whole + j]) - np.float64(b[k, whole + j])
-        lanes[j] += difference * difference
-    return _fold(lanes)
-
-
-@numba.njit(nogil=True, cache=True)
-def distance(metric, a, i, b, k, norm_a, norm_b, lanes):  # type: ignore[no-untyped-def]
-    """Return the canonical distance of rows a[i] and b[k] with the given norms."""
     if metric == COSINE:
-        value = 1.0 - inner_product(a, i, b, k, lanes) / (norm_a * norm_b)
+        value = 1.0 - inner_product(a, i, b, k) / (norm_a * norm_b)
         return min(max(value, 0.0), 2.0)
     if metric == DOT:
-        return -inner_product(a, i, b, k, lanes)
-    squared = squared_difference(a, i, b, k, lanes)
+        return -inner_product(a, i, b, k)
+    squared = squared_difference(a, i, b, k)
     if metric == EUCLIDEAN:
         return math.sqrt(squared)
     return squared
@@ -110,16 +67,14 @@ def distances_of(metric, a, norms_a, b, norms_b, i, k, order, out):  # type: ign
     order : [p] integers
     out : [p] float64, written
     """
-    lanes = np.empty(LANES)
     for t in order:
-        out[t] = distance(metric, a, i[t], b, k[t], norms_a[i[t]], norms_b[k[t]], lanes)
+        out[t] = distance(metric, a, i[t], b, k[t], norms_a[i[t]], norms_b[k[t]])
 
 
 @numba.njit(nogil=True, cache=True)
 def _norms(rows, out):  # type: ignore[no-untyped-def]
-    lanes = np.empty(LANES)
     for i in range(rows.shape[0]):
-        out[i] = math.sqrt(inner_product(rows, i, rows, i, lanes))
+        out[i] = math.sqrt(inner_product(rows, i, rows, i))
 
 
 def row_norms(rows: FloatMatrix) -> npt.NDArray[np.float64]:

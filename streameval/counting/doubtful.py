@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from streameval.counting.canonical import COSINE, DOT, LANES, distance
+from streameval.counting.canonical import COSINE, DOT, distance
 from streameval.counting.edges import slot_of
 from streameval.counting.filtering import Filter, Operand
 from streameval.counting.tiles import Columns, FloatTile
@@ -113,7 +113,6 @@ def count_copies(  # type: ignore[no-untyped-def]
         Added to.
     """
     n = tile.shape[1]
-    lanes = np.empty(LANES)
     known_for = np.full(n, -1, np.int64)
     slot = np.empty(n, np.int64)
     tied, tied_end = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -132,9 +131,7 @@ def count_copies(  # type: ignore[no-untyped-def]
             same = same_as[k]
             if known_for[same] != i:
                 known_for[same] = i
-                exact = distance(
-                    metric, query_rows, i, rows, same, query_norms[i], norms[same], lanes
-                )
+                exact = distance(metric, query_rows, i, rows, same, query_norms[i], norms[same])
                 nearest[i] = min(nearest[i], exact)
                 slot[same] = slot_of(exact, near, distances, begin, end)
                 near = slot[same] // 2

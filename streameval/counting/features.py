@@ -11,7 +11,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from streameval.counting.canonical import LANES, distance, distances_of
+from streameval.counting.canonical import distance, distances_of
 from streameval.counting.edges import note_tie, slot_of
 from streameval.counting.filtering import (
     even_levels,
@@ -171,10 +171,13 @@ def settle(columns, filter_, queries, gallery, edges, counts, doubts, filled):  
 
     Parameters
     ----------
-    columns, filter_, queries, edges, counts, doubts, filled
+    columns, filter_, queries, edges, counts, filled
         As in `count_features`.
     gallery : Operand
         Of the columns.
+    doubts : Doubts
+        Where a doubt is near an edge, `edge` becomes the slot that it is in, counted from its
+        query's first.
     """
     item, doubt_query, doubt_column = columns.item, doubts.query, doubts.column
     start = np.zeros(len(item) + 1, np.int64)
@@ -210,6 +213,7 @@ def settle(columns, filter_, queries, gallery, edges, counts, doubts, filled):  
             continue
         slot = slot_of(exact[t], doubt_edge[t], distances, indptr[i], indptr[i + 1])
         slots[2 * indptr[i] + i + slot] += 1
+        doubt_edge[t] = slot
         if slot & 1:  # at an edge
             note_tie(
                 exact[t],
@@ -239,7 +243,6 @@ def feature_extremes(  # type: ignore[no-untyped-def]
     least, most : float
         Least and greatest so far; +inf and −inf at first.
     """
-    lanes = np.empty(LANES)
     weight = columns.weight
     for row in range(tile.shape[0]):
         i = first + row
@@ -253,7 +256,7 @@ def feature_extremes(  # type: ignore[no-untyped-def]
             if value == np.inf or (low < value < high):
                 continue
             exact = distance(
-                filter_.metric, queries.rows, i, gallery.rows, k, norm, gallery.norms[k], lanes
+                filter_.metric, queries.rows, i, gallery.rows, k, norm, gallery.norms[k]
             )
             least, most = min(least, exact), max(most, exact)
             low = filter_value(filter_, least, norm) + band

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.filtering import Operand, prepare_queries
+from streameval.identities import Identities
 from streameval.inputs.sources import Distances, Features
 from streameval.pairs import Pairs
 from streameval.planning import Plan
@@ -72,6 +73,25 @@ class Positives:
         return Positives(
             self.indptr[start : stop + 1] - begin, self.distance[begin:end], self.item[begin:end]
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Shots:
+    """What single gallery shot draws from.
+
+    Attributes
+    ----------
+    identities : Identities
+        Of which one item each is drawn.
+    draws : int
+        How often, beside the exact expectation; 0 for that alone.
+    seed : int
+        Of the draws.
+    """
+
+    identities: Identities
+    draws: int
+    seed: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +166,8 @@ class Job:
         Where impostors are counted in a histogram.
     positives : Positives, optional
         None before they are known; a strip of a stored matrix finds its own.
+    shots : Shots, optional
+        Where one item is drawn of each gallery identity; tasks see the whole gallery then.
     buffers : Buffers
         Memory that one task after the other reads into.
     """
@@ -157,6 +179,7 @@ class Job:
     thresholds: FloatArray
     histogram_edges: FloatArray | None = None
     positives: Positives | None = None
+    shots: Shots | None = None
     buffers: Buffers = field(default_factory=lambda: Buffers())
     _operands: dict[tuple[int, int], Operand] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -172,6 +195,7 @@ class Job:
             self.thresholds,
             self.histogram_edges,
             self.positives,
+            self.shots,
         )
 
     @property

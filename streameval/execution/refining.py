@@ -45,8 +45,8 @@ def refine(
     executor, watch, record
     """
     beside = replace(
-        job, thresholds=np.empty(0), range=replace(job.range, strict=False)
-    )  # the range has been checked
+        job, thresholds=np.empty(0), range=replace(job.range, strict=False), shots=None
+    )  # the range has been checked, and single shots are counted
     for number in itertools.count(1):
         edges = _edges(counted, measures)
         if not len(edges):

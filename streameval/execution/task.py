@@ -29,7 +29,15 @@ from streameval.counting.tiles import (
 from streameval.errors import InputError
 from streameval.execution.job import Job, PositivePart, Positives, Range
 from streameval.execution.progress import Watch
-from streameval.execution.tiles import Operands, Tile, mask, offset_rows, tiles_of
+from streameval.execution.shots import ShotCounts
+from streameval.execution.tiles import (
+    Operands,
+    Tile,
+    mask,
+    matrix_blocks,
+    offset_rows,
+    tiles_of,
+)
 from streameval.pairs import Pairs
 from streameval.planning import Task
 from streameval.statistics import FloatArray, IntArray, RankStatistics, histogram_of
@@ -59,10 +67,11 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
         finite = mask(tile, own, every_pair)
         not_finite = counted.add(tile)
         if tile.operands is None and not_finite != finite:  # not only what has been masked
-            job.distances.read(task.queries, task.gallery)  # names the entry
+            item = tile.columns.item
+            job.distances.read(task.queries, (item[0], item[-1] + 1))  # names the entry
     if counted is None:
         raise RuntimeError("a task of a stored matrix without its tile")
-    statistics = counted.statistics(own, task.gallery)
+    statistics = counted.statistics(own, task)
     _check_negatives_in_range(job, task, statistics, watch)
     return statistics
 
@@ -79,6 +88,7 @@ class _Counted:
         if self.histogram_edges is not None:
             limits = np.union1d(limits, self.histogram_edges)
         self.edges = Edges.build(positives.indptr, positives.distance, positives.item, limits)
+        self.shots = None if job.shots is None else ShotCounts(job.shots, positives, offset_row)
         self.counts = Counts.zero(
             self.edges.slots, len(positives.distance), len(positives.indptr) - 1
         )
@@ -92,14 +102,18 @@ class _Counted:
         """Count a tile; return how many entries of a stored one are not finite."""
         if not tile.values.size:
             return 0
-        if tile.operands is None:
-            return int(
-                count_stored(
-                    tile.values, self.offset_row, tile.columns, self.edges, self._code, self.counts
-                )
+        not_finite = 0
+        if tile.operands is not None:
+            self._add_features(tile, tile.operands)
+        else:
+            not_finite = count_stored(
+                tile.values, self.offset_row, tile.columns, self.edges, self._code, self.counts
             )
-        self._add_features(tile, tile.operands)
-        return 0
+        if self.shots is not None:
+            self.shots.add(tile, self._fine_columns)
+        if tile.last:
+            self._fine = None
+        return int(not_finite)
 
     def _add_features(self, tile: Tile, of: Operands) -> None:
         query = np.arange(tile.start, tile.start + len(tile.values))
@@ -110,7 +124,6 @@ class _Counted:
             self._count_crowded(tile, of, np.flatnonzero(crowded))
         if tile.last:
             self._settle(tile.columns, of)
-            self._fine = None
 
     def _count(
         self,
@@ -148,7 +161,7 @@ class _Counted:
 
     def _count_crowded(self, tile: Tile, of: Operands, rows: IntArray) -> None:
         """Count rows of a tile that are in doubt as a whole."""
-        self._fine = fine = self._fine or FineColumns.of(of.filter, of.gallery, tile.columns)
+        fine = self._fine_columns(tile, of)
         undecided = np.full(len(rows), fine.copied) | self._undecided[rows + tile.start]
         left = rows[~undecided]
         for start in range(0, len(left), FINE_QUERIES):
@@ -173,6 +186,11 @@ class _Counted:
             self.counts,
         )
 
+    def _fine_columns(self, tile: Tile, of: Operands) -> FineColumns:
+        """Return the columns of a tile in float64, prepared once for all its queries."""
+        self._fine = self._fine or FineColumns.of(of.filter, of.gallery, tile.columns)
+        return self._fine
+
     def _settle(self, columns: Columns, of: Operands) -> None:
         """Decide the doubts so far; they are of one set of columns."""
         settle(
@@ -187,15 +205,18 @@ class _Counted:
         )
         self._filled = 0
 
-    def statistics(self, pairs: Pairs, gallery: tuple[int, int]) -> RankStatistics:
-        positive, ignored, same_identity = pairs.counts_in(*gallery)
-        valid = gallery[1] - gallery[0] - ignored
+    def statistics(self, pairs: Pairs, task: Task) -> RankStatistics:
+        positive, ignored, same_identity = pairs.counts_in(*task.gallery)
+        valid = task.gallery[1] - task.gallery[0] - ignored
         closer, tied, within = self.edges.read_slots(self.counts.slots, valid - positive)
         limits, histogram = self.edges.thresholds, None
         if self.histogram_edges is not None:
             at_edges = within.sum(axis=0)[np.searchsorted(limits, self.histogram_edges)]
             histogram = histogram_of(at_edges, int((valid - positive).sum()))
             within = within[:, np.searchsorted(limits, self.thresholds)]
+        expected = sampled = None
+        if self.shots is not None:
+            expected, sampled = self.shots.finish(pairs, tied, task.queries[0])
         return RankStatistics(
             indptr=self.positives.indptr,
             positive_distance=self.positives.distance,
@@ -210,8 +231,11 @@ class _Counted:
             valid=valid,
             ignored=ignored,
             same_identity=same_identity,
+            positive_item=self.positives.item,
             impostor_histogram=histogram,
             histogram_edges=self.histogram_edges,
+            single_shot=expected,
+            sampled_shots=sampled,
         )
 
 
@@ -237,11 +261,13 @@ def matrix_positives(job: Job, task: Task, watch: Watch) -> FloatArray:
     own = job.pairs.block(*task.queries)
     query, listed = own.listed_in(*task.gallery)
     kept = own.positive[listed]
-    distances = np.empty(0)
-    if kept.any():
-        block = job.distances.read(task.queries, task.gallery)
-        item = own.item[listed][kept] - task.gallery[0]
-        distances = block[query[kept], item].astype(np.float64)
+    query, item = query[kept], own.item[listed[kept]]
+    distances = np.empty(len(item))
+    for begin, end in matrix_blocks(job, task):
+        inside = np.flatnonzero((item >= begin) & (item < end))
+        if inside.size:
+            block = job.distances.read(task.queries, (begin, end))
+            distances[inside] = block[query[inside], item[inside] - begin]
     watch.advance(task.pairs)
     return distances
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -138,13 +138,25 @@ def _feature_columns(pairs: Pairs, operands: Operands, item: IntArray) -> Column
     return Columns(item, filter_.weight(gallery), offset)
 
 
+def matrix_blocks(job: Job, task: Task) -> list[tuple[int, int]]:
+    """Return the ranges of gallery items of a stored matrix that are read at a time."""
+    start, stop = task.gallery
+    step = max(job.plan.block, 1)
+    return [(left, min(left + step, stop)) for left in range(start, max(stop, start + 1), step)]
+
+
 def matrix_tile(
-    job: Job, source: Distances, task: Task, memory: npt.NDArray[np.generic], check: bool
+    job: Job,
+    source: Distances,
+    queries: tuple[int, int],
+    items: tuple[int, int],
+    memory: npt.NDArray[np.generic],
+    check: bool,
 ) -> Tile:
-    """Return the one tile of a task on a stored matrix, read into `memory`."""
-    pairs, gallery = job.pairs, slice(*task.gallery)
-    values = source.read(task.queries, task.gallery, memory, check=check)
-    item = np.arange(*task.gallery)
+    """Return a tile of a stored matrix, read into `memory`."""
+    pairs, gallery = job.pairs, slice(*items)
+    values = source.read(queries, items, memory, check=check)
+    item = np.arange(*items)
     camera = None if pairs.gallery_camera is None else pairs.gallery_camera[gallery]
     zero = np.zeros(len(item), values.dtype)
     offset = column_offsets(zero, pairs.junk[gallery], camera, pairs.cameras)
@@ -170,10 +182,12 @@ def tiles_of(job: Job, task: Task, watch: Watch, *, check: bool = True) -> Itera
         ):
             yield from feature_tiles(job, job.source, task, watch, memory, panels, buffer)
     else:
-        shape = tuple(stop - start for start, stop in (task.queries, task.gallery))
-        with job.buffers.lend("strip", shape, job.source.matrix.dtype) as memory:
-            yield matrix_tile(job, job.source, task, memory, check)
-        watch.advance(task.pairs)
+        for items in matrix_blocks(job, task):
+            part = replace(task, gallery=items)
+            shape = tuple(stop - start for start, stop in (part.queries, items))
+            with job.buffers.lend("strip", shape, job.source.matrix.dtype) as memory:
+                yield matrix_tile(job, job.source, part.queries, items, memory, check)
+            watch.advance(part.pairs)
 
 
 def offset_rows(pairs: Pairs, start: int, stop: int) -> IntArray:

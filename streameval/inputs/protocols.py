@@ -49,7 +49,11 @@ def read_protocol(path: str | Path) -> Protocol:
         raise OptionError(
             f"protocol {path} is named {given['name']!r}, as one that is there: give another name"
         )
-    return Protocol(**{key: _value(path, key, value, kinds[key]) for key, value in given.items()})
+    values = {key: _value(path, key, value, kinds[key]) for key, value in given.items()}
+    try:
+        return Protocol(**values)
+    except OptionError as error:
+        raise OptionError(f"protocol {path} can't be: {error}") from error
 
 
 def _value(path: Path, key: str, value: Any, kind: Any) -> Any:

@@ -83,6 +83,8 @@ class Metric:
         effects.
     parameters : mapping of str to Parameter
         By the names in braces.
+    reads : callable, optional
+        Options to the fields that it reads under these, beside those it needs.
     unsettled : callable, optional
         As `compute`, to the distances that its threshold lies between, both excluded, as far as
         the histogram tells; None where it has no threshold. Counting at the genuine distances
@@ -101,6 +103,7 @@ class Metric:
     source: str
     compute: Callable[..., Value]
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    reads: Callable[[MetricOptions], tuple[str, ...]] | None = None
     unsettled: Callable[..., tuple[float, float] | None] | None = None
     default: bool = False
     is_tau: bool = False
@@ -118,6 +121,10 @@ class Metric:
     def depends_on_ties(self) -> bool:
         """Whether the tie rule can change it."""
         return "tied" in self.needs
+
+    def needs_under(self, options: MetricOptions) -> frozenset[str]:
+        """Return the fields that it reads under these options."""
+        return frozenset((*self.needs, *(() if self.reads is None else self.reads(options))))
 
     def measure(self, *values: Any) -> Measure:
         """Return the metric with its parameters, in the order of the name."""

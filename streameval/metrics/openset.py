@@ -21,7 +21,7 @@ _RANK_FIELDS = (*_NEAREST_FIELDS, "closer", "tied", "tied_before")
 
 
 def detection_identification(ranked: RankedQueries, x: int, f: float) -> Value:
-    """Return DIR@x at the largest FAR <= f, and the ROC.
+    """Return DIR@x at the largest FAR <= f, and the ROC; NaN where M strangers don't support f.
 
     Curves, each [n]: ``ROC_tau`` (the limits of `false_accepts`), ``FAR`` and ``DIR@x`` where
     what is closer than a limit is accepted.
@@ -40,14 +40,25 @@ def true_target_rate(ranked: RankedQueries, verification: str, f: float) -> Valu
 
 def _at_rate(ranked: RankedQueries, f: float, name: str, rates: FloatArray) -> Value:
     limits, far = ranked.once(false_accepts)
+    curves = {"ROC_tau": limits, "FAR": far, name: rates}
+    strangers = len(ranked.negative_queries)
+    if strangers and 1 / strangers > f:
+        return Value(math.nan, reason=unsupported(strangers, f), curves=curves)
     point = max(int(np.searchsorted(far, f, side="right")) - 1, 0)
     limit = float(limits[point])
     defined = not math.isnan(limit)
     return Value(
         float(rates[point]),
         threshold=largest_below(limit) if defined else None,
-        curves={"ROC_tau": limits, "FAR": far, name: rates},
+        curves=curves,
     )
+
+
+def unsupported(strangers: int, f: float) -> str:
+    """Return in words that a rate is too small to be measured on so many queries of Q−."""
+    if f == 0:
+        return "no number of queries of Q− supports a rate of 0"
+    return f"needs {math.ceil(1 / f):,} queries of Q−, has {strangers:,}"
 
 
 def largest_below(limit: float) -> float:

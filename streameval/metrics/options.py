@@ -12,7 +12,7 @@ from streameval.errors import OptionError
 TieRule = Literal["pessimistic", "optimistic", "stable", "expected"]
 AveragePrecision = Literal["step", "trapezoid", "threshold"]
 VerificationPrecision = Literal["reference", "equation"]
-CmcReading = Literal["first-match", "all-shots"]
+CmcReading = Literal["first-match", "all-shots", "single-gallery-shot"]
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "ties": get_args(TieRule),
@@ -46,9 +46,10 @@ class MetricOptions:
         Rates f in [0, 1] of the scalars DIR@x|FAR=f.
     dir_ranks : tuple of int
         Ranks x of DIR@x.
-    cmc : {"first-match", "all-shots"}
-        How CMC counts a query with several positives: by the nearest; or each positive by a
-        share 1/G at x = c_j + 1. A protocol has its own.
+    cmc : {"first-match", "all-shots", "single-gallery-shot"}
+        How CMC counts a query with several positives: by the nearest; each positive by a share
+        1/G at x = c_j + 1; or the expectation where one item is drawn of each gallery identity.
+        A protocol has its own.
     metrics : tuple of str
         Names of the metrics to compute, ``CMC@1``; or of parts of the list (``retrieval``,
         ``open-set``, ``gom``, ``verification``), or ``all``. None: the usual ones.

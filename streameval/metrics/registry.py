@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from streameval.metrics import cutoffs, gom, matching, openset, retrieval, verification
+from streameval.metrics import (
+    cutoffs,
+    gom,
+    matching,
+    openset,
+    retrieval,
+    single_shot,
+    verification,
+)
 from streameval.metrics.metric import Metric
 
 METRICS: tuple[Metric, ...] = (
     retrieval.CMC,
+    single_shot.CMC_SAMPLED,
     retrieval.MAP,
     retrieval.MINP,
     cutoffs.AP_AT_K,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from streameval.metrics.means import mean
 from streameval.metrics.metric import Metric, Value
 from streameval.metrics.parameters import rank, rate
 from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.single_shot import shot_curve, shots_within
 from streameval.statistics import FloatArray
 
 RANK_FIELDS = ("indptr", "positive_distance", "closer", "tied", "tied_before")
@@ -28,6 +30,8 @@ def mean_over_positive(ranked: RankedQueries, column: str, values: FloatArray) -
 
 def cumulative_matching(ranked: RankedQueries, x: int) -> Value:
     """Return CMC@x, the CMC curve [K] (K ranks, at most the gallery) and r_1 of each query."""
+    if ranked.options.cmc == "single-gallery-shot":
+        return single_shot_matching(ranked, x)
     gallery = int(np.max(ranked.stats.valid + ranked.stats.ignored, initial=0))
     length = min(ranked.options.max_rank, gallery)
     cmc = ranked.once(matching_curve, min(max(length, x, 1), max(gallery, 1)))
@@ -37,6 +41,14 @@ def cumulative_matching(ranked: RankedQueries, x: int) -> Value:
         curves={"CMC": cmc[:length]},
         per_query={"first_rank": first_rank},
     )
+
+
+def single_shot_matching(ranked: RankedQueries, x: int) -> Value:
+    """Return CMC@x under single gallery shot, the CMC curve [R] and r_1 of each query."""
+    value = shots_within(ranked, x, "single_shot")
+    curve = ranked.once(shot_curve, "single_shot")[: ranked.options.max_rank]
+    first_rank = ranked.of_all_queries(ranked.once(first_ranks))
+    return replace(value, curves={"CMC": curve}, per_query={"first_rank": first_rank})
 
 
 def matching_curve(ranked: RankedQueries, length: int) -> FloatArray:
@@ -121,8 +133,10 @@ CMC = Metric(
     name="CMC@{x}",
     part="retrieval",
     needs=(*RANK_FIELDS, "valid", "ignored"),
+    reads=lambda options: ("single_shot",) if options.cmc == "single-gallery-shot" else (),
     over=("Q+",),
-    formula="1/N Σ [r_1 <= x] (first match) or 1/N Σ 1/G Σ_j [c_j + 1 <= x] (all shots)",
+    formula="1/N Σ [r_1 <= x] (first match) or 1/N Σ 1/G Σ_j [c_j + 1 <= x] (all shots), or its "
+    "expectation where one item is drawn of each gallery identity (single gallery shot)",
     source="Gray et al. 2007; GOM paper, Eq. 1; all shots: open-reid",
     compute=cumulative_matching,
     parameters={"x": rank(lambda options: options.cmc_ranks)},

@@ -124,7 +124,7 @@ def required_fields(options: MetricOptions) -> frozenset[str]:
         If a name is unknown.
     """
     named, listed = wanted_measures(options)
-    return frozenset(field for one in (*named, *listed) for field in one.metric.needs)
+    return frozenset[str]().union(*(one.metric.needs_under(options) for one in (*named, *listed)))
 
 
 def measures_of(options: MetricOptions, available: Collection[str]) -> list[Measure]:

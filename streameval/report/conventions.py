@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 OWN = "this run"
 
+NO_MATTER = ("name", "cmc", "shot_draws", "shot_seed")
+"""Attributes of a protocol that have no say in which pairs are ignored."""
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -70,7 +73,11 @@ def compare_conventions(
     """
     held = available_fields(evaluation.statistics)
     reported = (name for preset in PRESETS.values() for name in preset.metrics)
-    possible = [name for name in reported if set(find_measure(name).metric.needs) <= held]
+    possible = [
+        name
+        for name in reported
+        if find_measure(name).metric.needs_under(evaluation.options) <= held
+    ]
     names = tuple(dict.fromkeys(metrics or possible))
     own = replace(evaluation.options, metrics=names)
     with warnings.catch_warnings():
@@ -103,6 +110,8 @@ def _read(
 
 
 def _scalars(evaluation: Evaluation, options: MetricOptions) -> dict[str, float]:
+    if not options.metrics:  # the statistics allow none, and no names would stand for the usual
+        return {}
     return evaluation.with_options(**vars(options)).metrics.scalars
 
 
@@ -112,9 +121,9 @@ def _pairs(evaluation: Evaluation, preset: Preset) -> str:
     other = PROTOCOLS[preset.protocol]
     junk = list(other.junk_ids if preset.junk_ids is None else preset.junk_ids)
     named = PROTOCOLS.get(saved["name"])  # of which alone early results say the name
-    used = {**({} if named is None else vars(named)), **saved}
-    wanted = {**vars(other), "junk_ids": junk, "name": saved["name"], "cmc": saved["cmc"]}
-    if {**used, "junk_ids": list(saved["junk_ids"])} == wanted:
+    used = {**({} if named is None else vars(named)), **saved, "junk_ids": list(saved["junk_ids"])}
+    wanted = {**vars(other), "junk_ids": junk}
+    if all(used.get(name) == value for name, value in wanted.items() if name not in NO_MATTER):
         return ""
     return (
         f"ignores other pairs ({preset.protocol}, junk ids {junk or 'none'}) than this run "

@@ -9,6 +9,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from streameval.planning import format_bytes
+from streameval.protocol import CAMERA_PAIRS
+from streameval.report.camera_pairs import camera_tables
 from streameval.report.style import (
     DASH,
     TITLES,
@@ -71,7 +73,10 @@ def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None
         closing.append(("Written to", saved))
     groups: list[RenderableType] = []
     if evaluation.group_by is not None:
-        groups = ["", groups_table(evaluation, style)]
+        by_pair = evaluation.group_by == CAMERA_PAIRS
+        groups = (
+            camera_tables(evaluation, style) if by_pair else ["", groups_table(evaluation, style)]
+        )
     return render(
         style,
         [

@@ -6,6 +6,7 @@ A saved result is a folder:
     curves.npz         every curve by name
     per_query.parquet  a row a query
     statistics.zarr    the RankStatistics, from which all of the above can be computed again
+    positives.parquet  a row a positive: query, gallery item and camera; where there are cameras
 
 What has no finite value, being undefined or infinite, is null in the summary.
 """
@@ -26,15 +27,23 @@ import numpy.typing as npt
 
 from streameval.errors import InputError, OptionError, OutputError
 from streameval.metrics import MetricOptions, Metrics, compute_metrics
+from streameval.metrics.camera_pairs import (
+    CameraMatrix,
+    PositiveCameras,
+    camera_matrix,
+    metrics_by_camera_pair,
+)
 from streameval.metrics.groups import metrics_by_group
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.retrieval import precision_recall
 from streameval.metrics.selection import find_measure
-from streameval.protocol import AnyArray
+from streameval.protocol import CAMERA_PAIRS, AnyArray
 from streameval.result.columns import (
     GROUP,
+    check_camera_pairs,
     check_group_column,
     group_labels,
+    group_name,
     label_columns,
     table_columns,
 )
@@ -42,6 +51,7 @@ from streameval.result.folder import (
     CURVES,
     FORMAT,
     PER_QUERY,
+    POSITIVES,
     STATISTICS,
     SUMMARY,
     ResultFolder,
@@ -68,7 +78,9 @@ class Evaluation:
     provenance : dict
         What was evaluated, and how.
     group_by : str, optional
-        The column whose labels `groups` are of.
+        The column whose labels `groups` are of, or ``cam-pair``.
+    positive_cams : PositiveCameras, optional
+        Camera of each positive of the statistics.
     """
 
     statistics: RankStatistics
@@ -78,6 +90,7 @@ class Evaluation:
     columns: Mapping[str, AnyArray]
     provenance: Mapping[str, Any]
     group_by: str | None = None
+    positive_cams: PositiveCameras | None = None
 
     @classmethod
     def compute(
@@ -89,10 +102,13 @@ class Evaluation:
         columns: Mapping[str, AnyArray],
         provenance: Mapping[str, Any],
         group_by: str | None = None,
+        positive_cams: PositiveCameras | None = None,
     ) -> Evaluation:
         """Compute the metrics of the options."""
         metrics = compute_metrics(statistics, options)
-        return cls(statistics, metrics, options, range, columns, provenance, group_by)
+        return cls(
+            statistics, metrics, options, range, columns, provenance, group_by, positive_cams
+        )
 
     def with_options(self, **changes: Any) -> Evaluation:
         """Return the same evaluation under other metric options, without its distances.
@@ -109,6 +125,7 @@ class Evaluation:
             columns=self.columns,
             provenance=self.provenance,
             group_by=self.group_by,
+            positive_cams=self.positive_cams,
         )
 
     def grouped(self, by: str | npt.ArrayLike) -> Evaluation:
@@ -117,7 +134,7 @@ class Evaluation:
         Parameters
         ----------
         by : str or [Q] array_like
-            A column of labels, ``id``, ``cam`` or a further one; or a label a query.
+            A column of labels, ``id``, ``cam`` or a further one; ``cam-pair``; or a label a query.
 
         Raises
         ------
@@ -125,7 +142,10 @@ class Evaluation:
             If there is no such column, or not one label a query.
         """
         if isinstance(by, str):
-            check_group_column(by, self.columns)
+            if by == CAMERA_PAIRS:
+                check_camera_pairs(self.columns, self.positive_cams)
+            else:
+                check_group_column(by, self.columns)
             return replace(self, group_by=by)
         labels = group_labels(by, self.statistics.queries)
         return replace(self, columns={**self.columns, GROUP: labels}, group_by=GROUP)
@@ -159,10 +179,34 @@ class Evaluation:
 
     @cached_property
     def groups(self) -> Mapping[Any, Metrics]:
-        """The metrics of the queries of each label of the column `group_by`; none without one."""
+        """The metrics of the queries of each label of the column `group_by`; none without one.
+
+        By ``cam-pair``, labels are (query camera, gallery camera): see `metrics_by_camera_pair`.
+        """
         if self.group_by is None:
             return {}
+        if self.group_by == CAMERA_PAIRS and self.positive_cams is not None:
+            return metrics_by_camera_pair(
+                self.statistics, self.columns["cam"], self.positive_cams, self.options
+            )
         return metrics_by_group(self.statistics, self.columns[self.group_by], self.options)
+
+    def camera_matrix(self, name: str) -> CameraMatrix:
+        """Return a metric of every pair of a query's camera and a positive's.
+
+        Parameters
+        ----------
+        name : str
+            ``CMC@1``, ``mAP`` or another metric over Q+; or ``queries``, ``pairs_positive``.
+
+        Raises
+        ------
+        InputError
+            If there were no cameras of both sides.
+        KeyError
+            If the result has no such metric.
+        """
+        return camera_matrix(self.grouped(CAMERA_PAIRS).groups, name)
 
     def precision_recall(self, query: int) -> tuple[FloatArray, FloatArray]:
         """Return recall and precision at each positive of one query, both [G] float64.
@@ -217,8 +261,13 @@ class Evaluation:
         return summary
 
     def _summary_of_groups(self) -> dict[str, Any]:
+        def cameras(label: Any) -> dict[str, Any]:
+            pair = self.group_by == CAMERA_PAIRS
+            return dict(zip(("query_cam", "gallery_cam"), label, strict=True)) if pair else {}
+
         values = {
-            str(label): {
+            group_name(label): cameras(label)
+            | {
                 "metrics": metrics.scalars,
                 "details": details_of(metrics),
                 "counts": metrics.counts,
@@ -256,6 +305,14 @@ class Evaluation:
         np.savez(folder / CURVES, allow_pickle=False, **dict(self.curves))
         pq.write_table(pa.table(dict(self.per_query)), folder / PER_QUERY)
         save_statistics(self.statistics, folder / STATISTICS)
+        if self.positive_cams is not None:
+            pq.write_table(pa.table(self._positives()), folder / POSITIVES)
+
+    def _positives(self) -> dict[str, Any]:
+        stats = self.statistics
+        query = np.repeat(np.arange(stats.queries), stats.positives)
+        cams = {} if self.positive_cams is None else {"cam": self.positive_cams.labels}
+        return {"query": query, "item": stats.positive_item, **cams}
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
@@ -294,7 +351,10 @@ class Evaluation:
                     if name not in ("streameval", "format")
                 },
                 group_by=summary.get("groups", {}).get("by"),
+                positive_cams=_read_positive_cams(folder, statistics),
             )
+            if loaded.group_by == CAMERA_PAIRS:
+                check_camera_pairs(columns, loaded.positive_cams)
             check_counts(folder, loaded.counts, summary["counts"])
         except (MemoryError, OutputError):
             raise
@@ -309,3 +369,18 @@ class Evaluation:
                 f"{loaded.counts['queries']} queries; evaluate again, or restore the folder"
             )
         return loaded
+
+
+def _read_positive_cams(folder: Path, statistics: RankStatistics) -> PositiveCameras | None:
+    """Read the cameras of positives; None where the result has none."""
+    import pyarrow.parquet as pq
+
+    if not (folder / POSITIVES).exists():
+        return None
+    cams = PositiveCameras.of(pq.read_table(folder / POSITIVES, columns=["cam"])["cam"].to_numpy())
+    if len(cams.code) != len(statistics.positive_distance):
+        raise OutputError(
+            f"{folder} is damaged: {POSITIVES} has {len(cams.code)} rows, and there are "
+            f"{len(statistics.positive_distance)} positives; evaluate again, or restore the folder"
+        )
+    return cams

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy.typing as npt
 
 from streameval.errors import InputError
-from streameval.protocol import AnyArray, label_column
+from streameval.protocol import CAMERA_PAIRS, AnyArray, label_column
 
 GROUP = "group"
 LABELS = ("id", "cam", GROUP)
@@ -46,6 +47,21 @@ def check_group_column(name: str, columns: Mapping[str, AnyArray]) -> None:
         )
 
 
+def check_camera_pairs(columns: Mapping[str, AnyArray], positive_cams: object | None) -> None:
+    """Check that queries and positives have cameras to be grouped by.
+
+    Raises
+    ------
+    InputError
+    """
+    if "cam" not in columns or positive_cams is None:
+        whose = "positives" if "cam" in columns else "queries"
+        raise InputError(
+            f"the {whose} have no cameras to group by {CAMERA_PAIRS}: evaluate with cameras of "
+            "both sides (--query-cams and --gallery-cams, or a column cam of both tables)"
+        )
+
+
 def group_labels(labels: npt.ArrayLike, queries: int, source: str = "the column") -> AnyArray:
     """Return labels of groups as an array, [Q].
 
@@ -61,3 +77,8 @@ def group_labels(labels: npt.ArrayLike, queries: int, source: str = "the column"
             "one label a query is needed"
         )
     return column
+
+
+def group_name(label: Any) -> str:
+    """Return what a group is called: its label; of a pair of cameras, both."""
+    return " → ".join(map(str, label)) if isinstance(label, tuple) else str(label)

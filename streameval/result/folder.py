@@ -26,9 +26,9 @@ from streameval.inputs.zarr_chunks import check_complete
 from streameval.statistics import FIELDS, REQUIRED, RankStatistics
 
 SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"
-STATISTICS = "statistics.zarr"
-ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS)
-FORMAT = 2
+STATISTICS, POSITIVES = "statistics.zarr", "positives.parquet"
+ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS, POSITIVES)
+FORMAT = 3
 
 _NAME_KEPT = 40  # characters: a hidden name is longer than the name that it stands for
 _ATTEMPTS = 10  # at removing a folder that a thread is still writing to

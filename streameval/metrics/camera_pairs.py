@@ -1,0 +1,159 @@
+"""Metrics of camera pairs: queries of one camera, their positives of another.
+
+The cell of query camera a and gallery camera b is over the queries of camera a that have a
+positive of camera b. Only positives of camera b are relevant; positives of other cameras take no
+part, as if they were ignored: they are neither found nor in the way. All negatives stay in the
+list, whatever their camera. CMC@k of the cell tells how often the nearest positive of camera b
+is among the first k, and mAP how well all positives of camera b are ranked.
+
+Statistics count negatives alone, so a cell is made by leaving positives out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.errors import InputError
+from streameval.metrics.compute import Metrics, metrics_of
+from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
+from streameval.metrics.selection import available_fields, measures_of
+from streameval.statistics import RankStatistics
+
+Labels = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class PositiveCameras:
+    """The camera of each of P positives.
+
+    Attributes
+    ----------
+    known : [C] array of integers or strings
+        The cameras, ascending.
+    code : [P] int32
+        Which of these.
+    """
+
+    known: Labels
+    code: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, cameras: Labels) -> PositiveCameras:
+        """Return them from a label a positive, [P]."""
+        known, code = np.unique(cameras, return_inverse=True)
+        return cls(known, code.astype(np.int32))
+
+    @property
+    def labels(self) -> Labels:
+        """The label of each positive, [P]."""
+        labels: Labels = self.known[self.code]
+        return labels
+
+    def take(self, order: npt.NDArray[np.int64]) -> PositiveCameras:
+        """Return those of some positives, in that order."""
+        return PositiveCameras(self.known, self.code[order])
+
+
+def metrics_by_camera_pair(
+    stats: RankStatistics,
+    query_cam: Labels,
+    positive_cam: PositiveCameras,
+    options: MetricOptions = DEFAULT_OPTIONS,
+) -> dict[tuple[Any, Any], Metrics]:
+    """Compute the metrics of each pair of a query's camera and a positive's.
+
+    Parameters
+    ----------
+    stats : RankStatistics
+    query_cam : [Q] array of integers or strings
+    positive_cam : PositiveCameras
+        Of the P positives.
+    options : MetricOptions, optional
+
+    Returns
+    -------
+    dict of (query camera, gallery camera) to Metrics
+        In the order of the labels; pairs without a positive are left out. Of the metrics, those
+        that are over Q+ alone; not CMC under single gallery shot, which is not kept by positive.
+
+    Raises
+    ------
+    InputError
+        If there is not one camera a query, or a positive.
+    OptionError
+        See `compute_metrics`.
+    """
+    for what, given, wanted in (
+        ("query_cam", len(query_cam), stats.queries),
+        ("positive_cam", len(positive_cam.code), len(stats.positive_distance)),
+    ):
+        if given != wanted:
+            raise InputError(f"{what} has {given} cameras, and {wanted} are needed")
+    measures = [
+        one for one in measures_of(options, available_fields(stats)) if one.metric.over == ("Q+",)
+    ]
+    cells: dict[tuple[Any, Any], Metrics] = {}
+    known = positive_cam.known.tolist()
+    of_query = np.repeat(np.arange(stats.queries), stats.positives)
+    for camera in np.unique(query_cam).tolist():
+        own = query_cam == camera
+        row, codes = stats.take(own), positive_cam.code[own[of_query]]
+        for code in np.unique(codes).tolist():
+            cell = row.with_positives(codes == code)
+            cell = cell.take(cell.has_positive)
+            possible = [
+                one for one in measures if one.metric.needs_under(options) <= available_fields(cell)
+            ]
+            label = camera, known[code]
+            cells[label] = metrics_of(cell, options, possible)
+    return cells
+
+
+@dataclass(frozen=True, eq=False)
+class CameraMatrix:
+    """One number of every pair of cameras.
+
+    Attributes
+    ----------
+    query_cams : [A] array of integers or strings
+        Ascending: cameras of queries with a positive.
+    gallery_cams : [B] array of integers or strings
+        Ascending: cameras of positives.
+    values : [A, B] float64
+        NaN where queries of the one camera have no positive of the other.
+    """
+
+    query_cams: Labels
+    gallery_cams: Labels
+    values: npt.NDArray[np.float64]
+
+
+def camera_matrix(cells: Mapping[tuple[Any, Any], Metrics], name: str) -> CameraMatrix:
+    """Return a metric, or a number of ``counts`` (``queries``, ``pairs_positive``), as a matrix.
+
+    Parameters
+    ----------
+    cells : mapping
+        As `metrics_by_camera_pair` returns.
+    name : str
+
+    Raises
+    ------
+    KeyError
+        If the cells have no such metric.
+    """
+    query_cams = np.unique([pair[0] for pair in cells])
+    gallery_cams = np.unique([pair[1] for pair in cells])
+    values = np.full((len(query_cams), len(gallery_cams)), np.nan)
+    for (query, gallery), metrics in cells.items():
+        own = metrics.scalars | metrics.counts
+        if name not in own:
+            raise KeyError(f"no metric {name!r} of camera pairs; there are {', '.join(own)}")
+        at = np.searchsorted(query_cams, query), np.searchsorted(gallery_cams, gallery)
+        values[at] = own[name]
+    return CameraMatrix(query_cams, gallery_cams, values)
