@@ -26,7 +26,7 @@ import psutil
 import streameval as se
 from benchmarks.data import make_features
 from benchmarks.figure import Bench, Case, Figure, Measured, Skip
-from streameval.execution.cluster import WORKER_BYTES, local_cluster
+from streameval.execution.connection import WORKER_BYTES, local_cluster
 from streameval.planning import Plan, Workers
 from streameval.preparation import prepare
 

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 import streameval as se
-from streameval.execution.cluster import ClusterExecutor, connect
+from streameval.execution.cluster import ClusterExecutor
+from streameval.execution.connection import connect
 from streameval.execution.executor import Pass
 from streameval.execution.job import Job, Range
 from streameval.execution.passes import pairs_of, queries_of

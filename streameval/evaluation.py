@@ -15,12 +15,8 @@ import numpy.typing as npt
 from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.checkpoint import Checkpoint, check_packages
-from streameval.execution.cluster import (
-    ClusterExecutor,
-    Connection,
-    check_sent,
-    open_cluster,
-)
+from streameval.execution.cluster import ClusterExecutor
+from streameval.execution.connection import Connection, open_cluster
 from streameval.execution.executor import Executor
 from streameval.execution.job import Job, NotUnitError, Range, Shots
 from streameval.execution.passes import count_all, find_extremes, find_positives
@@ -28,6 +24,7 @@ from streameval.execution.progress import Progress, Watch
 from streameval.execution.record import NO_RECORD, Record
 from streameval.execution.refining import refine
 from streameval.execution.threads import ThreadExecutor
+from streameval.execution.worker import check_sent
 from streameval.inputs.sources import BadRowError, Distances, Features
 from streameval.listed import ListedPairs
 from streameval.metrics import MetricOptions

@@ -54,6 +54,11 @@ def noted_slow(job: Job, task: Task, watch: Watch) -> RankStatistics:
     return count(job, task, watch)
 
 
+def slower(job: Job, task: Task, watch: Watch) -> RankStatistics:
+    time.sleep(0.15)
+    return count(job, task, watch)
+
+
 def fails_twice(job: Job, task: Task, watch: Watch) -> RankStatistics:
     statistics = count(job, task, watch)
     if is_wrong(task) and attempt(job, task) <= 2:

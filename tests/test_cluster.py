@@ -21,7 +21,10 @@ import streameval as se
 from streameval import evaluation
 from streameval.errors import BudgetError, InputError, OptionError, TaskError
 from streameval.execution import cluster as cluster_module
-from streameval.execution.cluster import ClusterExecutor, Connection, local_cluster, open_cluster
+from streameval.execution import connection as connection_module
+from streameval.execution import worker as worker_module
+from streameval.execution.cluster import ClusterExecutor
+from streameval.execution.connection import Connection, local_cluster, open_cluster
 from streameval.execution.job import Job, Range
 from streameval.metrics.options import MetricOptions
 from streameval.pairs import find_pairs
@@ -98,7 +101,7 @@ def test_arrays_in_memory_are_sent_if_they_are_small(
     source = se.Features(*arrays)
     found = se.evaluate(source, **labels(folder), client=client)
     assert found.statistics.equals(se.evaluate(source, **labels(folder)).statistics)
-    monkeypatch.setattr(cluster_module, "SENT_BYTES", 1000)
+    monkeypatch.setattr(worker_module, "SENT_BYTES", 1000)
     with pytest.raises(InputError, match=r"299.5 kB.* 1.0 kB are sent.*save them"):
         se.evaluate(source, **labels(folder), client=client)
 
@@ -117,6 +120,24 @@ def test_the_first_error_is_that_of_threads(folder: Path, client: Client, tmp_pa
             evaluation.run(work, ALL, executor=executor)
         messages.add(str(caught.value))
     assert len(messages) == 1
+
+
+def test_vectors_that_are_not_of_unit_length_after_all(
+    folder: Path, client: Client, tmp_path: Path
+) -> None:
+    """The range comes from the data then, in a further pass: as a worker finds out."""
+    for side in "qg":
+        for file in folder.glob(f"{side}*.npy"):
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+        features = np.load(tmp_path / f"{side}.npy")
+        features /= np.linalg.norm(features, axis=1, keepdims=True)
+        features[2000:] *= 2
+        np.save(tmp_path / f"{side}.npy", features)
+    work = prepared(tmp_path, "features", metric="euclidean")
+    assert work.range is not None
+    found = evaluation.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+    assert found.range["mode"] == "minmax"
+    assert found.statistics.equals(evaluation.run(work, ALL).statistics)
 
 
 def test_inputs_that_workers_cannot_open_are_named(
@@ -212,7 +233,7 @@ def test_one_cluster_at_most() -> None:
 
 
 def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_module, "CONNECT", 0.5)
+    monkeypatch.setattr(connection_module, "CONNECT", 0.5)
     with (
         pytest.raises(TaskError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9 .*start one"),
         open_cluster(scheduler="tcp://127.0.0.1:9", memory=1),

@@ -25,8 +25,10 @@ from distributed import LocalCluster
 from streameval import evaluation
 from streameval.errors import TaskError
 from streameval.execution import cluster as cluster_module
+from streameval.execution import connection as connection_module
 from streameval.execution import passes
-from streameval.execution.cluster import ClusterExecutor, Connection, connect
+from streameval.execution.cluster import ClusterExecutor
+from streameval.execution.connection import Connection, connect
 from streameval.execution.progress import Progress
 from streameval.metrics.options import MetricOptions
 from streameval.result import Evaluation
@@ -203,12 +205,12 @@ def test_workers_killed_at_random_all_the_time(
     with cluster(3) as (running, client):
 
         def kill_some(over: threading.Event) -> None:
-            while not over.wait(random.uniform(0.5, 2.0)):
+            while not over.wait(random.uniform(0.5, 1.5)):
                 if kill(running, random.randrange(3)):
                     killed.append(time.monotonic())
 
         with beside(kill_some):
-            found = evaluate(folder, Connection(client), faults.noted_slow)
+            found = evaluate(folder, Connection(client), faults.slower)
     assert len(killed) >= 3
     check(folder, found)
 
@@ -306,7 +308,7 @@ def test_the_scheduler_is_killed_and_started_again(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_scheduler_that_does_not_come_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_module, "PATIENCE", 3.0)
+    monkeypatch.setattr(connection_module, "PATIENCE", 3.0)
     port = free_port()
     with processes(folder) as start:
         scheduler, workers = start(*scheduler_options(port)), start(*worker_options(port))

@@ -34,7 +34,8 @@ import faults
 from clusters import prepared
 from streameval import evaluation
 from streameval.execution import passes
-from streameval.execution.cluster import ClusterExecutor, connect
+from streameval.execution.cluster import ClusterExecutor
+from streameval.execution.connection import connect
 from streameval.metrics.options import MetricOptions
 from streameval.result.folder import save_statistics
 

@@ -25,7 +25,7 @@ from streameval.cli.signals import Interruption
 from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
-    from streameval.execution.cluster import Connection
+    from streameval.execution.connection import Connection
     from streameval.inputs.sources import Distances, Features
     from streameval.metrics.options import MetricOptions
     from streameval.planning import Workers
@@ -322,7 +322,7 @@ def _is_declared(given: Given) -> bool:
 def _cluster(given: Given) -> AbstractContextManager[Connection | None]:
     """Open the cluster that is asked for; a plan alone needs no processes of our own."""
     from streameval.evaluation import budget
-    from streameval.execution.cluster import open_cluster
+    from streameval.execution.connection import open_cluster
 
     if given.workers is not None and given.workers < 1:
         raise OptionError(f"--workers is {given.workers}; a whole number of at least 1 is needed")
@@ -341,7 +341,7 @@ def _workers(
 ) -> Workers | None:
     """Return the workers that the work is planned for."""
     from streameval.evaluation import budget, cluster_workers
-    from streameval.execution.cluster import WORKER_BYTES
+    from streameval.execution.connection import WORKER_BYTES
     from streameval.planning import Workers
 
     if cluster is None and given.workers is not None:

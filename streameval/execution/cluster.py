@@ -13,227 +13,31 @@ The sums are of integers, and minima: no order of merging, and no repetition, ch
 from __future__ import annotations
 
 import heapq
-import logging
-import math
-import pickle
 import queue
 import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import version
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic
 
-import psutil
-
-from streameval.errors import InputError, OptionError, StreamevalError, TaskError
-from streameval.execution.executor import Item, Part, Pass, merged, run_task
+from streameval.errors import StreamevalError, TaskError
+from streameval.execution.connection import PATIENCE, TICK, Connection
+from streameval.execution.executor import Item, Part, Pass, merged
 from streameval.execution.job import Job
-from streameval.execution.progress import Progress, Watch
-from streameval.inputs.memory import LoadedArray, MemoryArray
-from streameval.inputs.sources import Distances, Features
-from streameval.planning import FAN_IN, Workers, format_bytes
+from streameval.execution.progress import Watch
+from streameval.execution.worker import VERSION, load_job, packed, run_on_worker
+from streameval.planning import FAN_IN
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Future
 
 FLUSH_SECONDS = 4.0  # after which what is merged comes to the client
 PER_THREAD = 3  # tasks in flight: one that runs, and some that wait for their turn
 DEATHS = 2  # times that Dask may give up on a task, after several workers each
-PATIENCE = 300.0  # seconds without a scheduler, or without a worker
 LOOK_EVERY = 2.0  # seconds between looks at how many workers there are
 RESCUE = 10.0  # seconds in which a finished part is to come, where the run ends in an error
-TICK = 0.25  # seconds
-CONNECT = 20.0  # seconds within which a scheduler is to answer
-SHARE = 0.7  # of a worker's memory that is planned with: Dask spills, pauses and kills above
-WORKER_BYTES = 300 << 20  # of a worker's process and libraries
-LEAN = {"distributed.admin.low-level-log-length": 10}  # messages that Dask keeps, for its debugging
-SENT_BYTES = 100_000_000  # of arrays in memory that are sent to every worker
-
-
-class Connection:
-    """The client of a scheduler, and how to get another one.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    address : str, optional
-        Of the scheduler; given where the connection is ours to make again.
-    """
-
-    def __init__(self, client: Client, address: str | None = None) -> None:
-        self.client = client
-        self.address = address
-
-    def revive(self) -> None:
-        """Wait until the client is connected; make a new one where it has given up.
-
-        Raises
-        ------
-        TaskError
-            If there is no scheduler for too long, or the client is the caller's and closed.
-        """
-        deadline = time.monotonic() + PATIENCE
-        while self.client.status != "running":
-            if time.monotonic() > deadline or (self.client.status == "closed" and not self.address):
-                where = self.address or "of the client that was given"
-                raise TaskError(
-                    f"the scheduler {where} is gone, and has not come back within "
-                    f"{PATIENCE:.0f} s: start it again"
-                )
-            if self.client.status == "closed" and self.address:
-                with suppress(TaskError):
-                    self.client = connect(self.address).client
-                    continue
-            time.sleep(TICK)
-
-    def workers(self, memory: int | None) -> Workers:
-        """Return the workers there are, once there is one, as the plan wants them.
-
-        Parameters
-        ----------
-        memory : int, optional
-            Bytes that each may take, where that is less than what the cluster gives it.
-
-        Raises
-        ------
-        TaskError
-            If there is no worker for too long.
-        """
-        try:
-            self.client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError as error:
-            raise TaskError(
-                f"the scheduler ({self.client}) has had no worker for "
-                f"{PATIENCE:.0f} s: start workers"
-            ) from error
-        found = self.client.scheduler_info()["workers"].values()
-        limits = [round(SHARE * one["memory_limit"]) for one in found if one["memory_limit"]]
-        limits += [memory] if memory is not None else []
-        return Workers(
-            count=len(found),
-            threads=max(one["nthreads"] for one in found),
-            memory=min(limits, default=psutil.virtual_memory().total),
-            reserved=WORKER_BYTES,
-        )
-
-
-def connect(address: str) -> Connection:
-    """Connect to the scheduler at an address, with the TLS certificates of Dask's configuration.
-
-    Raises
-    ------
-    TaskError
-        If there is none.
-    """
-    import dask
-    from distributed import Client
-
-    try:
-        with dask.config.set(LEAN):
-            return Connection(Client(address, timeout=CONNECT, set_as_default=False), address)
-    except (OSError, ValueError) as error:
-        raise TaskError(
-            f"no scheduler answers at {address} ({type(error).__name__}: {error}): start one with "
-            "dask scheduler, and give its address, tcp://HOST:PORT"
-        ) from error
-
-
-@contextmanager
-def open_cluster(
-    *,
-    count: int | None = None,
-    scheduler: str | None = None,
-    client: Client | None = None,
-    threads: int | None = None,
-    memory: int,
-) -> Iterator[Connection | None]:
-    """Open what is asked for, for as long as the context lasts; None where nothing is.
-
-    Parameters
-    ----------
-    count : int, optional
-        Processes to start on this machine.
-    scheduler : str, optional
-        Address of a scheduler to join.
-    client : distributed.Client, optional
-        One that is connected.
-    threads, memory : int
-        Of each process that is started here; one thread by default.
-
-    Raises
-    ------
-    OptionError
-        If more than one is asked for, or threads of workers that are there already; or if
-        `distributed` is not installed.
-    TaskError
-        If no scheduler answers.
-    """
-    asked = {"workers": count, "scheduler": scheduler, "client": client}
-    given = [name for name, value in asked.items() if value is not None]
-    if len(given) > 1:
-        raise OptionError(f"got {' and '.join(given)}: choose one of them")
-    if not given:
-        yield None
-        return
-    if count is None and threads is not None:
-        raise OptionError(
-            f"got {given[0]} and threads {threads}: workers that run already have threads of "
-            "their own; leave threads out"
-        )
-    if find_spec("distributed") is None:
-        raise OptionError(
-            f"{given[0]} needs the package distributed: pip install 'streameval[cluster]'"
-        )
-    if count is not None:
-        with local_cluster(count, threads or 1, memory) as connection:
-            yield connection
-    elif scheduler is not None:
-        connection = connect(scheduler)
-        try:
-            yield connection
-        finally:
-            connection.client.close()
-    elif client is not None:
-        yield Connection(client)
-
-
-@contextmanager
-def local_cluster(workers: int, threads: int, memory: int) -> Iterator[Connection]:
-    """Run a cluster of processes on this machine for as long as the context lasts.
-
-    Parameters
-    ----------
-    workers : int
-        Processes.
-    threads : int
-        Of each.
-    memory : int
-        Bytes that each may take; one that takes much more is killed, and started again.
-    """
-    import dask
-    from distributed import Client, LocalCluster
-
-    # Spilling helps nothing where next to nothing is kept; --memory is what a worker plans with.
-    spilling = {f"distributed.worker.memory.{name}": False for name in ("target", "spill", "pause")}
-    with (
-        dask.config.set({**spilling, **LEAN}),
-        LocalCluster(
-            n_workers=workers,
-            threads_per_worker=threads,
-            processes=True,
-            memory_limit=round(memory / SHARE),
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield Connection(client)
 
 
 class ClusterExecutor:
@@ -328,7 +132,7 @@ class _Run(Generic[Item, Part]):
         self._watch = watch
         self._token = uuid.uuid4().hex[:12]
         self._number = 0
-        self._blob = _packed(job)
+        self._blob = packed(job)
         self._job: Future[Job] | None = None
         self._pending = list(items)  # a heap
         self._deaths: Counter[int] = Counter()
@@ -359,8 +163,8 @@ class _Run(Generic[Item, Part]):
                     self._note(node)
                     roots += [node] if node.root else []
                 elif future.status == "error" and not _workers_died(future.exception()):
-                    error = self._first_error(node)
-                    yield from self._rescued()
+                    error = self._first_error(node, roots)
+                    yield from self._rescued(roots)
                     raise error
                 else:
                     self._repeat(node)
@@ -376,9 +180,9 @@ class _Run(Generic[Item, Part]):
                     yield node.indices, part
                     self._account(node)
 
-    def _rescued(self) -> Iterator[tuple[tuple[int, ...], Part]]:
+    def _rescued(self, roots: Sequence[_Node[Part]]) -> Iterator[tuple[tuple[int, ...], Part]]:
         """Yield what is finished and has not come to the client, as the run ends in an error."""
-        nodes = [node for group in self._groups.values() for node in group.finished]
+        nodes = [*roots, *(node for group in self._groups.values() for node in group.finished)]
         nodes += [n for n in self._running.values() if n.level or n.future.status == "finished"]
         for node in nodes:
             try:
@@ -390,9 +194,10 @@ class _Run(Generic[Item, Part]):
     def close(self) -> None:
         """Let go of all that is still on the cluster."""
         left: list[Future[Any]] = [node.future for node in self._running.values()]
-        left += [] if self._job is None else [self._job]  # an error's traceback may hold it
-        with suppress(Exception):  # the cluster may be gone
-            self._connection.client.cancel(left, force=True)
+        left += [] if self._job is None else [self._job]
+        for future in left:  # an error's traceback may hold them
+            with suppress(Exception):  # the cluster may be gone
+                future.release()
         self._running.clear()
         self._groups.clear()
         self._job = None
@@ -535,8 +340,11 @@ class _Run(Generic[Item, Part]):
             "their threads"
         )
 
-    def _first_error(self, failed: _Node[Part]) -> BaseException:
-        """Return the error of the first item that fails: all before it have been sent."""
+    def _first_error(self, failed: _Node[Part], roots: list[_Node[Part]]) -> BaseException:
+        """Return the error of the first item that fails: all before it have been sent.
+
+        Roots that are finished meanwhile are added to `roots`.
+        """
         errors: dict[int, BaseException] = {}
         node: _Node[Part] | None = failed
         deadline = time.monotonic() + PATIENCE
@@ -544,6 +352,7 @@ class _Run(Generic[Item, Part]):
             error = node.future.exception() if node and node.future.status == "error" else None
             if node is not None and error is not None and not _workers_died(error):
                 errors[min(node.indices)] = error
+                node.future.release()
             first = min(errors)
             earlier = any(node.indices[0] < first for node in self._running.values())
             if not earlier or time.monotonic() > deadline:
@@ -552,6 +361,7 @@ class _Run(Generic[Item, Part]):
                 node = self._running.pop(self._done.get(timeout=TICK).key, None)
                 if node is not None and node.future.status == "finished":
                     self._note(node)  # it is not to be lost
+                    roots += [node] if node.root else []
 
     def _key(self, node: _Node[Part]) -> Hashable:
         return self._work.group(self._items[node.indices[0]])
@@ -564,101 +374,3 @@ def _workers_died(error: BaseException | None) -> bool:
     from distributed import KilledWorker
 
     return isinstance(error, KilledWorker)
-
-
-VERSION = version("streameval")
-
-
-def load_job(blob: bytes, client_version: str) -> Job:
-    """Open the inputs of a job on a worker.
-
-    Raises
-    ------
-    InputError
-        If one can't be opened there.
-    TaskError
-        If the worker has another version of streameval.
-    """
-    _check_version(client_version)
-    try:
-        job: Job = pickle.loads(blob)
-    except InputError as error:
-        raise _unreadable(error) from error
-    return job
-
-
-def run_on_worker(work: Pass[Item, Part], job: Job, item: Item, client_version: str) -> Part:
-    """Run a task on a worker: `run_task`, with one BLAS thread.
-
-    Raises
-    ------
-    TaskError
-        If the worker has another version of streameval.
-    """
-    _check_version(client_version)
-    _limit_blas()
-    try:
-        return run_task(work, job, item, Watch(Progress()))
-    except InputError as error:
-        if isinstance(error.__cause__, OSError):
-            raise _unreadable(error) from error
-        raise
-    except MemoryError as error:
-        raise MemoryError(f"{work.name} of {item}, on worker {_worker()}: {error}") from error
-
-
-def _unreadable(error: InputError) -> InputError:
-    return InputError(
-        f"{error} (on worker {_worker()}); every worker must be able to read the inputs: put them "
-        "where all can, at the same path"
-    )
-
-
-def _check_version(client_version: str) -> None:
-    if client_version != VERSION:
-        raise TaskError(
-            f"worker {_worker()} has streameval {VERSION}, the client {client_version}: install "
-            "the same on both"
-        )
-
-
-@cache
-def _limit_blas() -> None:
-    """Leave one thread to BLAS in this process: tasks run side by side in it."""
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(1, user_api="blas")
-
-
-def _worker() -> str:
-    from distributed import get_worker
-
-    return str(get_worker().address)
-
-
-def _packed(job: Job) -> bytes:
-    """Return the job as it travels."""
-    check_sent(job.source)
-    return pickle.dumps(job)
-
-
-def check_sent(source: Features | Distances) -> None:
-    """Check that no more than a little of a source lies in memory: workers open the rest.
-
-    Raises
-    ------
-    InputError
-        If arrays in memory are too large to be sent to every worker.
-    """
-    arrays = [source.query, source.gallery] if isinstance(source, Features) else [source.matrix]
-    sent = sum(
-        math.prod(array.shape) * array.dtype.itemsize
-        for array in arrays
-        if isinstance(array, MemoryArray) and not isinstance(array, LoadedArray)
-    )
-    if sent > SENT_BYTES:
-        raise InputError(
-            f"arrays in memory of {format_bytes(sent)} are given, and no more than "
-            f"{format_bytes(SENT_BYTES)} are sent to every worker: save them, as .npy or .zarr, "
-            "where all workers can read them, and give the path"
-        )
