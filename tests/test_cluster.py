@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -154,11 +155,17 @@ def test_inputs_that_workers_cannot_open_are_named(
 def test_nothing_stays_on_the_cluster(folder: Path, client: Client) -> None:
     work = prepared(folder, "features")
     evaluation.run(work, ALL, executor=ClusterExecutor(Connection(client)))
-    for _ in range(100):
-        left = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))
-        if not left:
-            break
-    assert left == []
+    deadline = time.monotonic() + 10
+    while left := client.run_on_scheduler(_tasks_held):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def _tasks_held(dask_scheduler: Any) -> dict[str, tuple[str, int, int]]:
+    return {
+        key: (task.state, len(task.who_wants or ()), len(task.dependents))
+        for key, task in dask_scheduler.tasks.items()
+    }
 
 
 def test_another_version_on_a_worker_is_refused(
