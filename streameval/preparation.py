@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -12,8 +13,9 @@ import numpy as np
 import psutil
 
 from streameval.counting.features import count_features
+from streameval.counting.products import advice
 from streameval.counting.stored import count_stored
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.job import UNIT_TOLERANCE, Range
 from streameval.identities import Identities, find_identities
 from streameval.inputs.sources import Distances, Features
@@ -162,6 +164,8 @@ def prepare(
         raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
     measures = tuple(refined_measures(refine))
     options = resolve_options(options, protocol, measures)
+    if isinstance(source, Features) and advice():
+        warnings.warn(advice(), StreamevalWarning, stacklevel=3)
     needs = required_fields(options)
     check_shots(options, protocol)
     wanted = resolve_range(range, source)

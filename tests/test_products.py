@@ -7,13 +7,14 @@ import subprocess
 import sys
 from typing import Any
 
+import llvmlite.binding
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from streameval.counting.filtering import Operand, write_products
 from streameval.counting.matrix_unit import supported
-from streameval.counting.products import VARIABLE, panel_bytes, query_panels, roundings
+from streameval.counting.products import VARIABLE, description, panel_bytes, query_panels, roundings
 from streameval.errors import OptionError
 
 needs_unit = pytest.mark.skipif(not supported(), reason="this machine has no matrix unit")
@@ -129,3 +130,26 @@ def test_no_unit_where_code_is_compiled_for_a_chosen_processor() -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("kernels", ["Haswell", "SkylakeX"])
+def test_slow_kernels_are_pointed_out(kernels: str) -> None:
+    features = llvmlite.binding.get_host_cpu_features()
+    if not all(features.get(f"avx512{group}") for group in ("f", "cd", "bw", "dq", "vl")):
+        pytest.skip("this processor has no AVX-512")
+    code = """
+import numpy as np, streameval as se
+rows = np.eye(3, dtype=np.float32)
+labels = se.Labels(np.arange(3))
+se.evaluate(se.Features(rows, rows), query=labels, gallery=labels, protocol="no-camera")
+"""
+    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels, VARIABLE: "blas"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert ("OPENBLAS_CORETYPE=SkylakeX" in done.stderr) == (kernels == "Haswell")
+
+
+def test_the_plan_says_what_multiplies(product: str) -> None:
+    wanted = "AMX" if product == "auto" else "BLAS"
+    assert wanted in description()

@@ -35,7 +35,7 @@ METRIC_CODES: Mapping[str, int] = {
 FloatMatrix = npt.NDArray[np.floating]
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, inline="always")
 def distance(metric, a, i, b, k, norm_a, norm_b):  # type: ignore[no-untyped-def]
     """Return the canonical distance of rows a[i] and b[k] with the given norms.
 

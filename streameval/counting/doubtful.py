@@ -2,7 +2,8 @@
 
 Where gallery rows are copies of one another, each distinct row's canonical distance is computed
 once a query and counted for all copies. Where they only nearly are, a second filter in float64,
-with a band some 2²⁹ times narrower, decides most pairs.
+with a band some 2²⁹ times narrower, decides most pairs; and where it doesn't either, all
+distances of a row are computed, and counted as stored ones are.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from streameval.counting.tiles import Columns, FloatTile
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+L1_ELEMENTS = 1 << 12  # float64 that are used again while they are in L1
 COPIES = 4  # of each distinct row, from which on they are counted together
 
 
@@ -32,6 +34,8 @@ class FineColumns(NamedTuple):
     rows : [n, D] float64
     columns : Columns
         Weights and offsets as of `Filter`, in float64.
+    exact : Columns
+        Of canonical distances.
     same_as : [n] int64
         The first row with the same bits.
     distinct : int
@@ -40,6 +44,7 @@ class FineColumns(NamedTuple):
 
     rows: FloatArray
     columns: Columns
+    exact: Columns
     same_as: IntArray
     distinct: int
 
@@ -49,14 +54,16 @@ class FineColumns(NamedTuple):
         n = len(gallery.norms)
         squared = filter_.metric not in (COSINE, DOT)
         offset = gallery.norms * gallery.norms if squared else np.zeros(n)
+        absent = np.isinf(columns.offset)
         same_as = first_equal_row(gallery.rows)
         return cls(
             gallery.rows.astype(np.float64),
             Columns(
                 columns.item,
                 1.0 / gallery.norms if filter_.metric == COSINE else np.ones(n),
-                np.where(np.isinf(columns.offset), np.inf, offset),
+                np.where(absent, np.inf, offset),
             ),
+            Columns(columns.item, np.ones(n), np.where(absent, np.inf, 0.0)),
             same_as,
             int(np.count_nonzero(same_as == np.arange(n))),
         )
@@ -90,6 +97,35 @@ def fine_tile(
     fine: FloatArray = (queries.rows[query].astype(np.float64) * factor[:, None]) @ rows.T
     fine[np.isinf(tile[row])] = np.inf
     return fine
+
+
+@numba.njit(nogil=True, cache=True)
+def exact_tile(tile, row, metric, query_rows, query_norms, rows, norms):  # type: ignore[no-untyped-def]
+    """Return the canonical distances of some rows of a tile, [r, n] float64.
+
+    Parameters
+    ----------
+    tile : [m, n] float32
+        +inf where the pair is not a negative; so is the result.
+    row : [r] int64
+        Rows of the tile.
+    metric : int
+    query_rows, query_norms : [r, D] float64, [r] float64
+    rows, norms : [n, D] float64, [n] float64
+        The columns. In float64, as sums in lanes take longer to convert than to add.
+    """
+    n, width = rows.shape
+    exact = np.empty((len(row), n))
+    block = max(L1_ELEMENTS // max(width, 1), 1)
+    for left in range(0, n, block):
+        right = min(left + block, n)
+        for r in range(len(row)):
+            values, out, norm = tile[row[r]], exact[r], query_norms[r]
+            for k in range(left, right):
+                out[k] = np.inf
+                if values[k] != np.inf:
+                    out[k] = distance(metric, query_rows, r, rows, k, norm, norms[k])
+    return exact
 
 
 @numba.njit(nogil=True, cache=True)

@@ -22,19 +22,21 @@ COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
 
 
 @numba.njit(nogil=True, cache=True)
-def count_stored(tile, offset_row, columns, edges, code, counts):  # type: ignore[no-untyped-def]
+def count_stored(tile, query, offset_row, columns, edges, code, counts):  # type: ignore[no-untyped-def]
     """Count a tile of stored distances.
 
     Parameters
     ----------
     tile : [m, n] float32 or float64
         Distances; +inf where the pair is not a negative.
-    offset_row : [m] int64
+    query : [m] int64
+        The query of the block that each row belongs to.
+    offset_row : [queries of the block] int64
         The row of ``columns.offset`` for each query.
     columns : Columns
         Of weight 1.
     edges : Edges
-        Of these m queries.
+        Of the block.
     code : [CELLS + RUN] uint8 or uint16
         Memory for the codes of a grid.
     counts : Counts
@@ -58,8 +60,9 @@ def count_stored(tile, offset_row, columns, edges, code, counts):  # type: ignor
         n = right - left
         all_cells[n : n + -n % 4] = LAST
         values, cells, padded = all_values[:n], all_cells[:n], all_cells[: n + -n % 4]
-        for i in range(tile.shape[0]):
-            row, add = tile[i][left:right], columns.offset[offset_row[i]][left:right]
+        for r in range(tile.shape[0]):
+            i = query[r]
+            row, add = tile[r][left:right], columns.offset[offset_row[i]][left:right]
             level = edges.distance[indptr[i] : indptr[i + 1]]
             m, first_slot = len(level), 2 * indptr[i] + i
             origin, scale, far, base, stop = lay_grid(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.canonical import pair_distances
-from streameval.counting.doubtful import FineColumns, count_copies, fine_tile
+from streameval.counting.doubtful import FineColumns, count_copies, exact_tile, fine_tile
 from streameval.counting.edges import Edges, spread_ties
 from streameval.counting.features import count_features, feature_extremes, settle
 from streameval.counting.filtering import Filter
@@ -107,7 +107,13 @@ class _Counted:
             self._add_features(tile, tile.operands)
         else:
             not_finite = count_stored(
-                tile.values, self.offset_row, tile.columns, self.edges, self._code, self.counts
+                tile.values,
+                np.arange(len(tile.values)),
+                self.offset_row,
+                tile.columns,
+                self.edges,
+                self._code,
+                self.counts,
             )
         if self.shots is not None:
             self.shots.add(tile, self._fine_columns)
@@ -162,16 +168,10 @@ class _Counted:
     def _count_crowded(self, tile: Tile, of: Operands, rows: IntArray) -> None:
         """Count rows of a tile that are in doubt as a whole."""
         fine = self._fine_columns(tile, of)
-        undecided = np.full(len(rows), fine.copied) | self._undecided[rows + tile.start]
-        left = rows[~undecided]
-        for start in range(0, len(left), FINE_QUERIES):
-            part = left[start : start + FINE_QUERIES]
-            query = part + tile.start
-            values = fine_tile(tile.values, part, query, of.filter.metric, of.queries, fine.rows)
-            crowd = values.shape[1] // 2
-            filter_ = of.filter.in_float64()
-            self._undecided[query] = self._count(values, query, fine.columns, filter_, of, crowd)
-        rows = rows[undecided | self._undecided[rows + tile.start]]
+        if not fine.copied:
+            for start in range(0, len(rows), FINE_QUERIES):
+                self._count_finely(tile, of, fine, rows[start : start + FINE_QUERIES])
+            return
         count_copies(
             tile.values,
             rows,
@@ -185,6 +185,22 @@ class _Counted:
             self.edges,
             self.counts,
         )
+
+    def _count_finely(self, tile: Tile, of: Operands, fine: FineColumns, rows: IntArray) -> None:
+        """Count rows of a tile by a filter in float64, and where that fails, by distances."""
+        metric, filter_ = of.filter.metric, of.filter.in_float64()
+        decided = rows[~self._undecided[rows + tile.start]]
+        if decided.size:
+            query, crowd = decided + tile.start, tile.values.shape[1] // 2
+            values = fine_tile(tile.values, decided, query, metric, of.queries, fine.rows)
+            self._undecided[query] = self._count(values, query, fine.columns, filter_, of, crowd)
+        left = rows[self._undecided[rows + tile.start]]
+        if left.size:
+            query = left + tile.start
+            sides = of.queries.rows[query].astype(np.float64), of.queries.norms[query]
+            exact = exact_tile(tile.values, left, metric, *sides, fine.rows, of.gallery.norms)
+            where = self.offset_row, fine.exact, self.edges, self._code, self.counts
+            count_stored(exact, query, *where)
 
     def _fine_columns(self, tile: Tile, of: Operands) -> FineColumns:
         """Return the columns of a tile in float64, prepared once for all its queries."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streameval.counting.products import description
 from streameval.inputs.sources import Features
 from streameval.planning import Plan, format_bytes
 from streameval.report.style import Style, amount, duration, facts, plural, render
@@ -106,7 +107,11 @@ def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> 
         ("Tasks", f"{len(plan.tasks):,}, on {_threads(plan)}"),
         ("Tile", tile),
         ("Reads", f"{format_bytes(plan.bytes_read)} in all passes, before decompression"),
-        ("Computes", f"{amount(plan.flops)} floating-point operations in matrix products"),
+        (
+            "Computes",
+            f"{amount(plan.flops)} floating-point operations in matrix products, "
+            f"by {description()}",
+        ),
     ]
     if not plan.flops:
         work.pop()
