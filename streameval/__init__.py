@@ -3,6 +3,7 @@
     cli          the command line
     report       what a person reads: the terminal table, the progress bar
     evaluation   evaluate(): puts everything below together
+    resuming     what must be the same for a run to go on with another's work
     preparation  inputs checked, protocol applied, work planned
     result       Evaluation: values, curves, per-query table; save and load
     execution    one task; the passes; the executors; progress events
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         OutputError,
         StreamevalError,
         StreamevalWarning,
+        TaskError,
     )
     from streameval.evaluation import evaluate
     from streameval.execution.progress import Progress
@@ -55,6 +57,7 @@ _HOMES = {
     "OutputError": "errors",
     "StreamevalError": "errors",
     "StreamevalWarning": "errors",
+    "TaskError": "errors",
     "evaluate": "evaluation",
     "Progress": "execution.progress",
     "read_label_table": "inputs.labels",
@@ -92,6 +95,7 @@ __all__ = [
     "RankStatistics",
     "StreamevalError",
     "StreamevalWarning",
+    "TaskError",
     "evaluate",
     "read_label_table",
     "read_label_tables",

@@ -27,5 +27,9 @@ class OutputError(StreamevalError, OSError):
     """A result that cannot be written or read back."""
 
 
+class TaskError(StreamevalError, RuntimeError):
+    """Work that can't be done: a task that fails again and again, or a cluster that is gone."""
+
+
 class StreamevalWarning(UserWarning):
     """A result that is valid but not what may be expected, as a metric that is undefined."""

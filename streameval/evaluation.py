@@ -6,18 +6,25 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, OptionError, StreamevalWarning
+from streameval.execution.checkpoint import Checkpoint, check_packages
+from streameval.execution.cluster import ClusterExecutor
+from streameval.execution.connection import Connection, open_cluster
+from streameval.execution.executor import Executor
 from streameval.execution.job import Job, NotUnitError, Range, Shots
 from streameval.execution.passes import count_all, find_extremes, find_positives
 from streameval.execution.progress import Progress, Watch
+from streameval.execution.record import NO_RECORD, Record
 from streameval.execution.refining import refine
 from streameval.execution.threads import ThreadExecutor
+from streameval.execution.worker import check_sent
 from streameval.inputs.sources import BadRowError, Distances, Features
 from streameval.listed import ListedPairs
 from streameval.metrics import MetricOptions
@@ -29,10 +36,12 @@ from streameval.metrics.options import (
     VerificationPrecision,
 )
 from streameval.metrics.selection import required_fields, split_names, wanted_measures
+from streameval.planning import Workers
 from streameval.preparation import (
     DEFAULT_MEMORY,
     Prepared,
     RangeOption,
+    parse_bytes,
     prepare,
     resolve_options,
 )
@@ -40,7 +49,11 @@ from streameval.presets import Preset, find_preset, pair_options
 from streameval.protocol import CAMERA_PAIRS, Labels, Protocol
 from streameval.result import Evaluation
 from streameval.result.columns import check_camera_pairs, check_group_column, group_labels
+from streameval.resuming import manifest
 from streameval.statistics import FIELDS, FloatArray, RankStatistics, uniform_edges
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 COUNTED = frozenset(FIELDS)
 """The fields of `RankStatistics` that an evaluation counts."""
@@ -67,9 +80,12 @@ def evaluate(
     group_by: str | npt.ArrayLike | None = None,
     refine: str | Sequence[str] = (),
     options: MetricOptions | None = None,
-    memory: str | int = DEFAULT_MEMORY,
+    memory: str | int | None = None,
     threads: int | None = None,
     tile: tuple[int, int] | None = None,
+    client: Client | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Evaluate a ranking: every metric, exactly, without the distance matrix in memory.
@@ -112,12 +128,21 @@ def evaluate(
         ``"TAR|FAR=0.001"``: further passes, mostly one, make these exact.
     options : MetricOptions, optional
         All metric options; the five above, where given, go before it, and a preset's too.
-    memory : str or int
-        Budget for the whole process: bytes, or a text such as "2GB", "500MiB".
+    memory : str or int, optional
+        Budget for the whole process, or for each worker of a cluster: bytes, or a text such as
+        "2GB", "500MiB". 2 GB by default; of a worker, what it has.
     threads : int, optional
         Worker threads; as many as the process may use.
     tile : (int, int), optional
         Query rows and gallery items of a GEMM tile; the result does not depend on it.
+    client : distributed.Client, optional
+        Of a Dask cluster whose workers do the work, in place of threads of this process. They
+        open the inputs by their paths; arrays in memory are sent to them up to 100 MB.
+    checkpoint : str or Path, optional
+        A folder to be made, where finished work is kept every few seconds until all is done.
+    resume : bool
+        Whether to go on with the work that is kept there, if there is any: of the same inputs,
+        options and budget.
     progress : Progress, optional
         Receives the events.
 
@@ -133,6 +158,10 @@ def evaluate(
         If an option is unknown or does not fit the inputs.
     BudgetError
         If the memory budget is too small; nothing has been read then.
+    OutputError
+        If the folder of finished work is of another evaluation, or can't be written.
+    TaskError
+        If a task fails again and again, or the cluster is gone.
     """
     if metrics is not None:
         metrics = split_names(metrics) if isinstance(metrics, str) else tuple(metrics)
@@ -147,24 +176,74 @@ def evaluate(
     tool = None if preset is None else find_preset(preset)
     options = metric_options(given, tool, options or MetricOptions())
     check_counted(options)
-    prepared = prepare(
-        source,
-        query=query,
-        gallery=gallery,
-        **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range, listed=listed),
-        self_match=self_match,
-        shot_draws=shot_draws,
-        shot_seed=shot_seed,
-        options=options,
-        refine=refine,
-        memory=memory,
-        threads=threads,
-        tile=tile,
-    )
-    if group_by is not None:
-        check_groups(group_by, prepared)
-    result = run(prepared, options, progress)
+    with open_cluster(client=client, threads=threads, memory=budget(memory)) as connection:
+        prepared = prepare(
+            source,
+            query=query,
+            gallery=gallery,
+            **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range, listed=listed),
+            self_match=self_match,
+            shot_draws=shot_draws,
+            shot_seed=shot_seed,
+            options=options,
+            refine=refine,
+            memory=budget(memory),
+            threads=threads,
+            tile=tile,
+            workers=cluster_workers(connection, source, memory),
+        )
+        if group_by is not None:
+            check_groups(group_by, prepared)
+        executor = None if connection is None else ClusterExecutor(connection)
+        if checkpoint is None:
+            result = run(prepared, options, progress, executor=executor)
+        else:
+            check_packages()
+            with Checkpoint(Path(checkpoint), resume=resume) as record:
+                prepared = recorded(prepared, options, record)
+                result = run(prepared, options, progress, executor=executor, record=record)
+                record.remove()
     return result if group_by is None else result.grouped(group_by)
+
+
+def recorded(prepared: Prepared, options: MetricOptions, record: Checkpoint) -> Prepared:
+    """Return what is prepared with the plan of a record, so that it goes on with its work.
+
+    Raises
+    ------
+    OutputError
+        If the record is of another evaluation.
+    """
+    return replace(prepared, plan=record.start(manifest(prepared, options), prepared.plan))
+
+
+def budget(memory: str | int | None) -> int:
+    """Return the budget of a process in bytes: 2 GB where none is given.
+
+    Raises
+    ------
+    OptionError
+        If it is no size.
+    """
+    return parse_bytes(DEFAULT_MEMORY if memory is None else memory)
+
+
+def cluster_workers(
+    connection: Connection | None, source: Features | Distances, memory: str | int | None
+) -> Workers | None:
+    """Return the workers that the work is planned for, of a cluster that can open the inputs.
+
+    Raises
+    ------
+    InputError
+        If arrays in memory are too large to be sent.
+    TaskError
+        If there are no workers.
+    """
+    if connection is None:
+        return None
+    check_sent(source)
+    return connection.workers(None if memory is None else parse_bytes(memory))
 
 
 def metric_options(
@@ -216,8 +295,25 @@ def check_groups(group_by: str | npt.ArrayLike, prepared: Prepared) -> None:
         group_labels(group_by, prepared.source.shape[0])
 
 
-def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = None) -> Evaluation:
+def run(
+    prepared: Prepared,
+    options: MetricOptions,
+    progress: Progress | None = None,
+    *,
+    executor: Executor | None = None,
+    record: Record = NO_RECORD,
+) -> Evaluation:
     """Run what `prepare` has prepared; the gallery's labels are not needed any more.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    options : MetricOptions
+    progress : Progress, optional
+    executor : Executor, optional
+        What runs the tasks; the plan's threads by default.
+    record : Record
+        Keeps finished work, and knows of work finished before.
 
     Raises
     ------
@@ -228,12 +324,14 @@ def run(prepared: Prepared, options: MetricOptions, progress: Progress | None = 
     options = resolve_options(options, prepared.protocol, prepared.refine)
     shots = _shots(prepared, options)
     progress = progress or Progress()
+    executor = executor or ThreadExecutor(prepared.plan.threads)
     try:
         try:
-            statistics, used = _count(prepared, shots, Watch(progress))
+            statistics, used = _count(prepared, shots, executor, Watch(progress), record)
         except NotUnitError:  # the range must come from the data after all
             prepared = prepared.with_range_from_data()
-            statistics, used = _count(prepared, shots, Watch(progress))
+            record.begin("range from data")
+            statistics, used = _count(prepared, shots, executor, Watch(progress), record)
     except BadRowError as error:  # a pass may meet a later one first
         prepared.source.first_bad_row(error.row)
         raise
@@ -268,14 +366,18 @@ def _shots(prepared: Prepared, options: MetricOptions) -> Shots | None:
     return Shots(prepared.identities, draws, protocol.shot_seed)
 
 
-def _count(prepared: Prepared, shots: Shots | None, watch: Watch) -> tuple[RankStatistics, Range]:
+def _count(
+    prepared: Prepared, shots: Shots | None, executor: Executor, watch: Watch, record: Record
+) -> tuple[RankStatistics, Range]:
     """Run all passes: the statistics, and the range of the distances that was used."""
-    executor = ThreadExecutor(prepared.plan.threads)
     nothing: FloatArray = np.empty(0)
+    problem, plan = prepared.problem, prepared.plan
+    listed = {"features": problem.positives, "strips": 0, "rectangles": plan.pairs}[plan.layout]
+    watch.begin(plan.pairs * problem.passes + listed, plan.bytes_read)
     used = prepared.range
     if used is None:
         job = Job(prepared.source, prepared.pairs, prepared.plan, Range(0, 1), nothing)
-        low, high = find_extremes(job, executor, watch)
+        low, high = find_extremes(job, executor, watch, record)
         if low > high:
             warnings.warn(
                 "every pair is ignored: there is no distance to take a range from",
@@ -288,17 +390,16 @@ def _count(prepared: Prepared, shots: Shots | None, watch: Watch) -> tuple[RankS
                 f"distances from {low!r} to {high!r} have no finite range: scale them down"
             )
         used = Range(low, high)
-    problem = prepared.problem
     thresholds, edges = nothing, None
     if problem.thresholds:
         thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
     if problem.edges:
         edges = uniform_edges(used.low, used.high, problem.edges - 1)
     job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds, edges, shots=shots)
-    job = find_positives(job, executor, watch)
-    counted = count_all(job, executor, watch)
+    job = find_positives(job, executor, watch, record)
+    counted = count_all(job, executor, watch, record)
     if prepared.refine:
-        counted = refine(job, counted, prepared.refine, executor, watch)
+        counted = refine(job, counted, prepared.refine, executor, watch, record)
     return counted, used
 
 
@@ -322,6 +423,7 @@ def _provenance(prepared: Prepared, seconds: float) -> dict[str, Any]:
             "tasks": len(plan.tasks),
             "tile": list(plan.tile),
             "threads": plan.threads,
+            "workers": plan.workers,
             "memory": plan.memory,
             "projected_peak": plan.peak,
         },

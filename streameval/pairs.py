@@ -8,7 +8,7 @@ other pairs are negatives.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,33 @@ class Pairs:
     junk: BoolArray
     query_camera: npt.NDArray[np.int32] | None
     gallery_camera: npt.NDArray[np.int32] | None
+
+    def __reduce__(self) -> tuple[Callable[..., Pairs], tuple[Any, ...]]:
+        """Travel small: a bit an item, and cameras in a byte where one holds them."""
+        bits = [np.packbits(one) for one in (self.positive, self.same_identity, self.junk)]
+        cameras = [
+            None if one is None else one.astype(np.min_scalar_type(-self.cameras - 1))
+            for one in (self.query_camera, self.gallery_camera)
+        ]
+        return _unpack, (self.indptr, self.item, self.gallery, *bits, *cameras)
+
+    @classmethod
+    def assumed(cls, queries: int, gallery: int, positives: int) -> Pairs:
+        """Return pairs to plan with, before there are labels: so many positives a query.
+
+        What they are of is not told: they take no memory, and can't be evaluated.
+        """
+        listed = (queries * positives,)
+        yes = np.broadcast_to(np.True_, listed)
+        return cls(
+            np.arange(queries + 1, dtype=np.int64) * positives,
+            np.broadcast_to(np.int64(0), listed),
+            yes,
+            yes,
+            np.broadcast_to(np.False_, (gallery,)),
+            None,
+            None,
+        )
 
     @property
     def queries(self) -> int:
@@ -121,6 +148,27 @@ class Pairs:
             None if self.query_camera is None else self.query_camera[start:stop],
             self.gallery_camera,
         )
+
+
+def _unpack(
+    indptr: IntArray,
+    item: IntArray,
+    gallery: int,
+    positive: npt.NDArray[np.uint8],
+    same_identity: npt.NDArray[np.uint8],
+    junk: npt.NDArray[np.uint8],
+    query_camera: npt.NDArray[Any] | None,
+    gallery_camera: npt.NDArray[Any] | None,
+) -> Pairs:
+    """Undo `Pairs.__reduce__`."""
+    bits = ((positive, len(item)), (same_identity, len(item)), (junk, gallery))
+    masks: list[BoolArray] = [
+        np.unpackbits(packed, count=count).view(np.bool_) for packed, count in bits
+    ]
+    own, others = (
+        None if one is None else one.astype(np.int32) for one in (query_camera, gallery_camera)
+    )
+    return Pairs(indptr, item, masks[0], masks[1], masks[2], own, others)
 
 
 def expand(begin: IntArray, end: IntArray) -> IntArray:

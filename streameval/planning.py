@@ -32,6 +32,10 @@ SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all th
 
 RESERVED = "process and libraries"
 
+FAN_IN = 8  # parts that a worker of a cluster merges at a time
+TASK_FLOPS = 2 << 40  # of a task on a cluster: what is lost with a worker is soon done again
+TASK_CELLS = 1 << 31  # likewise, of the distances that a task reads
+
 Layout = Literal["features", "strips", "rectangles"]
 
 
@@ -141,6 +145,32 @@ class Task:
         """Number of (query, gallery) pairs."""
         return (self.queries[1] - self.queries[0]) * (self.gallery[1] - self.gallery[0])
 
+    def __str__(self) -> str:
+        """Name it as people do: ``queries 0:1024 × gallery 0:65536``."""
+        (first, last), (left, right) = self.queries, self.gallery
+        return f"queries {first}:{last} × gallery {left}:{right}"
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The processes of a cluster that the tasks run in.
+
+    Attributes
+    ----------
+    count : int
+    threads : int
+        Of each; the most of any.
+    memory : int
+        Bytes that each may take; the least of any.
+    reserved : int
+        Bytes that each holds before and beside the evaluation.
+    """
+
+    count: int
+    threads: int
+    memory: int
+    reserved: int
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -164,6 +194,9 @@ class Plan:
         Bytes of distances or features read in all passes, before decompression.
     flops : int
         Floating-point operations of the matrix products.
+    workers : int
+        Processes of a cluster, that `threads`, `memory` and `parts` are of each; 0 where the
+        evaluation runs in this process.
     """
 
     layout: Layout
@@ -175,6 +208,7 @@ class Plan:
     parts: dict[str, int]
     bytes_read: int
     flops: int
+    workers: int = 0
 
     @property
     def peak(self) -> int:
@@ -194,6 +228,7 @@ def make_plan(
     threads: int,
     reserved: int,
     tile: tuple[int, int] | None = None,
+    workers: Workers | None = None,
 ) -> Plan:
     """Choose tasks, blocks and tiles within the budget.
 
@@ -207,18 +242,57 @@ def make_plan(
         Bytes that the process holds before and beside the evaluation.
     tile : (int, int), optional
         Tile shape in place of the usual one: query rows, gallery items.
+    workers : Workers, optional
+        Of the cluster that the tasks are to run on: memory, threads and reserved are theirs
+        then, and this process holds the statistics alone.
 
     Raises
     ------
     BudgetError
         If no plan fits; says how much is needed, and for what.
     """
-    kept = {RESERVED: reserved, "statistics": _statistics_bytes(problem)}
+    if workers is None:
+        process = _Process(
+            memory, threads, 0, {RESERVED: reserved, "statistics": _statistics_bytes(problem)}
+        )
+    else:
+        kept = {RESERVED: workers.reserved, "pairs": _pairs_bytes(problem)}
+        process = _Process(workers.memory, workers.threads, workers.count, kept)
     if problem.shots is not None:
-        kept["identities"] = problem.shots.kept_bytes(problem.queries, problem.gallery)
+        process.kept["identities"] = problem.shots.kept_bytes(problem.queries, problem.gallery)
     if problem.width:
-        return _plan_features(problem, memory, threads, kept, tile or (best_rows(), TILE_ITEMS))
-    return _plan_matrix(problem, memory, threads, kept)
+        return _plan_features(problem, process, tile or (best_rows(), TILE_ITEMS))
+    return _plan_matrix(problem, process)
+
+
+@dataclass(frozen=True)
+class _Process:
+    """A process that tasks run in.
+
+    Attributes
+    ----------
+    memory : int
+        Budget in bytes.
+    threads : int
+    workers : int
+        How many there are like it; 0 where it is the only one, which merges everything too.
+    kept : dict of str to int
+        Bytes that it holds all the time, by what holds them.
+    """
+
+    memory: int
+    threads: int
+    workers: int
+    kept: dict[str, int]
+
+    @property
+    def shares(self) -> int:
+        """Tasks that even out the work over all threads there are."""
+        return max(self.workers, 1) * self.threads * SHARDS_PER_THREAD
+
+    def merging(self, statistics: int) -> dict[str, int]:
+        """Return the bytes of parts of so many bytes that are merged here, by what holds them."""
+        return {"merging": (FAN_IN + 2) * statistics} if self.workers else {}
 
 
 def format_bytes(count: float) -> str:
@@ -235,6 +309,18 @@ def _statistics_bytes(problem: Problem) -> int:
     per_query = 3 * 8 * (problem.thresholds + 8)
     histogram = 3 * 16 * problem.edges
     return problem.queries * per_query + histogram + 200 * problem.positives + 10 * problem.listed
+
+
+def _pairs_bytes(problem: Problem) -> int:
+    """Bytes of the job that every worker holds: listed pairs, junk, cameras, positives."""
+    by_item = problem.gallery * (5 if problem.cameras else 1)
+    return 2 * (10 * problem.listed + by_item) + 16 * problem.positives
+
+
+def _part_bytes(problem: Problem, queries: int) -> int:
+    """Bytes of the statistics of so many queries."""
+    positives = -(-problem.positives * queries // max(problem.queries, 1))
+    return 8 * queries * (problem.thresholds + 8) + 16 * problem.edges + 32 * positives
 
 
 def _task_statistics_bytes(problem: Problem, queries: int) -> int:
@@ -259,18 +345,18 @@ def _ranges(stop: int, step: int) -> list[tuple[int, int]]:
     return [(start, min(start + step, stop)) for start in starts]
 
 
-def _refuse(problem: Problem, memory: int, parts: dict[str, int], remedy: str) -> BudgetError:
+def _refuse(problem: Problem, process: _Process, parts: dict[str, int], remedy: str) -> BudgetError:
+    budget = format_bytes(process.memory) + (" for each worker" if process.workers else "")
     figures = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())
     needed = math.ceil(sum(parts.values()) * 1.03 / 1e6)  # the process itself varies a little
     return BudgetError(
-        f"a memory budget of {format_bytes(memory)} is too small for {problem.queries} queries × "
+        f"a memory budget of {budget} is too small for {problem.queries} queries × "
         f"{problem.gallery} gallery items: at least {needed} MB is needed ({figures}); {remedy}"
     )
 
 
-def _plan_features(
-    problem: Problem, memory: int, threads: int, kept: dict[str, int], tile: tuple[int, int]
-) -> Plan:
+def _plan_features(problem: Problem, process: _Process, tile: tuple[int, int]) -> Plan:
+    memory, threads = process.memory, process.threads
     # As stored, as worked on, as multiplied: often the same, at worst three.
     row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 4) + 64
     chunk = max(problem.chunks[0], 1)
@@ -280,7 +366,10 @@ def _plan_features(
 
     def parts(query_block: int, block: int, rows: int, items: int) -> dict[str, int]:
         scratch = problem.scratch(block, problem.width)
-        return kept | {
+        merging = process.merging(_part_bytes(problem, query_block))
+        return {
+            **process.kept,
+            **merging,
             "queries": operands * query_block * problem.width * (problem.itemsize + 4)
             + operands * panel_bytes(query_block, problem.width),
             "gallery blocks": threads * (block * row_bytes + scratch),
@@ -294,10 +383,11 @@ def _plan_features(
     rows = min(tile[0], max(problem.queries, 1))
     # Whole chunks, so that none is decoded twice; but a share of the gallery for every thread.
     block = -(-max(TARGET_BLOCK_BYTES // row_bytes, items) // chunk) * chunk
-    block = max(min(block, -(-problem.gallery // threads)), 1)
+    block = max(min(block, -(-problem.gallery // (threads * max(process.workers, 1)))), 1)
     query_block = max(problem.queries, 1)
     if problem.shots is not None:
-        query_block = min(query_block, max(-(-query_block // threads), SHOT_QUERIES))
+        shares = threads * max(process.workers, 1)
+        query_block = min(query_block, max(-(-query_block // shares), SHOT_QUERIES))
     while sum(parts(query_block, block, rows, items).values()) > memory:
         if problem.shots is not None and query_block > 256:
             query_block = -(-query_block // 2)
@@ -311,10 +401,12 @@ def _plan_features(
             rows //= 2
         else:
             smallest = parts(query_block, block, rows, items)
-            raise _refuse(problem, memory, smallest, "raise --memory or lower --threads")
+            raise _refuse(problem, process, smallest, "raise --memory or lower --threads")
         items = min(items, block)
     query_ranges = _ranges(problem.queries, query_block)
-    shard = -(-problem.gallery // (threads * SHARDS_PER_THREAD))
+    shard = -(-problem.gallery // process.shares)
+    if process.workers:
+        shard = min(shard, TASK_FLOPS // (2 * problem.width * query_block))
     shard = max(-(-shard // block) * block, 1)
     if problem.shots is not None:
         shard = max(problem.gallery, 1)
@@ -333,12 +425,14 @@ def _plan_features(
         parts(query_block, block, rows, items),
         int(gallery_bytes * passes)
         + min(positives_bytes, gallery_bytes)
-        + problem.queries * problem.width * problem.stored_itemsize,
+        + problem.queries * problem.width * problem.stored_itemsize * max(process.workers, 1),
         2 * problem.queries * problem.gallery * problem.width * problem.passes,
+        process.workers,
     )
 
 
-def _plan_matrix(problem: Problem, memory: int, threads: int, kept: dict[str, int]) -> Plan:
+def _plan_matrix(problem: Problem, process: _Process) -> Plan:
+    memory, threads = process.memory, process.threads
     chunk_rows = max(min(problem.chunks[0], problem.queries), 1)
     chunk_items = max(min(problem.chunks[1], problem.gallery), 1)
     gallery = max(problem.gallery, 1)
@@ -346,7 +440,10 @@ def _plan_matrix(problem: Problem, memory: int, threads: int, kept: dict[str, in
 
     def parts(rows: int, items: int) -> dict[str, int]:
         distances = rows * items * cell_bytes + problem.scratch(rows, items)
-        return kept | {
+        merging = process.merging(_part_bytes(problem, rows))
+        return {
+            **process.kept,
+            **merging,
             "distances": threads * distances,
             "items": threads * items * (16 + problem.itemsize * (2 + problem.cameras)),
             "counts": threads * _task_statistics_bytes(problem, rows),
@@ -370,11 +467,12 @@ def _plan_matrix(problem: Problem, memory: int, threads: int, kept: dict[str, in
             parts(rows, items),
             matrix * (reads + problem.passes - 1),
             0,
+            process.workers,
         )
 
     if sum(parts(chunk_rows, gallery).values()) <= memory:
         rows = chunk_rows
-        even = -(-problem.queries // (threads * SHARDS_PER_THREAD))
+        even = -(-problem.queries // process.shares)
         while (
             rows * gallery * problem.itemsize < STRIP_BYTES
             and rows < even
@@ -392,7 +490,7 @@ def _plan_matrix(problem: Problem, memory: int, threads: int, kept: dict[str, in
     if sum(parts(rows, items).values()) > memory:
         raise _refuse(
             problem,
-            memory,
+            process,
             parts(rows, items),
             f"raise --memory, lower --threads, or store the matrix in smaller chunks than "
             f"{problem.chunks[0]} × {problem.chunks[1]}",

@@ -30,7 +30,7 @@ from streameval.metrics.selection import (
     with_named,
 )
 from streameval.pairs import Pairs, find_pairs
-from streameval.planning import RESERVED, Plan, Problem, ShotSizes, make_plan
+from streameval.planning import RESERVED, Plan, Problem, ShotSizes, Workers, make_plan
 from streameval.protocol import SINGLE_GALLERY_SHOT, AnyArray, Labels, Protocol, with_options
 from streameval.statistics import SHOT_FIELDS
 
@@ -41,6 +41,7 @@ USED_LIBRARY_BYTES = 48 << 20  # what these may still take where they have been 
 DEFAULT_MEMORY = "2GB"
 UNUSED = "unused"  # the range, where nothing is read off it
 THRESHOLDS = 101
+ASSUMED_POSITIVES = 50  # a query, where the work is planned before there are labels
 BINS = 1000  # of the histogram of impostors
 
 
@@ -59,6 +60,8 @@ class Prepared:
         None: to be found in a pass over the data.
     refine : tuple of Measure
         Whose thresholds further passes settle.
+    workers : Workers, optional
+        Of the cluster that the plan is for.
     query_columns : mapping of str to [Q] array
         Labels of the queries, for the per-query table and for groups: ``id``, ``cam`` where
         there is one, and further ones.
@@ -78,6 +81,7 @@ class Prepared:
     refine: tuple[Measure, ...] = ()
     identities: Identities | None = None
     positive_cams: PositiveCameras | None = None
+    workers: Workers | None = None
 
     @property
     def uses_range(self) -> bool:
@@ -87,13 +91,15 @@ class Prepared:
     def with_range_from_data(self) -> Prepared:
         """Return the same evaluation, cut in the same way, with ``range="minmax"``."""
         problem = replace(self.problem, passes_for_range=1)
-        plan = make_plan(
+        again = make_plan(
             problem,
             memory=self.plan.memory,
             threads=self.plan.threads,
             reserved=self.plan.parts[RESERVED],
             tile=self.plan.tile,
+            workers=self.workers,
         )
+        plan = replace(self.plan, bytes_read=again.bytes_read, flops=again.flops)
         return replace(self, problem=problem, plan=plan, range=None)
 
     def range_summary(self, used: Range) -> dict[str, Any]:
@@ -107,8 +113,8 @@ class Prepared:
 def prepare(
     source: Features | Distances,
     *,
-    query: Labels,
-    gallery: Labels,
+    query: Labels | None,
+    gallery: Labels | None,
     protocol: str | Protocol = "market1501",
     junk_ids: Sequence[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
@@ -121,8 +127,12 @@ def prepare(
     memory: str | int = DEFAULT_MEMORY,
     threads: int | None = None,
     tile: tuple[int, int] | None = None,
+    workers: Workers | None = None,
 ) -> Prepared:
     """Check the inputs and plan the work; the parameters are those of `evaluate`.
+
+    `workers` are those of the cluster that the work is planned for, if it is for one. Without
+    labels it is planned for some positives a query, and can't be run.
 
     No more is counted than the metrics of the options need, and those to be refined.
 
@@ -131,13 +141,14 @@ def prepare(
     InputError, OptionError, BudgetError
         As `evaluate` does.
     """
-    for side, labels in (("query", query), ("gallery", gallery)):
-        if not isinstance(labels, Labels):
-            raise InputError(
-                f"{side} is of type {type(labels).__name__}; Labels are needed: "
-                f"{side}=Labels(id=..., cam=...)"
-            )
-    _check_rows(source, query, gallery)
+    if query is not None and gallery is not None:
+        for side, labels in (("query", query), ("gallery", gallery)):
+            if not isinstance(labels, Labels):
+                raise InputError(
+                    f"{side} is of type {type(labels).__name__}; Labels are needed: "
+                    f"{side}=Labels(id=..., cam=...)"
+                )
+        _check_rows(source, query, gallery)
     junk = None if junk_ids is None else tuple(junk_ids)
     protocol = with_options(
         protocol,
@@ -159,10 +170,16 @@ def prepare(
     check_shots(options, protocol)
     wanted = resolve_range(range, source)
     given = wanted is not None and wanted.strict
-    pairs = find_pairs(query, gallery, protocol, listed)
-    identities = None
-    if protocol.cmc == SINGLE_GALLERY_SHOT and not needs.isdisjoint(SHOT_FIELDS):
-        identities = find_identities(gallery, pairs)
+    columns: Mapping[str, AnyArray] = {}
+    identities = cams = None
+    if query is None or gallery is None:
+        pairs = Pairs.assumed(*source.shape, ASSUMED_POSITIVES)
+    else:
+        pairs, columns = find_pairs(query, gallery, protocol, listed), query_columns(query)
+        if protocol.cmc == SINGLE_GALLERY_SHOT and not needs.isdisjoint(SHOT_FIELDS):
+            identities = find_identities(gallery, pairs)
+        if query.cam is not None and gallery.cam is not None:
+            cams = PositiveCameras.of(gallery.cam[pairs.positives()[1]])
     problem = replace(
         _problem(source, pairs),
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
@@ -179,13 +196,20 @@ def prepare(
         threads=threads,
         reserved=reserved_bytes(),
         tile=tile,
+        workers=workers,
     )
-    columns = query_columns(query)
-    cams = None
-    if query.cam is not None and gallery.cam is not None:
-        cams = PositiveCameras.of(gallery.cam[pairs.positives()[1]])
     return Prepared(
-        source, pairs, protocol, problem, plan, wanted, columns, measures, identities, cams
+        source,
+        pairs,
+        protocol,
+        problem,
+        plan,
+        wanted,
+        columns,
+        measures,
+        identities,
+        cams,
+        workers,
     )
 
 
@@ -257,8 +281,14 @@ def resolve_range(wanted: RangeOption, source: Features | Distances) -> Range | 
     return Range(low, high, strict=True)
 
 
-def parse_bytes(size: str | float) -> int:
+def parse_bytes(size: str | float, what: str = "memory") -> int:
     """Return a number of bytes from a number or a text such as "2GB", "500 MiB".
+
+    Parameters
+    ----------
+    size : str or float
+    what : str
+        What messages call it.
 
     Raises
     ------
@@ -270,12 +300,12 @@ def parse_bytes(size: str | float) -> int:
     else:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)[bB]?\s*", size)
         if match is None:
-            raise OptionError(f"memory is {size!r}; expected a size such as 2GB or 500MiB")
+            raise OptionError(f"{what} is {size!r}; expected a size such as 2GB or 500MiB")
         number, prefix, binary = match.groups()
         base = 1024 if binary else 1000
         count = int(float(number) * base ** " KMGT".index(prefix.upper() or " "))
     if count <= 0:
-        raise OptionError(f"memory is {size!r}; a positive size is needed")
+        raise OptionError(f"{what} is {size!r}; a positive size is needed")
     return count
 
 

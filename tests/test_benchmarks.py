@@ -16,7 +16,17 @@ import streameval as se
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import cliffs, features, memory, peers, scaling, single_shot, startup, stored
+from benchmarks import (
+    cliffs,
+    cluster,
+    features,
+    memory,
+    peers,
+    scaling,
+    single_shot,
+    startup,
+    stored,
+)
 from benchmarks.__main__ import CASES, main
 from benchmarks.data import make_distances, make_features, make_labels, near_and_far, unit
 from benchmarks.figure import Bench, Case, Figure, Outcome, Skip, chosen, run
@@ -79,7 +89,7 @@ def test_figures_are_listed_and_an_unknown_one_is_refused() -> None:
 
 def test_figures_are_declared_once_in_the_group_of_their_name() -> None:
     assert len(set(NAMES)) == len(NAMES)
-    for group in (features, stored, scaling, memory, cliffs, single_shot, startup):
+    for group in (features, stored, scaling, memory, cliffs, single_shot, startup, cluster):
         name = group.__name__.rpartition(".")[2].replace("_", "-")
         names = [figure.name for case in group.CASES for figure in case.figures]
         assert names
@@ -94,6 +104,7 @@ def test_figures_are_declared_once_in_the_group_of_their_name() -> None:
         "stored/lz4/chunks-all-rows-x1000",
         "scaling",
         "cliffs",
+        "cluster",
         "single-shot",
         "memory/stored-a-row/2GB",
         "memory/features-128-float16/2GB",

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
-from rich.progress import Task
 
 import streameval as se
 from streameval.report.progress import (
@@ -141,9 +140,9 @@ def test_verification_says_where_and_within_what() -> None:
 def test_bar_is_one_line(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr(Task, "speed", property(lambda _: 123_456_789))  # the longest figures
     bar = make_bar()
-    task = bar.add_task("positives", total=123_456_789_000_000, of=amount(123_456_789_000_000))
+    of, rates = amount(123_456_789_000_000), "123 million pairs/s, 123.4 GB/s"  # the longest
+    task = bar.add_task("positives", total=123_456_789_000_000, of=of, rates=rates)
     bar.update(task, completed=98_765_432_100_000)
     console = Console(width=columns, file=io.StringIO(), force_terminal=True, color_system=None)
     console.print(bar.get_renderable())
@@ -151,7 +150,7 @@ def test_bar_is_one_line(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     assert len(lines) == 1
     assert len(lines[0].rstrip()) <= columns
     if columns == 80:
-        assert "123 trillion pairs · 123 million pairs/s" in lines[0]
+        assert "123 trillion · 123 million pairs/s · 123.4 GB/s" in lines[0]
 
 
 def test_streams_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,6 +188,42 @@ def test_log_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]
         progress.finish()
     line = r"counting: 25% of 1,000 pairs, [\d,.]+ ?\w* pairs/s, .* left\n"
     assert re.fullmatch(line, capsys.readouterr().err)
+
+
+def test_log_lines_of_a_whole_job(capsys: pytest.CaptureFixture[str]) -> None:
+    with LogProgress(every=0) as progress:
+        progress.begin(2000, 8000)
+        progress.start("range", 1000)
+        progress.advance(1000)
+        progress.finish()
+        progress.start("counting", 1000)
+        progress.advance(500)
+        progress.advance(-100)  # lost with a worker
+    lines = capsys.readouterr().err.splitlines()
+    shares = [
+        re.match(r"(\w+): (\d+)% of 2,000 pairs, .* pairs/s, .*B/s, .* left", x) for x in lines
+    ]
+    told = [match.groups() for match in shares if match]
+    assert told == [("range", "50"), ("counting", "75"), ("counting", "70")]
+    assert progress.rates(2.0) == "700 pairs/s, 2.8 kB/s"
+
+
+def test_one_bar_for_all_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with BarProgress(after=0) as progress:
+        progress.begin(3000, 8000)
+        bars = []
+        for label in ("range", "positives", "counting"):
+            progress.start(label, 1000)
+            progress.advance(1000)
+            bars.append(progress._bar)
+            progress.finish()
+            task = bars[-1].tasks[0]  # type: ignore[union-attr]
+            assert (task.description, task.total) == (label, 3000)
+        assert task.completed == 3000
+        progress.start("refining", 500)  # not foreseen
+        assert task.total == 3500
+    assert bars[0] is bars[1] is bars[2]
 
 
 class Terminal(io.StringIO):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,15 @@ from streameval.cli.options import (
     parse_range,
 )
 from streameval.cli.printing import as_json, print_out
+from streameval.cli.recording import Recording
 from streameval.cli.signals import Interruption
 from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
+    from streameval.execution.connection import Connection
+    from streameval.inputs.sources import Distances, Features
     from streameval.metrics.options import MetricOptions
+    from streameval.planning import Workers
     from streameval.presets import Preset
     from streameval.result import Evaluation
 
@@ -71,13 +76,17 @@ class Given:
     metrics: str | None
     group_by: str | None
     refine: str | None
-    memory: str
+    memory: str | None
     threads: int | None
+    workers: int | None
+    scheduler: str | None
     out: str | None
     overwrite: bool
+    resume: bool
     json: bool
     quiet: bool
     dry_run: bool
+    rate: str | None
 
     def label_options(self, side: str) -> LabelOptions:
         """Return ids, cams, keys and table of a side, "query" or "gallery"."""
@@ -177,16 +186,18 @@ class Given:
 @click.option(
     "--memory",
     metavar="SIZE",
-    default="2GB",
-    show_default=True,
-    help="Budget of the whole process.",
+    help="Budget of the process, or of each worker.  [default: 2GB; what a worker has]",
 )
-@click.option("--threads", metavar="N", type=int, help="Worker threads.  [default: all cores]")
+@click.option("--threads", metavar="N", type=int, help="Threads.  [default: all cores]")
+@click.option("--workers", metavar="N", type=int, help="Work in processes, of one thread each.")
+@click.option("--scheduler", metavar="ADDRESS", help="Work on the Dask cluster of a scheduler.")
 @click.option("--out", metavar="DIR", help="Write the result to this new folder.")
 @click.option("--overwrite", is_flag=True, help="Replace a result that is there.")
+@click.option("--resume", is_flag=True, help="Go on with what is finished of --out, if it is.")
 @click.option("--json", is_flag=True, help="Print the summary as JSON, and nothing else.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; evaluate nothing.")
+@click.option("--rate", metavar="N", help="Flop/s of a thread, for the hours of --dry-run: 50G.")
 def evaluate(**given: Any) -> None:
     """Evaluate a ranking: CMC, mAP, mINP, open-set and GOM metrics.
 
@@ -203,25 +214,36 @@ def run(given: Given) -> None:
     from streameval.report.progress import show_progress
 
     quiet = given.quiet or given.dry_run
-    with show_progress(quiet=quiet) as progress, Interruption(progress.close) as interruption:
+    with (
+        show_progress(quiet=quiet) as progress,
+        Interruption(progress.close) as interruption,
+        ExitStack() as stack,
+    ):
         from streameval import evaluation, preparation
+        from streameval.execution.cluster import ClusterExecutor
         from streameval.metrics.selection import split_names
         from streameval.presets import find_preset, pair_options
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
-        from streameval.result.folder import check_output
 
         preset = None if given.preset is None else find_preset(given.preset)
         options = _metric_options(given, preset)
+        planned = given.dry_run and _is_declared(given)
         for side in ("query", "gallery"):
-            check_label_options(side, *given.label_options(side))
-        if given.out is not None:
-            check_output(given.out, overwrite=given.overwrite)
-        source = open_source(given.distances, given.query, given.gallery, given.metric)
-        query, gallery = open_labels(
-            given.label_options("query"), given.label_options("gallery"), given.group_by
+            if not planned:
+                check_label_options(side, *given.label_options(side))
+        recording = stack.enter_context(
+            Recording(given.out, overwrite=given.overwrite, resume=given.resume)
         )
-        listed = open_listed(given.good, given.junk, given.listed_as, query, gallery)
+        source = open_source(given.distances, given.query, given.gallery, given.metric)
+        query = gallery = None
+        if not planned:
+            query, gallery = open_labels(
+                given.label_options("query"), given.label_options("gallery"), given.group_by
+            )
+        listed = None
+        if query is not None and gallery is not None:
+            listed = open_listed(given.good, given.junk, given.listed_as, query, gallery)
         what: dict[str, Any] = {
             "query": query,
             "gallery": gallery,
@@ -230,36 +252,53 @@ def run(given: Given) -> None:
             "shot_seed": given.shot_seed,
             "options": options,
             "refine": () if given.refine is None else split_names(given.refine),
-            "memory": given.memory,
+            "memory": evaluation.budget(given.memory),
             "threads": given.threads,
             **pair_options(
                 preset,
                 protocol=open_protocol(given.protocol),
-                junk_ids=parse_junk_ids(given.junk_id, gallery),
+                junk_ids=None if gallery is None else parse_junk_ids(given.junk_id, gallery),
                 range=None if given.range is None else parse_range(given.range),
                 listed=listed,
             ),
         }
-        prepared = preparation.prepare(source, **what)
-        groups = None if given.group_by is None else open_groups(given.group_by, prepared)
+        cluster = stack.enter_context(_cluster(given))
+        prepared = preparation.prepare(source, **what, workers=_workers(given, cluster, source))
+        groups = (
+            None if given.group_by is None or planned else open_groups(given.group_by, prepared)
+        )
         del query, gallery, listed, what  # the labels of a large gallery are large
+        rate = None if given.rate is None else preparation.parse_bytes(given.rate, "rate")
         failure: Exception | None = None
         if given.dry_run:
             text = (
-                as_json(plan_summary(prepared))
+                as_json(plan_summary(prepared, rate))
                 if given.json
-                else render_plan(prepared, stdout_style())
+                else render_plan(prepared, stdout_style(), rate)
             )
         else:
-            result = evaluation.run(prepared, options, progress)
+            executor = None if cluster is None else ClusterExecutor(cluster)
+            prepared, result = recording.start(prepared, options)
+            there = result is not None
+            if result is None:
+                result = recording.identified(
+                    evaluation.run(
+                        prepared, options, progress, executor=executor, record=recording.record
+                    )
+                )
             if groups is not None:
                 result = result.grouped(groups)
             progress.close()
             if given.out is not None:
                 try:
-                    save(result, given.out, overwrite=given.overwrite, interruption=interruption)
+                    if not there:
+                        save(
+                            result, given.out, overwrite=given.overwrite, interruption=interruption
+                        )
+                    recording.done()
                 except (StreamevalError, OSError, MemoryError) as error:
                     failure = error  # the work of hours, perhaps: it is printed all the same
+                    recording.keep()
             saved = None if failure else given.out
             text = (
                 as_json(result.summary())
@@ -269,6 +308,45 @@ def run(given: Given) -> None:
         print_out(text)
         if failure is not None:
             raise failure
+
+
+def _is_declared(given: Given) -> bool:
+    """Tell whether shapes are given in place of data, and no labels."""
+    from streameval.inputs.declared import PREFIX
+
+    sources = [uri for uri in (given.distances, given.query, given.gallery) if uri is not None]
+    no_labels = not any(any(given.label_options(side)) for side in ("query", "gallery"))
+    return no_labels and bool(sources) and all(uri.startswith(PREFIX) for uri in sources)
+
+
+def _cluster(given: Given) -> AbstractContextManager[Connection | None]:
+    """Open the cluster that is asked for; a plan alone needs no processes of our own."""
+    from streameval.evaluation import budget
+    from streameval.execution.connection import open_cluster
+
+    if given.workers is not None and given.workers < 1:
+        raise OptionError(f"--workers is {given.workers}; a whole number of at least 1 is needed")
+    if given.dry_run and given.workers is not None and given.scheduler is None:
+        return nullcontext()
+    return open_cluster(
+        count=given.workers,
+        scheduler=given.scheduler,
+        threads=given.threads,
+        memory=budget(given.memory),
+    )
+
+
+def _workers(
+    given: Given, cluster: Connection | None, source: Distances | Features
+) -> Workers | None:
+    """Return the workers that the work is planned for."""
+    from streameval.evaluation import budget, cluster_workers
+    from streameval.execution.connection import WORKER_BYTES
+    from streameval.planning import Workers
+
+    if cluster is None and given.workers is not None:
+        return Workers(given.workers, given.threads or 1, budget(given.memory), WORKER_BYTES)
+    return cluster_workers(cluster, source, given.memory)
 
 
 def save(result: Evaluation, out: str, *, overwrite: bool, interruption: Interruption) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
@@ -112,6 +112,11 @@ class PositivePart:
     query: IntArray
     item: IntArray
 
+    def __str__(self) -> str:
+        """Name it as people do: ``queries 0:1024, positives in gallery 5:731``."""
+        first, last = self.queries
+        return f"queries {first}:{last}, positives in gallery {self.item[0]}:{self.item[-1] + 1}"
+
 
 class Buffers:
     """Memory that is lent to one task after the other: fresh memory costs as much as reading."""
@@ -178,6 +183,20 @@ class Job:
     buffers: Buffers = field(default_factory=lambda: Buffers())
     _operands: dict[tuple[int, int], Operand] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
+
+    def __reduce__(self) -> tuple[type[Job], tuple[Any, ...]]:
+        """Leave behind what a worker has no use for: memory, and the list of all tasks."""
+        plan = replace(self.plan, tasks=())
+        return Job, (
+            self.source,
+            self.pairs,
+            plan,
+            self.range,
+            self.thresholds,
+            self.histogram_edges,
+            self.positives,
+            self.shots,
+        )
 
     @property
     def features(self) -> Features:

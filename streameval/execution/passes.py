@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
+from streameval.execution.executor import Executor, Item, Part, Pass
 from streameval.execution.job import Job, PositivePart, Positives
 from streameval.execution.progress import Watch
+from streameval.execution.record import NO_RECORD, Record, Stage
 from streameval.execution.task import (
     check_range,
     count,
@@ -17,14 +19,44 @@ from streameval.execution.task import (
     feature_positives,
     matrix_positives,
 )
-from streameval.execution.threads import Executor
 from streameval.inputs.sources import Features
-from streameval.statistics import RankStatistics
+from streameval.planning import Task
+from streameval.statistics import FIELDS, FloatArray, RankStatistics
 
 PART_BYTES = 4 << 20  # gallery rows of positives that are read at a time
 
 
-def find_positives(job: Job, executor: Executor, watch: Watch) -> Job:
+def queries_of(task: Task) -> tuple[int, int]:
+    """Return the group of a counting task: parts of the same queries merge."""
+    return task.queries
+
+
+def whole_range(task: Task) -> None:
+    """Return the one group of all tasks that look for the range of the distances."""
+
+
+def pairs_of(task: Task) -> int:
+    """Return what a task on a rectangle of pairs works off."""
+    return task.pairs
+
+
+def positives_of(part: PositivePart) -> int:
+    """Return what a task on listed positives works off."""
+    return len(part.item)
+
+
+def wider(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    """Return the range of both."""
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+FIND_RANGE = Pass("range", extremes, wider, whole_range, pairs_of)
+FIND_POSITIVES = Pass("positives", feature_positives, None, str, positives_of)
+READ_POSITIVES = Pass("positives", matrix_positives, None, str, pairs_of)
+COUNT = Pass("count", count, RankStatistics.merge, queries_of, pairs_of)
+
+
+def find_positives(job: Job, executor: Executor, watch: Watch, record: Record = NO_RECORD) -> Job:
     """Return the job with its positives' canonical distances.
 
     A job in strips of a stored matrix is returned as it is: its strips hold their positives.
@@ -33,26 +65,47 @@ def find_positives(job: Job, executor: Executor, watch: Watch) -> Job:
         return job
     indptr, item = job.pairs.positives()
     query = np.repeat(np.arange(job.pairs.queries), np.diff(indptr))
-    distance = np.empty(len(item))
     if isinstance(job.source, Features):
         chosen, parts = _feature_parts(job, query, item)
-        watch.start("positives", len(item))
-        with closing(executor.run(partial(feature_positives, job), parts, watch)) as done:
-            for index, values in done:
-                distance[chosen[index]] = values
+        distance = _distances(FIND_POSITIVES, job, parts, chosen, executor, watch, record)
     else:
-        watch.start("positives", job.plan.pairs)
-        tasks = job.plan.tasks
-        with closing(executor.run(partial(matrix_positives, job), tasks, watch)) as done:
-            for index, values in done:
-                (first, last), (left, right) = tasks[index].queries, tasks[index].gallery
-                own = item[indptr[first] : indptr[last]]
-                inside = np.flatnonzero((own >= left) & (own < right))
-                distance[indptr[first] + inside] = values
-    watch.finish()
+        tasks = list(job.plan.tasks)
+        inside = [_positives_in(task, indptr, item) for task in tasks]
+        distance = _distances(READ_POSITIVES, job, tasks, inside, executor, watch, record)
     positives = Positives.sort(indptr, distance, item)
     check_range(job, positives, 0)
     return replace(job, positives=positives)
+
+
+def _distances(
+    work: Pass[Item, FloatArray],
+    job: Job,
+    items: list[Item],
+    chosen: list[np.ndarray],
+    executor: Executor,
+    watch: Watch,
+    record: Record,
+) -> FloatArray:
+    """Return the distances of the positives, of which each task finds those chosen, [P]."""
+    stage = record.stage("positives", len(items))
+    kept = stage.state.get("distance", {})
+    distance = np.array(kept["values"]) if kept else np.empty(sum(map(len, chosen)))
+    watch.start("positives", sum(map(work.pairs, items)))
+    watch.advance(sum(work.pairs(items[index]) for index in np.flatnonzero(stage.done)))
+    with closing(executor.run(work, job, stage.left(items), watch)) as done:
+        for indices, values in done:
+            distance[chosen[indices[0]]] = values
+            stage.keep(indices, "distance", {"values": distance})
+    watch.finish()
+    return distance
+
+
+def _positives_in(task: Task, indptr: np.ndarray, item: np.ndarray) -> np.ndarray:
+    """Return which of all positives lie in the rectangle of a task, in order."""
+    first, last = indptr[task.queries[0]], indptr[task.queries[1]]
+    own = item[first:last]
+    inside = np.flatnonzero((own >= task.gallery[0]) & (own < task.gallery[1]))
+    return np.asarray(inside + first)
 
 
 def _feature_parts(
@@ -73,26 +126,55 @@ def _feature_parts(
     return chosen, parts
 
 
-def find_extremes(job: Job, executor: Executor, watch: Watch) -> tuple[float, float]:
+def find_extremes(
+    job: Job, executor: Executor, watch: Watch, record: Record = NO_RECORD
+) -> tuple[float, float]:
     """Return the least and greatest distance over all non-ignored pairs; (inf, −inf) of none."""
-    least, most = np.inf, -np.inf
-    watch.start("range", job.plan.pairs)
-    with closing(executor.run(partial(extremes, job), job.plan.tasks, watch)) as done:
-        for _, (low, high) in done:
-            least, most = min(least, low), max(most, high)
+    stage = record.stage("range", len(job.plan.tasks))
+    found = np.inf, -np.inf
+    if "found" in stage.state:
+        low, high = stage.state["found"]["range"]
+        found = float(low), float(high)
+    for indices, part in _run(FIND_RANGE, "range", job, stage, executor, watch):
+        found = wider(found, part)
+        stage.keep(indices, "found", {"range": np.array(found)})
     watch.finish()
-    return float(least), float(most)
+    return found
 
 
 def count_all(
-    job: Job, executor: Executor, watch: Watch, *, stage: str = "counting"
+    job: Job,
+    executor: Executor,
+    watch: Watch,
+    record: Record = NO_RECORD,
+    *,
+    stage_name: str = "counting",
 ) -> RankStatistics:
     """Count every pair: shards merge, blocks of queries stack."""
-    merged: dict[int, RankStatistics] = {}
-    watch.start(stage, job.plan.pairs)
-    with closing(executor.run(partial(count, job), job.plan.tasks, watch)) as done:
-        for index, part in done:
-            first = job.plan.tasks[index].queries[0]
-            merged[first] = merged[first].merge(part) if first in merged else part
+    stage = record.stage(stage_name, len(job.plan.tasks))
+    merged = {
+        int(first): RankStatistics(**{name: np.array(one) for name, one in arrays.items()})
+        for first, arrays in stage.state.items()
+    }
+    for indices, part in _run(COUNT, stage_name.split()[0], job, stage, executor, watch):
+        first = job.plan.tasks[indices[0]].queries[0]
+        merged[first] = merged[first].merge(part) if first in merged else part
+        stage.keep(indices, str(first), _fields(merged[first]))
     watch.finish()
     return RankStatistics.stack([merged[first] for first in sorted(merged)])
+
+
+def _run(
+    work: Pass[Task, Part], label: str, job: Job, stage: Stage, executor: Executor, watch: Watch
+) -> Iterator[tuple[tuple[int, ...], Part]]:
+    """Yield the parts of a pass over all pairs, but of what has been finished before."""
+    tasks = job.plan.tasks
+    watch.start(label, job.plan.pairs)
+    watch.advance(sum(tasks[index].pairs for index in np.flatnonzero(stage.done)))
+    with closing(executor.run(work, job, stage.left(tasks), watch)) as done:
+        yield from done
+
+
+def _fields(statistics: RankStatistics) -> dict[str, np.ndarray]:
+    values = {name: getattr(statistics, name) for name in FIELDS}
+    return {name: array for name, array in values.items() if array is not None}

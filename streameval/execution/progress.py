@@ -11,11 +11,21 @@ class Progress:
     The methods are called from worker threads, one at a time.
     """
 
+    def begin(self, pairs: int, size: int) -> None:
+        """Begin a job that works off so many pairs in all of its passes, as far as is known.
+
+        Parameters
+        ----------
+        pairs : int
+        size : int
+            Bytes that it reads.
+        """
+
     def start(self, label: str, pairs: int) -> None:
         """Begin a pass over so many (query, gallery) pairs."""
 
     def advance(self, pairs: int) -> None:
-        """Note that so many more pairs are done."""
+        """Note that so many more pairs are done; fewer, where work was lost with a worker."""
 
     def finish(self) -> None:
         """End the pass."""
@@ -32,6 +42,10 @@ class Watch:
         self._progress = progress
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
+
+    def begin(self, pairs: int, size: int) -> None:
+        """Begin a job of so many pairs, that reads so many bytes."""
+        self._progress.begin(pairs, size)
 
     def start(self, label: str, pairs: int) -> None:
         """Begin a pass over so many pairs."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from streameval.execution.executor import Executor
 from streameval.execution.job import Job
 from streameval.execution.passes import count_all
 from streameval.execution.progress import Watch
-from streameval.execution.threads import Executor
+from streameval.execution.record import NO_RECORD, Record
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranked import RankedQueries
@@ -26,6 +28,7 @@ def refine(
     measures: Sequence[Measure],
     executor: Executor,
     watch: Watch,
+    record: Record = NO_RECORD,
 ) -> RankStatistics:
     """Return the statistics with edges of the histogram that settle the metrics' thresholds.
 
@@ -39,18 +42,19 @@ def refine(
     counted : RankStatistics
         With a histogram.
     measures : sequence of Measure
-    executor, watch
+    executor, watch, record
     """
     beside = replace(
         job, thresholds=np.empty(0), range=replace(job.range, strict=False), shots=None
     )  # the range has been checked, and single shots are counted
-    while True:
+    for number in itertools.count(1):
         edges = _edges(counted, measures)
         if not len(edges):
-            return counted
+            break
         further = replace(beside, histogram_edges=edges)
-        finer = count_all(further, executor, watch, stage="refining")
+        finer = count_all(further, executor, watch, record, stage_name=f"refining {number}")
         counted = counted.with_edges_of(finer)
+    return counted
 
 
 def _edges(counted: RankStatistics, measures: Sequence[Measure]) -> FloatArray:

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Protocol, TypeVar
 
 from threadpoolctl import threadpool_limits
 
+from streameval.execution.executor import Item, Part, Pass, run_task
+from streameval.execution.job import Job
 from streameval.execution.progress import Cancelled, Watch
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
-class Executor(Protocol):
-    """Runs tasks, wherever that is."""
-
-    def run(
-        self, function: Callable[[Item, Watch], Result], items: Sequence[Item], watch: Watch
-    ) -> Generator[tuple[int, Result], None, None]:
-        """Yield (index, result) of ``function(item, watch)`` for each item, as they finish.
-
-        Raises the error of the first item, in the order given, that failed.
-        """
 
 
 class ThreadExecutor:
@@ -38,34 +24,35 @@ class ThreadExecutor:
         self.threads = threads
 
     def run(
-        self, function: Callable[[Item, Watch], Result], items: Sequence[Item], watch: Watch
-    ) -> Generator[tuple[int, Result], None, None]:
-        """Yield (index, result) for each item; see `Executor`."""
+        self, work: Pass[Item, Part], job: Job, items: Mapping[int, Item], watch: Watch
+    ) -> Generator[tuple[tuple[int, ...], Part], None, None]:
+        """Yield each result by itself; see `Executor`."""
         with (
             threadpool_limits(1, user_api="blas"),
             ThreadPoolExecutor(self.threads, thread_name_prefix="streameval") as pool,
         ):
-            running: dict[Future[Result], int] = {}
-            following = 0
+            running: dict[Future[Part], int] = {}
+            pending = iter(items.items())
             try:
-                while running or following < len(items):
+                while True:
                     # Hold back what could not start: finished results are merged, not queued.
-                    while following < len(items) and len(running) < self.threads:
-                        future = pool.submit(function, items[following], watch)
-                        running[future] = following
-                        following += 1
+                    while len(running) < self.threads and (following := next(pending, None)):
+                        index, item = following
+                        running[pool.submit(run_task, work, job, item, watch)] = index
+                    if not running:
+                        return
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         index = running.pop(future)
                         if future.exception() is not None:
                             raise _first_error(future, index, running)
-                        yield index, future.result()
+                        yield (index,), future.result()
             except BaseException:
                 watch.cancel()
                 raise
 
 
 def _first_error(
-    failed: Future[Result], index: int, running: dict[Future[Result], int]
+    failed: Future[Part], index: int, running: dict[Future[Part], int]
 ) -> BaseException:
     """Return the error of the first failing item: all before it have been started."""
     earlier = {future: at for future, at in running.items() if at < index}

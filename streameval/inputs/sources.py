@@ -35,6 +35,9 @@ class BadRowError(InputError):
         super().__init__(message)
         self.row = int(row)
 
+    def __reduce__(self) -> tuple[type[BadRowError], tuple[str, int]]:
+        return type(self), (str(self), self.row)
+
 
 class Features:
     """Features of the queries and of the gallery, from which distances are computed.

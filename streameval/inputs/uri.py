@@ -12,11 +12,13 @@ import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.inputs.array import Array
+from streameval.inputs.declared import PREFIX, DeclaredArray
 from streameval.inputs.mat import open_mat
 from streameval.inputs.memory import MemoryArray, Opener
 from streameval.inputs.npy import open_npy
 from streameval.inputs.npz import open_npz
-from streameval.inputs.zarr_array import open_zarr
+from streameval.inputs.remote import SCHEMES, is_remote
+from streameval.inputs.zarr_array import open_remote, open_zarr
 
 FOLDER = ".zarr"  # what a folder of any name is taken for
 
@@ -39,7 +41,9 @@ def parse_uri(uri: str | Path) -> tuple[Path, str | None]:
     """
     text = str(uri)
     if re.search(r"(^|::)\w[\w+.-]*://", text):
-        raise InputError(f"{text}: object stores are not read; copy the array to a local disk")
+        raise InputError(
+            f"{text} is no file; of object stores ({', '.join(SCHEMES)}) Zarr arrays are read"
+        )
     path, separator, key = text.rpartition("::")
     if not separator:
         path = text
@@ -54,7 +58,8 @@ def open_array(source: str | Path | npt.NDArray[Any]) -> Array:
     Parameters
     ----------
     source : str, Path or [n] or [n, m] array
-        ``path[::key]`` of an .npy, .npz or .mat file, or of a Zarr folder.
+        ``path[::key]`` of an .npy, .npz or .mat file, or of a Zarr folder; ``url[::key]`` of Zarr
+        in an object store.
 
     Returns
     -------
@@ -69,8 +74,13 @@ def open_array(source: str | Path | npt.NDArray[Any]) -> Array:
     """
     if isinstance(source, np.ndarray):
         return MemoryArray(source)
-    path, key = parse_uri(source)
     uri = str(source)
+    if uri.startswith(PREFIX):
+        return DeclaredArray(uri)
+    if is_remote(uri):
+        url, _, name = uri.rpartition("::") if "::" in uri else (uri, "", "")
+        return open_remote(url, name or None, uri)
+    path, key = parse_uri(source)
     try:
         if not path.exists():
             what = uri if str(path) == uri else f"{uri}: {path}"

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.inputs.array import AnyArray, Array, Span, native_dtype
+from streameval.inputs.remote import explain, remote_store
 from streameval.inputs.zarr_chunks import check_complete
 
 # zarr's configuration and Python's filters of warnings belong to the whole process: both are
@@ -65,13 +66,32 @@ def open_zarr(path: Path, key: str | None, uri: str) -> Array:
     return array
 
 
+def open_remote(url: str, key: str | None, uri: str) -> Array:
+    """Open a Zarr array in an object store; a chunk that is absent is an error once it is read.
+
+    Parameters
+    ----------
+    url : str
+        Of an array, or a group.
+    key : str or None
+        Name of the array in the group.
+    uri : str
+
+    Raises
+    ------
+    InputError
+        If there is no such array, it can't be evaluated, or the store refuses it.
+    """
+    return ZarrArray(url.rstrip("/"), (key or "").strip("/") or None, uri)
+
+
 class ZarrArray(Array):
     """A Zarr array; `open_zarr` also checks that it is complete.
 
     Parameters
     ----------
-    path : Path
-        The array's folder, or that of the group that `key` is in.
+    path : Path or str
+        The array's folder, or that of the group that `key` is in; a str: its URL.
     key : str or None
     uri : str
 
@@ -80,7 +100,7 @@ class ZarrArray(Array):
     zarr : zarr.Array
     """
 
-    def __init__(self, path: Path, key: str | None, uri: str) -> None:
+    def __init__(self, path: Path | str, key: str | None, uri: str) -> None:
         from zarrs.pipeline import UnsupportedMetadataError
 
         with _opening(uri):
@@ -90,15 +110,16 @@ class ZarrArray(Array):
             self.dtype = native_dtype(uri, self.shape, self.zarr.dtype)
             self.chunks = tuple(self.zarr.chunks)
             _refuse_pickle(self.zarr.metadata, uri)
-            self._fast = self.dtype.kind in "iuf"  # zarrs reads no strings
+            # zarrs reads no strings, and opens object stores again, in its own way.
+            self._fast = self.dtype.kind in "iuf" and isinstance(path, Path)
             if self._fast:
                 try:
                     self.zarr = _open(path, key, _FAST, uri)
                 except UnsupportedMetadataError:  # a codec or filter that zarrs doesn't know
                     self._fast = False
-        self._origin = (path.absolute(), key, uri)
+        self._origin = (path.absolute() if isinstance(path, Path) else path, key, uri)
 
-    def __reduce__(self) -> tuple[type[ZarrArray], tuple[Path, str | None, str]]:
+    def __reduce__(self) -> tuple[type[ZarrArray], tuple[Path | str, str | None, str]]:
         return type(self), self._origin
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
@@ -140,7 +161,8 @@ class ZarrArray(Array):
                 f"{axis} {start}:{stop}"
                 for axis, (start, stop) in zip(("rows", "columns"), spans, strict=False)
             )
-            problem = (
+            remote = explain(error)
+            problem = remote or (
                 "the file system refuses it; check the permissions of the chunks, and the disk"
                 if _is_of_file_system(error)
                 else f"a chunk of {self.chunks} there is truncated or corrupt; write those rows "
@@ -182,31 +204,37 @@ def _opening(uri: str) -> Iterator[None]:
         except (InputError, MemoryError):
             raise
         except Exception as error:  # unreadable JSON, an unknown codec or data type, ...
+            remote = explain(error)
+            if remote is not None:
+                raise InputError(f"{uri} can't be opened: {remote}") from error
             raise InputError(
                 f"{uri} can't be opened as a Zarr array ({type(error).__name__}: {error}); "
                 "write it again, or convert it to .npy"
             ) from error
 
 
-def _open(path: Path, key: str | None, settings: dict[str, Any], uri: str) -> Any:
+def _open(path: Path | str, key: str | None, settings: dict[str, Any], uri: str) -> Any:
     """Open the array under these settings, which it keeps."""
     import zarr
     from zarr.errors import ArrayNotFoundError
-    from zarr.storage import LocalStore
 
     try:
         with zarr.config.set(settings):
-            return zarr.open_array(LocalStore(path, read_only=True), path=key or "", mode="r")
+            return zarr.open_array(_store(path), path=key or "", mode="r")
     except ArrayNotFoundError as error:
         names = _arrays_in_group(path, None)
-        if key and any((path / name).is_file() for name in (".zarray", "zarr.json")) and not names:
-            raise InputError(
-                f"{uri}: {path} is a Zarr array itself, or an empty group; give it without a key"
-            ) from error
+        if key and isinstance(path, Path) and not names:
+            itself = any((path / name).is_file() for name in (".zarray", "zarr.json"))
+            if itself:
+                raise InputError(
+                    f"{uri}: {path} is a Zarr array itself, or an empty group; give it without a "
+                    "key"
+                ) from error
         if key is None or names is None:
             raise InputError(
                 f"{uri}: folder {path} is no Zarr array or group (no zarr.json, .zarray or "
                 ".zgroup in it); give the folder that has one"
+                + (f", and name the array in it: {', '.join(names)}" if names else "")
             ) from error
         found = ", ".join(names) or "none"
         raise InputError(
@@ -214,19 +242,29 @@ def _open(path: Path, key: str | None, settings: dict[str, Any], uri: str) -> An
         ) from error
 
 
-def _arrays_in_group(path: Path, key: str | None) -> list[str] | None:
-    """Return the names of the arrays in a group, nested ones too; None if it is no group."""
-    import zarr
+def _store(path: Path | str) -> Any:
     from zarr.storage import LocalStore
 
+    return LocalStore(path, read_only=True) if isinstance(path, Path) else remote_store(path)
+
+
+def _arrays_in_group(path: Path | str, key: str | None) -> list[str] | None:
+    """Return the names of the arrays in a group, nested ones too; None if it is no group."""
+    import zarr
+
     try:
-        group = zarr.open_group(
-            LocalStore(path, read_only=True), path=key or "", mode="r", use_consolidated=False
-        )
+        group = zarr.open_group(_store(path), path=key or "", mode="r", use_consolidated=False)
     except (ValueError, FileNotFoundError):
         return None
+    if not _lists(path):
+        return []
     members = group.members(max_depth=None)
     return sorted(name for name, node in members if isinstance(node, zarr.Array))
+
+
+def _lists(path: Path | str) -> bool:
+    """Tell whether a store can be asked for what is in it; web servers can't."""
+    return isinstance(path, Path) or not path.startswith("http")
 
 
 def _refuse_pickle(metadata: Any, uri: str) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.counting.products import description
 from streameval.inputs.sources import Features
-from streameval.planning import format_bytes
-from streameval.report.style import Style, amount, facts, plural, render
+from streameval.planning import Plan, format_bytes
+from streameval.report.style import Style, amount, duration, facts, plural, render
 
 if TYPE_CHECKING:
     from streameval.preparation import Prepared
@@ -30,8 +30,15 @@ def passes(prepared: Prepared) -> list[str]:
     return [name for name, needed in wanted.items() if needed]
 
 
-def plan_summary(prepared: Prepared) -> dict[str, Any]:
-    """Return the plan as numbers, for ``--dry-run --json``."""
+def plan_summary(prepared: Prepared, rate: float | None = None) -> dict[str, Any]:
+    """Return the plan as numbers, for ``--dry-run --json``.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    rate : float, optional
+        Floating-point operations a second of one thread.
+    """
     plan = prepared.plan
     return {
         "layout": plan.layout,
@@ -42,12 +49,14 @@ def plan_summary(prepared: Prepared) -> dict[str, Any]:
         "tile": list(plan.tile),
         "block": plan.block,
         "threads": plan.threads,
+        "workers": plan.workers,
         "pairs": plan.pairs,
         "bytes_read": plan.bytes_read,
         "flops": plan.flops,
         "memory": plan.memory,
         "projected_peak": plan.peak,
         "parts": dict(plan.parts),
+        **({} if rate is None else {"seconds": seconds_at(rate, plan)}),
     }
 
 
@@ -62,8 +71,18 @@ def _counted(prepared: Prepared) -> str:
     return ", ".join(counted)
 
 
-def render_plan(prepared: Prepared, style: Style) -> str:
-    """Return the plan as text."""
+def seconds_at(rate: float, plan: Plan) -> float:
+    """Return the seconds that the matrix products take where all threads have such a rate."""
+    return plan.flops / (rate * plan.threads * max(plan.workers, 1))
+
+
+def _threads(plan: Plan) -> str:
+    threads = plural(plan.threads, "thread")
+    return f"{plural(plan.workers, 'worker')} of {threads}" if plan.workers else threads
+
+
+def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> str:
+    """Return the plan as text; `rate` as in `plan_summary`."""
     plan, source = prepared.plan, prepared.source
     queries, items = source.shape
     if isinstance(source, Features):
@@ -73,19 +92,19 @@ def render_plan(prepared: Prepared, style: Style) -> str:
     else:
         inputs = ("Distances", source.matrix.uri)
         tile = f"{plan.tile[0]:,} rows × {plural(plan.tile[1], 'column')}"
-    pairs = prepared.pairs
+    assumed = "" if prepared.query_columns else ", as is assumed"
     work = [
         inputs,
         ("Protocol", prepared.protocol.name),
         (
             "Size",
             f"{plural(queries, 'query', 'queries')} × {plural(items, 'gallery item')}: "
-            f"{amount(plan.pairs)} pairs, {int(pairs.positive.sum()):,} of them positive",
+            f"{amount(plan.pairs)} pairs, {prepared.problem.positives:,} of them positive{assumed}",
         ),
         ("Layout", LAYOUTS[plan.layout]),
         ("Passes", ", ".join(passes(prepared))),
         ("Counts", _counted(prepared)),
-        ("Tasks", f"{len(plan.tasks):,}, on {plural(plan.threads, 'thread')}"),
+        ("Tasks", f"{len(plan.tasks):,}, on {_threads(plan)}"),
         ("Tile", tile),
         ("Reads", f"{format_bytes(plan.bytes_read)} in all passes, before decompression"),
         (
@@ -96,10 +115,15 @@ def render_plan(prepared: Prepared, style: Style) -> str:
     ]
     if not plan.flops:
         work.pop()
+    elif rate is not None:
+        time = duration(seconds_at(rate, plan))
+        work.append(("Time", f"{time}, at {amount(rate)} operations a second of each thread"))
     width = max(len(name) for name in plan.parts)
     sizes = {name: format_bytes(size) for name, size in plan.parts.items()}
+    each = " for each worker" if plan.workers else ""
+    peak = f"{format_bytes(plan.peak)} projected peak, of {format_bytes(plan.memory)}{each}"
     memory = [
-        ("Memory", f"{format_bytes(plan.peak)} projected peak, of {format_bytes(plan.memory)}"),
+        ("Memory", peak),
         *(("", f"{name:<{width}}  {size:>9}") for name, size in sizes.items()),
     ]
     return render(style, [facts(style, [*work, *memory])])

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from streameval.execution.progress import Progress
+from streameval.planning import format_bytes
 from streameval.report.style import amount, duration, is_terminal
 
 if TYPE_CHECKING:
@@ -20,7 +21,37 @@ LOG_EVERY = 30.0  # seconds
 
 
 class ShownProgress(Progress):
-    """Progress that holds something to be given back: a context manager."""
+    """Progress of a whole job, that holds something to be given back: a context manager.
+
+    Shows nothing itself.
+    """
+
+    def __init__(self) -> None:
+        self._label = ""
+        self._pairs = self._size = self._done = 0
+        self._begun = time.monotonic()
+
+    def begin(self, pairs: int, size: int) -> None:
+        """Begin a job of so many pairs, that reads so many bytes."""
+        self._pairs, self._size, self._done = pairs, size, 0
+        self._begun = time.monotonic()
+
+    def start(self, label: str, pairs: int) -> None:
+        """Begin a pass; one that was not foreseen makes the job longer."""
+        self._label = label
+        self._pairs = max(self._pairs, self._done + pairs)
+
+    def advance(self, pairs: int) -> None:
+        """Note pairs done."""
+        self._done += pairs
+
+    def rates(self, seconds: float) -> str:
+        """Return pairs and bytes a second, where so many seconds have passed."""
+        pairs = self._done / max(seconds, 1e-3)
+        told = [f"{amount(pairs)} pairs/s"]
+        if self._size:
+            told.append(f"{format_bytes(pairs * self._size / max(self._pairs, 1))}/s")
+        return ", ".join(told)
 
     def close(self) -> None:
         """Give the terminal back; more than once does no harm."""
@@ -51,70 +82,70 @@ class LogProgress(ShownProgress):
     """
 
     def __init__(self, every: float = LOG_EVERY) -> None:
+        super().__init__()
         self._every = every
-        self._label = ""
-        self._pairs = self._done = 0
-        self._begin = self._logged = time.monotonic()
-
-    def start(self, label: str, pairs: int) -> None:
-        """Begin a pass."""
-        self._label, self._pairs, self._done = label, pairs, 0
-        self._begin = time.monotonic()
+        self._logged = time.monotonic()
 
     def advance(self, pairs: int) -> None:
         """Note pairs done; write a line where one is due."""
-        self._done += pairs
+        super().advance(pairs)
         now = time.monotonic()
         if now - self._logged >= self._every:
             self._logged = now
-            sys.stderr.write(self.line(now - self._begin) + "\n")
+            sys.stderr.write(self.line(now - self._begun) + "\n")
             sys.stderr.flush()
 
     def line(self, seconds: float) -> str:
-        """Return what is to be said after so many seconds of the pass."""
-        rate = self._done / max(seconds, 1e-3)
-        left = (self._pairs - self._done) / max(rate, 1e-3)
+        """Return what is to be said after so many seconds of the job."""
+        left = (self._pairs - self._done) * seconds / max(self._done, 1)
         return (
             f"{self._label}: {self._done / max(self._pairs, 1):.0%} of {amount(self._pairs)} "
-            f"pairs, {amount(rate)} pairs/s, {duration(round(left))} left"
+            f"pairs, {self.rates(seconds)}, {duration(round(left))} left"
         )
 
 
 class BarProgress(ShownProgress):
-    """A bar on a terminal, for what takes longer than a second; gone when it is done.
+    """One bar for a job on a terminal, where it takes longer than a second; gone when it is done.
 
     Parameters
     ----------
     after : float
-        Seconds from the first pass until a bar is shown.
+        Seconds from the first pass until the bar is shown.
     """
 
     def __init__(self, after: float = SHOWN_AFTER) -> None:
+        super().__init__()
         self._after = after
-        self._begin: float | None = None
         self._timer: threading.Timer | None = None
         self._bar: RichProgress | None = None
         self._task: TaskID | None = None
 
     def start(self, label: str, pairs: int) -> None:
-        """Begin a pass; its bar appears when it is due, also while nothing is done yet."""
-        self.close()
-        now = time.monotonic()
-        self._begin = now if self._begin is None else self._begin
-        self._bar = make_bar()
-        self._task = self._bar.add_task(label, total=pairs, of=amount(pairs))
-        self._timer = threading.Timer(max(self._begin + self._after - now, 0), self._bar.start)
-        self._timer.daemon = True
-        self._timer.start()
+        """Begin a pass; the bar appears when it is due, also while nothing is done yet."""
+        super().start(label, pairs)
+        if self._bar is None:
+            self._bar = make_bar()
+            self._task = self._bar.add_task(label, total=self._pairs, of="", rates="")
+            self._timer = threading.Timer(self._after, self._bar.start)
+            self._timer.daemon = True
+            self._timer.start()
+        self._show()
 
     def advance(self, pairs: int) -> None:
         """Note pairs done."""
-        if self._bar is not None and self._task is not None:
-            self._bar.advance(self._task, pairs)
+        super().advance(pairs)
+        self._show()
 
-    def finish(self) -> None:
-        """End the pass."""
-        self.close()
+    def _show(self) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.update(
+                self._task,
+                description=self._label,
+                completed=self._done,
+                total=self._pairs,
+                of=amount(self._pairs),
+                rates=self.rates(time.monotonic() - self._begun) if self._done else "",
+            )
 
     def close(self) -> None:
         """Take the bar away."""
@@ -141,15 +172,15 @@ def make_bar() -> RichProgress:
     from rich.text import Text
 
     class Rate(ProgressColumn):
-        """Pairs in all, and pairs per second."""
+        """Pairs in all; pairs and bytes a second."""
 
         def render(self, task: Task) -> Text:
-            pairs = f"{task.fields['of']} pairs"
-            return Text(f"{pairs} · {amount(task.speed)} pairs/s" if task.speed else pairs)
+            told = task.fields["of"], task.fields["rates"].replace(", ", " · ")
+            return Text(" · ".join(filter(None, told)))
 
     return RichProgress(
         TextColumn("{task.description:<9}", table_column=Column(no_wrap=True)),
-        BarColumn(bar_width=12),
+        BarColumn(bar_width=8),
         TaskProgressColumn(table_column=Column(no_wrap=True)),
         Rate(table_column=Column(no_wrap=True)),
         TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),

@@ -190,6 +190,7 @@ def _run(evaluation: Evaluation) -> list[str]:
     return [
         duration(seconds),
         f"{amount(rate)} pairs/s",
+        *([plural(plan["workers"], "worker")] if plan.get("workers") else []),
         plural(plan["threads"], "thread"),
         f"memory projected {memory}",
     ]

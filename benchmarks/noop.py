@@ -1,0 +1,93 @@
+"""Tasks that do nothing, as many as a plan has: ``python -m benchmarks.noop ADDRESS TASKS``.
+
+Prints JSON: seconds, the peak of this process's memory in bytes, and how many tasks the
+scheduler held at most.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import streameval as se
+from streameval.execution.cluster import ClusterExecutor
+from streameval.execution.connection import connect
+from streameval.execution.executor import Pass
+from streameval.execution.job import Job, Range
+from streameval.execution.passes import pairs_of, queries_of
+from streameval.execution.progress import Progress, Watch
+from streameval.planning import Task
+from streameval.preparation import prepare
+
+LOOK_EVERY = 0.5  # seconds
+
+
+def nothing(job: Job, task: Task, watch: Watch) -> int:
+    """Return the number of pairs of a task, and do nothing."""
+    return task.pairs
+
+
+def total(one: int, other: int) -> int:
+    """Return the sum of two parts."""
+    return one + other
+
+
+NO_OP = Pass("no-op", nothing, total, queries_of, pairs_of)
+
+
+def small_job() -> Job:
+    """Return a job of a few arrays in memory."""
+    rng = np.random.default_rng(0)
+    source = se.Features(rng.standard_normal((4, 8)), rng.standard_normal((8, 8)))
+    labels = {"query": se.Labels(id=np.arange(4)), "gallery": se.Labels(id=np.arange(8))}
+    ready = prepare(source, query=labels["query"], gallery=labels["gallery"], protocol="no-camera")
+    return Job(source, ready.pairs, ready.plan, Range(0.0, 2.0), np.empty(0))
+
+
+def drive(address: str, tasks: int) -> dict[str, Any]:
+    """Send so many tasks, each of a million pairs, to the workers of a scheduler."""
+    items = {index: Task((0, 1000), (1000 * index, 1000 * (index + 1))) for index in range(tasks)}
+    connection = connect(address)
+    held, over = [0], threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_EVERY):
+            held.append(connection.client.run_on_scheduler(_tasks_held))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    begin = perf_counter()
+    found = 0
+    for _, part in ClusterExecutor(connection).run(NO_OP, small_job(), items, Watch(Progress())):
+        found += part
+    seconds = perf_counter() - begin
+    over.set()
+    looking.join()
+    if found != sum(task.pairs for task in items.values()):
+        raise RuntimeError(f"{found} pairs came back")
+    connection.client.close()
+    return {"seconds": seconds, "peak": _peak(), "held": max(held)}
+
+
+def _peak() -> int:
+    """Return the peak of this process's resident memory, bytes; that of its parent is no part."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.findall(r"^VmHWM:\s*(\d+) kB", status, re.M)[0]) * 1024
+
+
+def _tasks_held(dask_scheduler: Any) -> int:
+    return len(dask_scheduler.tasks)
+
+
+if __name__ == "__main__":
+    # Under its own name, so that workers find the functions.
+    from benchmarks import noop
+
+    sys.stdout.write(json.dumps(noop.drive(sys.argv[1], int(sys.argv[2]))))

@@ -1,0 +1,206 @@
+"""Connections to Dask clusters: one that is joined, one of this machine, one that is given."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import psutil
+
+from streameval.errors import OptionError, TaskError
+from streameval.planning import Workers
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+PATIENCE = 300.0  # seconds without a scheduler, or without a worker
+TICK = 0.25  # seconds
+CONNECT = 20.0  # seconds within which a scheduler is to answer
+SHARE = 0.7  # of a worker's memory that is planned with: Dask spills, pauses and kills above
+WORKER_BYTES = 300 << 20  # of a worker's process and libraries
+LEAN = {"distributed.admin.low-level-log-length": 10}  # messages that Dask keeps, for its debugging
+
+
+class Connection:
+    """The client of a scheduler, and how to get another one.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    address : str, optional
+        Of the scheduler; given where the connection is ours to make again.
+    """
+
+    def __init__(self, client: Client, address: str | None = None) -> None:
+        self.client = client
+        self.address = address
+
+    def revive(self) -> None:
+        """Wait until the client is connected; make a new one where it has given up.
+
+        Raises
+        ------
+        TaskError
+            If there is no scheduler for too long, or the client is the caller's and closed.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while self.client.status != "running":
+            if time.monotonic() > deadline or (self.client.status == "closed" and not self.address):
+                where = self.address or "of the client that was given"
+                raise TaskError(
+                    f"the scheduler {where} is gone, and has not come back within "
+                    f"{PATIENCE:.0f} s: start it again"
+                )
+            if self.client.status == "closed" and self.address:
+                with suppress(TaskError):
+                    self.client = connect(self.address).client
+                    continue
+            time.sleep(TICK)
+
+    def workers(self, memory: int | None) -> Workers:
+        """Return the workers there are, once there is one, as the plan wants them.
+
+        Parameters
+        ----------
+        memory : int, optional
+            Bytes that each may take, where that is less than what the cluster gives it.
+
+        Raises
+        ------
+        TaskError
+            If there is no worker for too long.
+        """
+        try:
+            self.client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError as error:
+            raise TaskError(
+                f"the scheduler ({self.client}) has had no worker for "
+                f"{PATIENCE:.0f} s: start workers"
+            ) from error
+        found = self.client.scheduler_info()["workers"].values()
+        limits = [round(SHARE * one["memory_limit"]) for one in found if one["memory_limit"]]
+        limits += [memory] if memory is not None else []
+        return Workers(
+            count=len(found),
+            threads=max(one["nthreads"] for one in found),
+            memory=min(limits, default=psutil.virtual_memory().total),
+            reserved=WORKER_BYTES,
+        )
+
+
+def connect(address: str) -> Connection:
+    """Connect to the scheduler at an address, with the TLS certificates of Dask's configuration.
+
+    Raises
+    ------
+    TaskError
+        If there is none.
+    """
+    import dask
+    from distributed import Client
+
+    try:
+        with dask.config.set(LEAN):
+            return Connection(Client(address, timeout=CONNECT, set_as_default=False), address)
+    except (OSError, ValueError) as error:
+        raise TaskError(
+            f"no scheduler answers at {address} ({type(error).__name__}: {error}): start one with "
+            "dask scheduler, and give its address, tcp://HOST:PORT"
+        ) from error
+
+
+@contextmanager
+def open_cluster(
+    *,
+    count: int | None = None,
+    scheduler: str | None = None,
+    client: Client | None = None,
+    threads: int | None = None,
+    memory: int,
+) -> Iterator[Connection | None]:
+    """Open what is asked for, for as long as the context lasts; None where nothing is.
+
+    Parameters
+    ----------
+    count : int, optional
+        Processes to start on this machine.
+    scheduler : str, optional
+        Address of a scheduler to join.
+    client : distributed.Client, optional
+        One that is connected.
+    threads, memory : int
+        Of each process that is started here; one thread by default.
+
+    Raises
+    ------
+    OptionError
+        If more than one is asked for, or threads of workers that are there already; or if
+        `distributed` is not installed.
+    TaskError
+        If no scheduler answers.
+    """
+    asked = {"workers": count, "scheduler": scheduler, "client": client}
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) > 1:
+        raise OptionError(f"got {' and '.join(given)}: choose one of them")
+    if not given:
+        yield None
+        return
+    if count is None and threads is not None:
+        raise OptionError(
+            f"got {given[0]} and threads {threads}: workers that run already have threads of "
+            "their own; leave threads out"
+        )
+    if find_spec("distributed") is None:
+        raise OptionError(
+            f"{given[0]} needs the package distributed: pip install 'streameval[cluster]'"
+        )
+    if count is not None:
+        with local_cluster(count, threads or 1, memory) as connection:
+            yield connection
+    elif scheduler is not None:
+        connection = connect(scheduler)
+        try:
+            yield connection
+        finally:
+            connection.client.close()
+    elif client is not None:
+        yield Connection(client)
+
+
+@contextmanager
+def local_cluster(workers: int, threads: int, memory: int) -> Iterator[Connection]:
+    """Run a cluster of processes on this machine for as long as the context lasts.
+
+    Parameters
+    ----------
+    workers : int
+        Processes.
+    threads : int
+        Of each.
+    memory : int
+        Bytes that each may take; one that takes much more is killed, and started again.
+    """
+    import dask
+    from distributed import Client, LocalCluster
+
+    # Spilling helps nothing where next to nothing is kept; --memory is what a worker plans with.
+    spilling = {f"distributed.worker.memory.{name}": False for name in ("target", "spill", "pause")}
+    with (
+        dask.config.set({**spilling, **LEAN}),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=threads,
+            processes=True,
+            memory_limit=round(memory / SHARE),
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield Connection(client)

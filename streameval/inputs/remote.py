@@ -1,0 +1,147 @@
+"""Object stores and web servers, through obstore: retried with back-off, refused in words.
+
+Credentials and endpoints come from the environment, as for other tools: AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT; GOOGLE_SERVICE_ACCOUNT; and so on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from streameval.errors import InputError
+
+SCHEMES = ("s3://", "gs://", "https://", "http://")
+_ALLOWED = "AWS_ALLOW_HTTP"  # of a server of one's own, say: keys are not sent in the clear else
+METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+
+RETRIES = 8
+FIRST_BACK_OFF = timedelta(milliseconds=100)  # doubled each time
+LONGEST_BACK_OFF = timedelta(seconds=10)
+RETRY_TIMEOUT = timedelta(minutes=2)
+CONNECT_TIMEOUT = "10s"
+TIMEOUT = "60s"
+
+
+def is_remote(uri: str) -> bool:
+    """Tell whether a URI names an array in an object store that can be read.
+
+    Raises
+    ------
+    InputError
+        If it is of another scheme.
+    """
+    scheme = re.match(r"\w[\w+.-]*://", uri)
+    if scheme is None:
+        return False
+    if scheme.group() not in SCHEMES:
+        raise InputError(f"{uri} is of unknown scheme; known are {', '.join(SCHEMES)}, and paths")
+    return True
+
+
+def remote_store(url: str) -> Any:
+    """Return the zarr store at a URL.
+
+    Raises
+    ------
+    InputError
+        If obstore is not installed, or knows no such URL.
+    """
+    try:
+        return _complete_store()(_from_url(url), read_only=True)
+    except ImportError as error:
+        raise InputError(
+            f"{url} needs the package obstore: pip install 'streameval[object-stores]'"
+        ) from error
+
+
+def _from_url(url: str) -> Any:
+    from obstore.store import from_url
+
+    return from_url(
+        url,
+        client_options={
+            "connect_timeout": CONNECT_TIMEOUT,
+            "timeout": TIMEOUT,
+            "allow_http": url.startswith("http://") or _ALLOWED in os.environ,
+        },
+        retry_config={
+            "max_retries": RETRIES,
+            "backoff": {
+                "init_backoff": FIRST_BACK_OFF,
+                "max_backoff": LONGEST_BACK_OFF,
+                "base": 2,
+            },
+            "retry_timeout": RETRY_TIMEOUT,
+        },
+    )
+
+
+@cache
+def _complete_store() -> Any:
+    """Return the class of stores in which a chunk that is absent is an error.
+
+    Zarr would read it as the fill value. (A chunk that is absent within a shard still is.)
+    """
+    from zarr.abc.store import ByteRequest
+    from zarr.core.buffer import Buffer, BufferPrototype
+    from zarr.storage import ObjectStore
+
+    class CompleteStore(ObjectStore[Any]):
+        async def get(
+            self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+        ) -> Buffer | None:
+            found = await super().get(key, prototype, byte_range)
+            if found is None and key.rpartition("/")[2] not in METADATA:
+                raise FileNotFoundError(f"chunk {key} is absent: the array was not written whole")
+            return found
+
+    return CompleteStore
+
+
+def explain(error: BaseException) -> str | None:
+    """Say what is wrong in an object store, and what to do; None if it is not one's error."""
+    try:
+        from obstore import exceptions
+    except ImportError:
+        return None
+    if not isinstance(error, exceptions.BaseError):
+        return None
+    text = " ".join(str(error).split())[:300]
+    if isinstance(error, exceptions.UnauthenticatedError | exceptions.PermissionDeniedError):
+        remedy = (
+            "access is denied; check the credentials in the environment (AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or GOOGLE_SERVICE_ACCOUNT) and what they may read"
+        )
+    elif "/latest/api/token" in text or "credential" in text.lower():
+        remedy = (
+            "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+            "AWS_SKIP_SIGNATURE=true for a public bucket (GOOGLE_SERVICE_ACCOUNT of gs://)"
+        )
+    elif isinstance(error, exceptions.NotFoundError):
+        remedy = "there is no such bucket or key; check the URL"
+    else:
+        remedy = "the store did not answer as it should, again and again; check it, and the network"
+    return f"{remedy} ({type(error).__name__}: {text})"
+
+
+def remote_state(url: str) -> list[str]:
+    """Return a line for each object under a URL: name, size, tag; none where there is no list.
+
+    Raises
+    ------
+    InputError
+        If the store refuses it.
+    """
+    import obstore
+
+    if url.startswith("http"):
+        return []
+    try:
+        found = [one for batch in obstore.list(_from_url(url)) for one in batch]
+    except obstore.exceptions.BaseError as error:
+        raise InputError(f"{url} can't be listed: {explain(error)}") from error
+    return sorted(f"{one['path']} {one['size']} {one['e_tag']}\n" for one in found)

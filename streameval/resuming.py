@@ -1,0 +1,73 @@
+"""What has to be the same where a run goes on with the work of another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from streameval.execution.checkpoint import Manifest
+from streameval.inputs.fingerprint import fingerprint
+from streameval.inputs.sources import Features
+from streameval.metrics.options import MetricOptions
+from streameval.preparation import Prepared
+
+
+def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
+    """Return what is evaluated, as JSON values: the content of the inputs, options and plan.
+
+    A plan for a cluster depends on the workers that there happen to be, and goes on with
+    others.
+    """
+    source, pairs = prepared.source, prepared.pairs
+    if isinstance(source, Features):
+        inputs = {
+            "query features": fingerprint(source.query),
+            "gallery features": fingerprint(source.gallery),
+        }
+        metric: str | None = source.metric
+    else:
+        inputs, metric = {"distances": fingerprint(source.matrix)}, None
+    inputs["labels"] = _hash(
+        [pairs.indptr, pairs.item, pairs.positive, pairs.same_identity, pairs.junk]
+        + [one for one in (pairs.query_camera, pairs.gallery_camera) if one is not None]
+        + list(prepared.query_columns.values())
+        + ([] if prepared.positive_cams is None else [prepared.positive_cams.labels])
+        + ([] if prepared.identities is None else [prepared.identities.code])
+    )
+    plan = prepared.plan
+    mine = {"memory": plan.memory, "threads": plan.threads} if prepared.workers is None else {}
+    chosen: dict[str, Any] = {
+        "options": {
+            "metric": metric,
+            "protocol": asdict(prepared.protocol),
+            "range": None if prepared.range is None else asdict(prepared.range),
+            "thresholds": prepared.problem.thresholds,
+            "histogram edges": prepared.problem.edges,
+            "refine": [measure.name for measure in prepared.refine],
+            **asdict(options),
+            "streameval": version("streameval"),
+        },
+        "plan": {"on": "threads" if prepared.workers is None else "workers", **mine},
+    }
+    described: dict[str, Any] = {"inputs": inputs, **json.loads(json.dumps(chosen, default=str))}
+    return described
+
+
+def identity(described: Manifest) -> str:
+    """Return a text that two evaluations have in common only where they are the same."""
+    same = {section: described[section] for section in ("inputs", "options")}
+    return hashlib.blake2b(json.dumps(same, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _hash(arrays: Iterable[np.ndarray]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(f"{array.shape} {array.dtype.str}".encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return digest.hexdigest()

@@ -1,0 +1,299 @@
+"""On a cluster: the same bits as on threads, whatever the workers, the cut, and the passes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clusters import GALLERY, QUERIES, cluster, labels, prepared, write_inputs
+from distributed import Client
+
+import streameval as se
+from streameval import evaluation
+from streameval.errors import BudgetError, InputError, OptionError, TaskError
+from streameval.execution import cluster as cluster_module
+from streameval.execution import connection as connection_module
+from streameval.execution import worker as worker_module
+from streameval.execution.cluster import ClusterExecutor
+from streameval.execution.connection import Connection, local_cluster, open_cluster
+from streameval.execution.job import Job, Range
+from streameval.metrics.options import MetricOptions
+from streameval.pairs import find_pairs
+from streameval.planning import Workers, make_plan
+from streameval.protocol import PROTOCOLS
+
+ALL = MetricOptions(metrics=("all",))
+PASSES: dict[str, dict[str, Any]] = {
+    "positives, count": {},
+    "range, positives, count": {"range": "minmax", "protocol": "separate-camera"},
+    "positives, count, refine": {"options": ALL, "refine": ("EER", "TAR|FAR=0.01")},
+    "not of unit length, range": {"metric": "euclidean", "options": ALL},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_inputs(tmp_path_factory.mktemp("inputs"))
+
+
+@pytest.fixture(scope="module", params=[1, 2, 4])
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    with cluster(request.param) as (_, one):
+        yield one
+
+
+@pytest.mark.parametrize("kind", ["features", "strips", "rectangles"])
+@pytest.mark.parametrize("passes", PASSES)
+def test_statistics_equal_those_of_threads(
+    folder: Path, client: Client, kind: str, passes: str
+) -> None:
+    options = dict(PASSES[passes])
+    if kind != "features":
+        options.pop("metric", None)
+    work = prepared(folder, kind, **options)
+    chosen = options.get("options", MetricOptions())
+    expected = evaluation.run(work, chosen)
+    found = evaluation.run(work, chosen, executor=ClusterExecutor(Connection(client)))
+    assert found.statistics.equals(expected.statistics)
+    assert found.metrics.scalars == pytest.approx(expected.metrics.scalars, abs=0, nan_ok=True)
+    assert found.range == expected.range
+
+
+@pytest.mark.parametrize("kind", ["features", "strips"])
+def test_single_gallery_shot_and_its_draws(folder: Path, client: Client, kind: str) -> None:
+    options = MetricOptions(metrics=("CMC@1", "mAP", "CMC_sampled@1"))
+    work = prepared(folder, kind, protocol="cuhk03", shot_draws=10, options=options)
+    expected = evaluation.run(work, options)
+    found = evaluation.run(work, options, executor=ClusterExecutor(Connection(client)))
+    assert expected.statistics.single_shot is not None
+    assert found.statistics.equals(expected.statistics)
+
+
+def test_many_roots_come_to_the_client_and_the_bits_stay(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "FLUSH_SECONDS", 0.0)
+    work = prepared(folder, "features")
+    found = evaluation.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+    assert found.statistics.equals(evaluation.run(work, ALL).statistics)
+
+
+def test_evaluate_with_a_client(folder: Path, client: Client) -> None:
+    source = se.Features(folder / "q.npy", folder / "g.npy")
+    found = se.evaluate(source, **labels(folder), client=client)
+    assert found.statistics.equals(se.evaluate(source, **labels(folder)).statistics)
+    assert found.provenance["plan"]["workers"] == len(client.nthreads())
+
+
+def test_arrays_in_memory_are_sent_if_they_are_small(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = np.load(folder / "q.npy"), np.load(folder / "g.npy")
+    source = se.Features(*arrays)
+    found = se.evaluate(source, **labels(folder), client=client)
+    assert found.statistics.equals(se.evaluate(source, **labels(folder)).statistics)
+    monkeypatch.setattr(worker_module, "SENT_BYTES", 1000)
+    with pytest.raises(InputError, match=r"299.5 kB.* 1.0 kB are sent.*save them"):
+        se.evaluate(source, **labels(folder), client=client)
+
+
+def test_the_first_error_is_that_of_threads(folder: Path, client: Client, tmp_path: Path) -> None:
+    for side in "qg":
+        for file in folder.glob(f"{side}*.npy"):
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    gallery = np.load(tmp_path / "g.npy")
+    gallery[[700, 2500], 3] = np.nan
+    np.save(tmp_path / "g.npy", gallery)
+    work = prepared(tmp_path, "features")
+    messages = set()
+    for executor in (None, ClusterExecutor(Connection(client))):
+        with pytest.raises(InputError, match="row 700 holds nan in column 3") as caught:
+            evaluation.run(work, ALL, executor=executor)
+        messages.add(str(caught.value))
+    assert len(messages) == 1
+
+
+def test_vectors_that_are_not_of_unit_length_after_all(
+    folder: Path, client: Client, tmp_path: Path
+) -> None:
+    """The range comes from the data then, in a further pass: as a worker finds out."""
+    for side in "qg":
+        for file in folder.glob(f"{side}*.npy"):
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+        features = np.load(tmp_path / f"{side}.npy")
+        features /= np.linalg.norm(features, axis=1, keepdims=True)
+        features[2000:] *= 2
+        np.save(tmp_path / f"{side}.npy", features)
+    work = prepared(tmp_path, "features", metric="euclidean")
+    assert work.range is not None
+    found = evaluation.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+    assert found.range["mode"] == "minmax"
+    assert found.statistics.equals(evaluation.run(work, ALL).statistics)
+
+
+def test_inputs_that_workers_cannot_open_are_named(
+    folder: Path, client: Client, tmp_path: Path
+) -> None:
+    for file in folder.glob("*.npy"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    work = prepared(tmp_path, "features")
+    (tmp_path / "g.npy").unlink()
+    with pytest.raises(InputError, match=r"g\.npy.*on worker tcp://.*same path"):
+        evaluation.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+
+
+def test_nothing_stays_on_the_cluster(folder: Path, client: Client) -> None:
+    work = prepared(folder, "features")
+    evaluation.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+    deadline = time.monotonic() + 10
+    while left := client.run_on_scheduler(_tasks_held):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def _tasks_held(dask_scheduler: Any) -> dict[str, tuple[str, int, int]]:
+    return {
+        key: (task.state, len(task.who_wants or ()), len(task.dependents))
+        for key, task in dask_scheduler.tasks.items()
+    }
+
+
+def test_another_version_on_a_worker_is_refused(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "VERSION", "0.0.1")
+    with pytest.raises(TaskError, match=r"worker tcp://.* has streameval .*, the client 0\.0\.1"):
+        evaluation.run(
+            prepared(folder, "features"), ALL, executor=ClusterExecutor(Connection(client))
+        )
+
+
+def test_tasks_in_flight_are_bounded_and_have_names_to_read(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    names: list[str] = []
+    send = cluster_module._Run._send
+
+    def noted(run: Any, node: Any) -> None:
+        send(run, node)
+        seen.append(sum(one.level == 0 for one in run._running.values()))
+        names.append(node.future.key)
+
+    monkeypatch.setattr(cluster_module._Run, "_send", noted)
+    work = prepared(folder, "features")
+    evaluation.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+    assert max(seen) <= cluster_module.PER_THREAD * len(client.nthreads())
+    assert any(name.startswith("count-queries 0:50 × gallery 60:120-") for name in names)
+    assert any(name.startswith("merge-count of 8 tasks-") for name in names)
+
+
+# What needs no workers of its own.
+
+
+def test_a_job_travels_small(folder: Path) -> None:
+    work = prepared(folder, "features", protocol="separate-camera")
+    job = Job(work.source, work.pairs, work.plan, Range(0, 2), np.empty(0))
+    blob = pickle.dumps(job)
+    listed = 8 * len(work.pairs.item)
+    assert len(blob) < listed + 2 * GALLERY + 8 * QUERIES + 4000
+    again = pickle.loads(blob)
+    assert again.plan == replace(work.plan, tasks=())
+    for name in ("indptr", "item", "positive", "same_identity", "junk"):
+        found, expected = getattr(again.pairs, name), getattr(work.pairs, name)
+        assert found.dtype == expected.dtype
+        assert np.array_equal(found, expected)
+    assert np.array_equal(again.pairs.query_camera, work.pairs.query_camera)
+    assert np.array_equal(again.pairs.gallery_camera, work.pairs.gallery_camera)
+
+
+@pytest.mark.parametrize("cameras", [1, 127, 128, 129, 300, 40_000])
+def test_any_number_of_cameras_travels(cameras: int) -> None:
+    one = se.Labels(id=np.arange(cameras), cam=np.arange(cameras))
+    pairs = find_pairs(one, one, PROTOCOLS["separate-camera"])
+    again = pickle.loads(pickle.dumps(pairs))
+    assert np.array_equal(again.query_camera, pairs.query_camera)
+    assert np.array_equal(again.gallery_camera, pairs.gallery_camera)
+
+
+def test_one_cluster_at_most() -> None:
+    with (
+        pytest.raises(OptionError, match="got workers and scheduler: choose one"),
+        open_cluster(count=2, scheduler="tcp://127.0.0.1:1", memory=1),
+    ):
+        pass
+    with (
+        pytest.raises(OptionError, match="got scheduler and threads 2"),
+        open_cluster(scheduler="tcp://127.0.0.1:1", threads=2, memory=1),
+    ):
+        pass
+
+
+def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "CONNECT", 0.5)
+    with (
+        pytest.raises(TaskError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9 .*start one"),
+        open_cluster(scheduler="tcp://127.0.0.1:9", memory=1),
+    ):
+        pass
+
+
+def test_a_plan_that_no_worker_can_hold_is_refused_with_the_figures(folder: Path) -> None:
+    workers = Workers(count=4, threads=2, memory=10**8, reserved=3 * 10**8)
+    with pytest.raises(BudgetError, match=r"100\.0 MB for each worker is too small.*300\.0 MB"):
+        prepared(folder, "features", workers=workers)
+
+
+def test_more_workers_make_more_and_smaller_tasks(folder: Path) -> None:
+    problem = prepared(folder, "features").problem
+    sizes = {}
+    for count in (1, 10, 100):
+        workers = Workers(count=count, threads=2, memory=2 * 10**9, reserved=3 * 10**8)
+        large = replace(problem, gallery=10_000_000, queries=5000, width=512)
+        plan = make_plan(large, memory=10**9, threads=1, reserved=0, workers=workers)
+        assert plan.peak <= workers.memory
+        assert len(plan.tasks) >= 2 * 2 * count
+        sizes[count] = len(plan.tasks)
+    assert sizes[1] <= sizes[10] <= sizes[100]
+
+
+def test_the_local_cluster_ends_with_its_context_and_keeps_to_loopback() -> None:
+    with local_cluster(2, 1, 10**9) as connection:
+        workers = connection.workers(None)
+        assert (workers.count, workers.threads) == (2, 1)
+        assert workers.memory == pytest.approx(10**9, abs=2)
+        assert connection.workers(10**8).memory == 10**8
+        processes = list(connection.client.run(_process_of_worker).items())
+        assert all(address.startswith("tcp://127.0.0.1:") for address, _ in processes)
+    for _, process in processes:
+        assert not Path(f"/proc/{process}").exists()
+
+
+def _process_of_worker() -> int:
+    return os.getpid()
+
+
+def test_the_command_line(folder: Path) -> None:
+    arguments = [str(Path(sys.executable).parent / "streameval"), "evaluate", "--json"]
+    arguments += ["--query", "q.npy", "--gallery", "g.npy", "--query-ids", "qid.npy"]
+    arguments += ["--gallery-ids", "gid.npy", "--protocol", "no-camera"]
+    done = [
+        subprocess.run([*arguments, *more], cwd=folder, capture_output=True, text=True)
+        for more in ((), ("--workers", "2"), ("--workers", "0"), ("--workers", "2", "--dry-run"))
+    ]
+    assert [one.returncode for one in done] == [0, 0, 2, 0]
+    threads, workers = (json.loads(one.stdout) for one in done[:2])
+    assert workers["metrics"] == threads["metrics"]
+    assert workers["provenance"]["plan"]["workers"] == 2
+    assert "--workers is 0" in done[2].stderr
+    assert json.loads(done[3].stdout)["workers"] == 2

@@ -1,0 +1,328 @@
+"""Workers that die, come late, fail or are killed for memory; schedulers that go: the same bits."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import faults
+import pytest
+from clusters import cluster, prepared, write_inputs
+from distributed import LocalCluster
+
+from streameval import evaluation
+from streameval.errors import TaskError
+from streameval.execution import cluster as cluster_module
+from streameval.execution import connection as connection_module
+from streameval.execution import passes
+from streameval.execution.cluster import ClusterExecutor
+from streameval.execution.connection import Connection, connect
+from streameval.execution.progress import Progress
+from streameval.metrics.options import MetricOptions
+from streameval.result import Evaluation
+
+OPTIONS = MetricOptions()
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_inputs(tmp_path)
+
+
+class Counted(Progress):
+    """What a person would be shown."""
+
+    def __init__(self) -> None:
+        self.done = self.pairs = 0
+
+    def start(self, label: str, pairs: int) -> None:
+        self.done, self.pairs = 0, pairs
+
+    def advance(self, pairs: int) -> None:
+        self.done += pairs
+
+
+def evaluate(
+    folder: Path, connection: Connection | None, compute: Callable[..., Any]
+) -> Evaluation:
+    """Evaluate with another function in place of counting; check what progress comes to."""
+    progress = Counted()
+    executor = None if connection is None else ClusterExecutor(connection)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passes, "COUNT", replace(passes.COUNT, compute=compute))
+        found = evaluation.run(prepared(folder, "features"), OPTIONS, progress, executor=executor)
+    assert progress.done == progress.pairs > 0
+    return found
+
+
+def check(folder: Path, found: Evaluation) -> None:
+    expected = evaluation.run(prepared(folder, "features"), OPTIONS)
+    assert found.statistics.equals(expected.statistics)
+
+
+@contextmanager
+def beside(act: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run something beside the block, until it ends."""
+    over, errors = threading.Event(), []
+
+    def run() -> None:
+        try:
+            act(over)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    assert errors == []
+
+
+def kill(running: LocalCluster, number: int) -> bool:
+    """Kill a worker's process; its nanny starts another."""
+    process = list(running.workers.values())[number % len(running.workers)].pid
+    if process:
+        os.kill(process, signal.SIGKILL)
+    return bool(process)
+
+
+def test_a_worker_killed_in_its_task(folder: Path) -> None:
+    with cluster(2) as (_, client):
+        check(folder, evaluate(folder, Connection(client), faults.dies_once))
+    assert (folder / "attempts-50-600").stat().st_size >= 2
+
+
+def test_workers_lost_with_all_that_they_have_merged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "FLUSH_SECONDS", 3600.0)
+    merged: list[str] = []
+    note = cluster_module._Run._note
+
+    def noted(run: Any, node: Any) -> None:
+        note(run, node)
+        if node.level:
+            merged.append(node.future.key)
+
+    monkeypatch.setattr(cluster_module._Run, "_note", noted)
+    killed: list[int] = []
+    with cluster(2) as (running, client):
+
+        def lose_both(over: threading.Event) -> None:
+            for number, enough in enumerate((2, 6)):
+                while len(merged) < enough and not over.wait(0.02):
+                    pass
+                killed.append(len(merged))
+                assert kill(running, number)
+
+        with beside(lose_both):
+            found = evaluate(folder, Connection(client), faults.slow)
+    assert killed[0] >= 2
+    assert killed[1] >= 6
+    check(folder, found)
+
+
+def test_workers_that_come_late(folder: Path) -> None:
+    with cluster(0) as (running, client):
+
+        def come(over: threading.Event) -> None:
+            for workers in (1, 3):
+                over.wait(1.0)
+                running.scale(workers)
+
+        with beside(come):
+            found = evaluate(folder, Connection(client), faults.slow)
+        used = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.workers))
+    assert used == 3
+    check(folder, found)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_task_that_fails_twice_and_then_works(folder: Path, workers: int) -> None:
+    if workers:
+        with cluster(workers) as (_, client):
+            found = evaluate(folder, Connection(client), faults.fails_twice)
+    else:
+        found = evaluate(folder, None, faults.fails_twice)
+    assert (folder / "attempts-50-600").stat().st_size == 3
+    check(folder, found)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_task_that_fails_always_is_named_with_its_cause(folder: Path, workers: int) -> None:
+    message = re.escape(
+        "count of queries 50:100 × gallery 600:660 failed 3 times (RuntimeError: the cable is cut)"
+    )
+    with ExitStack() as stack:
+        client = stack.enter_context(cluster(workers))[1] if workers else None
+        connection = None if client is None else Connection(client)
+        with pytest.raises(TaskError, match=message):
+            evaluate(folder, connection, faults.fails_always)
+    assert (folder / "attempts-50-600").stat().st_size == 3
+
+
+def test_a_worker_killed_for_memory_once(folder: Path) -> None:
+    with cluster(2, memory_limit="700MB") as (_, client):
+        check(folder, evaluate(folder, Connection(client), faults.eats_memory_once))
+
+
+@pytest.mark.slow
+def test_workers_killed_for_memory_always(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "DEATHS", 1)
+    with (
+        cluster(2, memory_limit="700MB") as (_, client),
+        pytest.raises(
+            TaskError, match=r"count of queries 50:100 × gallery 600:660: .*died.*for memory: give"
+        ),
+    ):
+        evaluate(folder, Connection(client), faults.eats_memory)
+    assert (folder / "attempts-50-600").stat().st_size == 4  # allowed-failures of Dask, 3, and one
+
+
+@pytest.mark.slow
+def test_workers_killed_at_random_all_the_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "FLUSH_SECONDS", 1.0)
+    random.seed(0)
+    killed: list[float] = []
+    with cluster(3) as (running, client):
+
+        def kill_some(over: threading.Event) -> None:
+            while not over.wait(random.uniform(0.5, 1.5)):
+                if kill(running, random.randrange(3)):
+                    killed.append(time.monotonic())
+
+        with beside(kill_some):
+            found = evaluate(folder, Connection(client), faults.slower)
+    assert len(killed) >= 3
+    check(folder, found)
+
+
+# A scheduler of its own.
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def processes(folder: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Yield what starts processes of Dask; all of them are ended with their groups."""
+    started: list[subprocess.Popen[bytes]] = []
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+
+    def start(*arguments: str) -> subprocess.Popen[bytes]:
+        with (folder / f"log{len(started)}").open("wb") as log:
+            process = subprocess.Popen(
+                [str(BIN / "dask"), *arguments],
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env=environment,
+                start_new_session=True,
+            )
+        started.append(process)
+        return process
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and what it has started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def scheduler_options(port: int) -> list[str]:
+    return [
+        "scheduler",
+        *("--host", "127.0.0.1", "--port", str(port), "--dashboard-address", "127.0.0.1:0"),
+    ]
+
+
+def worker_options(port: int) -> list[str]:
+    return [
+        *("worker", f"tcp://127.0.0.1:{port}", "--host", "127.0.0.1", "--nthreads", "1"),
+        *("--nworkers", "2", "--memory-limit", "1GB", "--dashboard-address", "127.0.0.1:0"),
+    ]
+
+
+def connected(address: str) -> Connection:
+    """Connect as soon as the scheduler answers."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return connect(address)
+        except TaskError:
+            if time.monotonic() > deadline:
+                raise
+
+
+@pytest.mark.slow
+def test_the_scheduler_is_killed_and_started_again(folder: Path) -> None:
+    port = free_port()
+    with processes(folder) as start:
+        scheduler, workers = start(*scheduler_options(port)), start(*worker_options(port))
+        connection = connected(f"tcp://127.0.0.1:{port}")
+        connection.client.wait_for_workers(2, timeout=30)
+
+        def restart(over: threading.Event) -> None:
+            while len(list(folder.glob("attempts-*"))) < 40 and not over.wait(0.02):
+                pass
+            assert not over.is_set()
+            end(scheduler)
+            end(workers)
+            time.sleep(1)
+            start(*scheduler_options(port))
+            start(*worker_options(port))
+
+        with beside(restart):
+            found = evaluate(folder, connection, faults.noted_slow)
+        connection.client.close()
+    check(folder, found)
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_does_not_come_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "PATIENCE", 3.0)
+    port = free_port()
+    with processes(folder) as start:
+        scheduler, workers = start(*scheduler_options(port)), start(*worker_options(port))
+        connection = connected(f"tcp://127.0.0.1:{port}")
+
+        def stop(over: threading.Event) -> None:
+            while len(list(folder.glob("attempts-*"))) < 20 and not over.wait(0.02):
+                pass
+            end(workers)
+            end(scheduler)
+
+        with (
+            beside(stop),
+            pytest.raises(TaskError, match=rf"the scheduler tcp://127\.0\.0\.1:{port} is gone"),
+        ):
+            evaluate(folder, connection, faults.noted_slow)
+        connection.client.close()

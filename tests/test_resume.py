@@ -1,0 +1,452 @@
+"""Finished work is kept and gone on with: after kill -9, with the same bits, nothing twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import faults
+import numpy as np
+import pytest
+import zarr
+from clusters import cluster, labels, prepared, write_inputs
+
+import streameval as se
+from streameval import evaluation
+from streameval.errors import OutputError, TaskError
+from streameval.execution import checkpoint as checkpoint_module
+from streameval.execution import passes
+from streameval.execution.checkpoint import Checkpoint
+from streameval.execution.cluster import ClusterExecutor
+from streameval.execution.connection import Connection
+from streameval.inputs import fingerprint as fingerprint_module
+from streameval.inputs.fingerprint import fingerprint
+from streameval.inputs.uri import open_array
+from streameval.metrics.options import MetricOptions
+from streameval.result import Evaluation
+
+HERE = Path(__file__).parent
+BIN = Path(sys.executable).parent
+OPTIONS = MetricOptions()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_inputs(tmp_path)
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commit every tenth of a second."""
+    monkeypatch.setattr(checkpoint_module, "COMMIT_SECONDS", 0.1)
+
+
+def attempts(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.glob("attempts-*"))
+
+
+def run(
+    folder: Path,
+    compute: Callable[..., Any] = faults.noted,
+    connection: Connection | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Evaluate with a record beside the inputs, going on with what is there."""
+    work = prepared(folder, "features", threads=2, **options)
+    executor = None if connection is None else ClusterExecutor(connection)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passes, "COUNT", replace(passes.COUNT, compute=compute))
+        with Checkpoint(folder / "progress", resume=True) as record:
+            ready = evaluation.recorded(work, OPTIONS, record)
+            return evaluation.run(ready, OPTIONS, executor=executor, record=record)
+
+
+def stop_in_the_middle(folder: Path, **options: Any) -> int:
+    """Run until a task fails for good; return how many were counted."""
+    with pytest.raises(TaskError, match="the cable is cut"):
+        run(folder, fails_late, **options)
+    return attempts(folder)
+
+
+def fails_late(job: Any, task: Any, watch: Any) -> Any:
+    if task.queries[0] == 50 and task.gallery[0] >= 600:
+        raise RuntimeError("the cable is cut")
+    return faults.noted(job, task, watch)
+
+
+@pytest.mark.slow
+def test_killed_at_every_commit_in_turn_and_resumed(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(HERE / "crashes.py"), str(folder)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["status"] == 0
+    counting = report["whole"]["again"]  # tasks of two passes that count
+    assert counting == 8
+    assert report["whole"]["same"]
+    assert report["commits"] == len(report["points"]) // 2 == 4 + 2 + 8
+    for point in report["points"]:
+        assert (point["killed"], point["resumed"]) == (-signal.SIGKILL, 0), point
+        assert point["same"], point
+        kept = point["kept"].get("counting", 0) + point["kept"].get("refining 1", 0)
+        assert point["again"] == counting - kept, point  # no finished shard again
+    assert report["chain"] == {"killed": report["commits"], "same": True}
+    assert max(sum(point["kept"].values()) for point in report["points"]) == 4 + 8
+
+
+def snapshots(folder: Path) -> set[str]:
+    """Return what says which commits there are."""
+    return {file.name for file in (folder / "progress" / "record").glob("snapshots/*")}
+
+
+@pytest.mark.slow
+def test_killed_at_random_and_resumed(folder: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; import crashes; "
+        "crashes.run(Path(sys.argv[1]), None, 'never')"
+    )
+    random.seed(1)
+    killed = 0
+    for _ in range(40):
+        commits = snapshots(folder)
+        process = subprocess.Popen([sys.executable, "-c", code, str(folder)], cwd=HERE)
+        deadline = time.monotonic() + 60
+        while snapshots(folder) == commits and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        time.sleep(random.uniform(0, 0.2))  # into the next commits, or between them
+        process.kill()
+        if process.wait() == 0:
+            break
+        killed += 1
+    assert process.returncode == 0
+    assert killed >= 1
+    import crashes
+
+    expected = evaluation.run(crashes.work(folder), crashes.OPTIONS).statistics
+    assert crashes.load_statistics(folder / "found.zarr").equals(expected)
+
+
+@pytest.mark.usefixtures("often")
+def test_what_was_counted_before_an_error_is_kept(folder: Path) -> None:
+    counted = stop_in_the_middle(folder)
+    assert counted >= 60
+    found = run(folder)
+    assert attempts(folder) - counted <= 150 - counted + 2  # what ran beside the failing task
+    assert found.statistics.equals(evaluation.run(prepared(folder, "features"), OPTIONS).statistics)
+
+
+def test_an_error_of_the_cluster_keeps_what_no_commit_was_due_for(folder: Path) -> None:
+    assert checkpoint_module.COMMIT_SECONDS > 2
+    counted = stop_in_the_middle(folder)
+    run(folder)
+    assert attempts(folder) - counted <= 150 - counted + 2
+
+
+@pytest.mark.usefixtures("often")
+def test_begun_on_threads_and_ended_on_a_cluster_is_refused(folder: Path) -> None:
+    stop_in_the_middle(folder)
+    with cluster(1) as (_, client):
+        connection = Connection(client)
+        workers = connection.workers(None)
+        with pytest.raises(OutputError, match=r"plan differ, memory: it was 2000000000, and is No"):
+            run(folder, connection=connection, workers=workers)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_cluster_goes_on_with_what_another_cluster_has_done(folder: Path) -> None:
+    with cluster(2) as (_, client):
+        connection = Connection(client)
+        with pytest.raises(TaskError, match="the cable is cut"):
+            run(folder, fails_late, connection, workers=connection.workers(None))
+    counted = attempts(folder)
+    assert counted >= 50
+    with cluster(1) as (_, client):
+        connection = Connection(client)
+        found = run(folder, faults.noted, connection, workers=connection.workers(None))
+    assert attempts(folder) - counted < 100
+    assert found.statistics.equals(evaluation.run(prepared(folder, "features"), OPTIONS).statistics)
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metric": "euclidean", "range": (0.0, 40.0)}, r"options differ, metric: it was 'cosine'"),
+        ({"protocol": "allshots"}, r"options differ, protocol: "),
+        ({"range": "minmax"}, r"options differ, range: "),
+        ({"refine": ("EER",)}, r"options differ, histogram edges: it was 0, and is 1001"),
+        ({"memory": "3GB"}, r"plan differ, memory: it was 2000000000, and is 3000000000"),
+    ],
+)
+def test_another_evaluation_is_refused_and_its_difference_named(
+    folder: Path, change: dict[str, Any], message: str
+) -> None:
+    stop_in_the_middle(folder)
+    with pytest.raises(OutputError, match=message):
+        run(folder, **change)
+    assert (folder / "progress").is_dir()
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize(
+    ("side", "message"),
+    [
+        ("q", "inputs differ, query features: their content has changed"),
+        ("g", "inputs differ, gallery features: their content has changed"),
+        ("gid", "inputs differ, labels: their content has changed"),
+        ("gcam", "inputs differ, labels: their content has changed"),
+    ],
+)
+def test_inputs_that_have_changed_are_refused_and_named(
+    folder: Path, side: str, message: str
+) -> None:
+    stop_in_the_middle(folder)
+    values = np.load(folder / f"{side}.npy")
+    values[5:300] = values[5:300][::-1].copy()
+    np.save(folder / f"{side}.npy", values)
+    with pytest.raises(OutputError, match=message):
+        run(folder)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_plan_that_comes_out_otherwise_does_not_matter(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process holds more or less each time, and plans with what is left."""
+    counted = stop_in_the_middle(folder)
+    monkeypatch.setattr("streameval.preparation.reserved_bytes", lambda: 123 << 20)
+    work = prepared(folder, "features", threads=2)
+    assert len(work.plan.tasks) == 150
+    work = replace(work, plan=replace(work.plan, tasks=work.plan.tasks[:1], block=7))
+    with Checkpoint(folder / "progress", resume=True) as record:
+        ready = evaluation.recorded(work, OPTIONS, record)
+        assert (len(ready.plan.tasks), ready.plan.block) != (1, 7)
+        left = record.stage("counting", 150).left(ready.plan.tasks)
+    assert len(left) == 150 - counted
+
+
+@pytest.mark.usefixtures("often")
+def test_a_record_without_resume_another_writer_and_damage_are_refused(folder: Path) -> None:
+    stop_in_the_middle(folder)
+    with pytest.raises(OutputError, match=r"unfinished work of an earlier run.*--resume"):
+        Checkpoint(folder / "progress", resume=False)
+    with (
+        Checkpoint(folder / "progress", resume=True),
+        pytest.raises(OutputError, match="another process writes to"),
+    ):
+        Checkpoint(folder / "progress", resume=True)
+    for file in (folder / "progress" / "record" / "snapshots").iterdir():
+        file.write_bytes(b"no snapshot")
+    with pytest.raises(OutputError, match=r"can't be read.*remove it, and begin again"):
+        Checkpoint(folder / "progress", resume=True)
+
+
+def test_what_earlier_commits_held_is_deleted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_module, "COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint_module, "SWEEP_EVERY", 10)
+    run(folder)
+    files = [file for file in (folder / "progress").rglob("*") if file.is_file()]
+    fields = 20 * 3 + 10  # arrays of three blocks of queries, and a few
+    assert len(files) < 20 * fields  # of more than 150 commits
+    assert len(list((folder / "progress" / "record" / "snapshots").iterdir())) <= 12
+
+
+def test_evaluate_keeps_nothing_when_it_is_over(folder: Path) -> None:
+    source = se.Features(folder / "q.npy", folder / "g.npy")
+    found = se.evaluate(source, **labels(folder), checkpoint=folder / "kept", resume=True)
+    assert not (folder / "kept").exists()
+    assert found.statistics.equals(se.evaluate(source, **labels(folder)).statistics)
+
+
+@pytest.mark.usefixtures("often")
+def test_strips_and_a_range_from_the_data_after_all_go_on(folder: Path) -> None:
+    features = np.load(folder / "g.npy")
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    features[2000:] *= 2  # only the first look unit
+    queries = np.load(folder / "q.npy")
+    np.save(folder / "q.npy", queries / np.linalg.norm(queries, axis=1, keepdims=True))
+    np.save(folder / "g.npy", features)
+    cut = {"metric": "euclidean"}
+    stop_in_the_middle(folder, **cut)
+    found = run(folder, **cut)
+    expected = evaluation.run(prepared(folder, "features", **cut), OPTIONS)
+    assert found.range == expected.range
+    assert found.range["mode"] == "minmax"
+    assert found.statistics.equals(expected.statistics)
+    for _ in range(2):
+        work = prepared(folder, "strips")
+        with Checkpoint(folder / "strips", resume=True) as record:
+            ready = evaluation.recorded(work, OPTIONS, record)
+            stored = evaluation.run(ready, OPTIONS, record=record)
+        assert stored.statistics.equals(evaluation.run(work, OPTIONS).statistics)
+
+
+# Fingerprints.
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("form", ["npy", "zarr", "npz"])
+def test_a_fingerprint_is_of_the_content(
+    tmp_path: Path, form: str, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if large:
+        monkeypatch.setattr(fingerprint_module, "READ_BYTES", 1000)
+    values = np.random.default_rng(0).standard_normal((500, 8))
+
+    def write(name: str, array: np.ndarray) -> Path:
+        path = tmp_path / f"{name}.{form}"
+        if form == "npy":
+            np.save(path, array)
+        elif form == "npz":
+            np.savez(path, x=array)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+            zarr.create_array(path, data=array, chunks=(100, 8))
+        return path
+
+    path = write("one", values)
+    first = fingerprint(open_array(path))
+    assert fingerprint(open_array(path)) == first
+    if not large:  # of a large one, that files are of another time tells, too
+        assert fingerprint(open_array(write("two", values))) == first
+    changed = values.copy()
+    changed[250, 3] += 1e-9
+    assert fingerprint(open_array(write("one", changed))) != first
+    assert fingerprint(open_array(write("three", values.astype("f4")))) != first
+    assert fingerprint(open_array(write("four", values.reshape(1000, 4)))) != first
+
+
+# The command line.
+
+
+def command(folder: Path, *more: str) -> list[str]:
+    return [
+        *(str(BIN / "streameval"), "evaluate", "--query", "q.npy", "--gallery", "g.npy"),
+        *("--query-ids", "qid.npy", "--gallery-ids", "gid.npy", "--protocol", "no-camera"),
+        *("--out", "out", *more),
+    ]
+
+
+SLOW = """
+import sys
+import faults
+from dataclasses import replace
+from streameval.execution import checkpoint, passes
+checkpoint.COMMIT_SECONDS = 0.0
+passes.COUNT = replace(passes.COUNT, compute=faults.noted_slow)
+from streameval.cli import main
+main(sys.argv[1:])
+"""
+
+
+def test_the_command_line_killed_and_resumed(folder: Path) -> None:
+    arguments = [*command(folder)[1:], "--threads", "16", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, *arguments],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        while attempts(folder) < 1 or not (folder / "out.progress" / "record" / "refs").is_dir():
+            assert process.poll() is None
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+    assert not (folder / "out").exists()
+    refused = subprocess.run(
+        [sys.executable, "-c", SLOW, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 2
+    assert re.search(r"out\.progress holds the unfinished work.*--resume", refused.stderr)
+    resumed = subprocess.run(
+        [sys.executable, "-c", SLOW, *arguments, "--resume"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    assert not (folder / "out.progress").exists()
+    counted = attempts(folder)
+    again = subprocess.run(  # finished: the result is shown, and nothing evaluated
+        [sys.executable, "-c", SLOW, *arguments, "--resume"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert again.stdout == resumed.stdout
+    assert attempts(folder) == counted
+    plain = subprocess.run(
+        command(folder, "--overwrite", "--json"), cwd=folder, capture_output=True, text=True
+    )
+    summaries = [json.loads(one.stdout) for one in (resumed, plain)]
+    assert summaries[0]["metrics"] == summaries[1]["metrics"]
+    other = subprocess.run(
+        [*command(folder, "--resume"), "--ap", "trapezoid"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert other.returncode == 2
+    assert "out holds the result of another evaluation" in other.stderr
+
+
+def test_resume_wants_a_folder(folder: Path) -> None:
+    arguments = command(folder)[:-2]
+    done = subprocess.run([*arguments, "--resume"], cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "give --out DIR" in done.stderr
+
+
+def test_a_result_is_replaced_whole_or_not_at_all(folder: Path) -> None:
+    first = subprocess.run(command(folder, "--json"), cwd=folder, capture_output=True, text=True)
+    assert first.returncode == 0, first.stderr
+    before = (folder / "out" / "summary.json").read_bytes()
+    arguments = [*command(folder)[1:], "--overwrite", "--ap", "trapezoid"]
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, *arguments],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+    )
+    while not attempts(folder):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert (folder / "out" / "summary.json").read_bytes() == before
+    resumed = subprocess.run(
+        [sys.executable, "-c", SLOW, *arguments, "--resume", "--json"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    found = json.loads((folder / "out" / "summary.json").read_bytes())
+    assert found["options"]["ap"] == "trapezoid"
+    assert not (folder / "out.progress").exists()
