@@ -235,6 +235,7 @@ def run(given: Given) -> None:
         recording = stack.enter_context(
             Recording(given.out, overwrite=given.overwrite, resume=given.resume)
         )
+        interruption.remains = recording.remains
         source = open_source(given.distances, given.query, given.gallery, given.metric)
         query = gallery = None
         if not planned:

@@ -114,6 +114,12 @@ class Recording:
         if self._checkpoint is not None and self._checkpoint.begun:
             self._checkpoint.commit()
 
+    def remains(self) -> str:
+        """Return what to say where the run is interrupted: whether finished work is kept."""
+        if self._checkpoint is None or not self._checkpoint.begun:
+            return ""
+        return f"finished work is kept in {self._out}{SUFFIX}: --resume goes on with it"
+
     def __enter__(self) -> Recording:
         return self
 

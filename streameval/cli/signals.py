@@ -1,4 +1,4 @@
-"""Ctrl-C (SIGINT) and SIGTERM: the command ends at once, and leaves nothing behind."""
+"""Ctrl-C (SIGINT) and SIGTERM: the command ends at once, and leaves nothing half done."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ class Interruption:
     ----------
     release : callable
         Gives the terminal back before the process ends.
+
+    Attributes
+    ----------
+    remains : callable
+        Returns what there is to say about what is left behind; "" of nothing.
     """
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release
+        self.remains: Callable[[], str] = str
         self._discard: Callable[[], None] | None = None
         self._held = False
         self._received: int | None = None
@@ -80,6 +86,9 @@ class Interruption:
         with suppress(Exception):
             if self._discard is not None:
                 self._discard()
+        word = "interrupted"
+        with suppress(Exception):
+            word += "".join(f"; {text}" for text in [self.remains()] if text)
         with suppress(OSError):
-            os.write(2, b"interrupted\n")
+            os.write(2, f"{word}\n".encode())
         os._exit(128 + number)
