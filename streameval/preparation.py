@@ -225,15 +225,22 @@ def resolve_options(
 
 
 def check_shots(options: MetricOptions, protocol: Protocol) -> None:
-    """Check that a protocol draws one item of each gallery identity where metrics need it.
+    """Check that the protocol draws where metrics need it, and that their ranks are counted then.
 
     Raises
     ------
     OptionError
     """
+    named, listed = wanted_measures(options)
     if protocol.cmc == SINGLE_GALLERY_SHOT:
+        for one in (*named, *listed):
+            if one.metric.needs_under(options) & SHOT_FIELDS and one.values[0] > SHOT_RANKS:
+                raise OptionError(
+                    f"{one.name} under single gallery shot (protocol {protocol.name}): ranks up "
+                    f"to {SHOT_RANKS} are counted; ask for {one.metric.measure(SHOT_RANKS).name} "
+                    "at most, or choose a protocol of another CMC"
+                )
         return
-    named, _ = wanted_measures(options)
     drawn = [one.name for one in named if "sampled_shots" in one.metric.needs]
     if drawn or options.cmc == SINGLE_GALLERY_SHOT:
         raise OptionError(

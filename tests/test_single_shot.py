@@ -379,6 +379,13 @@ def test_what_cannot_be_read_says_why() -> None:
     assert np.isnan(tied["CMC@1"])
     assert "random tie-breaks" in tied.metrics.details["CMC@1"].reason
     assert "only ranks up to 100" in tied.metrics.details["CMC@200"].reason
+    for options in (
+        {"metrics": "CMC@101"},
+        {"metrics": "CMC_sampled@101"},
+        {"options": se.MetricOptions(cmc_ranks=(1, 101))},
+    ):
+        with pytest.raises(se.OptionError, match=r"@101 under .*: ranks up to 100 are counted"):
+            se.evaluate(se.Distances(matrix), **sides, protocol="cuhk03", **options)
     with pytest.raises(se.OptionError, match=r"shot_draws of protocol cuhk03 is 0; .* at least 1"):
         replace(se.PROTOCOLS["cuhk03"], shot_draws=0)
     with pytest.raises(ValueError, match="single_shot is of a whole gallery"):
