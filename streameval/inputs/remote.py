@@ -84,7 +84,7 @@ def _from_url(url: str) -> Any:
 def _complete_store() -> Any:
     """Return the class of stores in which a chunk that is absent is an error.
 
-    Zarr would read it as the fill value. (A chunk that is absent within a shard still is.)
+    Zarr would read it as the fill value.
     """
     from zarr.abc.store import ByteRequest
     from zarr.core.buffer import Buffer, BufferPrototype
