@@ -12,6 +12,8 @@ which are read twice.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streameval.counting.products import best_rows
 from streameval.planning.features import plan_features
 from streameval.planning.matrix import plan_matrix
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 TILE_ITEMS = 8192
+TASK_BYTES = 1000  # of a task in the list of all, and in the client's books
 
 
 def make_plan(
@@ -78,15 +81,20 @@ def make_plan(
     BudgetError
         If no plan fits; says how much is needed, and for what.
     """
+    here = {RESERVED: reserved, "statistics": statistics_bytes(problem)}
     if workers is None:
-        process = Process(
-            memory, threads, 0, {RESERVED: reserved, "statistics": statistics_bytes(problem)}
-        )
+        process = Process(memory, threads, 0, here)
     else:
         kept = {RESERVED: workers.reserved, "pairs": pairs_bytes(problem)}
         process = Process(workers.memory, workers.threads, workers.count, kept)
     if problem.shots is not None:
-        process.kept["identities"] = problem.shots.kept_bytes(problem.queries, problem.gallery)
+        identities = problem.shots.kept_bytes(problem.queries, problem.gallery)
+        process.kept["identities"] = here["identities"] = identities
     if problem.width:
-        return plan_features(problem, process, tile or (best_rows(), TILE_ITEMS))
-    return plan_matrix(problem, process)
+        plan = plan_features(problem, process, tile or (best_rows(), TILE_ITEMS))
+    else:
+        plan = plan_matrix(problem, process)
+    if workers is None:
+        return plan
+    sent = {"the job, as it is sent": pairs_bytes(problem), "tasks": TASK_BYTES * len(plan.tasks)}
+    return replace(plan, client=here | sent)

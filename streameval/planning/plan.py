@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from streameval.errors import BudgetError
@@ -86,6 +86,8 @@ class Plan:
     workers : int
         Processes of a cluster, that `threads`, `memory` and `parts` are of each; 0 where the
         evaluation runs in this process.
+    client : dict of str to int
+        Bytes held by the process that hands out the tasks of a cluster, by what holds them.
     """
 
     layout: Layout
@@ -98,11 +100,17 @@ class Plan:
     bytes_read: int
     flops: int
     workers: int = 0
+    client: dict[str, int] = field(default_factory=dict)
 
     @property
     def peak(self) -> int:
         """Projected peak of the process's resident memory, bytes."""
         return sum(self.parts.values())
+
+    @property
+    def client_peak(self) -> int:
+        """Projected peak of the client's resident memory, bytes; 0 where there is no cluster."""
+        return sum(self.client.values())
 
     @property
     def pairs(self) -> int:
