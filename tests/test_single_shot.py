@@ -368,6 +368,8 @@ def test_what_cannot_be_read_says_why() -> None:
     plain = se.evaluate(se.Distances(matrix), **sides)
     with pytest.raises(se.OptionError, match=r"needs single_shot, .* --protocol cuhk03"):
         plain.with_options(cmc="single-gallery-shot")
+    with pytest.raises(se.OptionError, match=r"--metrics 'CMC_sampled@1' and --protocol cuhk03"):
+        plain.with_options(metrics=("CMC_sampled@1",))
     for options in (
         {"metrics": "CMC_sampled@1"},
         {"options": se.MetricOptions(cmc="single-gallery-shot")},

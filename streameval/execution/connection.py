@@ -104,8 +104,10 @@ def connect(address: str) -> Connection:
     """
     import dask
     from distributed import Client, Security
+    from distributed.comm.addressing import resolve_address
 
     try:
+        resolve_address(address)  # a client that is made in vain is long in going
         if address.startswith("tls://") and not Security().get_connection_args("client").get(
             "ssl_context"
         ):
