@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.filtering import Operand, prepare_queries
+from streameval.counting.matrix_unit import LINE_BYTES
 from streameval.identities import Identities
 from streameval.inputs.sources import Distances, Features
 from streameval.pairs import Pairs
@@ -132,7 +133,7 @@ class Buffers:
     def lend(
         self, use: str, shape: tuple[int, ...], dtype: npt.DTypeLike
     ) -> Iterator[npt.NDArray[Any]]:
-        """Lend an array, uninitialised, for as long as the context lasts.
+        """Lend an array, uninitialised, for as long as the context lasts; it begins a cache line.
 
         Parameters
         ----------
@@ -145,10 +146,11 @@ class Buffers:
         with self._lock:
             idle = self._idle.setdefault(use, [])
             memory = idle.pop() if idle else np.empty(0, np.uint8)
-        if memory.size < size:
-            memory = np.empty(size, np.uint8)
+        if memory.size < size + LINE_BYTES:
+            memory = np.empty(size + LINE_BYTES, np.uint8)
+        start = -memory.ctypes.data % LINE_BYTES
         try:
-            yield memory[:size].view(dtype).reshape(shape)
+            yield memory[start : start + size].view(dtype).reshape(shape)
         finally:
             with self._lock:
                 idle.append(memory)

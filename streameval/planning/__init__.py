@@ -47,7 +47,7 @@ __all__ = [
     "make_plan",
 ]
 
-TILE_ITEMS = 8192
+TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
 TASK_BYTES = 1000  # of a task in the list of all, and in the client's books
 
 

@@ -10,6 +10,7 @@ from streameval.planning.plan import Plan, Process, Task, ranges, refusal
 from streameval.planning.problem import Problem, part_bytes, shot_parts, task_statistics_bytes
 
 TARGET_BLOCK_BYTES = 4 << 20
+SMALL_BLOCK = 1100  # gallery rows; before blocks are any smaller, those of queries are
 DOUBT_BYTES = 26 * DOUBTS  # the list of pairs in doubt of a task, and deciding them
 SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all threads
 TASK_FLOPS = 2 << 40  # of a task on a cluster: what is lost with a worker is soon done again
@@ -62,7 +63,7 @@ def plan_features(problem: Problem, process: Process, tile: tuple[int, int]) -> 
         shares = threads * max(process.workers, 1)
         query_block = min(query_block, max(-(-query_block // shares), SHOT_QUERIES))
     while sum(parts(query_block, block, rows, items).values()) > memory:
-        if block > max(chunk, 1024 if problem.shots is None else 2048):
+        if block > max(chunk, SMALL_BLOCK if problem.shots is None else 2 * SMALL_BLOCK):
             block = max(block // 2 // chunk, 1) * chunk
         elif query_block > (256 if problem.shots is None else SHOT_QUERIES):
             query_block = -(-query_block // 2)  # more passes over the gallery
