@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -206,6 +207,14 @@ class Job:
             self.shots,
             self.groups,
         )
+
+    @cached_property
+    def undecided(self) -> npt.NDArray[np.bool_]:
+        """Queries whose pairs a filter in float64 was tried on, and could not decide, [Q].
+
+        Noted by one task for those that follow, none of which has to know.
+        """
+        return np.zeros(self.pairs.queries, np.bool_)
 
     @property
     def features(self) -> Features:
