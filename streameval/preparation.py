@@ -157,7 +157,7 @@ def prepare(
         shot_draws=shot_draws,
         shot_seed=shot_seed,
     )
-    threads = _cores() if threads is None else threads
+    threads = cores() if threads is None else threads
     if not isinstance(threads, int) or threads < 1:
         raise OptionError(f"threads is {threads!r}; a whole number of at least 1 is needed")
     if tile is not None and not (len(tile) == 2 and all(size >= 1 for size in tile)):
@@ -181,7 +181,7 @@ def prepare(
         if query.cam is not None and gallery.cam is not None:
             cams = PositiveCameras.of(gallery.cam[pairs.positives()[1]])
     problem = replace(
-        _problem(source, pairs),
+        problem_of(source, pairs),
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
         passes_to_refine=int(bool(measures)),
@@ -246,7 +246,7 @@ def query_columns(query: Labels) -> dict[str, AnyArray]:
     return {"id": query.id, **({} if query.cam is None else {"cam": query.cam}), **query.more}
 
 
-def _cores() -> int:
+def cores() -> int:
     """Return how many cores the process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on every system
         return len(os.sched_getaffinity(0))
@@ -340,7 +340,8 @@ def _check_rows(source: Features | Distances, query: Labels, gallery: Labels) ->
         raise InputError(f"{described[0]}: at least one query is needed")
 
 
-def _problem(source: Features | Distances, pairs: Pairs) -> Problem:
+def problem_of(source: Features | Distances, pairs: Pairs) -> Problem:
+    """Return the sizes of an evaluation that reads no thresholds and no histogram."""
     stored = source.gallery if isinstance(source, Features) else source.matrix
     return Problem(
         queries=source.shape[0],

@@ -31,12 +31,14 @@ class Field:
     ----------
     axes : tuple of str
         Its axes: "query" [Q], "positive" [P] (all positives, query by query),
-        "threshold" [T], "pointer" [Q + 1], "edge" [E], "bin" [E + 1], "rule" [3], "rank" [R].
+        "threshold" [T], "pointer" [Q + 1], "edge" [E], "bin" [E + 1], "rule" [3], "rank" [R],
+        "near" [M].
     dtype : str
         NumPy dtype of the array.
-    merge : {"same", "sum", "min", "whole"}
+    merge : {"same", "sum", "min", "least", "whole"}
         How the values of two gallery shards combine. "same": both shards hold equal values;
-        "whole": not at all, they are known of the whole gallery only.
+        "least": the M least of both stay, ascending; "whole": not at all, they are known of the
+        whole gallery only.
     identity : int or float
         The value that leaves the other side of the merge as it is; unused for "same".
     optional : bool
@@ -45,7 +47,7 @@ class Field:
 
     axes: tuple[str, ...]
     dtype: Literal["int64", "float64"]
-    merge: Literal["same", "sum", "min", "whole"]
+    merge: Literal["same", "sum", "min", "least", "whole"]
     identity: float = 0
     optional: bool = False
 
@@ -65,6 +67,7 @@ FIELDS: Mapping[str, Field] = {
     "positive_item": Field(("positive",), "int64", "same", optional=True),
     "impostor_histogram": Field(("bin",), "int64", "sum", optional=True),
     "histogram_edges": Field(("edge",), "float64", "same", optional=True),
+    "nearest_negatives": Field(("query", "near"), "float64", "least", np.inf, optional=True),
     "single_shot": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
     "sampled_shots": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
 }
@@ -112,6 +115,10 @@ class RankStatistics:
         those above an edge and within the next, E − 1 times, and those above the highest.
     histogram_edges : [E] float64, optional
         Strictly ascending; there where the histogram is.
+    nearest_negatives : [Q, M] float64, optional
+        Distances of the M nearest negatives, ascending; +inf where there are fewer. Of shards
+        that are counted together, a shard may hold +inf in place of what is none of the M
+        nearest of all. −inf throughout where float32 can't tell them apart.
     single_shot : [Q, 3, R] float64, optional
         Of one item drawn of each gallery identity: the probability that fewer than x = 1 .. R
         negatives are ahead of the positive, where ties are optimistic, stable, pessimistic; 0
@@ -134,6 +141,7 @@ class RankStatistics:
     positive_item: IntArray | None = None
     impostor_histogram: IntArray | None = None
     histogram_edges: FloatArray | None = None
+    nearest_negatives: FloatArray | None = None
     single_shot: FloatArray | None = None
     sampled_shots: FloatArray | None = None
 
@@ -146,6 +154,7 @@ class RankStatistics:
             "threshold": len(self.thresholds),
             "rule": len(SHOT_RULES),
             "rank": 0 if self.single_shot is None else self.single_shot.shape[-1],
+            "near": 0 if self.nearest_negatives is None else self.nearest_negatives.shape[-1],
         }
         if (self.impostor_histogram is None) != (self.histogram_edges is None):
             raise ValueError("impostor_histogram and histogram_edges are given both or neither")
@@ -191,7 +200,7 @@ class RankStatistics:
         counted: dict[str, Any] = {
             name: np.full(tuple(sizes[a] for a in field.axes), field.identity, field.dtype)
             for name, field in FIELDS.items()
-            if field.merge not in ("same", "whole")
+            if field.merge not in ("same", "least", "whole")
             and not (field.optional and histogram_edges is None)
         }
         return cls(
@@ -259,6 +268,9 @@ class RankStatistics:
                 merged[name] = mine
             elif field.merge == "sum":
                 merged[name] = mine + theirs
+            elif field.merge == "least":
+                both = np.sort(np.concatenate([mine, theirs], axis=1), axis=1)
+                merged[name] = both[:, : mine.shape[1]]
             else:
                 merged[name] = np.minimum(mine, theirs)
         return RankStatistics(**merged)

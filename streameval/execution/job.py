@@ -168,6 +168,11 @@ class Job:
         None before they are known; a strip of a stored matrix finds its own.
     shots : Shots, optional
         Where one item is drawn of each gallery identity; tasks see the whole gallery then.
+    near : int
+        How many of the nearest negatives of each query are to be found; 0 for none.
+    reach : [Q] float64, optional
+        Only those nearer than this are looked for. Tasks in one process lower it as they go: no
+        more than `near` distances below it are ever wanted.
     buffers : Buffers
         Memory that one task after the other reads into.
     """
@@ -180,6 +185,8 @@ class Job:
     histogram_edges: FloatArray | None = None
     positives: Positives | None = None
     shots: Shots | None = None
+    near: int = 0
+    reach: FloatArray | None = None
     buffers: Buffers = field(default_factory=lambda: Buffers())
     _operands: dict[tuple[int, int], Operand] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -196,6 +203,8 @@ class Job:
             self.histogram_edges,
             self.positives,
             self.shots,
+            self.near,
+            self.reach,
         )
 
     @property

@@ -1,0 +1,178 @@
+"""The data of a ledger: opened where they were said to lie, and found to be what they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.errors import InputError
+from streameval.inputs.array import Array
+from streameval.inputs.composed import JoinedArray, SelectedArray
+from streameval.inputs.fingerprint import content
+from streameval.inputs.fingerprint import state as files_state
+from streameval.inputs.remote import is_remote
+from streameval.inputs.uri import open_array
+from streameval.ledger.counting import Part, take_labels
+from streameval.ledger.labels import labels_of
+from streameval.ledger.state import Head, Place, Segment
+from streameval.ledger.store import QUERIES, SEGMENTS, Reader
+from streameval.protocol import Labels
+from streameval.statistics import IntArray
+
+
+def open_matrix(uri: str | Path, what: str) -> Array:
+    """Open a matrix that can be opened again, from anywhere.
+
+    Raises
+    ------
+    InputError
+        If it lies in memory, or can't be opened.
+    """
+    if not isinstance(uri, str | Path):
+        raise InputError(
+            f"{what} is an array in memory, and a ledger reads its data again later: save it, and "
+            "give the path"
+        )
+    text = str(uri)
+    if not is_remote(text):
+        path, separator, key = text.rpartition("::")
+        text = f"{Path(path).absolute()}::{key}" if separator else str(Path(text).absolute())
+    array = open_array(text)
+    if len(array.shape) != 2:
+        raise InputError(f"{what} {uri} has shape {array.shape}; a 2-d array is needed")
+    return array
+
+
+def place_of(array: Array) -> Place:
+    """Return where an array lies, and what it holds."""
+    return Place(array.uri, content(array), files_state(array))
+
+
+class Gallery:
+    """Labels and data of a ledger's segments and queries, each read once.
+
+    Parameters
+    ----------
+    path : str
+        Of the ledger, for messages.
+    reader : Reader
+    head : Head
+    thorough : bool
+        Whether all data are read to see that they have not changed, and not their times alone.
+    """
+
+    def __init__(self, path: str, reader: Reader, head: Head, *, thorough: bool = False) -> None:
+        self.head = head
+        self._path, self._reader, self._thorough = path, reader, thorough
+        self._arrays: dict[str, Array] = {}
+        self._labels: dict[int, Labels] = {}
+        self._gone: dict[int, IntArray] = {}
+
+    def queries(self) -> Labels:
+        """Return the labels of all queries."""
+        return labels_of(self._reader.group(QUERIES), "queries")
+
+    def labels(self, segment: Segment) -> Labels:
+        """Return the labels of all items of a segment, forgotten ones too."""
+        if segment.number not in self._labels:
+            arrays = self._reader.group(f"{SEGMENTS}/{segment.number}")
+            gone: npt.NDArray[Any] = arrays.pop("forgotten", np.empty(0, np.int64))
+            self._labels[segment.number] = labels_of(arrays, f"segment {segment.name}")
+            self._gone[segment.number] = gone.astype(np.int64)
+        return self._labels[segment.number]
+
+    def forgotten(self, segment: Segment) -> IntArray:
+        """Return the indices of the forgotten items of a segment, ascending."""
+        if segment.number not in self._gone:
+            if not segment.forgotten:
+                return np.empty(0, np.int64)
+            self.labels(segment)
+        return self._gone[segment.number]
+
+    def forget(self, segment: Segment, rows: IntArray) -> None:
+        """Note further items as forgotten."""
+        self._gone[segment.number] = np.union1d(self.forgotten(segment), rows)
+
+    def part(self, segment: Segment, rows: IntArray | None = None) -> Part:
+        """Return some items of a segment; all that are in the gallery by default.
+
+        Raises
+        ------
+        InputError
+            If its data have changed, or are gone.
+        """
+        labels = self.labels(segment)
+        if rows is None and segment.forgotten:
+            rows = np.setdiff1d(np.arange(segment.size), self._gone[segment.number])
+        if rows is not None:
+            labels = take_labels(labels, rows)
+        return Part(segment, labels, self.array(segment), rows)
+
+    def parts(self) -> list[Part]:
+        """Return the items of all segments that have any in the gallery; see `part`."""
+        return [self.part(one) for one in self.head.segments if one.items]
+
+    def features(self) -> Array | None:
+        """Return the features of all queries; None where distances are stored.
+
+        Raises
+        ------
+        InputError
+            If they have changed, or are gone, or those that came later are of another width.
+        """
+        if self.head.settings.metric is None:
+            return None
+        places = [batch.place for batch in self.head.batches]
+        arrays = [self._open(one, "queries", "--query URI") for one in places if one is not None]
+        widths = [array.shape[1] for array in arrays]
+        if len(set(widths)) > 1:
+            raise InputError(
+                f"query features {arrays[-1].uri} are {arrays[-1].shape}, those of the ledger have "
+                f"{widths[0]} columns: as many are needed"
+            )
+        return arrays[0] if len(arrays) == 1 else JoinedArray(arrays, 0, "query features")
+
+    def array(self, segment: Segment) -> Array:
+        """Return the features of a segment, or its distances from all queries.
+
+        Raises
+        ------
+        InputError
+            If they have changed, or are gone.
+        """
+        stored = self.head.settings.metric is None
+        option = f"--name {segment.name} {'--distances' if stored else '--gallery'} URI"
+        what = f"segment {segment.name!r}"
+        arrays = [self._open(one, what, option) for one in segment.places]
+        if not stored:
+            return arrays[0]
+        some: list[Array] = []
+        for place, array in zip(segment.places, arrays, strict=True):
+            columns = np.arange(place.column, place.column + segment.size)
+            whole = array.shape[1] == segment.size
+            some.append(array if whole else SelectedArray(array, None, columns))
+        return some[0] if len(some) == 1 else JoinedArray(some, 0, segment.name)
+
+    def _open(self, place: Place, what: str, option: str) -> Array:
+        if place.uri in self._arrays:
+            return self._arrays[place.uri]
+        moved = f"where it has moved, say so: streameval ledger move {self._path} {option}"
+        try:
+            array = open_array(place.uri)
+        except InputError as error:
+            raise InputError(
+                f"{what} of {self._path} can't be read: {error}. Nothing has been changed in the "
+                f"ledger: put it back, or, {moved}"
+            ) from error
+        same = not self._thorough and files_state(array) == place.files
+        if not same and content(array) != place.content:
+            raise InputError(
+                f"{what} of {self._path}, {place.uri}, has changed since it came. Nothing has been "
+                f"changed in the ledger: restore it; or, {moved}; or remove the segment, and "
+                "append it anew"
+            )
+        self._arrays[place.uri] = array
+        return array
