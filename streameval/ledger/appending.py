@@ -14,6 +14,8 @@ import numpy as np
 
 from streameval.errors import InputError
 from streameval.inputs.array import Array
+from streameval.inputs.composed import SelectedArray
+from streameval.inputs.fingerprint import content
 from streameval.inputs.sources import Distances, Features
 from streameval.ledger.counting import Block, Means, Part
 from streameval.ledger.forecast import Forecast
@@ -80,7 +82,7 @@ class Appending:
         _check_fits(array, labels, head, self._features)
         self.name = _default_name(gallery) if name is None else name
         place = replace(place_of(array), stop=head.queries)
-        _check_new(head, self.name, place, len(labels))
+        _check_new(head, self.name, place, array)
         self._segment = Segment(head.next_segment, self.name, len(labels), 0, (place,))
         self._labels = labels
         self._block: Block | None = None
@@ -224,16 +226,24 @@ def _check_fits(array: Array, labels: Labels, head: Head, features: Array | None
         )
 
 
-def _check_new(head: Head, name: str, place: Place, size: int) -> None:
-    """Refuse a segment that is there already."""
+def _check_new(head: Head, name: str, place: Place, array: Array) -> None:
+    """Refuse a segment that is there already.
+
+    Of stored distances, those from the queries that there were when the other came are compared.
+    """
+    known = {array.shape[0]: place.content}
     for segment in head.segments:
-        if size and any(own.content == place.content for own in segment.places):
+        first = segment.places[0]
+        rows = array.shape[0] if head.settings.metric is not None else first.stop
+        if rows not in known:
+            known[rows] = content(SelectedArray(array, np.arange(rows)))
+        if segment.size and known[rows] == first.content:
             raise InputError(
                 f"{place.uri} holds the same data as segment {segment.name!r} "
-                f"({segment.places[0].uri}): nothing has been changed; each item counts once"
+                f"({first.uri}): nothing has been changed; each item counts once"
             )
         if segment.name == name:
             raise InputError(
-                f"there is a segment {name!r} already ({segment.places[0].uri}): nothing has been "
-                "changed; give another name (--name)"
+                f"there is a segment {name!r} already ({first.uri}): nothing has been changed; "
+                "give another name (--name)"
             )
