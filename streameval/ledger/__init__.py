@@ -6,6 +6,7 @@ appending  a segment on its way in: forecast, counts, old segments that are read
 removing   segments and identities on their way out: what they added is subtracted
 queries    further queries
 moving     data that have moved
+verifying  everything read, and counted again
 snapshots  the statistics of a state, and its entry of the trajectory
 state      what a ledger knows, and what each change has added
 counting   some queries against some segments, each counted apart

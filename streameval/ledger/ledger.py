@@ -28,6 +28,7 @@ from streameval.ledger.snapshots import Snapshot, entry_of, range_summary, stati
 from streameval.ledger.sources import Gallery, open_matrix, place_of
 from streameval.ledger.state import Batch, Head, Segment, State
 from streameval.ledger.store import Change, Reader, Store
+from streameval.ledger.verifying import differences
 from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.metrics.options import (
     AveragePrecision,
@@ -177,7 +178,7 @@ class Ledger:
         Parameters
         ----------
         at : int or str, optional
-            Number of a snapshot, or the name of the segment whose change it was (the last such).
+            Number of a snapshot, or the name of a segment: the snapshot that it came with.
 
         Raises
         ------
@@ -201,7 +202,8 @@ class Ledger:
 
     def _provenance(self, head: Head) -> dict[str, Any]:
         features = [batch.place.uri for batch in head.batches if batch.place is not None]
-        gallery = ", ".join(segment.name for segment in head.segments)
+        count = len(head.segments)
+        gallery = f"{count} segment{'' if count == 1 else 's'} of {self.path}"
         inputs: dict[str, Any] = {"distances": gallery}
         if head.settings.metric is not None:
             inputs = {"query": ", ".join(features), "gallery": gallery}
@@ -393,6 +395,29 @@ class Ledger:
             what = "move", name or "queries"
             return self._commit(change, state, after, what, NOTHING, started)
 
+    def verify(
+        self,
+        *,
+        memory: str | int | None = None,
+        threads: int | None = None,
+        client: Client | None = None,
+        progress: Progress | None = None,
+    ) -> list[str]:
+        """Read all there is, count all pairs again, and return what differs, a line each.
+
+        Parameters
+        ----------
+        memory, threads, client, progress
+            As of `evaluate`.
+        """
+        with means(memory, threads, client, progress) as using:
+            return list(differences(self._store, using))
+
+    def queries(self) -> Labels:
+        """Return the labels of the queries."""
+        reader = self._store.reader()
+        return Gallery(self.path, reader, reader.head()).queries()
+
     @contextmanager
     def _changing(self, wait: float) -> Iterator[Change]:
         with self._store.locked(wait):
@@ -420,7 +445,12 @@ class Ledger:
         if at is None:
             return reader
         entries = reader.head().trajectory
-        numbers = [one["number"] for one in entries if str(at) in (str(one["number"]), one["name"])]
+        numbers = [
+            one["number"]
+            for one in entries
+            if str(at) == str(one["number"])
+            or (one["change"] == "append" and str(at) == one["name"])
+        ]
         if not numbers:
             raise OptionError(
                 f"{self.path} has no snapshot {at!r}; there are 0 to {len(entries) - 1}, and the "

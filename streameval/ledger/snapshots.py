@@ -16,7 +16,8 @@ from streameval.errors import StreamevalWarning
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.sources import Gallery
 from streameval.ledger.state import Settings, State
-from streameval.preparation import UNUSED
+from streameval.preparation import UNUSED, query_columns
+from streameval.protocol import Labels
 from streameval.result import Evaluation
 from streameval.result.summary import plain
 from streameval.statistics import RankStatistics, uniform_edges
@@ -131,15 +132,7 @@ def entry_of(
 ) -> dict[str, Any]:
     """Return the entry of the trajectory for a change: its kind and name, its work."""
     head = after.head
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StreamevalWarning)  # said where the result is asked for
-        result = Evaluation.compute(
-            statistics_of(after, None),
-            head.settings.options,
-            range=range_summary(head.settings),
-            columns=columns,
-            provenance={},
-        )
+    metrics, counts = _scalars(after, columns)
     was, now = sides_of(before), sides_of(after)
     sides: dict[str, int] = {}
     for one, other in zip(was, now[: len(was)], strict=True):
@@ -153,8 +146,8 @@ def entry_of(
         segments=len(head.segments),
         queries=head.queries,
         gallery=head.gallery,
-        metrics=result.metrics.scalars,
-        counts=result.counts,
+        metrics=metrics,
+        counts=counts,
         sides=sides,
         pairs=work.pairs,
         rescanned=work.rescanned,
@@ -162,3 +155,26 @@ def entry_of(
     )
     written: dict[str, Any] = plain(asdict(entry))
     return written
+
+
+def scalars_of(
+    state: State, queries: Labels
+) -> tuple[Mapping[str, float | None], Mapping[str, int]]:
+    """Return the metrics and counts of a state, as the trajectory has them."""
+    metrics, counts = _scalars(state, query_columns(queries))
+    return plain(metrics), counts
+
+
+def _scalars(
+    state: State, columns: Mapping[str, Any]
+) -> tuple[Mapping[str, float], Mapping[str, int]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StreamevalWarning)  # said where the result is asked for
+        result = Evaluation.compute(
+            statistics_of(state, None),
+            state.head.settings.options,
+            range=range_summary(state.head.settings),
+            columns=columns,
+            provenance={},
+        )
+    return result.metrics.scalars, result.counts
