@@ -103,6 +103,8 @@ class Problem:
         Extra passes over all pairs to settle chosen thresholds.
     shots : ShotSizes, optional
         Where CMC is read under single gallery shot: a task sees the whole gallery then.
+    near : int
+        Nearest negatives that are kept of each query.
     """
 
     queries: int
@@ -120,6 +122,7 @@ class Problem:
     passes_to_refine: int = 0
     edges: int = 0
     shots: ShotSizes | None = None
+    near: int = 0
 
     @property
     def passes(self) -> int:
@@ -306,7 +309,7 @@ def format_bytes(count: float) -> str:
 
 def _statistics_bytes(problem: Problem) -> int:
     """Bytes of the statistics, thrice while parts merge, and of the pairs that are listed."""
-    per_query = 3 * 8 * (problem.thresholds + 8)
+    per_query = 3 * 8 * (problem.thresholds + problem.near + 8)
     histogram = 3 * 16 * problem.edges
     return problem.queries * per_query + histogram + 200 * problem.positives + 10 * problem.listed
 
@@ -320,7 +323,8 @@ def _pairs_bytes(problem: Problem) -> int:
 def _part_bytes(problem: Problem, queries: int) -> int:
     """Bytes of the statistics of so many queries."""
     positives = -(-problem.positives * queries // max(problem.queries, 1))
-    return 8 * queries * (problem.thresholds + 8) + 16 * problem.edges + 32 * positives
+    per_query = 8 * (problem.thresholds + problem.near + 8)
+    return queries * per_query + 16 * problem.edges + 32 * positives
 
 
 def _task_statistics_bytes(problem: Problem, queries: int) -> int:
@@ -329,6 +333,7 @@ def _task_statistics_bytes(problem: Problem, queries: int) -> int:
     limits = problem.thresholds + problem.edges
     edges = positives + queries * limits
     within = queries * (limits + 8 + (problem.thresholds if problem.edges else 0))
+    within += 2 * queries * problem.near
     return 8 * edges + 16 * edges + 8 * within + 40 * positives
 
 

@@ -167,7 +167,7 @@ class Block:
             If an input can't be read, or a distance lies outside the range.
         """
         with self._in_words():
-            job = self._job(self._plan(0))
+            job = self._job(self._plan(0, 0))
             found = find_positives(job, self._means.executor, self._watch).positives
         if found is None:
             raise RuntimeError("the positives have not been found")
@@ -207,7 +207,7 @@ class Block:
         item = self._items(positives)
         given = JobPositives(positives.indptr(self.queries), positives.distance, item)
         with self._in_words():
-            job = self._job(self._plan(len(positives)))
+            job = self._job(self._plan(len(positives), near))
             job = replace(job, positives=given, near=near, reach=reach)
             self._watch.begin(self.size, job.plan.bytes_read)
             ends = self._ends.tolist()
@@ -242,7 +242,7 @@ class Block:
         query = features if queries is None else SelectedArray(features, queries)
         return Features(query, whole, self._settings.metric)
 
-    def _plan(self, positives: int) -> Plan:
+    def _plan(self, positives: int, near: int) -> Plan:
         settings, means = self._settings, self._means
         problem = problem_of(self.source, self.pairs)
         problem = replace(
@@ -251,6 +251,7 @@ class Block:
             listed=problem.listed + positives,
             thresholds=settings.thresholds,
             edges=settings.edges,
+            near=near,
         )
         plan = make_plan(
             problem,
