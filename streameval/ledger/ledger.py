@@ -441,22 +441,19 @@ class Ledger:
         return Snapshot(**entry)
 
     def _reader(self, at: int | str | None) -> Reader:
-        reader = self._store.reader()
         if at is None:
-            return reader
-        entries = reader.head().trajectory
-        numbers = [
-            one["number"]
-            for one in entries
-            if str(at) == str(one["number"])
-            or (one["change"] == "append" and str(at) == one["name"])
-        ]
-        if not numbers:
-            raise OptionError(
-                f"{self.path} has no snapshot {at!r}; there are 0 to {len(entries) - 1}, and the "
-                "names of segments"
-            )
-        return self._store.reader(self._store.snapshots()[numbers[-1]])
+            return self._store.reader()
+        snapshots = self._store.snapshots()
+        if str(at) in map(str, range(len(snapshots))):  # the newest may be damaged
+            return self._store.reader(snapshots[int(at)])
+        entries = self._store.reader().head().trajectory
+        for entry in reversed(entries):
+            if entry["change"] == "append" and entry["name"] == at:
+                return self._store.reader(snapshots[entry["number"]])
+        raise OptionError(
+            f"{self.path} has no snapshot {at!r}; there are 0 to {len(entries) - 1}, and the "
+            "names of segments"
+        )
 
 
 def _positive_cams(state: State, gallery: Gallery, queries: Labels) -> PositiveCameras | None:

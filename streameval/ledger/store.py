@@ -171,15 +171,17 @@ class Store:
             return
         from filelock import FileLock, Timeout
 
-        self.local.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.local / "lock")
-        try:
-            lock.acquire(timeout=wait)
-        except Timeout as error:
-            raise OutputError(
-                f"another process changes {self.location}, and has not ended within {wait:g} s; "
-                "nothing has been changed: run this again when it has, or wait longer (--wait)"
-            ) from error
+        with self.telling("written"):
+            self.local.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire(timeout=wait)
+            except Timeout as error:
+                raise OutputError(
+                    f"another process changes {self.location}, and has not ended within "
+                    f"{wait:g} s; nothing has been changed: run this again when it has, or wait "
+                    "longer (--wait)"
+                ) from error
         try:
             yield
         finally:
