@@ -114,6 +114,39 @@ def test_workers_and_any_memory_count_the_same(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_identities_and_cameras_may_be_texts_of_any_length() -> None:
+    """Also where a segment has no items, or no cameras."""
+    named = {n: [f"person {'x' * one}" for one in labels(n).id] for n in ("q", "more", *SIZES)}
+    ledger = se.Ledger.create(
+        "L", query="q.npy", query_labels=se.Labels(np.array(named["q"])), protocol="no-camera"
+    )
+    np.save("nothing.npy", np.empty((0, WIDTH), np.float32))
+    ledger.append("nothing.npy", se.Labels(np.empty(0, np.int64)))
+    for number, name in enumerate(SIZES):
+        cams = labels(name).cam if number else None
+        ledger.append(f"{name}.npy", se.Labels(np.array(named[name]), cams))
+    ledger.append("nothing.npy", se.Labels(np.empty(0, np.int64)), name="nothing again")
+    ledger.forget(["person ", "person xx"])
+    ledger.add_queries("more.npy", se.Labels(np.array(named["more"])))
+    ledger.remove("nothing")
+    assert ledger.verify() == []
+    ids = np.concatenate([named[name] for name in SIZES])
+    rows = np.concatenate([np.load(f"{name}.npy") for name in SIZES])
+    kept = ~np.isin(ids, ["person ", "person xx"])
+    expected = se.evaluate(
+        se.Features(np.concatenate([np.load("q.npy"), np.load("more.npy")]), rows[kept]),
+        query=se.Labels(np.concatenate([named["q"], named["more"]])),
+        gallery=se.Labels(ids[kept]),
+        protocol="no-camera",
+    )
+    assert ledger.evaluation().statistics.equals(expected.statistics)
+    assert list(ledger.queries().id) == [*named["q"], *named["more"]]
+    texts = se.Labels(np.array(["person"] * 5), np.array(list("abcde")))
+    with pytest.raises(InputError, match="labels 'cam' are strings, those of the gallery integers"):
+        ledger.append("more.npy", texts)
+
+
+@pytest.mark.usefixtures("folder")
 def test_queries_change_sides_and_that_is_told() -> None:
     ledger = create()
     first = ledger.append("monday.npy", labels("monday"))

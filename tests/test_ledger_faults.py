@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,20 @@ pytest.importorskip("icechunk")
 HERE = Path(__file__).parent
 
 
+def fill(folder: Path) -> None:
+    """Make a ledger of two segments in the current folder."""
+    import ledger_crashes
+
+    ledger_crashes.write_inputs(folder)
+    for change in ledger_crashes.CHANGES[:3]:
+        change()
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a ledger of two segments, and work beside it."""
-    import ledger_crashes
-
     monkeypatch.chdir(tmp_path)
-    ledger_crashes.write_inputs(tmp_path)
-    for change in ledger_crashes.CHANGES[:3]:
-        change()
+    fill(tmp_path)
     return tmp_path
 
 
@@ -58,7 +64,8 @@ def test_killed_at_any_moment_it_is_as_before_or_after(tmp_path: Path) -> None:
         assert trial["again"], trial
 
 
-def test_a_full_disk_changes_nothing(folder: Path) -> None:
+@pytest.mark.usefixtures("folder")
+def test_a_full_disk_changes_nothing() -> None:
     ledger = se.Ledger("L")
     before = ledger.evaluation().statistics
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -77,25 +84,26 @@ def test_a_full_disk_changes_nothing(folder: Path) -> None:
 
 
 @pytest.fixture
-def read_only(folder: Path) -> Iterator[Path]:
-    """Take the right to write from the process, whoever runs the tests."""
-    for above in (folder, *folder.parents):
-        if above.stat().st_uid == os.geteuid() and above != Path("/tmp"):
-            above.chmod(above.stat().st_mode | 0o055)
-        if above.name.startswith("pytest-of"):
-            break
-    for entry in [folder / "L", *(folder / "L").rglob("*")]:
-        entry.chmod(0o555 if entry.is_dir() else 0o444)
+def read_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make a ledger and take the right to write from the process, whoever runs the tests."""
     user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    yield folder
-    os.seteuid(user)
-    for entry in [folder / "L", *(folder / "L").rglob("*")]:
-        entry.chmod(0o755 if entry.is_dir() else 0o644)
+    with tempfile.TemporaryDirectory() as name:
+        monkeypatch.chdir(name)
+        fill(Path(name))
+        entries = [Path(name), Path("L"), *Path("L").rglob("*")]
+        for entry in entries:
+            entry.chmod(0o555 if entry.is_dir() else 0o444)
+        if user == 0:
+            os.seteuid(65534)
+        yield
+        os.seteuid(user)
+        for entry in entries:
+            entry.chmod(0o755 if entry.is_dir() else 0o644)
+        monkeypatch.undo()
 
 
-def test_a_read_only_folder_is_read_and_not_changed(read_only: Path) -> None:
+@pytest.mark.usefixtures("read_only")
+def test_a_read_only_folder_is_read_and_not_changed() -> None:
     ledger = se.Ledger("L")
     before = ledger.evaluation().statistics
     with pytest.raises(OutputError, match=r"can't be written .*(Permission|permission|denied)"):

@@ -33,7 +33,7 @@ from streameval.ledger.state import (
     cells_of,
     record_arrays,
 )
-from streameval.ledger.store import RECORDS, SEGMENTS, Change
+from streameval.ledger.store import GALLERY, RECORDS, Change
 from streameval.protocol import Labels
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
@@ -83,8 +83,11 @@ class Appending:
         self.name = _default_name(gallery) if name is None else name
         place = replace(place_of(array), stop=head.queries)
         _check_new(head, self.name, place, array)
-        self._segment = Segment(head.next_segment, self.name, len(labels), 0, (place,))
-        self._labels = labels
+        self._columns = label_arrays(labels)
+        columns = tuple(self._columns)
+        self._segment = Segment(
+            head.next_segment, self.name, len(labels), 0, head.rows, columns, (place,)
+        )
         self._block: Block | None = None
         self._new = Positives.none()
         if len(labels):
@@ -129,16 +132,18 @@ class Appending:
             fresh = Near.none(len(self._hard), most).with_more(found, most)
             near = near.put(self._hard, fresh)
         record = Record(len(head.trajectory), (number,), 0, head.queries)
-        change.write(f"{SEGMENTS}/{number}", label_arrays(self._labels))
+        change.append(GALLERY, segment.begin, segment.size, self._columns)
         change.write(f"{RECORDS}/{record.number}", record_arrays(cells, [own]))
         after = replace(
             head,
             segments=(*head.segments, segment),
             records=(*head.records, record),
             next_segment=number + 1,
+            rows=head.rows + segment.size,
             next_serial=head.next_serial + len(self._new),
         )
-        return State(after, positives, totals, near.with_more(further, most))
+        near = near.with_more(further, most)
+        return State(after, positives, totals, near, state.forgotten)
 
     def _look_up(self, positives: Positives) -> tuple[Positives, list[IntArray]]:
         """Count the old negatives ahead of new positives that are within reach."""
@@ -152,11 +157,14 @@ class Appending:
         columns["closer"][easy] += nearer.sum(axis=1)
         columns["tied"][easy] += equal.sum(axis=1)
         columns["before"][easy] += equal.sum(axis=1)  # all that is old comes before what is new
-        cells: list[IntArray] = []
-        for old in np.unique(owner[nearer | equal]).tolist():
-            of = owner == old
-            counts = (nearer & of).sum(axis=1), (equal & of).sum(axis=1)
-            cells.append(cells_of(positives.serial[easy], old, *counts))
+        row, column = np.nonzero(nearer | equal)
+        pairs = np.stack([row, owner[row, column]])
+        found, place = np.unique(pairs, axis=1, return_inverse=True)
+        counts = [
+            np.bincount(place.reshape(-1), which[row, column], found.shape[1]).astype(np.int64)
+            for which in (nearer, equal)
+        ]
+        cells = [cells_of(positives.serial[easy][found[0]], found[1], *counts)]
         return replace(positives, **columns), cells
 
     def _rescan(

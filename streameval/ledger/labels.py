@@ -43,7 +43,7 @@ def labels_of(arrays: Mapping[str, npt.NDArray[Any]], source: str) -> Labels:
 
 def _numbers(values: AnyArray) -> npt.NDArray[Any]:
     if values.dtype.kind != "U":
-        return values
+        return values.astype(np.int64)
     width = values.dtype.itemsize // 4
     points: npt.NDArray[Any] = np.ascontiguousarray(values).view(np.uint32)
     return points.reshape(len(values), width)

@@ -25,7 +25,7 @@ from streameval.ledger.moving import moved, named
 from streameval.ledger.queries import with_queries
 from streameval.ledger.removing import without_identities, without_segment
 from streameval.ledger.snapshots import Snapshot, entry_of, range_summary, statistics_of
-from streameval.ledger.sources import Gallery, open_matrix, place_of
+from streameval.ledger.sources import Gallery, open_matrix, place_of, query_labels
 from streameval.ledger.state import Batch, Head, Segment, State
 from streameval.ledger.store import Change, Reader, Store
 from streameval.ledger.verifying import differences
@@ -189,7 +189,7 @@ class Ledger:
         """
         reader = self._reader(at)
         state = reader.state()
-        gallery = Gallery(self.path, reader, state.head)
+        gallery = Gallery(self.path, reader, state)
         queries = gallery.queries()
         return Evaluation.compute(
             statistics_of(state, gallery),
@@ -257,7 +257,7 @@ class Ledger:
         started = time.perf_counter()
         with means(memory, threads, client, progress) as using, self._changing(wait) as change:
             state = change.state()
-            source = Gallery(self.path, change, state.head)
+            source = Gallery(self.path, change, state)
             work = Appending(state, source, gallery, labels, name, using)
             after = work.run(change)
             what = "append", work.name
@@ -277,7 +277,7 @@ class Ledger:
         with means(memory, threads, client, None) as using:
             reader = self._store.reader()
             state = reader.state()
-            source = Gallery(self.path, reader, state.head)
+            source = Gallery(self.path, reader, state)
             return Appending(state, source, gallery, labels, name, using).forecast
 
     def remove(self, name: str, *, wait: float = DEFAULT_WAIT) -> Snapshot:
@@ -326,7 +326,7 @@ class Ledger:
         wanted = np.asarray(ids).reshape(-1)
         with means(memory, threads, client, progress) as using, self._changing(wait) as change:
             state = change.state()
-            gallery = Gallery(self.path, change, state.head)
+            gallery = Gallery(self.path, change, state)
             after, work = without_identities(state, wanted, gallery, change, using)
             name = ", ".join(str(one) for one in wanted[:3].tolist())
             name += f" and {len(wanted) - 3} more" if len(wanted) > 3 else ""
@@ -366,7 +366,7 @@ class Ledger:
         started = time.perf_counter()
         with means(memory, threads, client, progress) as using, self._changing(wait) as change:
             state = change.state()
-            source = Gallery(self.path, change, state.head)
+            source = Gallery(self.path, change, state)
             after, work = with_queries(state, query, labels, source, change, using)
             what = "add-queries", f"{len(labels)} of {Path(str(query)).name}"
             return self._commit(change, state, after, what, work, started)
@@ -415,8 +415,7 @@ class Ledger:
 
     def queries(self) -> Labels:
         """Return the labels of the queries."""
-        reader = self._store.reader()
-        return Gallery(self.path, reader, reader.head()).queries()
+        return query_labels(self._store.reader())
 
     @contextmanager
     def _changing(self, wait: float) -> Iterator[Change]:
@@ -434,7 +433,7 @@ class Ledger:
         queries: Labels | None = None,
     ) -> Snapshot:
         """Commit a change; `what` is its kind, and the name of what was changed."""
-        queries = queries or Gallery(self.path, change, after.head).queries()
+        queries = queries or query_labels(change)
         seconds = time.perf_counter() - started
         entry = entry_of(before, after, query_columns(queries), what, work, seconds)
         change.commit(after.with_head(trajectory=(*after.head.trajectory, entry)))

@@ -86,6 +86,7 @@ def with_queries(
         state.positives.with_more(positives),
         state.totals.stacked(totals),
         state.near.stacked(near, most),
+        state.forgotten,
     )
     return after, Forecast(size, 0, 0, 0)
 

@@ -24,7 +24,7 @@ from streameval.ledger.state import (
     cells_of,
     record_arrays,
 )
-from streameval.ledger.store import RECORDS, SEGMENTS, Change, Reader
+from streameval.ledger.store import RECORDS, Change, Reader
 from streameval.protocol import Labels
 from streameval.statistics import FloatArray, IntArray
 
@@ -73,12 +73,13 @@ def without_segment(state: State, segment: Segment, change: Change) -> State:
     if alone.segments == (number,) and alone.start == 0:  # what came with it goes with it
         change.delete(f"{RECORDS}/{alone.number}")
         records = tuple(one for one in records if one is not alone)
-    change.delete(f"{SEGMENTS}/{number}")
+    own = (state.forgotten >= segment.begin) & (state.forgotten < segment.begin + segment.size)
     return State(
         replace(head, segments=segments, records=records),
         left,
         state.totals.minus(gone.totals, least),
         state.near.without(state.near.segment == number),
+        state.forgotten[~own],
     )
 
 
@@ -113,8 +114,7 @@ def without_identities(
     segments = {one.number: one for one in head.segments}
     for part, one in zip(parts, counted, strict=True):
         number, gone_with = part.segment.number, Totals.of(one)
-        gallery.forget(part.segment, rows[number])
-        change.write(f"{SEGMENTS}/{number}", {"forgotten": gallery.forgotten(part.segment)})
+        gallery.forget(part.segment.begin + rows[number])
         forgotten = part.segment.forgotten + len(rows[number])
         segments[number] = replace(part.segment, forgotten=forgotten)
         left = replace(
@@ -145,13 +145,16 @@ def without_identities(
     change.write(f"{RECORDS}/{record.number}", record_arrays(cells, added))
     after = replace(head, segments=tuple(segments.values()), records=(*head.records, record))
     work = Forecast(block.size, recounted, 0, 0)
-    return State(after, left, replace(totals, nearest=least), near), work
+    totals = replace(totals, nearest=least)
+    return State(after, left, totals, near, gallery.gone), work
 
 
 def _rows_of(wanted: npt.NDArray[Any], gallery: Gallery) -> dict[int, IntArray]:
     """Return which items of each segment are of some identities, and not forgotten yet."""
     rows: dict[int, IntArray] = {}
     for segment in gallery.head.segments:
+        if not segment.items:
+            continue
         labels = gallery.labels(segment)
         _check_kind(wanted, labels, segment)
         there = np.isin(labels.id, wanted)
@@ -163,7 +166,7 @@ def _rows_of(wanted: npt.NDArray[Any], gallery: Gallery) -> dict[int, IntArray]:
 
 def _check_kind(wanted: npt.NDArray[Any], labels: Labels, segment: Segment) -> None:
     strings = [one.dtype.kind == "U" for one in (wanted, labels.id)]
-    if len(labels) and strings[0] != strings[1]:
+    if strings[0] != strings[1]:
         kinds = ["strings" if one else "integers" for one in strings]
         raise InputError(
             f"the identities to be forgotten are {kinds[0]}, those of segment {segment.name!r} "

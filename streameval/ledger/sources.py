@@ -17,8 +17,8 @@ from streameval.inputs.remote import is_remote
 from streameval.inputs.uri import open_array
 from streameval.ledger.counting import Part, take_labels
 from streameval.ledger.labels import labels_of
-from streameval.ledger.state import Head, Place, Segment
-from streameval.ledger.store import QUERIES, SEGMENTS, Reader
+from streameval.ledger.state import Place, Segment, State
+from streameval.ledger.store import GALLERY, QUERIES, Reader
 from streameval.protocol import Labels
 from streameval.statistics import IntArray
 
@@ -51,6 +51,11 @@ def place_of(array: Array) -> Place:
     return Place(array.uri, content(array), files_state(array))
 
 
+def query_labels(reader: Reader) -> Labels:
+    """Return the labels of all queries."""
+    return labels_of(reader.group(QUERIES), "queries")
+
+
 class Gallery:
     """Labels and data of a ledger's segments and queries, each read once.
 
@@ -59,42 +64,45 @@ class Gallery:
     path : str
         Of the ledger, for messages.
     reader : Reader
-    head : Head
+    state : State
     thorough : bool
         Whether all data are read to see that they have not changed, and not their times alone.
+
+    Attributes
+    ----------
+    head : Head
+    gone : [f] int64
+        Forgotten items, ascending, counted among all that ever came.
     """
 
-    def __init__(self, path: str, reader: Reader, head: Head, *, thorough: bool = False) -> None:
-        self.head = head
+    def __init__(self, path: str, reader: Reader, state: State, *, thorough: bool = False) -> None:
+        self.head, self.gone = state.head, state.forgotten
         self._path, self._reader, self._thorough = path, reader, thorough
         self._arrays: dict[str, Array] = {}
-        self._labels: dict[int, Labels] = {}
-        self._gone: dict[int, IntArray] = {}
+        self._labels: dict[str, npt.NDArray[Any]] | None = None
 
     def queries(self) -> Labels:
         """Return the labels of all queries."""
-        return labels_of(self._reader.group(QUERIES), "queries")
+        return query_labels(self._reader)
 
     def labels(self, segment: Segment) -> Labels:
         """Return the labels of all items of a segment, forgotten ones too."""
-        if segment.number not in self._labels:
-            arrays = self._reader.group(f"{SEGMENTS}/{segment.number}")
-            gone: npt.NDArray[Any] = arrays.pop("forgotten", np.empty(0, np.int64))
-            self._labels[segment.number] = labels_of(arrays, f"segment {segment.name}")
-            self._gone[segment.number] = gone.astype(np.int64)
-        return self._labels[segment.number]
+        if not segment.size:
+            return Labels(np.empty(0, np.int64), source=f"segment {segment.name}")
+        if self._labels is None:
+            self._labels = self._reader.group(GALLERY)
+        own = slice(segment.begin, segment.begin + segment.size)
+        columns = {name: self._labels[name][own] for name in segment.columns}
+        return labels_of(columns, f"segment {segment.name}")
 
     def forgotten(self, segment: Segment) -> IntArray:
         """Return the indices of the forgotten items of a segment, ascending."""
-        if segment.number not in self._gone:
-            if not segment.forgotten:
-                return np.empty(0, np.int64)
-            self.labels(segment)
-        return self._gone[segment.number]
+        ends = np.searchsorted(self.gone, [segment.begin, segment.begin + segment.size])
+        return self.gone[slice(*ends)] - segment.begin
 
-    def forget(self, segment: Segment, rows: IntArray) -> None:
-        """Note further items as forgotten."""
-        self._gone[segment.number] = np.union1d(self.forgotten(segment), rows)
+    def forget(self, items: IntArray) -> None:
+        """Note further items as forgotten, counted among all that ever came."""
+        self.gone = np.union1d(self.gone, items)
 
     def part(self, segment: Segment, rows: IntArray | None = None) -> Part:
         """Return some items of a segment; all that are in the gallery by default.
@@ -106,7 +114,7 @@ class Gallery:
         """
         labels = self.labels(segment)
         if rows is None and segment.forgotten:
-            rows = np.setdiff1d(np.arange(segment.size), self._gone[segment.number])
+            rows = np.setdiff1d(np.arange(segment.size), self.forgotten(segment))
         if rows is not None:
             labels = take_labels(labels, rows)
         return Part(segment, labels, self.array(segment), rows)

@@ -110,6 +110,10 @@ class Segment:
     name : str
     size, forgotten : int
         Items that came, and those of them that have been forgotten.
+    begin : int
+        Where its items begin among all that ever came: the rows of the labels.
+    columns : tuple of str
+        The labels that there are: ``id``, ``cam``, ``key``.
     places : tuple of Place
         One of features; of stored distances one for each time that queries came.
     """
@@ -118,6 +122,8 @@ class Segment:
     name: str
     size: int
     forgotten: int
+    begin: int
+    columns: tuple[str, ...]
     places: tuple[Place, ...]
 
     @property
@@ -174,6 +180,8 @@ class Head:
         An entry a snapshot.
     next_segment, next_serial : int
         Numbers not yet given to a segment, and to a positive.
+    rows : int
+        Items that ever came.
     """
 
     settings: Settings
@@ -183,6 +191,7 @@ class Head:
     trajectory: tuple[Mapping[str, Any], ...] = ()
     next_segment: int = 0
     next_serial: int = 0
+    rows: int = 0
 
     @property
     def queries(self) -> int:
@@ -209,7 +218,13 @@ class Head:
                 for one in written["batches"]
             ),
             segments=tuple(
-                Segment(**{**one, "places": tuple(Place(**place) for place in one["places"])})
+                Segment(
+                    **{
+                        **one,
+                        "columns": tuple(one["columns"]),
+                        "places": tuple(Place(**place) for place in one["places"]),
+                    }
+                )
                 for one in written["segments"]
             ),
             records=tuple(
@@ -218,6 +233,7 @@ class Head:
             trajectory=tuple(written["trajectory"]),
             next_segment=written["next_segment"],
             next_serial=written["next_serial"],
+            rows=written["rows"],
         )
 
 
@@ -460,12 +476,15 @@ class State:
     positives : Positives
     totals : Totals
     near : Near
+    forgotten : [f] int64
+        Items that have been forgotten, ascending, counted among all that ever came.
     """
 
     head: Head
     positives: Positives
     totals: Totals
     near: Near
+    forgotten: IntArray
 
     @classmethod
     def empty(cls, head: Head) -> State:
@@ -476,6 +495,7 @@ class State:
             Positives.none(),
             Totals.none(queries, settings),
             Near.none(queries, settings.near(queries)),
+            np.empty(0, np.int64),
         )
 
     def with_head(self, **changes: Any) -> State:

@@ -5,7 +5,7 @@
 
       state/      arrays of the state, written anew with each change
       records/N/  what change N added: never changed, and deleted with the one segment it is of
-      segments/N/ labels of the items: id, cam, key; forgotten [f] int64, their indices
+      gallery/    labels of all items that ever came, one segment behind the other
       queries/    labels of the queries
 
 Every chunk has a checksum. Changes are committed one after the other: on a local folder a lock
@@ -25,15 +25,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import OptionError, OutputError
+from streameval.errors import InputError, OptionError, OutputError
 from streameval.execution.checkpoint import check_packages, in_a_line
 from streameval.inputs.remote import is_remote
 from streameval.ledger.state import Head, Near, Positives, State, Totals
 
 BRANCH = "main"
 SNAPSHOTS = "snapshots"  # the folder of the repository
-HEAD, STATE, RECORDS, SEGMENTS, QUERIES = "ledger", "state", "records", "segments", "queries"
+HEAD, STATE, RECORDS, GALLERY, QUERIES = "ledger", "state", "records", "gallery", "queries"
 CHUNK = 1 << 18  # elements
+LABELS = 1 << 16  # labels in a chunk: the last one is written anew
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 COUNTS = ("serial", "query", "segment", "index", "closer", "tied", "before")
@@ -273,6 +274,7 @@ class Reader:
                 Positives(distance=arrays["distance"], **columns),
                 Totals(*(arrays[one.name] for one in fields(Totals))),
                 Near(arrays["near_distance"], arrays["near_segment"], arrays["near_reach"]),
+                arrays["forgotten"],
             )
 
     def array(self, path: str) -> npt.NDArray[Any]:
@@ -312,6 +314,36 @@ class Change(Reader):
             for name, values in arrays.items():
                 _write(group, name, values)
 
+    def append(self, path: str, begin: int, size: int, arrays: Arrays) -> None:
+        """Write rows behind those of the arrays of a group; what lacks them is 0 there.
+
+        Raises
+        ------
+        InputError
+            If there are texts where there were numbers, or numbers where there were texts.
+        """
+        with self._store.telling("written"):
+            group = self.root.require_group(path)
+            there: dict[str, Any] = dict(group.arrays())
+            arrays = arrays if size else {}
+            for name in there.keys() - arrays.keys():
+                there[name].resize((begin + size, *there[name].shape[1:]))
+            for name, values in arrays.items():
+                if name not in there:
+                    shape = (begin + size, *values.shape[1:])
+                    chunks = (max(LABELS // max(values.shape[1:], default=1), 1), *values.shape[1:])
+                    there[name] = _create(group, name, shape, values.dtype, chunks)
+                array = there[name]
+                if values.ndim != array.ndim:
+                    kinds = ["integers" if n == 1 else "strings" for n in (values.ndim, array.ndim)]
+                    raise InputError(
+                        f"labels {name!r} are {kinds[0]}, those of the gallery {kinds[1]}: give "
+                        "both as the same"
+                    )
+                width = tuple(map(max, array.shape[1:], values.shape[1:]))
+                array.resize((begin + size, *width))
+                array[(slice(begin, None), *map(slice, values.shape[1:]))] = values
+
     def delete(self, path: str) -> None:
         """Delete a group."""
         with self._store.telling("written"):
@@ -338,6 +370,7 @@ class Change(Reader):
                     "near_distance": near.distance,
                     "near_segment": near.segment,
                     "near_reach": near.reach,
+                    "forgotten": state.forgotten,
                 },
             )
             snapshot: str = self._session.commit(f"{entry['number']} {entry['change']}")
@@ -345,20 +378,27 @@ class Change(Reader):
 
 
 def _write(group: Any, name: str, values: npt.NDArray[Any]) -> None:
+    rows = max(CHUNK // max(int(np.prod(values.shape[1:])), 1), 1)
+    chunks = tuple(
+        max(min(size, rows if axis == 0 and values.ndim > 1 else CHUNK), 1)
+        for axis, size in enumerate(values.shape)
+    )
+    array = _create(group, name, values.shape, values.dtype, chunks)
+    if values.size:
+        array[...] = values
+
+
+def _create(
+    group: Any, name: str, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...]
+) -> Any:
     from zarr.codecs import ZstdCodec
 
-    rows = max(CHUNK // max(int(np.prod(values.shape[1:])), 1), 1)
-    array = group.create_array(
+    return group.create_array(
         name,
-        shape=values.shape,
-        dtype=values.dtype,
-        chunks=tuple(
-            max(min(size, rows if axis == 0 and values.ndim > 1 else CHUNK), 1)
-            for axis, size in enumerate(values.shape)
-        ),
+        shape=shape,
+        dtype=dtype,
+        chunks=chunks,
         compressors=ZstdCodec(level=1, checksum=True),
         overwrite=True,
         config={"write_empty_chunks": True},
     )
-    if values.size:
-        array[...] = values

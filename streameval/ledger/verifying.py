@@ -14,7 +14,7 @@ from streameval.ledger.counting import Block, Means
 from streameval.ledger.snapshots import scalars_of
 from streameval.ledger.sources import Gallery
 from streameval.ledger.state import Head, Near, Positives, State, Taken, Totals
-from streameval.ledger.store import QUERIES, RECORDS, SEGMENTS, Reader, Store
+from streameval.ledger.store import GALLERY, QUERIES, RECORDS, Reader, Store
 from streameval.protocol import Labels
 from streameval.statistics import IntArray
 
@@ -33,7 +33,7 @@ def differences(store: Store, means: Means) -> Iterator[str]:
         return
     reader = store.reader()
     state = reader.state()
-    gallery = Gallery(store.location, reader, state.head, thorough=True)
+    gallery = Gallery(store.location, reader, state, thorough=True)
     changed = False
     for line in _changed(gallery):
         changed = True
@@ -50,7 +50,7 @@ def _unreadable(store: Store) -> Iterator[str]:
             reader = store.reader(snapshot)
             head = reader.state().head
             paths = [f"{QUERIES} {len(head.batches)}"]
-            paths += [f"{SEGMENTS}/{one.number} {one.forgotten}" for one in head.segments]
+            paths += [f"{GALLERY} {head.rows}"] if head.next_segment else []
             paths += [f"{RECORDS}/{one.number}" for one in head.records]
         except OutputError as error:
             yield f"snapshot {number}: {error}"
