@@ -44,6 +44,32 @@ def _up(value, like):  # type: ignore[no-untyped-def]
     return rounded if rounded >= value else np.nextafter(rounded, like.dtype.type(np.inf))
 
 
+@numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
+def _values(tile_row, weight, add, row):  # type: ignore[no-untyped-def]
+    """Write the filter values of a row of a tile; vectorises."""
+    for k in range(tile_row.shape[0]):
+        row[k] = tile_row[k] * weight[k] + add[k]
+
+
+@numba.njit(nogil=True, cache=True)
+def _count_within(row, limit, some):  # type: ignore[no-untyped-def]
+    """Write how many values of each stretch are within a limit, but for +inf; return the sum."""
+    n, total = row.shape[0], 0
+    finite = min(limit, np.finfo(row.dtype).max)
+    for block in range(len(some)):
+        left = block * _STRIDE
+        count = 0
+        if left + _STRIDE <= n:
+            for k in range(_STRIDE):  # vectorises
+                count += row[left + k] <= finite
+        else:
+            for k in range(left, n):
+                count += row[k] <= finite
+        some[block] = count
+        total += count
+    return total
+
+
 @numba.njit(nogil=True, cache=True)
 def near_features(  # type: ignore[no-untyped-def]
     tile, start, offset_row, columns, filter_, queries, gallery, first, reach, heaps
@@ -68,7 +94,7 @@ def near_features(  # type: ignore[no-untyped-def]
     """
     n, most = tile.shape[1], heaps.shape[1]
     weight, offset = columns.weight, columns.offset
-    row = np.empty(n, tile.dtype)
+    row, some = np.empty(n, tile.dtype), np.empty(-(-n // _STRIDE), np.int32)
     for r in range(tile.shape[0]):
         i = start + r
         heap, add, within = heaps[i], offset[offset_row[i]], reach[first + i]
@@ -77,8 +103,7 @@ def near_features(  # type: ignore[no-untyped-def]
             heap[:] = -np.inf
             continue
         band = guard_band(filter_, queries.norms[i])
-        for k in range(n):
-            row[k] = tile[r, k] * weight[k] + add[k]
+        _values(tile[r], weight, add, row)
         if bound < np.inf:
             cut = filter_value(filter_, bound, queries.norms[i]) + band
         elif n > most:
@@ -86,20 +111,15 @@ def near_features(  # type: ignore[no-untyped-def]
         else:
             cut = np.inf
         limit = _up(cut, row)
-        found = 0
-        for k in range(n):
-            found += row[k] <= limit and row[k] != np.inf
+        found = _count_within(row, limit, some)
         if found > 4 * most + n // 4:  # a model that has collapsed: of no use, at any price
             heap[:] = -np.inf
             reach[first + i] = -np.inf
             continue
-        for left in range(0, n if found else 0, _STRIDE):
-            right = min(left + _STRIDE, n)
-            some = 0
-            for k in range(left, right):
-                some += row[k] <= limit
-            if some == 0:
+        for block in range(len(some) if found else 0):
+            if some[block] == 0:
                 continue
+            left, right = block * _STRIDE, min((block + 1) * _STRIDE, n)
             for k in range(left, right):
                 if row[k] <= limit and row[k] != np.inf:
                     value = distance(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ROW_PAIRS = 100  # pairs that take as long as reading and preparing a row of gallery features
+ROW_PAIRS = 150  # pairs that take as long as reading and preparing a row of gallery features
+NEAR = 1.7  # what a pair takes where the nearest negatives are looked for from nothing
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Forecast:
     def share(self) -> float:
         """What the change takes of a full evaluation: of its pairs, and rows of features read."""
         row = ROW_PAIRS if self.features else 0
-        gallery = self.full // max(self.segment // max(self.items, 1), 1) if self.items else 0
+        gallery = self.items * self.full / self.segment if self.segment else 0.0
         whole = self.full + row * gallery
-        return (self.pairs + row * (self.items + self.old)) / whole if whole else 0.0
+        own = self.segment + NEAR * self.rescanned + row * (self.items + self.old)
+        return own / whole if whole else 0.0
