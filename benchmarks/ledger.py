@@ -27,11 +27,11 @@ WIDTH = 128
 QUERIES, GALLERY = (1000, 128), (1_000_000, 40_000)  # full, quick
 SHARE = 100  # a segment is one part in so many
 HARD = (0.25, 1.0)  # of the queries
-MANY, FEW, EACH = 200, 2, (1000, 50)  # segments, and items of each: full, quick
+MANY, FEW, EACH = (200, 20), 2, (1000, 50)  # segments, and items of each: full, quick
 APPEND, FULL = "append 1 %", "full evaluation"
 OFF, PLANNED, TAKEN = "off by", "forecast", "append"
 PAIRS = "pairs of "
-OPEN, AT_MANY, AT_FEW = "open", f"append to {MANY} segments", f"append to {FEW} segments"
+OPEN, AT_MANY, AT_FEW = "open", "append to many segments", f"append to {FEW} segments"
 THREADS = 2
 
 
@@ -153,12 +153,12 @@ def forecasting(hard: float, bench: Bench) -> Measured:
 
 def segments(bench: Bench) -> Measured:
     """Measure a ledger of many segments beside one of few, of the same gallery."""
-    each = bench.count(*EACH)
-    features = make_features(bench.folder, bench.count(*QUERIES), each * (MANY + 1), WIDTH)
+    each, many = bench.count(*EACH), MANY[bench.quick]
+    features = make_features(bench.folder, bench.count(*QUERIES), each * (many + 1), WIDTH)
     rows, own = np.load(features.gallery), features.labels["gallery"]
     assert own.cam is not None
     ledgers = {
-        count: new_ledger(bench.folder / f"ledger-{count}", features) for count in (MANY, FEW)
+        count: new_ledger(bench.folder / f"ledger-{count}", features) for count in (many, FEW)
     }
 
     cams = own.cam
@@ -174,26 +174,26 @@ def segments(bench: Bench) -> Measured:
         return time.process_time() - begin
 
     for count, ledger in ledgers.items():
-        step = MANY // count
-        for first in range(0, MANY, step):
+        step = many // count
+        for first in range(0, many, step):
             append(ledger, first, first + step)
     samples: dict[str, list[float]] = {OPEN: [], AT_MANY: [], AT_FEW: []}
 
     for number in range(bench.rounds + 1):
         taken: dict[str, Callable[[], float]] = {
-            AT_MANY: partial(append, ledgers[MANY], MANY, MANY + 1),
-            AT_FEW: partial(append, ledgers[FEW], MANY, MANY + 1),
+            AT_MANY: partial(append, ledgers[many], many, many + 1),
+            AT_FEW: partial(append, ledgers[FEW], many, many + 1),
         }
         found = {side: measure() for side, measure in taken.items()}
         for ledger in ledgers.values():
-            ledger.remove(f"segment-{MANY}-{MANY + 1}")
+            ledger.remove(f"segment-{many}-{many + 1}")
         begin = time.perf_counter()
-        se.Ledger(bench.folder / f"ledger-{MANY}").trajectory  # noqa: B018 - it is read
+        se.Ledger(bench.folder / f"ledger-{many}").trajectory  # noqa: B018 - it is read
         found[OPEN] = time.perf_counter() - begin
         if number:
             for side, seconds in found.items():
                 samples[side].append(seconds)
-    return Measured(samples, {"items": each})
+    return Measured(samples, {"segments": many, "items": each})
 
 
 CASES = (

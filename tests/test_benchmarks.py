@@ -283,7 +283,7 @@ def test_ledger_figures_are_measured(
 ) -> None:
     """What the ledger holds is compared with a fresh evaluation while it is measured."""
     pytest.importorskip("icechunk")
-    monkeypatch.setattr(ledger, "MANY", 4)
+    monkeypatch.setattr(ledger, "MANY", (4, 4))
     outcomes = figures_of(only, bench)
     assert outcomes
     for outcome in outcomes:

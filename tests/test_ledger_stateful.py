@@ -274,5 +274,5 @@ TestEuclidean.settings = settings(CALM, max_examples=4)
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", [Machine, StoredMachine, EuclideanMachine])
 def test_long_histories(machine: type[Machine]) -> None:
-    longer = settings(CALM, max_examples=40, stateful_step_count=25)
+    longer = settings(CALM, max_examples=15, stateful_step_count=25)
     run_state_machine_as_test(machine, settings=longer)
