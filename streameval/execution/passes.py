@@ -214,10 +214,10 @@ def count_stretches(
         key = of(tasks[indices[0]])
         merged[key] = merged[key].merge(part) if key in merged else part
     watch.finish()
-    return [
-        RankStatistics.stack([merged[key] for key in sorted(merged) if key[1] == number])
-        for number in range(len(bounds))
-    ]
+    stretches: list[list[RankStatistics]] = [[] for _ in bounds]
+    for key in sorted(merged):
+        stretches[key[1]].append(merged[key])
+    return [parts[0] if len(parts) == 1 else RankStatistics.stack(parts) for parts in stretches]
 
 
 def _run(

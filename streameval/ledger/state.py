@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -205,7 +205,8 @@ class Head:
 
     def as_json(self) -> bytes:
         """Return it as it is written."""
-        return json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False).encode()
+        text = json.dumps(self, default=vars, separators=(",", ":"), ensure_ascii=False)
+        return text.encode()
 
     @classmethod
     def of(cls, text: bytes) -> Head:
