@@ -2,6 +2,7 @@
 
     cli          the command line
     report       what a person reads: the terminal table, the progress bar
+    ledger       the growing gallery: an evaluation on disk that is always up to date
     evaluation   evaluate(): puts everything below together
     resuming     what must be the same for a run to go on with another's work
     preparation  inputs checked, protocol applied, work planned
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from streameval.inputs.lists import read_listed_pairs
     from streameval.inputs.protocols import read_protocol
     from streameval.inputs.sources import Distances, Features
+    from streameval.ledger import Ledger
     from streameval.listed import ListedPairs
     from streameval.metrics import MetricOptions
     from streameval.presets import PRESETS
@@ -67,6 +69,7 @@ _HOMES = {
     "read_protocol": "inputs.protocols",
     "Distances": "inputs.sources",
     "Features": "inputs.sources",
+    "Ledger": "ledger",
     "ListedPairs": "listed",
     "MetricOptions": "metrics",
     "PRESETS": "presets",
@@ -86,6 +89,7 @@ __all__ = [
     "Features",
     "InputError",
     "Labels",
+    "Ledger",
     "ListedPairs",
     "MetricOptions",
     "OptionError",

@@ -166,7 +166,7 @@ def prepare(
         shot_draws=shot_draws,
         shot_seed=shot_seed,
     )
-    threads = _cores() if threads is None else threads
+    threads = cores() if threads is None else threads
     if not isinstance(threads, int) or threads < 1:
         raise OptionError(f"threads is {threads!r}; a whole number of at least 1 is needed")
     if tile is not None and not (len(tile) == 2 and all(size >= 1 for size in tile)):
@@ -193,7 +193,7 @@ def prepare(
     if "impostor_histogram" in needs and group_by is not None and columns:
         groups = histogram_groups(group_by, columns)
     problem = replace(
-        _problem(source, pairs),
+        problem_of(source, pairs),
         groups=0 if groups is None else int(groups.max()) + 1,
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
@@ -288,7 +288,7 @@ def query_columns(query: Labels) -> dict[str, AnyArray]:
     return {"id": query.id, **({} if query.cam is None else {"cam": query.cam}), **query.more}
 
 
-def _cores() -> int:
+def cores() -> int:
     """Return how many cores the process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on every system
         return len(os.sched_getaffinity(0))
@@ -382,7 +382,8 @@ def _check_rows(source: Features | Distances, query: Labels, gallery: Labels) ->
         raise InputError(f"{described[0]}: at least one query is needed")
 
 
-def _problem(source: Features | Distances, pairs: Pairs) -> Problem:
+def problem_of(source: Features | Distances, pairs: Pairs) -> Problem:
+    """Return the sizes of an evaluation that reads no thresholds and no histogram."""
     stored = source.gallery if isinstance(source, Features) else source.matrix
     return Problem(
         queries=source.shape[0],

@@ -32,12 +32,13 @@ class Field:
     axes : tuple of str
         Its axes: "query" [Q], "positive" [P] (all positives, query by query),
         "threshold" [T], "pointer" [Q + 1], "edge" [E], "bin" [E + 1], "group" [K], "rule" [3],
-        "rank" [R].
+        "rank" [R], "near" [M].
     dtype : str
         NumPy dtype of the array.
-    merge : {"same", "sum", "min", "whole"}
+    merge : {"same", "sum", "min", "least", "whole"}
         How the values of two gallery shards combine. "same": both shards hold equal values;
-        "whole": not at all, they are known of the whole gallery only.
+        "least": the M least of both stay, ascending; "whole": not at all, they are known of the
+        whole gallery only.
     identity : int or float
         The value that leaves the other side of the merge as it is; unused for "same".
     optional : bool
@@ -46,7 +47,7 @@ class Field:
 
     axes: tuple[str, ...]
     dtype: Literal["int64", "float64"]
-    merge: Literal["same", "sum", "min", "whole"]
+    merge: Literal["same", "sum", "min", "least", "whole"]
     identity: float = 0
     optional: bool = False
 
@@ -68,6 +69,7 @@ FIELDS: Mapping[str, Field] = {
     "histogram_edges": Field(("edge",), "float64", "same", optional=True),
     "group": Field(("query",), "int64", "same", optional=True),
     "group_histogram": Field(("group", "bin"), "int64", "sum", optional=True),
+    "nearest_negatives": Field(("query", "near"), "float64", "least", np.inf, optional=True),
     "single_shot": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
     "sampled_shots": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
 }
@@ -119,6 +121,10 @@ class RankStatistics:
         Which of K groups each query is in, where the histogram is kept by group, too.
     group_histogram : [K, E + 1] int64, optional
         As `impostor_histogram`, of the queries of each group.
+    nearest_negatives : [Q, M] float64, optional
+        Distances of the M nearest negatives, ascending; +inf where there are fewer. Of shards
+        that are counted together, a shard may hold +inf in place of what is none of the M
+        nearest of all. −inf throughout where float32 can't tell them apart.
     single_shot : [Q, 3, R] float64, optional
         Of one item drawn of each gallery identity: the probability that fewer than x = 1 .. R
         negatives are ahead of the positive, where ties are optimistic, stable, pessimistic; 0
@@ -143,6 +149,7 @@ class RankStatistics:
     histogram_edges: FloatArray | None = None
     group: IntArray | None = None
     group_histogram: IntArray | None = None
+    nearest_negatives: FloatArray | None = None
     single_shot: FloatArray | None = None
     sampled_shots: FloatArray | None = None
 
@@ -156,6 +163,7 @@ class RankStatistics:
             "group": 0 if self.group_histogram is None else len(self.group_histogram),
             "rule": len(SHOT_RULES),
             "rank": 0 if self.single_shot is None else self.single_shot.shape[-1],
+            "near": 0 if self.nearest_negatives is None else self.nearest_negatives.shape[-1],
         }
         if (self.impostor_histogram is None) != (self.histogram_edges is None):
             raise ValueError("impostor_histogram and histogram_edges are given both or neither")
@@ -201,7 +209,7 @@ class RankStatistics:
         counted: dict[str, Any] = {
             name: np.full(tuple(sizes[a] for a in field.axes), field.identity, field.dtype)
             for name, field in FIELDS.items()
-            if field.merge not in ("same", "whole")
+            if field.merge not in ("same", "least", "whole")
             and not (field.optional and (histogram_edges is None or "group" in field.axes))
         }
         return cls(
@@ -269,6 +277,9 @@ class RankStatistics:
                 merged[name] = mine
             elif field.merge == "sum":
                 merged[name] = mine + theirs
+            elif field.merge == "least":
+                both = np.sort(np.concatenate([mine, theirs], axis=1), axis=1)
+                merged[name] = both[:, : mine.shape[1]]
             else:
                 merged[name] = np.minimum(mine, theirs)
         return RankStatistics(**merged)

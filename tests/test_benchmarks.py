@@ -20,6 +20,7 @@ from benchmarks import (
     cliffs,
     cluster,
     features,
+    ledger,
     memory,
     peers,
     scaling,
@@ -274,3 +275,17 @@ def test_the_bare_product_covers_every_pair(monkeypatch: pytest.MonkeyPatch) -> 
     peers.bare_sgemm(queries, gallery, (16, 40), 2)()
     assert sum(seen) == 30 * 101
     assert max(seen) == 16 * 40
+
+
+@pytest.mark.parametrize("only", ["ledger/append", "ledger/hard-100", "ledger/segments"])
+def test_ledger_figures_are_measured(
+    only: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the ledger holds is compared with a fresh evaluation while it is measured."""
+    pytest.importorskip("icechunk")
+    monkeypatch.setattr(ledger, "MANY", (4, 4))
+    outcomes = figures_of(only, bench)
+    assert outcomes
+    for outcome in outcomes:
+        assert outcome.reading is not None
+        assert outcome.reading.value >= 0

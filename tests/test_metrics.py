@@ -158,7 +158,7 @@ def test_metric_reads_only_the_fields_it_declares(metric: Metric, ties: Any) -> 
     stats = with_shots(with_histogram(stats, problem_of_every_class()))
     blanked = {
         f.name: getattr(stats, f.name)
-        if f.name in (*metric.needs, "indptr", "thresholds")
+        if f.name in (*metric.needs, "indptr", "thresholds") or getattr(stats, f.name) is None
         else np.zeros_like(getattr(stats, f.name))
         for f in fields(stats)
     }

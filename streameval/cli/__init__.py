@@ -2,6 +2,7 @@
 
 app       the group of commands; errors and warnings in words, exit statuses
 evaluate  the command ``streameval evaluate``
+ledger    the commands ``streameval ledger``
 listing   the commands ``streameval metrics`` and ``streameval conventions``
 options   what the options' texts stand for
 printing  stdout

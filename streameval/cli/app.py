@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from streameval.cli.evaluate import evaluate
+from streameval.cli.ledger import ledger
 from streameval.cli.listing import conventions, metrics
 from streameval.errors import StreamevalError, StreamevalWarning
 
@@ -93,5 +94,5 @@ def main() -> None:
     """
 
 
-for command in (evaluate, metrics, conventions):
+for command in (evaluate, ledger, metrics, conventions):
     main.add_command(command)

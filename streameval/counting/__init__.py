@@ -11,6 +11,7 @@ Pure NumPy and numba; no files, no threads, no protocol names.
     stored      tiles of stored distances
     filtering   tiles of features: float32 values from BLAS, their meaning and their guard band
     features    counting these, and deciding what they leave in doubt
+    near        the nearest negatives of each query
     doubtful    deciding much of that at a time, where a model has collapsed
 
 A tile holds one value for each (query, gallery item) pair. Pairs that are not negatives are

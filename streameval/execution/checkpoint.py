@@ -162,7 +162,7 @@ class Checkpoint(Record):
             raise
         except Exception as error:  # icechunk's own, zarr's, the file system's
             raise OutputError(
-                f"finished work can't be kept in {self._folder} ({_in_a_line(error)}): "
+                f"finished work can't be kept in {self._folder} ({in_a_line(error)}): "
                 "make room, or choose another folder"
             ) from error
         self._changed.clear()
@@ -227,7 +227,7 @@ class Checkpoint(Record):
         except Exception as error:
             self._release()
             raise OutputError(
-                f"{self._folder} can't be read ({_in_a_line(error)}): remove it, and begin again"
+                f"{self._folder} can't be read ({in_a_line(error)}): remove it, and begin again"
             ) from error
 
     def _storage(self) -> Any:
@@ -306,8 +306,13 @@ def discard(folder: Path) -> None:
         lock.release()
 
 
-def check_packages() -> None:
+def check_packages(what: str = "keeping finished work") -> None:
     """Check that what keeps finished work is installed.
+
+    Parameters
+    ----------
+    what : str
+        What needs it, for the message.
 
     Raises
     ------
@@ -318,8 +323,7 @@ def check_packages() -> None:
     for package in ("icechunk", "filelock"):
         if find_spec(package) is None:
             raise OptionError(
-                f"keeping finished work needs the package {package}: "
-                "pip install 'streameval[checkpoint]'"
+                f"{what} needs the package {package}: pip install 'streameval[checkpoint]'"
             )
 
 
@@ -347,7 +351,8 @@ def _with_cut(plan: Plan, cut: Mapping[str, Any], tasks: np.ndarray, folder: Pat
     )
 
 
-def _in_a_line(error: Exception) -> str:
+def in_a_line(error: Exception) -> str:
+    """Return an error as one line of a message."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text if len(text) < MESSAGE else text[:MESSAGE] + ' ...'}"
 

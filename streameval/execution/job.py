@@ -176,6 +176,11 @@ class Job:
         Where one item is drawn of each gallery identity; tasks see the whole gallery then.
     groups : [Q] int64, optional
         Which group each query is in, where the histogram is kept by group, too.
+    near : int
+        How many of the nearest negatives of each query are to be found; 0 for none.
+    reach : [Q] float64, optional
+        Only those nearer than this are looked for. Tasks in one process lower it as they go: no
+        more than `near` distances below it are ever wanted.
     buffers : Buffers
         Memory that one task after the other reads into.
     """
@@ -189,6 +194,8 @@ class Job:
     positives: Positives | None = None
     shots: Shots | None = None
     groups: IntArray | None = None
+    near: int = 0
+    reach: FloatArray | None = None
     buffers: Buffers = field(default_factory=lambda: Buffers())
     _operands: dict[tuple[int, int], Operand] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -206,6 +213,8 @@ class Job:
             self.positives,
             self.shots,
             self.groups,
+            self.near,
+            self.reach,
         )
 
     @cached_property

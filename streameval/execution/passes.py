@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -162,6 +164,60 @@ def count_all(
         stage.keep(indices, str(first), _fields(merged[first]))
     watch.finish()
     return RankStatistics.stack([merged[first] for first in sorted(merged)])
+
+
+@dataclass(frozen=True)
+class StretchOf:
+    """Tells the group of a counting task where stretches of the gallery stay apart.
+
+    Attributes
+    ----------
+    ends : tuple of int
+        Where each stretch ends, ascending.
+    """
+
+    ends: tuple[int, ...]
+
+    def __call__(self, task: Task) -> tuple[tuple[int, int], int]:
+        """Return the queries of a task, and the number of its stretch."""
+        return task.queries, bisect_right(self.ends, task.gallery[0])
+
+
+def count_stretches(
+    job: Job, ends: Sequence[int], executor: Executor, watch: Watch
+) -> list[RankStatistics]:
+    """Count every pair, and keep stretches of the gallery apart.
+
+    Parameters
+    ----------
+    job, executor, watch
+    ends : sequence of int
+        Where each stretch ends, strictly ascending; the last is the end of the gallery.
+
+    Returns
+    -------
+    list of RankStatistics
+        Of all queries against each stretch.
+    """
+    of = StretchOf(tuple(ends))
+    bounds = list(pairwise([0, *ends]))
+    tasks = tuple(
+        Task(task.queries, (max(left, task.gallery[0]), min(right, task.gallery[1])))
+        for task in job.plan.tasks
+        for left, right in bounds
+        if left < task.gallery[1] and task.gallery[0] < right
+    )
+    job = replace(job, plan=replace(job.plan, tasks=tasks))
+    merged: dict[tuple[tuple[int, int], int], RankStatistics] = {}
+    work = replace(COUNT, group=of)
+    for indices, part in _run(work, "counting", job, Stage(len(tasks)), executor, watch):
+        key = of(tasks[indices[0]])
+        merged[key] = merged[key].merge(part) if key in merged else part
+    watch.finish()
+    stretches: list[list[RankStatistics]] = [[] for _ in bounds]
+    for key in sorted(merged):
+        stretches[key[1]].append(merged[key])
+    return [parts[0] if len(parts) == 1 else RankStatistics.stack(parts) for parts in stretches]
 
 
 def _run(

@@ -17,6 +17,7 @@ from streameval.counting.edges import Edges, spread_ties
 from streameval.counting.features import count_features, feature_extremes, settle
 from streameval.counting.filtering import Filter
 from streameval.counting.grids import codes_for
+from streameval.counting.near import near_features, near_stored
 from streameval.counting.stored import count_stored, stored_extremes
 from streameval.counting.tiles import (
     DOUBTS,
@@ -80,6 +81,7 @@ class _Counted:
     """The counts of a task while its tiles come in."""
 
     def __init__(self, job: Job, first: int, positives: Positives, offset_row: IntArray) -> None:
+        self.first_query = first
         self.thresholds = job.thresholds
         self.histogram_edges = job.histogram_edges
         self.groups = job.groups
@@ -93,6 +95,10 @@ class _Counted:
         self.counts = Counts.zero(
             self.edges.slots, len(positives.distance), len(positives.indptr) - 1
         )
+        self.near: FloatArray | None = None
+        if job.near:
+            self.near = np.full((len(positives.indptr) - 1, job.near), np.inf)
+            self._reach = np.full(job.pairs.queries, np.inf) if job.reach is None else job.reach
         self._code = codes_for(self.edges.indptr)
         self._doubts = Doubts.of(0)
         self._filled = 0
@@ -118,9 +124,30 @@ class _Counted:
             )
         if self.shots is not None:
             self.shots.add(tile, self._fine_columns)
+        if self.near is not None:
+            self._add_near(tile, self.near)
         if tile.last:
             self._fine = None
         return int(not_finite)
+
+    def _add_near(self, tile: Tile, heaps: FloatArray) -> None:
+        """Note the nearest negatives of a tile."""
+        of, first, reach = tile.operands, self.first_query, self._reach
+        if of is None:
+            near_stored(tile.values, self.offset_row, tile.columns, first, reach, heaps)
+            return
+        near_features(
+            tile.values,
+            tile.start,
+            self.offset_row,
+            tile.columns,
+            of.filter,
+            of.queries,
+            of.gallery,
+            first,
+            reach,
+            heaps,
+        )
 
     def _add_features(self, tile: Tile, of: Operands) -> None:
         query = np.arange(tile.start, tile.start + len(tile.values))
@@ -259,6 +286,7 @@ class _Counted:
             histogram_edges=self.histogram_edges,
             group=group,
             group_histogram=by_group,
+            nearest_negatives=None if self.near is None else np.sort(self.near, axis=1),
             single_shot=expected,
             sampled_shots=sampled,
         )
@@ -343,12 +371,30 @@ def _outside(job: Job, distance: FloatArray) -> npt.NDArray[np.bool_]:
     return outside
 
 
-def range_error(wanted: Range, query: int, item: int, value: float) -> InputError:
+class RangeError(InputError):
+    """A distance outside a range that is given.
+
+    Attributes
+    ----------
+    query, item : int
+    value : float
+    """
+
+    def __init__(self, message: str, query: int, item: int, value: float) -> None:
+        super().__init__(message)
+        self.query, self.item, self.value = query, item, value
+
+    def __reduce__(self) -> tuple[type[RangeError], tuple[str, int, int, float]]:
+        return type(self), (str(self), self.query, self.item, self.value)
+
+
+def range_error(wanted: Range, query: int, item: int, value: float) -> RangeError:
     """Return the error for a distance outside the range that is given."""
-    return InputError(
+    message = (
         f"the distance of query {query} to gallery item {item} is {float(value)!r}, outside the "
         f"given range [{wanted.low!r}, {wanted.high!r}]: widen --range, or use --range minmax"
     )
+    return RangeError(message, query, item, float(value))
 
 
 def _check_negatives_in_range(

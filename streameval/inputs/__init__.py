@@ -11,6 +11,7 @@ of the table in `uri.py`:
 `zarr_array`  Zarr v2 or v3, a folder or a group and ``::key``; `zarr_chunks` checks
               that every chunk was written
 `memory`      an array that is there already, or was loaded whole
+`composed`    some rows and columns of an array; several arrays put together
 ============  ======================================================================
 
 `array` holds the contract. What can be known on opening is checked there: that a file is as

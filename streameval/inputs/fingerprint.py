@@ -1,20 +1,26 @@
-"""Fingerprints: whether an input is what it was, without reading all of a large one."""
+"""Fingerprints: whether an input is what it was, and whether two hold the same.
+
+`fingerprint` is quick, and of an array in its place; `content` reads all of it, and is the same
+wherever and however it is stored; `state` reads nothing, and changes with the files.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 from streameval.inputs.array import Array
-from streameval.inputs.memory import MemoryArray
+from streameval.inputs.memory import LoadedArray, MemoryArray
 from streameval.inputs.remote import is_remote, remote_state
 from streameval.inputs.uri import parse_uri
 
 READ_BYTES = 256 << 20  # an array up to this size is read as a whole
 SAMPLES = 64  # blocks of rows of a larger one
+HASHING = 4  # threads
 BLOCK_BYTES = 1 << 20
 
 
@@ -39,6 +45,37 @@ def fingerprint(array: Array) -> str:
         block = array.read((start, min(start + step, rows)))
         digest.update(np.ascontiguousarray(block).data)
     return digest.hexdigest()
+
+
+def content(array: Array) -> str:
+    """Return a text that two arrays have in common where all their values are the same.
+
+    Of the same shape and dtype, too; in whatever format and chunks they are stored.
+    """
+    rows = array.shape[0]
+    row_bytes = max(math.prod(array.shape[1:]) * array.dtype.itemsize, 1)
+    step = max(BLOCK_BYTES // row_bytes, 1)
+
+    def digest(start: int) -> bytes:
+        block = np.ascontiguousarray(array.read((start, min(start + step, rows))))
+        return hashlib.blake2b(block.data, digest_size=16).digest()
+
+    whole = hashlib.blake2b(digest_size=16)
+    whole.update(f"{array.shape} {array.dtype.str}".encode())
+    with ThreadPoolExecutor(HASHING) as pool:
+        for one in pool.map(digest, range(0, rows if math.prod(array.shape) else 0, step)):
+            whole.update(one)
+    return whole.hexdigest()
+
+
+def state(array: Array) -> str:
+    """Return a text that changes where a file of an array does, by its size or time of change.
+
+    Nothing is read of it. An array in memory has none: "".
+    """
+    if isinstance(array, MemoryArray) and not isinstance(array, LoadedArray):
+        return ""
+    return hashlib.blake2b("".join(_files(array)).encode(), digest_size=16).hexdigest()
 
 
 def _files(array: Array) -> list[str]:

@@ -83,6 +83,8 @@ class Problem:
         Extra passes over all pairs to settle chosen thresholds.
     shots : ShotSizes, optional
         Where CMC is read under single gallery shot: a task sees the whole gallery then.
+    near : int
+        Nearest negatives that are looked for of each query.
     """
 
     queries: int
@@ -101,6 +103,7 @@ class Problem:
     edges: int = 0
     groups: int = 0
     shots: ShotSizes | None = None
+    near: int = 0
 
     @property
     def passes(self) -> int:
@@ -110,7 +113,7 @@ class Problem:
 
 def statistics_bytes(problem: Problem) -> int:
     """Bytes of the statistics, thrice while parts merge, and of the pairs that are listed."""
-    per_query = 3 * 8 * (problem.thresholds + 8)
+    per_query = 3 * 8 * (problem.thresholds + problem.near + 8)
     histogram = 3 * 8 * problem.edges * (2 + problem.groups)
     return problem.queries * per_query + histogram + 200 * problem.positives + 10 * problem.listed
 
@@ -125,7 +128,7 @@ def part_bytes(problem: Problem, queries: int) -> int:
     """Bytes of the statistics of so many queries."""
     positives = -(-problem.positives * queries // max(problem.queries, 1))
     return (
-        8 * queries * (problem.thresholds + 8)
+        8 * queries * (problem.thresholds + problem.near + 8)
         + 8 * problem.edges * (2 + problem.groups)
         + 32 * positives
     )
@@ -137,6 +140,7 @@ def task_statistics_bytes(problem: Problem, queries: int) -> int:
     limits = problem.thresholds + problem.edges
     edges = positives + queries * limits
     within = queries * (limits + 8 + (problem.thresholds if problem.edges else 0))
+    within += 2 * queries * problem.near
     by_group = 3 * 8 * limits * problem.groups + (8 * within if problem.groups else 0)
     return 8 * edges + 16 * edges + 8 * within + 40 * positives + by_group
 

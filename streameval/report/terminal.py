@@ -97,8 +97,8 @@ def describe_inputs(inputs: Mapping[str, Any]) -> tuple[str, str]:
     """Return what the inputs are, and their names, from a result's provenance."""
     if "distances" in inputs:
         return "Distances", str(inputs["distances"])
-    columns = plural(inputs["width"], "column")
-    return "Features", f"{inputs['query']} × {inputs['gallery']} · {inputs['metric']}, {columns}"
+    columns = f", {plural(inputs['width'], 'column')}" if "width" in inputs else ""
+    return "Features", f"{inputs['query']} × {inputs['gallery']} · {inputs['metric']}{columns}"
 
 
 def describe_protocol(protocol: Mapping[str, Any]) -> str:
@@ -184,6 +184,9 @@ def _range(used: Mapping[str, Any]) -> str:
 
 def _run(evaluation: Evaluation) -> list[str]:
     counts, provenance = evaluation.counts, evaluation.provenance
+    if "ledger" in provenance:
+        ledger = provenance["ledger"]
+        return [f"snapshot {ledger['snapshot']} of ledger {ledger['path']}"]
     plan, seconds = provenance["plan"], provenance["seconds"]
     rate = counts["queries"] * counts["gallery"] / max(seconds, 1e-3)
     memory = f"{format_bytes(plan['projected_peak'])} of {format_bytes(plan['memory'])}"

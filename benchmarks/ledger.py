@@ -1,0 +1,228 @@
+"""The ledger: what appending 1 % costs beside a full evaluation, and what it forecasts.
+
+The gallery is a realistic model's: most new positives are nearer than the nearest negatives that
+are kept of their query. For the forecast, positives are made hard on purpose: items of the new
+segment bear the identities of some of the queries, and look like anyone. What the ledger holds
+then is compared with a fresh evaluation, bit for bit.
+
+Seconds are of the processor, all threads together: what else runs on the machine counts little.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+import streameval as se
+from benchmarks.data import FeatureSet, make_features
+from benchmarks.figure import BUDGET, Bench, Case, Figure, Measured
+
+WIDTH = 128
+QUERIES, GALLERY = (1000, 128), (1_000_000, 40_000)  # full, quick
+SHARE = 100  # a segment is one part in so many
+HARD = (0.25, 1.0)  # of the queries
+MANY, FEW, EACH = (200, 20), 2, (1000, 50)  # segments, and items of each: full, quick
+APPEND, FULL = "append 1 %", "full evaluation"
+OFF, PLANNED, TAKEN = "off by", "forecast", "append"
+PAIRS = "pairs of "
+OPEN, AT_MANY, AT_FEW = "open", "append to many segments", f"append to {FEW} segments"
+THREADS = 2
+
+
+class Grown:
+    """A ledger of all but the last part of a gallery, and segments to be appended.
+
+    Parameters
+    ----------
+    bench : Bench
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        queries, gallery = bench.count(*QUERIES), bench.count(*GALLERY)
+        self.bench = bench
+        self.features: FeatureSet = make_features(bench.folder, queries, gallery, WIDTH)
+        self.rows = np.load(self.features.gallery, mmap_mode="r")
+        self.cut = gallery - max(gallery // SHARE, 1)
+        self.memory = int(psutil.Process().memory_info().rss) + BUDGET
+        self.ledger = new_ledger(bench.folder / "ledger", self.features)
+        self.append("rest", self.rows[: self.cut], self.labels(0, self.cut))
+
+    def labels(self, start: int, stop: int) -> se.Labels:
+        """Return the labels of some of the gallery."""
+        own = self.features.labels["gallery"]
+        assert own.cam is not None
+        return se.Labels(own.id[start:stop], own.cam[start:stop])
+
+    def append(self, name: str, rows: np.ndarray, labels: se.Labels) -> float:
+        """Append a segment; return the seconds, without writing the file."""
+        path = self.bench.folder / f"segment-{name}.npy"
+        np.save(path, rows)
+        begin = time.process_time()
+        self.ledger.append(path, labels, name=name, memory=self.memory, threads=THREADS)
+        return time.process_time() - begin
+
+    def evaluate(self, rows: Path, labels: se.Labels) -> tuple[float, se.Evaluation]:
+        """Evaluate a gallery afresh; return the seconds, too."""
+        begin = time.process_time()
+        result = self.bench.evaluate(
+            se.Features(self.features.query, rows, "cosine"),
+            {"query": self.features.labels["query"], "gallery": labels},
+            THREADS,
+        )
+        return time.process_time() - begin, result
+
+    def check(self, fresh: se.Evaluation) -> None:
+        """Check that the ledger holds what a fresh evaluation does."""
+        if not self.ledger.evaluation().statistics.equals(fresh.statistics):
+            raise RuntimeError("the ledger differs from a fresh evaluation")
+
+
+def new_ledger(path: Path, features: FeatureSet) -> se.Ledger:
+    """Return a ledger without a gallery, in place of one that is there."""
+    shutil.rmtree(path, ignore_errors=True)
+    return se.Ledger.create(
+        path, query=features.query, query_labels=features.labels["query"], metric="cosine"
+    )
+
+
+def appending(bench: Bench) -> Measured:
+    """Measure 1 % more, in seconds and in pairs, against all."""
+    grown = Grown(bench)
+    gallery = len(grown.rows)
+    own = grown.rows[grown.cut :], grown.labels(grown.cut, gallery)
+    samples: dict[str, list[float]] = {APPEND: [], FULL: []}
+    pairs: dict[str, list[float]] = {PAIRS + APPEND: [], PAIRS + FULL: []}
+    for number in range(bench.rounds + 1):
+        append = grown.append("new", *own)
+        last = grown.ledger.trajectory[-1]
+        full, fresh = grown.evaluate(grown.features.gallery, grown.features.labels["gallery"])
+        grown.check(fresh)
+        grown.ledger.remove("new")
+        if number:  # the first warms up
+            samples[APPEND].append(append)
+            samples[FULL].append(full)
+            pairs[PAIRS + APPEND].append(last.pairs)
+            pairs[PAIRS + FULL].append(last.queries * last.gallery)
+    shape = [last.queries, gallery, WIDTH]
+    return Measured(samples | pairs, {"shape": shape, "rescanned": last.rescanned})
+
+
+def forecasting(hard: float, bench: Bench) -> Measured:
+    """Measure a segment whose positives are hard for a share of the queries, and its forecast."""
+    grown = Grown(bench)
+    gallery, queries = len(grown.rows), grown.features.labels["query"].id
+    rng = np.random.default_rng(0)
+    labels = grown.labels(grown.cut, gallery)
+    wanted = rng.choice(len(queries), max(int(hard * len(queries)), 1), replace=False)
+    labels.id[: len(wanted)] = queries[wanted][: len(labels)]
+    assert labels.cam is not None
+    labels.cam[: len(wanted)] = 99  # of no query's camera
+    rows = np.array(grown.rows[grown.cut :])
+    whole = bench.folder / "hard.npy"
+    np.save(whole, np.concatenate([grown.rows[: grown.cut], rows]))
+    before = grown.labels(0, grown.cut)
+    assert before.cam is not None
+    together = se.Labels(
+        np.concatenate([before.id, labels.id]), np.concatenate([before.cam, labels.cam])
+    )
+    path = bench.folder / "segment-planned.npy"
+    np.save(path, rows)
+    forecast = grown.ledger.plan(path, labels, name="new", memory=grown.memory, threads=THREADS)
+    samples: dict[str, list[float]] = {OFF: [], PLANNED: [], TAKEN: []}
+    for number in range(bench.rounds + 1):
+        append = grown.append("new", rows, labels)
+        if grown.ledger.trajectory[-1].pairs != forecast.pairs:
+            raise RuntimeError("other pairs were counted than forecast")
+        full, fresh = grown.evaluate(whole, together)
+        grown.check(fresh)
+        grown.ledger.remove("new")
+        if number:
+            samples[OFF].append(abs(forecast.share * full / append - 1))
+            samples[PLANNED].append(forecast.share * full)
+            samples[TAKEN].append(append)
+    whole.unlink()
+    details = {"share": forecast.share, "queries": forecast.queries, "pairs": forecast.pairs}
+    return Measured(samples, details)
+
+
+def segments(bench: Bench) -> Measured:
+    """Measure a ledger of many segments beside one of few, of the same gallery."""
+    each, many = bench.count(*EACH), MANY[bench.quick]
+    features = make_features(bench.folder, bench.count(*QUERIES), each * (many + 1), WIDTH)
+    rows, own = np.load(features.gallery), features.labels["gallery"]
+    assert own.cam is not None
+    ledgers = {
+        count: new_ledger(bench.folder / f"ledger-{count}", features) for count in (many, FEW)
+    }
+
+    cams = own.cam
+
+    def append(ledger: se.Ledger, first: int, last: int) -> float:
+        part = slice(first * each, last * each)
+        path = bench.folder / f"segment-{first}-{last}.npy"
+        if not path.exists():
+            np.save(path, rows[part])
+        labels = se.Labels(own.id[part], cams[part])
+        begin = time.process_time()
+        ledger.append(path, labels, threads=THREADS)
+        return time.process_time() - begin
+
+    for count, ledger in ledgers.items():
+        step = many // count
+        for first in range(0, many, step):
+            append(ledger, first, first + step)
+    samples: dict[str, list[float]] = {OPEN: [], AT_MANY: [], AT_FEW: []}
+
+    for number in range(bench.rounds + 1):
+        taken: dict[str, Callable[[], float]] = {
+            AT_MANY: partial(append, ledgers[many], many, many + 1),
+            AT_FEW: partial(append, ledgers[FEW], many, many + 1),
+        }
+        found = {side: measure() for side, measure in taken.items()}
+        for ledger in ledgers.values():
+            ledger.remove(f"segment-{many}-{many + 1}")
+        begin = time.perf_counter()
+        se.Ledger(bench.folder / f"ledger-{many}").trajectory  # noqa: B018 - it is read
+        found[OPEN] = time.perf_counter() - begin
+        if number:
+            for side, seconds in found.items():
+                samples[side].append(seconds)
+    return Measured(samples, {"segments": many, "items": each})
+
+
+CASES = (
+    Case(
+        (
+            Figure("ledger/append/pairs", (PAIRS + APPEND, PAIRS + FULL), 0.03, unit=""),
+            Figure("ledger/append/time", (APPEND, FULL), 0.03),
+        ),
+        appending,
+    ),
+    *(
+        Case(
+            (
+                Figure(
+                    f"ledger/hard-{100 * hard:.0f}/forecast",
+                    (OFF, PLANNED, TAKEN),
+                    0.2,
+                    kind="value",
+                ),
+            ),
+            partial(forecasting, hard),
+        )
+        for hard in HARD
+    ),
+    Case(
+        (
+            Figure("ledger/segments/open", (OPEN,), 1.0, kind="value"),
+            Figure("ledger/segments/append", (AT_MANY, AT_FEW), 1.1),
+        ),
+        segments,
+    ),
+)

@@ -1,0 +1,375 @@
+"""The commands ``streameval ledger``: the growing gallery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streameval.cli.evaluate import AP, METRICS, PRESETS, SELF_MATCHES, TIES, VP, save
+from streameval.cli.options import check_label_options, open_protocol, parse_junk_ids, parse_range
+from streameval.cli.printing import as_json, print_out
+from streameval.cli.signals import Interruption
+from streameval.errors import InputError, OptionError, OutputError
+
+if TYPE_CHECKING:
+    from streameval.ledger import Ledger, Snapshot
+    from streameval.protocol import Labels
+
+PROTOCOLS = "market1501|allshots|separate-camera|no-camera"
+Command = Callable[..., None]
+
+
+@click.group
+def ledger() -> None:
+    """Keep an evaluation up to date while its gallery grows.
+
+    L is a folder, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX.
+    """
+
+
+def _label_options(side: str) -> Callable[[Command], Command]:
+    """Add the options for the labels of a side, "query" or "gallery"."""
+
+    def add(command: Command) -> Command:
+        name = "queries" if side == "query" else "segment"
+        for option in (
+            click.option(
+                f"--{side}-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key]."
+            ),
+            click.option(f"--{side}-keys", metavar="URI", help=f"Keys of the {name}."),
+            click.option(f"--{side}-cams", metavar="URI", help=f"Cameras of the {name}."),
+            click.option(f"--{side}-ids", metavar="URI", help=f"Identities of the {name}."),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _running(command: Command) -> Command:
+    """Add the options of what counts pairs."""
+    for option in (
+        click.option("--quiet", is_flag=True, help="Show no progress."),
+        click.option(
+            "--scheduler", metavar="ADDRESS", help="Work on the Dask cluster of a scheduler."
+        ),
+        click.option(
+            "--workers", metavar="N", type=int, help="Work in processes, of one thread each."
+        ),
+        click.option("--threads", metavar="N", type=int, help="Threads.  [default: all cores]"),
+        click.option("--memory", metavar="SIZE", help="Budget of the process, or of each worker."),
+    ):
+        command = option(command)
+    return command
+
+
+def _waiting(command: Command) -> Command:
+    """Add the options of a change."""
+    for option in (
+        click.option("--json", "wants_json", is_flag=True, help="Print the snapshot as JSON."),
+        click.option(
+            "--wait",
+            metavar="SECONDS",
+            type=float,
+            default=60.0,
+            show_default=True,
+            help="Wait for another process that changes the ledger.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def _counting(
+    *,
+    memory: str | None,
+    threads: int | None,
+    workers: int | None,
+    scheduler: str | None,
+    quiet: bool,
+) -> Iterator[dict[str, Any]]:
+    """Open what counts; a signal ends the process, and the ledger is as it was before."""
+    from streameval.report.progress import show_progress
+
+    with show_progress(quiet=quiet) as progress, Interruption(progress.close):
+        from streameval.evaluation import budget
+        from streameval.execution.connection import open_cluster
+
+        if workers is not None and workers < 1:
+            raise OptionError(f"--workers is {workers}; a whole number of at least 1 is needed")
+        with open_cluster(
+            count=workers, scheduler=scheduler, threads=threads, memory=budget(memory)
+        ) as connection:
+            client = None if connection is None else connection.client
+            own = threads if client is None else None
+            yield {"memory": memory, "threads": own, "client": client, "progress": progress}
+        progress.close()
+
+
+def _labels(side: str, given: dict[str, Any], like: Labels | None = None) -> Labels:
+    """Read the labels of a side; those of a table as what `like` has them."""
+    from streameval.inputs.labels import read_label_table, read_labels
+
+    ids, cams, keys, table = (
+        given.pop(f"{side}_{column}") for column in ("ids", "cams", "keys", "labels")
+    )
+    check_label_options(side, ids, cams, keys, table)
+    if table is None:
+        return read_labels(ids, cams, keys)
+    text: list[str] = []
+    if like is not None:
+        columns = {"id": like.id, "cam": like.cam, "key": like.key}
+        text = [name for name, one in columns.items() if one is not None and one.dtype.kind == "U"]
+    return read_label_table(table, text=text)
+
+
+def _open(path: str) -> Ledger:
+    from streameval.ledger import Ledger
+
+    return Ledger(path)
+
+
+def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
+    from dataclasses import asdict
+
+    from streameval.report.ledger import render_change
+    from streameval.report.style import stdout_style
+
+    text = as_json(asdict(snapshot)) if wants_json else render_change(snapshot, stdout_style())
+    print_out(text)
+
+
+@ledger.command
+@click.argument("path", metavar="L")
+@click.option("--query", metavar="URI", help="Features of the queries; none: stored distances.")
+@_label_options("query")
+@click.option("--metric", metavar=METRICS, help="Distance of features.  [default: cosine]")
+@click.option("--as", "preset", metavar=PRESETS, help="Conventions of another tool.")
+@click.option("--protocol", metavar=f"{PROTOCOLS}|FILE.toml", help="Which pairs are ignored.")
+@click.option("--junk-id", metavar="N", multiple=True, help="Gallery identity to ignore.")
+@click.option("--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image: by key.")
+@click.option("--ties", metavar=TIES, help="Who is ahead at the same distance.")
+@click.option("--range", "value_range", metavar="auto|LO,HI", help="Distances of tau = 0 and 1.")
+@click.option("--vp", metavar=VP, help="VP of GOM.")
+@click.option("--false-rate-budget", metavar="N", type=int, help="See: evaluate.")
+@click.option("--ap", metavar=AP, help="Rule of average precision.")
+@click.option("--metrics", metavar="NAMES", help="Metrics by name, or all.")
+@click.option(
+    "--keep",
+    metavar="SIZE",
+    default="4MB",
+    show_default=True,
+    help="For the nearest negatives of all queries.",
+)
+@click.option("--json", "wants_json", is_flag=True, help="Print the snapshot as JSON.")
+def create(path: str, wants_json: bool, value_range: str | None, **given: Any) -> None:
+    """Make a ledger of queries, without a gallery.
+
+    With --query, segments are features; without, stored distances. The range is fixed here.
+    """
+    from streameval.ledger import Ledger
+
+    labels = _labels("query", given)
+    junk = parse_junk_ids(given.pop("junk_id"), labels)
+    given["protocol"] = open_protocol(given.pop("protocol"))
+    made = Ledger.create(
+        path,
+        query_labels=labels,
+        junk_ids=junk,
+        range=None if value_range is None else parse_range(value_range),
+        **given,
+    )
+    _print(made.trajectory[-1], wants_json=wants_json)
+
+
+@ledger.command
+@click.argument("path", metavar="L")
+@click.option("--gallery", metavar="URI", help="Features of the segment, [items, columns].")
+@click.option("--distances", metavar="URI", help="Or its distances, [queries, items].")
+@_label_options("gallery")
+@click.option("--name", metavar="NAME", help="Of the segment.  [default: of the file]")
+@click.option("--dry-run", is_flag=True, help="Print what would be counted; change nothing.")
+@_running
+@_waiting
+def append(
+    path: str,
+    gallery: str | None,
+    distances: str | None,
+    name: str | None,
+    dry_run: bool,
+    wait: float,
+    wants_json: bool,
+    **given: Any,
+) -> None:
+    """Add a segment to the gallery."""
+    from streameval.report.ledger import forecast_summary, render_forecast
+    from streameval.report.style import stdout_style
+
+    opened = _open(path)
+    uri = _segment_uri(opened, gallery, distances)
+    labels = _labels("gallery", given, opened.queries())
+    with _counting(**given) as means:
+        if dry_run:
+            means.pop("progress")
+            forecast = opened.plan(uri, labels, name=name, **means)
+            shown = forecast_summary(forecast)
+            style = stdout_style()
+            text = as_json(shown) if wants_json else render_forecast(uri, forecast, style)
+            print_out(text)
+            return
+        snapshot = opened.append(uri, labels, name=name, wait=wait, **means)
+    _print(snapshot, wants_json=wants_json)
+
+
+def _segment_uri(opened: Ledger, gallery: str | None, distances: str | None) -> str:
+    stored = opened.head().settings.metric is None
+    uri, other = (distances, gallery) if stored else (gallery, distances)
+    wanted = "--distances" if stored else "--gallery"
+    if uri is None or other is not None:
+        kind = "stored distances" if stored else "features"
+        raise OptionError(
+            f"the segments of {opened.path} are {kind}: give {wanted} URI, and no other"
+        )
+    return uri
+
+
+@ledger.command
+@click.argument("path", metavar="L")
+@click.option("--name", metavar="NAME", help="The segment to take out.")
+@click.option("--ids", metavar="FILE", help="Identities to forget: a text, one a line; or a URI.")
+@_running
+@_waiting
+def remove(
+    path: str, name: str | None, ids: str | None, wait: float, wants_json: bool, **given: Any
+) -> None:
+    """Take out a segment (--name), or all items of some identities (--ids)."""
+    if (name is None) == (ids is None):
+        raise OptionError("give the segment to take out (--name), or the identities (--ids FILE)")
+    opened = _open(path)
+    with _counting(**given) as means:
+        if name is not None:
+            snapshot = opened.remove(name, wait=wait)
+        else:
+            snapshot = opened.forget(_identities(str(ids), opened.queries()), wait=wait, **means)
+    _print(snapshot, wants_json=wants_json)
+
+
+def _identities(file: str, queries: Labels) -> Any:
+    """Read identities, as what the queries' are."""
+    from streameval.inputs.labels import read_labels
+
+    if Path(file).suffix.lower() != ".txt":
+        return read_labels(file).id
+    try:
+        lines = Path(file).read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} can't be read: {error}") from error
+    if queries.id.dtype.kind == "U":
+        return lines
+    try:
+        return [int(line) for line in lines]
+    except ValueError as error:
+        raise InputError(
+            f"{file} holds what is no integer ({error}), and the identities of the ledger are"
+        ) from error
+
+
+@ledger.command("add-queries")
+@click.argument("path", metavar="L")
+@click.option("--query", metavar="URI", help="Features of the queries, [queries, columns].")
+@click.option("--distances", metavar="URI", help="Or their distances from all items.")
+@_label_options("query")
+@_running
+@_waiting
+def add_queries(
+    path: str,
+    query: str | None,
+    distances: str | None,
+    wait: float,
+    wants_json: bool,
+    **given: Any,
+) -> None:
+    """Add queries: they are counted against all segments."""
+    opened = _open(path)
+    uri = _segment_uri(opened, query, distances)
+    labels = _labels("query", given, opened.queries())
+    with _counting(**given) as means:
+        snapshot = opened.add_queries(uri, labels, wait=wait, **means)
+    _print(snapshot, wants_json=wants_json)
+
+
+@ledger.command
+@click.argument("path", metavar="L")
+@click.option("--name", metavar="NAME", help="The segment that has moved; none: queries.")
+@click.option("--gallery", "--distances", "--query", "uri", metavar="URI", help="Where it is now.")
+@_waiting
+def move(path: str, name: str | None, uri: str | None, wait: float, wants_json: bool) -> None:
+    """Say where data are now that have moved: they must be the same."""
+    if uri is None:
+        raise OptionError("give the new place: --gallery URI, --distances URI, or --query URI")
+    _print(_open(path).move(name, uri, wait=wait), wants_json=wants_json)
+
+
+@ledger.command
+@click.argument("path", metavar="L")
+@click.option("--plot", metavar="METRIC", help="The metric to plot.  [default: mAP]")
+@click.option("--json", "wants_json", is_flag=True, help="Print all of it as JSON.")
+def show(path: str, plot: str | None, wants_json: bool) -> None:
+    """Print the metrics now, and the trajectory."""
+    from streameval.report.ledger import ledger_summary, render_ledger
+    from streameval.report.style import stdout_style
+
+    opened = _open(path)
+    head = opened.head()
+    text = (
+        as_json(ledger_summary(opened.path, head))
+        if wants_json
+        else render_ledger(opened.path, head, stdout_style(), plot)
+    )
+    print_out(text)
+
+
+@ledger.command
+@click.argument("path", metavar="L")
+@click.option(
+    "--at", metavar="SNAPSHOT", help="Number, or the segment that came with it.  [default: now]"
+)
+@click.option("--out", metavar="DIR", help="Write the result to this new folder.")
+@click.option("--overwrite", is_flag=True, help="Replace a result that is there.")
+@click.option("--json", "wants_json", is_flag=True, help="Print the summary as JSON.")
+def evaluate(path: str, at: str | None, out: str | None, overwrite: bool, wants_json: bool) -> None:
+    """Give a snapshot as a full result."""
+    from streameval.report.terminal import render_evaluation, stdout_style
+
+    with Interruption(lambda: None) as interruption:
+        result = _open(path).evaluation(at)
+        if out is not None:
+            save(result, out, overwrite=overwrite, interruption=interruption)
+    shown = render_evaluation(result, stdout_style(), saved=out)
+    print_out(as_json(result.summary()) if wants_json else shown)
+
+
+@ledger.command
+@click.argument("path", metavar="L")
+@_running
+def verify(path: str, **given: Any) -> None:
+    """Read all there is, count it again from the segments, and report any difference."""
+    opened = _open(path)
+    with _counting(**given) as means:
+        found = opened.verify(**means)
+    if found:
+        print_out("".join(f"{line}\n" for line in found))
+        raise OutputError(
+            f"{len(found)} differences in {path}: restore what is damaged from a copy, or make the "
+            "ledger again from its segments"
+        )
+    head = opened.head()
+    print_out(
+        f"{path}: {len(head.segments)} segments and {head.queries:,} queries are as they were; "
+        f"{head.queries * head.gallery:,} pairs counted again, no difference\n"
+    )

@@ -1,0 +1,320 @@
+"""Counting for a ledger: some of its queries against some of its segments, or parts of these.
+
+Labels, pairs, plan and passes are those of any evaluation. What is particular: the positives are
+given, as they lie in segments that are not read as well, and segments are counted apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.counting.thresholds import threshold_distances
+from streameval.errors import InputError
+from streameval.evaluation import budget, cluster_workers
+from streameval.execution.cluster import ClusterExecutor
+from streameval.execution.connection import Connection, open_cluster
+from streameval.execution.executor import Executor
+from streameval.execution.job import Job, NotUnitError, Range
+from streameval.execution.job import Positives as JobPositives
+from streameval.execution.passes import count_stretches, find_positives
+from streameval.execution.progress import Progress, Watch
+from streameval.execution.task import RangeError
+from streameval.execution.threads import ThreadExecutor
+from streameval.inputs.array import Array
+from streameval.inputs.composed import JoinedArray, SelectedArray
+from streameval.inputs.sources import BadRowError, Distances, Features
+from streameval.ledger.state import Positives, Segment, Settings
+from streameval.pairs import find_pairs
+from streameval.planning import Plan, make_plan
+from streameval.preparation import cores, problem_of, reserved_bytes
+from streameval.protocol import AnyArray, Labels
+from streameval.statistics import FloatArray, IntArray, RankStatistics, uniform_edges
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Items of a segment that are counted together.
+
+    Attributes
+    ----------
+    segment : Segment
+    labels : Labels
+        Of these items.
+    array : Array
+        Features of the whole segment [n, D], or its distances from all queries [Q, n].
+    rows : [m] int64, optional
+        Which items; all by default.
+    """
+
+    segment: Segment
+    labels: Labels
+    array: Array
+    rows: IntArray | None = None
+
+    def __len__(self) -> int:
+        return self.segment.size if self.rows is None else len(self.rows)
+
+    def place(self, index: IntArray) -> IntArray:
+        """Return how many of these items come before each of some indices of the segment."""
+        return index if self.rows is None else np.searchsorted(self.rows, index)
+
+    def index(self, place: IntArray) -> IntArray:
+        """Return the index in the segment of each of some of these items."""
+        return place if self.rows is None else self.rows[place]
+
+
+@dataclass(frozen=True)
+class Means:
+    """What counts: threads of this process, or a cluster.
+
+    Attributes
+    ----------
+    memory : str or int, optional
+        Budget of the process, or of each worker.
+    threads : int, optional
+    connection : Connection, optional
+    progress : Progress
+    """
+
+    memory: str | int | None = None
+    threads: int | None = None
+    connection: Connection | None = None
+    progress: Progress = Progress()  # noqa: RUF009 - it has no state
+
+    @property
+    def executor(self) -> Executor:
+        """What runs the tasks."""
+        if self.connection is not None:
+            return ClusterExecutor(self.connection)
+        return ThreadExecutor(self.threads or cores())
+
+
+@contextmanager
+def means(
+    memory: str | int | None, threads: int | None, client: Client | None, progress: Progress | None
+) -> Iterator[Means]:
+    """Open what counts, for as long as the context lasts; see `evaluate`."""
+    with open_cluster(client=client, threads=threads, memory=budget(memory)) as connection:
+        yield Means(memory, threads, connection, progress or Progress())
+
+
+class Block:
+    """A rectangle of the ledger: some queries and some parts of segments, none of them empty.
+
+    Parameters
+    ----------
+    settings : Settings
+    labels : Labels
+        Of all queries.
+    features : Array or None
+        Of all queries; None where distances are stored.
+    parts : sequence of Part
+        In the order of the gallery; at least one.
+    means : Means
+    queries : [q] int64, optional
+        Which queries, ascending; all by default.
+
+    Raises
+    ------
+    InputError, OptionError
+        If labels don't fit together.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        labels: Labels,
+        features: Array | None,
+        parts: Sequence[Part],
+        means: Means,
+        queries: IntArray | None = None,
+    ) -> None:
+        self.parts = parts
+        self.queries = np.arange(len(labels)) if queries is None else queries
+        self._settings, self._means = settings, means
+        self._ends = np.cumsum([len(part) for part in parts]).astype(np.int64)
+        self.source = self._source(features, queries)
+        own = labels if queries is None else take_labels(labels, queries)
+        self.pairs = find_pairs(
+            own, join_labels([part.labels for part in parts]), settings.protocol
+        )
+        self._watch = Watch(means.progress)
+
+    @property
+    def size(self) -> int:
+        """Number of pairs."""
+        return len(self.queries) * int(self._ends[-1])
+
+    def find_positives(self, serial: int) -> Positives:
+        """Find the distances of the positive pairs.
+
+        Parameters
+        ----------
+        serial : int
+            Of the first.
+
+        Raises
+        ------
+        InputError
+            If an input can't be read, or a distance lies outside the range.
+        """
+        with self._in_words():
+            job = self._job(self._plan(0, 0))
+            found = find_positives(job, self._means.executor, self._watch).positives
+        if found is None:
+            raise RuntimeError("the positives have not been found")
+        query = np.repeat(self.queries, np.diff(found.indptr))
+        number = np.searchsorted(self._ends, found.item, side="right")
+        segment, index = np.empty(len(query), np.int64), np.empty(len(query), np.int64)
+        for at, part in enumerate(self.parts):
+            own = number == at
+            segment[own] = part.segment.number
+            index[own] = part.index(found.item[own] - self._begin(at))
+        return Positives.new(serial, query, segment, index, found.distance)
+
+    def count(
+        self, positives: Positives, near: int = 0, reach: FloatArray | None = None
+    ) -> list[RankStatistics]:
+        """Count every pair, each part apart.
+
+        Parameters
+        ----------
+        positives : Positives
+            Of these queries, those to be ranked.
+        near : int
+            How many nearest negatives of each query are to be found.
+        reach : [q] float64, optional
+            Within which distance.
+
+        Returns
+        -------
+        list of RankStatistics
+            A part each, with all of the positives.
+
+        Raises
+        ------
+        InputError
+            If an input can't be read, or a distance lies outside the range.
+        """
+        item = self._items(positives)
+        given = JobPositives(positives.indptr(self.queries), positives.distance, item)
+        with self._in_words():
+            job = self._job(self._plan(len(positives), near))
+            job = replace(job, positives=given, near=near, reach=reach)
+            self._watch.begin(self.size, job.plan.bytes_read)
+            ends = self._ends.tolist()
+            return count_stretches(job, ends, self._means.executor, self._watch)
+
+    def _items(self, positives: Positives) -> IntArray:
+        """Return the place of each positive among the items of the block: how many come before."""
+        numbers = np.array([part.segment.number for part in self.parts])
+        first = np.searchsorted(numbers, positives.segment)
+        item = np.append(0, self._ends)[first]
+        for part in self.parts:
+            own = positives.segment == part.segment.number
+            item[own] += part.place(positives.index[own])
+        return item
+
+    def _begin(self, part: int) -> int:
+        return int(self._ends[part - 1]) if part else 0
+
+    def _source(self, features: Array | None, queries: IntArray | None) -> Features | Distances:
+        columns = features is None
+        arrays: list[Array] = []
+        for part in self.parts:
+            array = part.array
+            if part.rows is not None:
+                chosen = (None, part.rows) if columns else (part.rows, None)
+                array = SelectedArray(array, *chosen)
+            arrays.append(array)
+        name = f"the gallery, {len(arrays)} segments"
+        whole = arrays[0] if len(arrays) == 1 else JoinedArray(arrays, int(columns), name)
+        if features is None or self._settings.metric is None:
+            return Distances(whole if queries is None else SelectedArray(whole, queries))
+        query = features if queries is None else SelectedArray(features, queries)
+        return Features(query, whole, self._settings.metric)
+
+    def _plan(self, positives: int, near: int) -> Plan:
+        settings, means = self._settings, self._means
+        problem = problem_of(self.source, self.pairs)
+        problem = replace(
+            problem,
+            positives=problem.positives + positives,
+            listed=problem.listed + positives,
+            thresholds=settings.thresholds,
+            edges=settings.edges,
+            near=near,
+        )
+        plan = make_plan(
+            problem,
+            memory=budget(means.memory),
+            threads=means.threads or cores(),
+            reserved=reserved_bytes(),
+            workers=cluster_workers(means.connection, self.source, means.memory),
+        )
+        if plan.layout == "strips":  # these would take their positives from themselves
+            plan = replace(plan, layout="rectangles")
+        return plan
+
+    def _job(self, plan: Plan) -> Job:
+        used = self._settings.range or Range(0.0, 1.0)
+        thresholds, edges = np.empty(0), None
+        if self._settings.thresholds:
+            thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
+        if self._settings.edges:
+            edges = uniform_edges(used.low, used.high, self._settings.edges - 1)
+        return Job(self.source, self.pairs, plan, used, thresholds, edges)
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Name the pair of a distance outside the range, and vectors that are not of length 1."""
+        try:
+            yield
+        except RangeError as error:
+            at = int(np.searchsorted(self._ends, error.item, side="right"))
+            part = self.parts[at]
+            item = int(part.index(np.array([error.item - self._begin(at)]))[0])
+            used = self._settings.range or Range(0.0, 1.0)
+            raise InputError(
+                f"the distance of query {int(self.queries[error.query])} to item {item} of segment "
+                f"{part.segment.name!r} is {error.value!r}, outside the range "
+                f"[{used.low!r}, {used.high!r}] that the ledger was created with; nothing has been "
+                "changed: correct the data, or create a ledger with a wider --range"
+            ) from error
+        except NotUnitError as error:
+            used = self._settings.range or Range(0.0, 1.0)
+            raise InputError(
+                f"the range [{used.low!r}, {used.high!r}] is that of vectors of length 1, and "
+                "there are others; nothing has been changed: scale them to length 1, or create a "
+                "ledger with --range LO,HI"
+            ) from error
+        except BadRowError as error:  # a pass may meet a later one first
+            self.source.first_bad_row(error.row)
+            raise
+
+
+def take_labels(labels: Labels, chosen: IntArray) -> Labels:
+    """Return the labels of some items, without further columns."""
+    cam, key = (None if one is None else one[chosen] for one in (labels.cam, labels.key))
+    return Labels(labels.id[chosen], cam, key, source=labels.source)
+
+
+def join_labels(labels: Sequence[Labels]) -> Labels:
+    """Return labels one after the other; columns that one of them lacks are left out."""
+    if len(labels) == 1:
+        return labels[0]
+    source = f"the gallery, {len(labels)} segments"
+    joined: dict[str, AnyArray] = {}
+    for name in ("id", "cam", "key"):
+        values = [getattr(one, name) for one in labels]
+        if all(one is not None for one in values):
+            joined[name] = np.concatenate(values)
+    return Labels(joined["id"], joined.get("cam"), joined.get("key"), source=source)

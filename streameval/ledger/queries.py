@@ -1,0 +1,119 @@
+"""Further queries of a ledger: counted against all of its segments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from streameval.errors import InputError
+from streameval.inputs.array import Array
+from streameval.ledger.appending import near_of, plus_counted
+from streameval.ledger.counting import Block, Means
+from streameval.ledger.forecast import Forecast
+from streameval.ledger.labels import label_arrays, stack_labels
+from streameval.ledger.sources import Gallery, open_matrix, place_of
+from streameval.ledger.state import (
+    Batch,
+    Head,
+    Near,
+    Place,
+    Positives,
+    Record,
+    State,
+    Totals,
+    cells_of,
+    record_arrays,
+)
+from streameval.ledger.store import QUERIES, RECORDS, Change
+from streameval.protocol import Labels
+from streameval.statistics import IntArray
+
+
+def with_queries(
+    state: State, query: str | Path, labels: Labels, source: Gallery, change: Change, means: Means
+) -> tuple[State, Forecast]:
+    """Return the state with further queries, and what was counted for it.
+
+    Parameters
+    ----------
+    state : State
+    query : str or Path
+        URI of their features, or of their distances from all items of all segments.
+    labels : Labels
+    source : Gallery
+        Of the ledger.
+    change, means
+
+    Raises
+    ------
+    InputError
+        If they can't be evaluated, or data that are to be read have changed, or are gone.
+    """
+    head, settings, first, more = state.head, state.head.settings, state.head.queries, len(labels)
+    array = open_matrix(query, "queries")
+    _check_fits(array, more, head)
+    both = stack_labels(source.queries(), labels)
+    grown = _with_place(head, place_of(array), more)
+    source.head = grown
+    features, parts = source.features(), source.parts()
+    most, chosen = settings.near(first + more), np.arange(first, first + more)
+    totals, near, positives = Totals.none(more, settings), Near.none(more, most), Positives.none()
+    size = 0
+    if parts:
+        block = Block(settings, both, features, parts, means, chosen)
+        size, positives = block.size, block.find_positives(head.next_serial)
+        counted = block.count(positives, most, np.full(more, np.inf))
+        cells: list[IntArray] = []
+        for part, one in zip(parts, counted, strict=True):
+            totals = totals.plus(Totals.of(one))
+            positives = plus_counted(positives, one)
+            cells.append(cells_of(positives.serial, part.segment.number, one.closer, one.tied))
+            near = near.with_more(near_of(part.segment.number, one), most)
+        numbers = tuple(part.segment.number for part in parts)
+        record = Record(len(head.trajectory), numbers, first, first + more)
+        arrays = record_arrays(cells, [Totals.of(one) for one in counted])
+        change.write(f"{RECORDS}/{record.number}", arrays)
+        grown = replace(
+            grown,
+            records=(*head.records, record),
+            next_serial=head.next_serial + len(positives),
+        )
+    change.write(QUERIES, label_arrays(both, more=True))
+    after = State(
+        grown,
+        state.positives.with_more(positives),
+        state.totals.stacked(totals),
+        state.near.stacked(near, most),
+        state.forgotten,
+    )
+    return after, Forecast(size, 0, 0, 0)
+
+
+def _check_fits(array: Array, queries: int, head: Head) -> None:
+    if array.shape[0] != queries or not queries:
+        raise InputError(
+            f"{array.uri} has {array.shape[0]} rows, and there are {queries} ids: one id a query "
+            "is needed, and at least one query"
+        )
+    items = sum(segment.size for segment in head.segments)
+    if head.settings.metric is None and array.shape[1] != items:
+        raise InputError(
+            f"distances {array.uri} have {array.shape[1]} columns, and the segments {items} items, "
+            "forgotten ones among them: a column each is needed, in the order of the gallery"
+        )
+
+
+def _with_place(head: Head, place: Place, queries: int) -> Head:
+    """Return the head with where the data of further queries lie."""
+    first, last = head.queries, head.queries + queries
+    batches = (*head.batches, Batch(first, last, place))
+    if head.settings.metric is not None:
+        return replace(head, batches=batches)
+    segments, column = [], 0
+    for segment in head.segments:
+        own = replace(place, start=first, stop=last, column=column)
+        segments.append(replace(segment, places=(*segment.places, own)))
+        column += segment.size
+    return replace(head, batches=batches, segments=tuple(segments))

@@ -1,0 +1,186 @@
+"""The data of a ledger: opened where they were said to lie, and found to be what they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.errors import InputError
+from streameval.inputs.array import Array
+from streameval.inputs.composed import JoinedArray, SelectedArray
+from streameval.inputs.fingerprint import content
+from streameval.inputs.fingerprint import state as files_state
+from streameval.inputs.remote import is_remote
+from streameval.inputs.uri import open_array
+from streameval.ledger.counting import Part, take_labels
+from streameval.ledger.labels import labels_of
+from streameval.ledger.state import Place, Segment, State
+from streameval.ledger.store import GALLERY, QUERIES, Reader
+from streameval.protocol import Labels
+from streameval.statistics import IntArray
+
+
+def open_matrix(uri: str | Path, what: str) -> Array:
+    """Open a matrix that can be opened again, from anywhere.
+
+    Raises
+    ------
+    InputError
+        If it lies in memory, or can't be opened.
+    """
+    if not isinstance(uri, str | Path):
+        raise InputError(
+            f"{what} is an array in memory, and a ledger reads its data again later: save it, and "
+            "give the path"
+        )
+    text = str(uri)
+    if not is_remote(text):
+        path, separator, key = text.rpartition("::")
+        text = f"{Path(path).absolute()}::{key}" if separator else str(Path(text).absolute())
+    array = open_array(text)
+    if len(array.shape) != 2:
+        raise InputError(f"{what} {uri} has shape {array.shape}; a 2-d array is needed")
+    return array
+
+
+def place_of(array: Array) -> Place:
+    """Return where an array lies, and what it holds."""
+    return Place(array.uri, content(array), files_state(array))
+
+
+def query_labels(reader: Reader) -> Labels:
+    """Return the labels of all queries."""
+    return labels_of(reader.group(QUERIES), "queries")
+
+
+class Gallery:
+    """Labels and data of a ledger's segments and queries, each read once.
+
+    Parameters
+    ----------
+    path : str
+        Of the ledger, for messages.
+    reader : Reader
+    state : State
+    thorough : bool
+        Whether all data are read to see that they have not changed, and not their times alone.
+
+    Attributes
+    ----------
+    head : Head
+    gone : [f] int64
+        Forgotten items, ascending, counted among all that ever came.
+    """
+
+    def __init__(self, path: str, reader: Reader, state: State, *, thorough: bool = False) -> None:
+        self.head, self.gone = state.head, state.forgotten
+        self._path, self._reader, self._thorough = path, reader, thorough
+        self._arrays: dict[str, Array] = {}
+        self._labels: dict[str, npt.NDArray[Any]] | None = None
+
+    def queries(self) -> Labels:
+        """Return the labels of all queries."""
+        return query_labels(self._reader)
+
+    def labels(self, segment: Segment) -> Labels:
+        """Return the labels of all items of a segment, forgotten ones too."""
+        if not segment.size:
+            return Labels(np.empty(0, np.int64), source=f"segment {segment.name}")
+        if self._labels is None:
+            self._labels = self._reader.group(GALLERY)
+        own = slice(segment.begin, segment.begin + segment.size)
+        columns = {name: self._labels[name][own] for name in segment.columns}
+        return labels_of(columns, f"segment {segment.name}")
+
+    def forgotten(self, segment: Segment) -> IntArray:
+        """Return the indices of the forgotten items of a segment, ascending."""
+        ends = np.searchsorted(self.gone, [segment.begin, segment.begin + segment.size])
+        return self.gone[slice(*ends)] - segment.begin
+
+    def forget(self, items: IntArray) -> None:
+        """Note further items as forgotten, counted among all that ever came."""
+        self.gone = np.union1d(self.gone, items)
+
+    def part(self, segment: Segment, rows: IntArray | None = None) -> Part:
+        """Return some items of a segment; all that are in the gallery by default.
+
+        Raises
+        ------
+        InputError
+            If its data have changed, or are gone.
+        """
+        labels = self.labels(segment)
+        if rows is None and segment.forgotten:
+            rows = np.setdiff1d(np.arange(segment.size), self.forgotten(segment))
+        if rows is not None:
+            labels = take_labels(labels, rows)
+        return Part(segment, labels, self.array(segment), rows)
+
+    def parts(self) -> list[Part]:
+        """Return the items of all segments that have any in the gallery; see `part`."""
+        return [self.part(one) for one in self.head.segments if one.items]
+
+    def features(self) -> Array | None:
+        """Return the features of all queries; None where distances are stored.
+
+        Raises
+        ------
+        InputError
+            If they have changed, or are gone, or those that came later are of another width.
+        """
+        if self.head.settings.metric is None:
+            return None
+        places = [batch.place for batch in self.head.batches]
+        arrays = [self._open(one, "queries", "--query URI") for one in places if one is not None]
+        widths = [array.shape[1] for array in arrays]
+        if len(set(widths)) > 1:
+            raise InputError(
+                f"query features {arrays[-1].uri} are {arrays[-1].shape}, those of the ledger have "
+                f"{widths[0]} columns: as many are needed"
+            )
+        return arrays[0] if len(arrays) == 1 else JoinedArray(arrays, 0, "query features")
+
+    def array(self, segment: Segment) -> Array:
+        """Return the features of a segment, or its distances from all queries.
+
+        Raises
+        ------
+        InputError
+            If they have changed, or are gone.
+        """
+        stored = self.head.settings.metric is None
+        option = f"--name {segment.name} {'--distances' if stored else '--gallery'} URI"
+        what = f"segment {segment.name!r}"
+        arrays = [self._open(one, what, option) for one in segment.places]
+        if not stored:
+            return arrays[0]
+        some: list[Array] = []
+        for place, array in zip(segment.places, arrays, strict=True):
+            columns = np.arange(place.column, place.column + segment.size)
+            whole = array.shape[1] == segment.size
+            some.append(array if whole else SelectedArray(array, None, columns))
+        return some[0] if len(some) == 1 else JoinedArray(some, 0, segment.name)
+
+    def _open(self, place: Place, what: str, option: str) -> Array:
+        if place.uri in self._arrays:
+            return self._arrays[place.uri]
+        moved = f"where it has moved, say so: streameval ledger move {self._path} {option}"
+        try:
+            array = open_array(place.uri)
+        except InputError as error:
+            raise InputError(
+                f"{what} of {self._path} can't be read: {error}. Nothing has been changed in the "
+                f"ledger: put it back, or, {moved}"
+            ) from error
+        same = not self._thorough and files_state(array) == place.files
+        if not same and content(array) != place.content:
+            raise InputError(
+                f"{what} of {self._path}, {place.uri}, has changed since it came. Nothing has been "
+                f"changed in the ledger: restore it; or, {moved}; or remove the segment, and "
+                "append it anew"
+            )
+        self._arrays[place.uri] = array
+        return array
