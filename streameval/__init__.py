@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from streameval.execution.progress import Progress
     from streameval.inputs.labels import read_label_table, read_label_tables, read_labels
     from streameval.inputs.lists import read_listed_pairs
+    from streameval.inputs.neighbors import Neighbors
     from streameval.inputs.protocols import read_protocol
     from streameval.inputs.sources import Distances, Features
     from streameval.listed import ListedPairs
@@ -64,6 +65,7 @@ _HOMES = {
     "read_label_tables": "inputs.labels",
     "read_labels": "inputs.labels",
     "read_listed_pairs": "inputs.lists",
+    "Neighbors": "inputs.neighbors",
     "read_protocol": "inputs.protocols",
     "Distances": "inputs.sources",
     "Features": "inputs.sources",
@@ -88,6 +90,7 @@ __all__ = [
     "Labels",
     "ListedPairs",
     "MetricOptions",
+    "Neighbors",
     "OptionError",
     "OutputError",
     "Progress",

@@ -36,7 +36,7 @@ FAN_IN = 8  # parts that a worker of a cluster merges at a time
 TASK_FLOPS = 2 << 40  # of a task on a cluster: what is lost with a worker is soon done again
 TASK_CELLS = 1 << 31  # likewise, of the distances that a task reads
 
-Layout = Literal["features", "strips", "rectangles"]
+Layout = Literal["features", "strips", "rectangles", "lists"]
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Plan:
 
     Attributes
     ----------
-    layout : {"features", "strips", "rectangles"}
+    layout : {"features", "strips", "rectangles", "lists"}
     tasks : tuple of Task
         Of the counting pass.
     block : int
@@ -253,10 +253,10 @@ def make_plan(
     """
     if workers is None:
         process = _Process(
-            memory, threads, 0, {RESERVED: reserved, "statistics": _statistics_bytes(problem)}
+            memory, threads, 0, {RESERVED: reserved, "statistics": statistics_bytes(problem)}
         )
     else:
-        kept = {RESERVED: workers.reserved, "pairs": _pairs_bytes(problem)}
+        kept = {RESERVED: workers.reserved, "pairs": pairs_bytes(problem)}
         process = _Process(workers.memory, workers.threads, workers.count, kept)
     if problem.shots is not None:
         process.kept["identities"] = problem.shots.kept_bytes(problem.queries, problem.gallery)
@@ -304,14 +304,14 @@ def format_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def _statistics_bytes(problem: Problem) -> int:
+def statistics_bytes(problem: Problem) -> int:
     """Bytes of the statistics, thrice while parts merge, and of the pairs that are listed."""
     per_query = 3 * 8 * (problem.thresholds + 8)
     histogram = 3 * 16 * problem.edges
     return problem.queries * per_query + histogram + 200 * problem.positives + 10 * problem.listed
 
 
-def _pairs_bytes(problem: Problem) -> int:
+def pairs_bytes(problem: Problem) -> int:
     """Bytes of the job that every worker holds: listed pairs, junk, cameras, positives."""
     by_item = problem.gallery * (5 if problem.cameras else 1)
     return 2 * (10 * problem.listed + by_item) + 16 * problem.positives
@@ -339,7 +339,7 @@ def _shot_parts(problem: Problem, threads: int, queries: int) -> dict[str, int]:
     return {"negatives by identity": threads * problem.shots.task_bytes(queries)}
 
 
-def _ranges(stop: int, step: int) -> list[tuple[int, int]]:
+def cut(stop: int, step: int) -> list[tuple[int, int]]:
     """Cut 0:stop into ranges of a step; an empty one stays, as there is a result of it too."""
     starts = range(0, max(stop, 1), max(step, 1))
     return [(start, min(start + step, stop)) for start in starts]
@@ -403,14 +403,14 @@ def _plan_features(problem: Problem, process: _Process, tile: tuple[int, int]) -
             smallest = parts(query_block, block, rows, items)
             raise _refuse(problem, process, smallest, "raise --memory or lower --threads")
         items = min(items, block)
-    query_ranges = _ranges(problem.queries, query_block)
+    query_ranges = cut(problem.queries, query_block)
     shard = -(-problem.gallery // process.shares)
     if process.workers:
         shard = min(shard, TASK_FLOPS // (2 * problem.width * query_block))
     shard = max(-(-shard // block) * block, 1)
     if problem.shots is not None:
         shard = max(problem.gallery, 1)
-    tasks = tuple(Task(q, g) for q in query_ranges for g in _ranges(problem.gallery, shard))
+    tasks = tuple(Task(q, g) for q in query_ranges for g in cut(problem.gallery, shard))
     gallery_bytes = problem.gallery * problem.width * problem.stored_itemsize
     decoded = (block + chunk - math.gcd(block, chunk)) / block if block < problem.gallery else 1
     passes = len(query_ranges) * problem.passes * decoded
@@ -453,8 +453,8 @@ def _plan_matrix(problem: Problem, process: _Process) -> Plan:
     def plan(layout: Layout, rows: int, items: int, reads: int) -> Plan:
         tasks = tuple(
             Task(q, g)
-            for q in _ranges(problem.queries, rows)
-            for g in _ranges(problem.gallery, items if problem.shots is None else gallery)
+            for q in cut(problem.queries, rows)
+            for g in cut(problem.gallery, items if problem.shots is None else gallery)
         )
         matrix = problem.queries * problem.gallery * problem.stored_itemsize
         return Plan(

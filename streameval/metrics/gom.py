@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from streameval.metrics.means import mean, trapezoid
-from streameval.metrics.metric import Metric, Value
+from streameval.metrics.metric import Metric, Tail, Value
 from streameval.metrics.options import VerificationPrecision
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.thresholds import normalised_thresholds, positives_returned
@@ -146,7 +146,7 @@ def false_rate_scalars(tau: FloatArray, mfr: FloatArray) -> dict[str, float]:
     }
 
 
-def _reid(name: str, formula: str, *, is_tau: bool = False) -> Metric:
+def _reid(name: str, formula: str, *, is_tau: bool = False, tail: Tail = "positives") -> Metric:
     return Metric(
         name=name,
         part="gom",
@@ -157,6 +157,8 @@ def _reid(name: str, formula: str, *, is_tau: bool = False) -> Metric:
         compute=partial(reid_value, name=name),
         default=True,
         is_tau=is_tau,
+        tail=tail,
+        deployed=True,
     )
 
 
@@ -171,12 +173,14 @@ def _false_rate(name: str, formula: str, *, is_tau: bool = False) -> Metric:
         compute=partial(false_rate_value, name=name),
         default=True,
         is_tau=is_tau,
+        tail="monotone",
+        deployed=True,
     )
 
 
-MVP_MAX = _reid("mVP_max", "max over τ of mVP = 1/N Σ VP")
+MVP_MAX = _reid("mVP_max", "max over τ of mVP = 1/N Σ VP", tail="monotone")
 MREP_MAX = _reid("mReP_max", "max over τ of mReP")
-TAU_MAX = _reid("tau_max", "the first τ at which mReP is greatest", is_tau=True)
+TAU_MAX = _reid("tau_max", "the first τ at which mReP is greatest", is_tau=True, tail="withheld")
 MREP = _reid("MREP", "area under mReP(τ)")
 MFR = _false_rate("MFR", "area under mFR(τ)")
 TAU_NZ = _false_rate("tau_nz", "the smallest τ with mFR > 0", is_tau=True)

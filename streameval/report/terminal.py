@@ -12,6 +12,7 @@ from streameval.metrics.groups import NOT_BY_QUERY
 from streameval.planning import format_bytes
 from streameval.protocol import CAMERA_PAIRS
 from streameval.report.camera_pairs import camera_tables
+from streameval.report.inputs import describe_inputs
 from streameval.report.style import (
     DASH,
     TITLES,
@@ -91,14 +92,6 @@ def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None
             facts(style, closing),
         ],
     )
-
-
-def describe_inputs(inputs: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what the inputs are, and their names, from a result's provenance."""
-    if "distances" in inputs:
-        return "Distances", str(inputs["distances"])
-    columns = plural(inputs["width"], "column")
-    return "Features", f"{inputs['query']} × {inputs['gallery']} · {inputs['metric']}, {columns}"
 
 
 def describe_protocol(protocol: Mapping[str, Any]) -> str:
