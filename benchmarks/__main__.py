@@ -13,7 +13,17 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks import cliffs, cluster, features, memory, scaling, single_shot, startup, stored
+from benchmarks import (
+    cliffs,
+    cluster,
+    features,
+    lists,
+    memory,
+    scaling,
+    single_shot,
+    startup,
+    stored,
+)
 from benchmarks.figure import ROUNDS, Bench, Case, Outcome, chosen, run
 from benchmarks.table import SIGNS, build_table, describe, machine
 
@@ -26,6 +36,7 @@ GROUPS: tuple[tuple[Case, ...], ...] = (
     single_shot.CASES,
     startup.CASES,
     cluster.CASES,
+    lists.CASES,
 )
 CASES: tuple[Case, ...] = tuple(case for group in GROUPS for case in group)
 STDOUT = "-"

@@ -38,7 +38,7 @@ class ListSizes:
     Attributes
     ----------
     depth : int
-        k.
+        Items searched for each query: k, or some more.
     stored : bool
         Whether the lists are stored.
     flat : bool

@@ -284,7 +284,7 @@ def list_sizes(source: Neighbors) -> ListSizes:
         train_rows = needs.train_rows(rows, source.train_rows)
         index_bytes = rows * needs.code_bytes
     return ListSizes(
-        source.depth,
+        source.searched,
         source.lists is not None,
         source.is_flat,
         source.canonical,

@@ -39,7 +39,7 @@ def search(job: Job, task: Task, watch: Watch) -> Found:
         raise TypeError("the source of this job is no features to search")
     rows, norms = features.read_query(*task.queries)
     queries = faiss_index.vectors(rows, norms, features.metric)
-    depth = source.depth
+    depth = source.searched
     if source.is_flat:
         return faiss_index.nearest_in(
             features,
@@ -287,62 +287,73 @@ def _returned(
     features = source.features
     everything = np.diff(lists.indptr) >= source.shape[1]
     horizon = np.where(everything, np.inf, -np.inf)
-    last = lists.indptr[1:] - 1
     some = (np.diff(lists.indptr) > 0) & ~everything
     returned = Returned(lists.indptr, lists.item, lists.distance, horizon)
-    places = Places.of(pairs, returned)
     if features is None:
-        horizon[some] = lists.distance[last[some]]
-        return returned, places, None
-    if not source.canonical:
-        return returned, places, None
-    query, item = returned.query, lists.item
-    more_query, more_item = missing_positives(pairs, places)
-    if source.tighten:
-        query, item = np.concatenate([query, more_query]), np.concatenate([item, more_item])
-    block = Plan(
-        "lists",
-        (Task(queries, (0, source.shape[1])),),
-        plan.block,
-        plan.tile,
-        plan.threads,
-        plan.memory,
-        {},
-        0,
-        0,
-        plan.workers,
-    )
-    job = _job(features, block)
-    exact = listed_distances(job, query + queries[0], item, executor, watch, "distances")
-    own, beyond = exact[: len(lists.item)], exact[len(lists.item) :]
-    returned = replace(returned, distance=own)
+        horizon[some] = lists.distance[lists.indptr[1:][some] - 1]
+    if features is None or not source.canonical:
+        return returned, Places.of(pairs, returned), None
+    job = _job(features, replace(plan, tasks=(Task(queries, (0, source.shape[1])),)))
+
+    def computed(query: IntArray, item: IntArray) -> FloatArray:
+        return listed_distances(job, query + queries[0], item, executor, watch, "distances")
+
+    returned = replace(returned, distance=computed(returned.query, lists.item))
     if source.reading == "bounds":
         _, norms = features.read_query(*queries)
         known = found.longest if found is not None and source.is_flat else longest
         faiss_index.check_lengths(features, norms, known)
         error = faiss_index.value_error(features.metric, features.width, norms, known)
-        values = values_of(own, features.metric)
+        values = values_of(returned.distance, features.metric)
+        _check_values(source, lists, values, error[returned.query], queries[0], returned.query)
         furthest = np.full(len(norms), -np.inf)
         if found is not None:  # FAISS tells its own last value
-            furthest[some] = np.where(found.item >= 0, found.value, -np.inf).max(axis=1)[some]
+            furthest = np.where(found.item >= 0, found.value, -np.inf).max(axis=1).astype("f8")
         else:
             np.maximum.at(furthest, returned.query, values)
             furthest -= error  # the value of FAISS may have been less
-        least = faiss_index.least_beyond(furthest[some], error[some], features.metric)
-        horizon[some] = least
-        _check_values(source, lists, values, error[returned.query], queries[0], returned.query)
+        horizon[some] = faiss_index.least_beyond(furthest[some], error[some], features.metric)
+    if source.searched > source.depth:
+        returned = nearest_of(returned, source.depth)
+    places = Places.of(pairs, returned)
     if not source.tighten:
         return returned, places, None
-    closer = np.flatnonzero(beyond < horizon[more_query])
+    query, item = missing_positives(pairs, places)
+    beyond = computed(query, item)
+    closer = np.flatnonzero(beyond < returned.horizon[query])
     if len(closer):
         at = int(closer[0])
         raise InputError(
-            f"gallery item {more_item[at]} is at {float(beyond[at])!r} from query "
-            f"{more_query[at] + queries[0]}, closer than the end of its list "
-            f"({float(horizon[more_query[at]])!r}), and not in it: the lists are not those of an "
-            "exact search; read them as of a system deployed: --missing never"
+            f"gallery item {item[at]} is at {float(beyond[at])!r} from query "
+            f"{query[at] + queries[0]}, closer than the end of its list "
+            f"({float(returned.horizon[query[at]])!r}), and not in it: the lists are not those of "
+            "an exact search; read them as of a system deployed: --missing never"
         )
     return returned, places, beyond
+
+
+def nearest_of(returned: Returned, k: int) -> Returned:
+    """Return the nearest k items of each list, certain up to the next one.
+
+    Where that is before the horizon, these are the nearest of all, and nothing depends on the
+    order in which float32 has ranked. Where it is not (more items are about as far as float32
+    can tell apart), the list ends at its last distance within the horizon.
+    """
+    query = returned.query
+    order = np.lexsort((returned.item, returned.distance, query))
+    item, distance = returned.item[order], returned.distance[order]
+    place = np.arange(len(order)) - returned.indptr[query]
+    following = place == k
+    following_at = np.full(len(returned.horizon), np.inf)
+    following_at[query[following]] = distance[following]
+    within = distance <= returned.horizon[query]
+    last = np.full(len(returned.horizon), -np.inf)
+    np.maximum.at(last, query[within], distance[within])
+    certain = (following_at < returned.horizon) | np.isinf(returned.horizon)
+    horizon = np.where(certain, np.minimum(following_at, returned.horizon), last)
+    kept = (place < k) & (certain[query] | (distance <= last[query]))
+    indptr = np.searchsorted(query[kept], np.arange(len(horizon) + 1)).astype(np.int64)
+    return Returned(indptr, item[kept], distance[kept], horizon)
 
 
 def values_of(distance: FloatArray, metric: Metric) -> FloatArray:

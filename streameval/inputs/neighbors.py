@@ -32,6 +32,7 @@ DISTANCES = ("distances", "D")
 ROWS, PRINT = "gallery_rows", "gallery_fingerprint"  # of the gallery, where a file tells them
 METRIC = "metric"
 FIRST_DEPTH = 64  # of k auto
+SPARE = 16  # items searched beyond k: these tell which k are the nearest, whatever float32 says
 DEEPER = 4  # times as deep each time
 OF_ANN_BENCHMARKS = {"angular": "cosine", "euclidean": "euclidean"}
 
@@ -282,6 +283,12 @@ class Neighbors:
         )
 
     @property
+    def searched(self) -> int:
+        """Items that FAISS is asked for: some more than k, where these are ranked again."""
+        exact = self.is_flat or (self.index is not None and self.reading == "bounds")
+        return self.depth + (SPARE if exact else 0)
+
+    @property
     def is_flat(self) -> bool:
         """Whether all features are searched, with no index."""
         return self.index is not None and faiss_index.is_flat(str(self.index))
@@ -425,7 +432,7 @@ def clean(
     def refuse(bad: npt.NDArray[np.bool_], reason: str) -> None:
         if bad.any():
             row, column = (int(one) for one in np.argwhere(bad)[0])
-            entry = f"item {indices[row, column]} at {distances[row, column]!r}"
+            entry = f"item {indices[row, column]} at {float(distances[row, column])!r}"
             raise InputError(
                 f"{where}, query {first_query + row}, place {column + 1} holds {entry}: {reason}"
             )

@@ -29,7 +29,13 @@ from streameval.metrics.compute import (
 from streameval.metrics.metric import Measure, Value
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.selection import available_fields, in_order, wanted_measures
+from streameval.metrics.selection import (
+    available_fields,
+    find_measure,
+    in_order,
+    wanted_measures,
+    with_named,
+)
 from streameval.statistics import FIELDS, IntArray, RankStatistics
 
 Missing = Literal["bounds", "never"]
@@ -152,7 +158,8 @@ def _possible(
     """Return the metrics that the statistics allow, and of named others why they don't."""
     named, listed = wanted_measures(options)
     available = available_fields(stats)
-    wanted = in_order([*named, *listed])
+    # A part of the list does not ask for draws, which lists never have.
+    wanted = in_order([*named, *(one for one in listed if "sampled_shots" not in one.metric.needs)])
     possible = [one for one in wanted if set(one.metric.needs_under(options)) <= available]
     reasons = {
         one.name: Detail(
@@ -313,8 +320,6 @@ def _with(
 
 def _ordered(metrics: ListMetrics) -> ListMetrics:
     """Return the metrics in the order of the list of all."""
-    from streameval.metrics.selection import find_measure
-
     order = [one.name for one in in_order([find_measure(name) for name in metrics.scalars])]
     return replace(
         metrics,
@@ -327,8 +332,10 @@ def _as_deployed(
     stats: RankStatistics, reading: ListReading, options: MetricOptions
 ) -> ListMetrics:
     """Compute the metrics of a system that finds what it returns and nothing else."""
+    if not options.metrics:
+        options = with_named(options, [find_measure(one) for one in cut_names(reading.depth)])
     possible, without = _possible(stats, options)
-    cut = find_cut(reading.depth)
+    cut = ", ".join(cut_names(reading.depth))
     for measure in possible:
         if not measure.metric.deployed:
             without[measure.name] = Detail(
@@ -348,6 +355,6 @@ def _as_deployed(
     return _ordered(_with(metrics, without, {}, {}))
 
 
-def find_cut(depth: int) -> str:
-    """Return the names of what stands in for mAP of lists of k items."""
-    return f"mAP@{depth}/total, recall@{depth}"
+def cut_names(depth: int) -> tuple[str, ...]:
+    """Return the names of what stands in for mAP and mINP of lists of k items."""
+    return f"mAP@{depth}/total", f"recall@{depth}"

@@ -131,7 +131,7 @@ def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> 
         (
             "Computes",
             f"{amount(plan.flops)} floating-point operations in matrix products, "
-            f"by {description()}",
+            f"by {'FAISS' if plan.layout == 'lists' else description()}",
         ),
     ]
     if not plan.flops:

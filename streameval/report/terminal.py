@@ -8,9 +8,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from streameval.metrics.extremes import ListMetrics
 from streameval.metrics.groups import NOT_BY_QUERY
 from streameval.planning import format_bytes
 from streameval.protocol import CAMERA_PAIRS
+from streameval.report.bounds import (
+    bounds_table,
+    describe_reading,
+    interval_text,
+)
 from streameval.report.camera_pairs import camera_tables
 from streameval.report.inputs import describe_inputs
 from streameval.report.style import (
@@ -87,6 +93,7 @@ def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None
             facts(style, _opening(evaluation)),
             "",
             _table(evaluation, style),
+            *_intervals(evaluation, style),
             *groups,
             "",
             facts(style, closing),
@@ -103,6 +110,13 @@ def describe_protocol(protocol: Mapping[str, Any]) -> str:
     return said
 
 
+def _intervals(evaluation: Evaluation, style: Style) -> list[RenderableType]:
+    """Return the table of what lists leave open, where they do."""
+    metrics = evaluation.metrics
+    table = bounds_table(metrics, style) if isinstance(metrics, ListMetrics) else None
+    return [] if table is None else ["", table]
+
+
 def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
     """Return the lines of the table by the title of their part."""
     metrics = evaluation.metrics
@@ -112,7 +126,11 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
         detail = metrics.details[name]
         rows = parts[TITLES[detail.part]]
         interval = metrics.intervals.get(name)
-        if math.isnan(value):
+        bounds = metrics.bounds.get(name) if isinstance(metrics, ListMetrics) else None
+        if bounds is not None and detail.open:
+            text = interval_text(*bounds, is_tau=detail.is_tau)
+            row = Row(name, text)
+        elif math.isnan(value):
             row = Row(name, DASH, remark="" if detail.reason == said else detail.reason)
         elif detail.is_tau:
             ties = "" if interval is None else f"{interval[0]:.2f} – {interval[1]:.2f}"
@@ -121,7 +139,7 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
             ties = "" if interval is None else percent_interval(*interval)
             row = Row(name, percent(value), ties, _at(detail))
         rows.append(row)
-        said = detail.reason if math.isnan(value) else ""
+        said = detail.reason if math.isnan(value) and bounds is None else ""
     return {title: rows for title, rows in parts.items() if rows}
 
 
@@ -157,6 +175,7 @@ def _opening(evaluation: Evaluation) -> list[tuple[str, str]]:
             f"{plural(counts['pairs_positive'], 'positive pair')} · "
             f"{counts['pairs_ignored']:,} ignored · {ties}",
         ),
+        *(describe_reading(provenance["lists"]) if "lists" in provenance else []),
     ]
 
 
