@@ -2,13 +2,16 @@
 
     cli          the command line
     report       what a person reads: the terminal table, the progress bar
+    comparison   settings of an index against the exact evaluation
     evaluation   evaluate(): puts everything below together
+    evaluation_of_lists  lists of neighbours, in the place of the passes over all pairs
     resuming     what must be the same for a run to go on with another's work
     preparation  inputs checked, protocol applied, work planned
     result       Evaluation: values, curves, per-query table; save and load
     execution    one task; the passes; the executors; progress events
     inputs       arrays by URI, labels, features, stored distances
     planning     the byte model and the tiling, without I/O
+    planning_lists  the same of lists of neighbours
     counting     canonical distances, edges, kernels
     identities   the identities of a gallery, of which one item each may be drawn
     metrics      RankStatistics -> scalars and curves
@@ -28,6 +31,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streameval.comparison import compare_index
     from streameval.errors import (
         BudgetError,
         InputError,
@@ -59,6 +63,7 @@ _HOMES = {
     "StreamevalError": "errors",
     "StreamevalWarning": "errors",
     "TaskError": "errors",
+    "compare_index": "comparison",
     "evaluate": "evaluation",
     "Progress": "execution.progress",
     "read_label_table": "inputs.labels",
@@ -99,6 +104,7 @@ __all__ = [
     "StreamevalError",
     "StreamevalWarning",
     "TaskError",
+    "compare_index",
     "evaluate",
     "read_label_table",
     "read_label_tables",

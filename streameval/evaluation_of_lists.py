@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +16,7 @@ from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.executor import Executor
 from streameval.execution.job import Range
 from streameval.execution.progress import Watch
-from streameval.execution.searching import Counted, check_unit, count_lists
+from streameval.execution.searching import Collect, Counted, check_unit, count_lists
 from streameval.inputs.faiss_index import build_index, index_file, write_index
 from streameval.inputs.neighbors import DEEPER, Neighbors
 from streameval.metrics.extremes import ListMetrics, ListReading, compute_list_metrics
@@ -51,9 +53,22 @@ def evaluate_lists(
     used, features = prepared.range, source.features
     if used is not None and used.unit and features is not None:
         check_unit(features, prepared.plan, executor, watch)
-    builds = source.index is not None and source.path is None and not source.is_flat
-    if not builds or features is None:
-        return _evaluated(prepared, source, options, executor, watch)
+    with index_of(prepared, source, watch) as (built, told):
+        outcome = count_outcome(prepared, built, options, executor, watch)
+    if told:
+        outcome[3]["lists"]["index"] = told
+    return outcome
+
+
+@contextmanager
+def index_of(
+    prepared: Prepared, source: Neighbors, watch: Watch
+) -> Iterator[tuple[Neighbors, dict[str, Any]]]:
+    """Give a source whose index is in a file, built where it is to be; and what is told of it."""
+    features = source.features
+    if source.index is None or source.path is not None or source.is_flat or features is None:
+        yield source, {}
+        return
     with index_file(source.save_index) as place:
         index, described = build_index(
             features,
@@ -73,9 +88,7 @@ def evaluate_lists(
             "build_seconds": described.build_seconds,
             "bytes": place.stat().st_size,
         }
-        outcome = _evaluated(prepared, source.with_index(place), options, executor, watch)
-        outcome[3]["lists"]["index"] = told
-        return outcome
+        yield source.with_index(place), told
 
 
 def begin_work(prepared: Prepared, source: Neighbors, watch: Watch) -> None:
@@ -87,16 +100,29 @@ def begin_work(prepared: Prepared, source: Neighbors, watch: Watch) -> None:
     watch.begin(max(pairs, 1), prepared.plan.bytes_read)
 
 
-def _evaluated(
+def count_outcome(
     prepared: Prepared,
     source: Neighbors,
     options: MetricOptions,
     executor: Executor,
     watch: Watch,
+    collect: Collect | None = None,
 ) -> Outcome:
-    """Count lists of k items; where k is auto, ever longer ones until they do."""
+    """Count lists of k items; where k is auto, ever longer ones until they do.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    source : Neighbors
+        Its index, where it has one, in a file.
+    options : MetricOptions
+        With the metrics that k auto is to close.
+    executor, watch
+    collect : callable, optional
+        Is given the lists of each block of queries, in order.
+    """
     if source.k != "auto":
-        counted, used = _in_range(prepared, source, executor, watch)
+        counted, used = _in_range(prepared, source, executor, watch, collect)
         return _outcome(source, counted, used)
     gallery = source.shape[1]
     depth, plan = source.depth, prepared.plan
@@ -142,7 +168,11 @@ def _width(metrics: ListMetrics, name: str) -> float:
 
 
 def _in_range(
-    prepared: Prepared, source: Neighbors, executor: Executor, watch: Watch
+    prepared: Prepared,
+    source: Neighbors,
+    executor: Executor,
+    watch: Watch,
+    collect: Collect | None = None,
 ) -> tuple[Counted, Range]:
     """Count lists at the thresholds of the range; one from the data needs every distance."""
     problem, used = prepared.problem, prepared.range
@@ -158,7 +188,9 @@ def _in_range(
     if problem.edges:
         edges = uniform_edges(used.low, used.high, problem.edges - 1)
     limit = thresholds[-1] if problem.thresholds else math.inf
-    counted = count_lists(source, prepared.pairs, prepared.plan, thresholds, edges, executor, watch)
+    counted = count_lists(
+        source, prepared.pairs, prepared.plan, thresholds, edges, executor, watch, collect
+    )
     if used.strict and (counted.least < used.low or counted.most > limit):
         raise InputError(
             f"lists hold distances from {counted.least!r} to {counted.most!r}, outside the given "
@@ -185,6 +217,7 @@ def _outcome(source: Neighbors, counted: Counted, used: Range) -> Outcome:
         "missing_positives": int(reading.missing_positives.sum()),
         "queries_missing_positives": int((reading.missing_positives > 0).sum()),
         "repaired": counted.repairs.summary(),
+        "search_seconds": round(counted.search_seconds, 3),
     }
     return counted.statistics, used, reading, {"lists": told}
 

@@ -28,6 +28,7 @@ from streameval.planning import (
 ENTRY_BYTES = 220  # of an entry of a list, while it is looked up and counted
 SEARCH_BYTES = 40 << 20  # of a search in progress, of each thread
 MOST_QUERIES = 4096  # of a block: more make nothing faster
+FLAT_BLOCK_BYTES = 64 << 20  # of the gallery: each block gives lists that have to be merged
 FAISS_BYTES = 90 << 20  # of FAISS and its BLAS, once loaded
 
 
@@ -120,9 +121,12 @@ def plan_lists(
         return {**kept, "training": training} if training > rest else held
 
     queries = max(min(problem.queries, MOST_QUERIES), 1)
-    block = max(min(TARGET_BLOCK_BYTES // row_bytes, problem.gallery), 1)
+    block_bytes = FLAT_BLOCK_BYTES if sizes.flat else TARGET_BLOCK_BYTES
+    block = max(min(block_bytes // row_bytes, problem.gallery), 1)
     while sum(parts(queries, block).values()) > memory:
-        if queries > 1:
+        if block * row_bytes > TARGET_BLOCK_BYTES:
+            block = -(-block // 2)
+        elif queries > 1:
             queries = -(-queries // 2)
         elif block > 256:
             block = -(-block // 2)

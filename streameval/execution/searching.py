@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -90,6 +92,8 @@ class Counted:
     least, most : float
         Of the distances of all valid items that are returned; +inf and −inf of none.
     repairs : Repairs
+    search_seconds : float
+        That searches have taken; 0 of stored lists.
     """
 
     statistics: RankStatistics
@@ -98,6 +102,10 @@ class Counted:
     least: float
     most: float
     repairs: Repairs
+    search_seconds: float
+
+
+Collect = Callable[[Returned], None]
 
 
 def gallery_lengths(
@@ -159,6 +167,7 @@ def count_lists(
     histogram_edges: FloatArray | None,
     executor: Executor,
     watch: Watch,
+    collect: Collect | None = None,
 ) -> Counted:
     """Make or read the lists of all queries, and count them.
 
@@ -171,6 +180,8 @@ def count_lists(
     thresholds : [T] float64
     histogram_edges : [E] float64, optional
     executor, watch
+    collect : callable, optional
+        Is given the lists of each block of queries, in order.
 
     Raises
     ------
@@ -185,14 +196,18 @@ def count_lists(
     best: list[RankStatistics] = []
     effective: list[IntArray] = []
     missing: list[IntArray] = []
-    complete, least, most = True, math.inf, -math.inf
+    complete, least, most, searching = True, math.inf, -math.inf, 0.0
     for first in range(0, source.shape[0], plan.tile[0]):
         last = min(first + plan.tile[0], source.shape[0])
         own = pairs.block(first, last)
+        begin = time.perf_counter()
         lists, found = _lists(source, plan, (first, last), executor, watch, repairs)
+        searching += time.perf_counter() - begin if found is not None else 0.0
         returned, places, away = _returned(
             source, own, lists, found, (first, last), longest, plan, executor, watch
         )
+        if collect is not None:
+            collect(returned)
         entries = returned.distance[places.positive | places.negative]
         least = min(least, float(entries.min(initial=math.inf)))
         most = max(most, float(entries.max(initial=-math.inf)))
@@ -220,7 +235,8 @@ def count_lists(
     if reading.best is not None and not complete and histogram_edges is not None:
         reading = replace(reading, best=_without_histogram(reading.best))
         statistics = _without_histogram(statistics)
-    return Counted(statistics, reading, complete and reading.best is not None, least, most, repairs)
+    complete &= reading.best is not None
+    return Counted(statistics, reading, complete, least, most, repairs, searching)
 
 
 def _without_histogram(statistics: RankStatistics) -> RankStatistics:
