@@ -279,6 +279,63 @@ def test_lists_in_every_format_give_the_same() -> None:
         contains(se.evaluate(source, **sides()), exact)
 
 
+@pytest.mark.usefixtures("folder")
+def test_fewer_items_of_stored_lists_are_the_nearest_of_them() -> None:
+    """Also where a list is not sorted: the first places are not the nearest then."""
+    indices, distances = exact_lists(50)
+    rng = np.random.default_rng(0)
+    order = np.argsort(rng.random(indices.shape), axis=1)
+    mixed = [np.take_along_axis(one, order, axis=1) for one in (indices, distances)]
+    exact = se.evaluate(features("euclidean"), **sides(), range=(0, 20))
+    for missing in ("bounds", "never"):
+        sorted_, unsorted = (
+            se.Neighbors(*lists, k=20, missing=missing) for lists in ((indices, distances), mixed)
+        )
+        with pytest.warns(se.StreamevalWarning, match="24 lists were not sorted"):
+            found = se.evaluate(unsorted, **sides(), range=(0, 20))
+        assert found.statistics.equals(se.evaluate(sorted_, **sides(), range=(0, 20)).statistics)
+        if missing == "bounds":
+            contains(found, exact)
+    of = features("euclidean")
+    found = se.evaluate(se.Neighbors(mixed[0], features=of, k=20), **sides(), range=(0, 20))
+    contains(found, exact)
+    deployed = se.evaluate(
+        se.Neighbors(mixed[0], features=of, k=20, missing="never"), **sides(), range=(0, 20)
+    )
+    assert deployed.provenance["lists"]["distances"] == "canonical"
+    flat = search("euclidean", 20, missing="never")
+    assert deployed["mAP@20/total"] == flat["mAP@20/total"]
+
+
+HOSTILE = {
+    "copies": lambda rng, rows: np.repeat(rows[: len(rows) // 8], 8, axis=0),
+    "nearly copies": lambda rng, rows: 1 + 1e-7 * rows,
+    "one sign": lambda rng, rows: np.abs(rows) + 5,
+    "of all lengths": lambda rng, rows: rows * 10.0 ** rng.integers(-4, 5, (len(rows), 1)),
+    "collapsed": lambda rng, rows: np.ones_like(rows),
+    "float64, far from 0": lambda rng, rows: rows.astype("f8") + 1e4,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("metric", METRICS)
+def test_features_that_float32_ranks_wrongly(kind: str, metric: Any) -> None:
+    """The bound on its error holds: what is taken for certain is, and nothing is refused."""
+    rng = np.random.default_rng(1)
+    q, g = (HOSTILE[kind](rng, rng.standard_normal((n, 32)).astype("f4")) for n in (16, 320))
+    labels = {
+        "query": se.Labels(rng.integers(0, 12, 16)),
+        "gallery": se.Labels(rng.integers(0, 10, 320)),
+    }
+    of = se.Features(q, g, metric)
+    options: dict[str, Any] = {**labels, "protocol": "no-camera", "metrics": "all"}
+    exact = se.evaluate(of, **options)
+    for k in (3, 40, 320):
+        found = se.evaluate(se.Neighbors(features=of, index="Flat", k=k, tighten=True), **options)
+        contains(found, exact)
+    assert found.statistics.equals(exact.statistics)
+
+
 def write_vecs(path: str, rows: np.ndarray) -> None:
     lengths = np.full((len(rows), 1), rows.shape[1], "<i4").view(np.uint8)
     Path(path).write_bytes(

@@ -305,9 +305,12 @@ def _returned(
     horizon = np.where(everything, np.inf, -np.inf)
     some = (np.diff(lists.indptr) > 0) & ~everything
     returned = Returned(lists.indptr, lists.item, lists.distance, horizon)
-    if features is None:
+    if source.reading == "never":
+        horizon[:] = np.inf  # there is nothing beyond
+    elif features is None:
         horizon[some] = lists.distance[lists.indptr[1:][some] - 1]
     if features is None or not source.canonical:
+        returned = nearest_of(returned, source.depth)
         return returned, Places.of(pairs, returned), None
     job = _job(features, replace(plan, tasks=(Task(queries, (0, source.shape[1])),)))
 
@@ -329,8 +332,7 @@ def _returned(
             np.maximum.at(furthest, returned.query, values)
             furthest -= error  # the value of FAISS may have been less
         horizon[some] = faiss_index.least_beyond(furthest[some], error[some], features.metric)
-    if source.searched > source.depth:
-        returned = nearest_of(returned, source.depth)
+    returned = nearest_of(returned, source.depth)
     places = Places.of(pairs, returned)
     if not source.tighten:
         return returned, places, None
@@ -353,7 +355,8 @@ def nearest_of(returned: Returned, k: int) -> Returned:
 
     Where that is before the horizon, these are the nearest of all, and nothing depends on the
     order in which float32 has ranked. Where it is not (more items are about as far as float32
-    can tell apart), the list ends at its last distance within the horizon.
+    can tell apart), the list ends at its last distance within the horizon. A list of no more
+    than k items stays as it is.
     """
     query = returned.query
     order = np.lexsort((returned.item, returned.distance, query))
@@ -365,7 +368,8 @@ def nearest_of(returned: Returned, k: int) -> Returned:
     within = distance <= returned.horizon[query]
     last = np.full(len(returned.horizon), -np.inf)
     np.maximum.at(last, query[within], distance[within])
-    certain = (following_at < returned.horizon) | np.isinf(returned.horizon)
+    whole = np.isinf(following_at) | np.isinf(returned.horizon)
+    certain = whole | (following_at < returned.horizon)
     horizon = np.where(certain, np.minimum(following_at, returned.horizon), last)
     kept = (place < k) & (certain[query] | (distance <= last[query]))
     indptr = np.searchsorted(query[kept], np.arange(len(horizon) + 1)).astype(np.int64)

@@ -284,8 +284,13 @@ class Neighbors:
 
     @property
     def searched(self) -> int:
-        """Items that FAISS is asked for: some more than k, where these are ranked again."""
-        exact = self.is_flat or (self.index is not None and self.reading == "bounds")
+        """Items that are looked at: all that are stored; of FAISS, some more than k if it is exact.
+
+        The nearest k of them are the list.
+        """
+        if self.lists is not None:
+            return self.stored.shape[1]
+        exact = self.is_flat or self.reading == "bounds"
         return self.depth + (SPARE if exact else 0)
 
     @property
@@ -305,6 +310,8 @@ class Neighbors:
         """Whether listed items are ranked by their canonical distances."""
         if self.features is None:
             return False
+        if self.lists is not None and self.distances is None:
+            return True
         return self.reading == "bounds" or self.rerank or self.is_flat
 
     def checked(self) -> Neighbors:
@@ -371,10 +378,10 @@ class Neighbors:
             If they hold what can't be repaired; the first such query is named.
         """
         span = (start, stop)
-        indices = np.asarray(self.stored.read(span))[:, : self.depth]
+        indices = np.asarray(self.stored.read(span))
         distances = np.full(indices.shape, np.nan)
         if isinstance(self.distances, Array):
-            distances = np.asarray(self.distances.read(span), np.float64)[:, : self.depth]
+            distances = np.asarray(self.distances.read(span), np.float64)
         return clean(
             indices.astype(np.int64) if indices.dtype != np.uint64 else _signed(indices),
             distances,
