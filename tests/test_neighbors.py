@@ -228,6 +228,39 @@ def test_an_index_is_read_as_deployed_and_kept(capfd: pytest.CaptureFixture[str]
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.filterwarnings("ignore::streameval.errors.StreamevalWarning")
+@pytest.mark.parametrize("metric", METRICS)
+def test_an_index_that_looks_everywhere_bounds_every_metric(metric: Any) -> None:
+    """FAISS's metrics are those of ours: its values are checked against canonical distances."""
+    exact = se.evaluate(features(metric), **sides())
+    for k in (20, GALLERY):
+        found = search(metric, k, "IVF8,Flat", search="nprobe=8", tighten=True)
+        contains(found, exact)
+    assert found.statistics.equals(exact.statistics)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.filterwarnings("ignore::streameval.errors.StreamevalWarning")
+def test_every_step_is_seen() -> None:
+    seen: list[tuple[str, int]] = []
+
+    class Seen(se.Progress):
+        def start(self, label: str, pairs: int) -> None:
+            seen.append((label, pairs))
+
+        def advance(self, pairs: int) -> None:
+            seen[-1] = (seen[-1][0], seen[-1][1] - pairs)
+
+    source = se.Neighbors(
+        features=features(), index="IVF8,Flat", search="nprobe=8", k=20, tighten=True
+    )
+    se.evaluate(source, **sides(), progress=Seen())
+    labels = list(dict.fromkeys(label for label, _ in seen))
+    assert labels == ["train", "index", "lengths", "search", "distances"]
+    assert all(left == 0 for _, left in seen), seen
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("index", ["HNSW8", "SQ8", "IDMap,Flat"])
 def test_other_indexes(index: str) -> None:
     if index == "IDMap,Flat":

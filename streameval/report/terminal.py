@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from streameval.metrics import Detail
+    from streameval.metrics import Detail, Metrics
     from streameval.result import Evaluation
 
 __all__ = ["render_evaluation", "stdout_style"]
@@ -250,10 +250,20 @@ def groups_table(evaluation: Evaluation, style: Style) -> Table:
     for column in (str(evaluation.group_by), "queries", *names):
         table.add_column(style.text(column), no_wrap=True, justify="right")
     for label, metrics in evaluation.groups.items():
-        values = (metrics.scalars[name] for name in names)
-        cells = (DASH if math.isnan(value) else f"{100 * value:.2f}" for value in values)
+        cells = (_cell(metrics, name) for name in names)
         table.add_row(str(label), f"{metrics.counts['queries']:,}", *map(style.text, cells))
     return table
+
+
+def _cell(metrics: Metrics, name: str) -> str:
+    """Return a score in percent, or its bounds."""
+    value = metrics.scalars[name]
+    if not math.isnan(value):
+        return f"{100 * value:.2f}"
+    if isinstance(metrics, ListMetrics) and name in metrics.bounds:
+        low, high = metrics.bounds[name]
+        return f"{100 * low:.2f}–{100 * high:.2f}"
+    return DASH
 
 
 def _without_groups(evaluation: Evaluation, style: Style) -> list[RenderableType]:
