@@ -22,7 +22,7 @@ from streameval.counting.shots import SHOT_DOUBTS, Counters
 from streameval.counting.tiles import DOUBTS, FINE_QUERIES
 from streameval.errors import BudgetError
 
-TILE_ITEMS = 8192
+TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
 TARGET_BLOCK_BYTES = 4 << 20
 SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing

@@ -18,7 +18,8 @@ from streameval.counting.filtering import (
     prepare_queries,
     write_products,
 )
-from streameval.counting.products import panel_bytes
+from streameval.counting.matrix_unit import supported
+from streameval.counting.products import VARIABLE, panel_bytes
 
 Array = npt.NDArray[Any]
 
@@ -43,12 +44,12 @@ def test_filter_values_stay_within_the_band(
     q, g = (side.astype(np.float32) for side in data(np.random.default_rng(width)))
     queries = prepare_queries(q, row_norms(q), metric)
     gallery = prepare_gallery(g, row_norms(g))
+    if queries.panels.digits.size:
+        gallery = gallery.packed(np.empty(panel_bytes(*g.shape), np.uint8))
     filter_ = Filter.of(metric, queries, gallery)
     if not filter_.usable:
         return  # every pair is decided canonically
     values = np.empty((len(q), len(g)), np.float32)
-    if queries.panels.size:
-        gallery = gallery.packed(np.empty(panel_bytes(*g.shape), np.uint8))
     write_products(queries, 0, gallery, values)
     tile = values * filter_.weight(gallery) + filter_.offset(gallery)
     canonical = canonical_distances(q, g, metric)
@@ -59,15 +60,34 @@ def test_filter_values_stay_within_the_band(
     assert np.all(error <= band[:, None])
 
 
-def test_the_band_grows_with_the_width_and_ends_where_float32_says_nothing(product: str) -> None:
-    gammas = []
-    for width in (1, 128, 512, 4096, 100_000):
-        row = np.ones((1, width), np.float32)
-        queries = prepare_queries(row, row_norms(row), "cosine")
-        gammas.append(Filter.of("cosine", queries, prepare_gallery(row, row_norms(row))).gamma)
+def gamma_of(rows: npt.NDArray[np.float32]) -> float:
+    queries, gallery = (
+        prepare_queries(rows, row_norms(rows), "cosine"),
+        prepare_gallery(rows, row_norms(rows)),
+    )
+    if queries.panels.digits.size:
+        gallery = gallery.packed(np.empty(panel_bytes(*rows.shape), np.uint8))
+    return Filter.of("cosine", queries, gallery).gamma
+
+
+def test_the_band_of_blas_grows_with_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "blas")
+    gammas = [gamma_of(np.ones((1, width), np.float32)) for width in (1, 128, 512, 4096, 100_000)]
     assert gammas == sorted(gammas)
-    roundings = 520 if product == "blas" else 1.01 * (17 + 6 * 16) + 10.1
-    assert gammas[2] == pytest.approx(roundings * 2.0**-24, rel=1e-4)
+    assert gammas[2] == pytest.approx(520 * 2.0**-24, rel=1e-4)
+
+
+@pytest.mark.skipif(not supported(), reason="this machine has no matrix unit")
+def test_the_band_of_the_matrix_unit_depends_on_the_rows() -> None:
+    rng = np.random.default_rng(0)
+    for width in (64, 512, 4096):
+        ordinary = rng.standard_normal((100, width)).astype(np.float32)
+        uneven = ordinary * np.where(np.arange(width) == 0, 1e4, 1).astype(np.float32)
+        assert 20 <= gamma_of(ordinary) * 2**24 <= 100
+        assert gamma_of(uneven) > gamma_of(ordinary)
+
+
+def test_the_band_ends_where_float32_says_nothing(product: str) -> None:
     empty = np.empty((0, 10**7), np.float32)
     nothing = prepare_gallery(empty, row_norms(empty))
     assert (

@@ -14,7 +14,18 @@ import pytest
 
 from streameval.counting.filtering import Operand, write_products
 from streameval.counting.matrix_unit import supported
-from streameval.counting.products import VARIABLE, description, panel_bytes, query_panels, roundings
+from streameval.counting.products import (
+    ITEMS,
+    MOST_COLUMNS,
+    QUERIES,
+    VARIABLE,
+    Panels,
+    description,
+    gallery_panels,
+    panel_bytes,
+    query_panels,
+    roundings,
+)
 from streameval.errors import OptionError
 
 needs_unit = pytest.mark.skipif(not supported(), reason="this machine has no matrix unit")
@@ -26,7 +37,7 @@ def product_of(queries: Float32, gallery: Float32, start: int = 0, stop: int | N
     norms = np.ones(max(len(queries), len(gallery)))
     left = Operand(queries, norms[: len(queries)], queries, 1.0, query_panels(queries))
     right = Operand(gallery, norms[: len(gallery)], gallery, 1.0)
-    if left.panels.size:
+    if left.panels.digits.size:
         right = right.packed(np.empty(panel_bytes(*gallery.shape), np.uint8))
     out = np.full(((len(queries) if stop is None else stop) - start, len(gallery)), np.nan, "f4")
     write_products(left, start, right, out)
@@ -37,42 +48,84 @@ def rows(rng: np.random.Generator, count: int, width: int) -> Float32:
     return rng.standard_normal((count, width)).astype(np.float32)
 
 
-def bfloat16(x: Float32) -> Float32:
-    """Round to the nearest number of 8 bits, ties to even."""
-    bits = x.view(np.uint32).astype(np.uint64)
-    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16
-    return bits.astype(np.uint32).view(np.float32)
+def both_panels(queries: Float32, gallery: Float32) -> tuple[Panels, Panels]:
+    memory = np.empty(panel_bytes(*gallery.shape), np.uint8)
+    left = query_panels(queries)
+    return left, gallery_panels(gallery, memory) if left.digits.size else left
+
+
+def digits_of(panels: Panels, panel: int, width: int) -> Array:
+    """Read the digits of panels, [3, rows, width]."""
+    steps, tiles = -(-width // 64), panel // 16
+    shape = (len(panels.scale) // panel, steps, 3, tiles, 16, 16, 4)
+    tile = panels.digits[: int(np.prod(shape))].view(np.int8).reshape(shape)
+    if panel == ITEMS:  # transposed by fours
+        tile = tile.swapaxes(4, 5)
+    digits = tile.transpose(2, 0, 3, 4, 1, 5, 6).reshape(3, len(panels.scale), 64 * steps)
+    assert not digits[:, :, width:].any()
+    return digits[:, :, :width]
 
 
 @needs_unit
-@pytest.mark.parametrize("width", [32, 96, 128, 384])
-def test_the_unit_adds_up_in_the_order_that_its_error_bound_supposes(width: int) -> None:
+@pytest.mark.parametrize("width", [1, 63, 64, 130])
+@pytest.mark.parametrize("panel", [QUERIES, ITEMS])
+def test_rows_are_the_digits_of_whole_numbers(width: int, panel: int) -> None:
     rng = np.random.default_rng(width)
-    q, g = rows(rng, 32, width), rows(rng, 32, width)
-    parts = []
-    for side in (q, g):
-        a = bfloat16(side)
-        b = bfloat16(side - a)
-        parts.append((a, b, side - a - b))
-        assert np.array_equal(bfloat16(parts[-1][2]), parts[-1][2])  # nothing is left
-    total = np.zeros((32, 32), np.float32)
-    for step in range(0, width, 32):
-        for i, j in ((1, 1), (1, 0), (2, 0), (0, 0), (0, 1), (0, 2)):
-            left = parts[0][i][:, step : step + 32].astype(np.float64)
-            right = parts[1][j][:, step : step + 32].astype(np.float64)
-            lane = np.zeros((2, 32, 32), np.float32)
-            for pair in range(16):
-                for odd in range(2):
-                    k = 2 * pair + odd
-                    exact = lane[odd] + left[:, k, None] * right[:, k]  # fits in float64
-                    lane[odd] = exact.astype(np.float32)
-            total = total + (lane[0] + lane[1])
-    assert np.array_equal(product_of(q, g), total)
+    given = rows(rng, 40, width) * 10.0 ** rng.integers(-9, 9, (40, 1))
+    given = given.astype(np.float32)
+    given[3] = 0
+    given[4] = np.float32(2.0) - np.float32(2.0**-23)  # too much for three digits at 2²³
+    panels = query_panels(given) if panel == QUERIES else both_panels(given, given)[1]
+    digits = digits_of(panels, panel, width)[:, :40].astype(np.int64)
+    whole = digits[0] * 65536 + digits[1] * 256 + digits[2]
+    most = np.abs(whole).max(axis=1)
+    assert not whole[3].any()
+    assert np.all(np.delete(most, 3) >= 2**22 - 1)
+    unit = panels.scale[:40].astype(np.float64) / 256
+    exact = given.astype(np.float64)
+    error = exact - whole * unit[:, None]
+    assert np.all(np.abs(error) <= unit[:, None] / 2)
+    norm = np.delete(np.linalg.norm(exact, axis=1), 3)
+    for rest, bound in (
+        (error, panels.rounding),
+        (256 * digits[1] * unit[:, None], panels.middle),
+        (digits[2] * unit[:, None], panels.low),
+    ):
+        share = np.delete(np.linalg.norm(rest, axis=1), 3) / norm
+        assert share.max() <= bound
+    assert panels.middle <= 0.2
+    assert panels.low <= 1e-3
+
+
+@needs_unit
+@pytest.mark.parametrize("width", [1, 64, 100, 384])
+def test_the_unit_adds_up_without_rounding(width: int) -> None:
+    rng = np.random.default_rng(width)
+    q, g = rows(rng, 45, width), rows(rng, 70, width)
+    left, right = both_panels(q, g)
+    a, b, c = digits_of(left, QUERIES, width)[:, :45].astype(np.int64)
+    d, e, f = digits_of(right, ITEMS, width)[:, :70].astype(np.int64)
+    sums = a @ d.T, a @ e.T + b @ d.T, a @ f.T + b @ e.T + c @ d.T
+    value = sums[2].astype(np.float32)
+    for level in (1, 0):  # by fused multiplication and addition: rounded once
+        base = 256.0 ** (2 - level)
+        value = (sums[level].astype(np.float32).astype(np.float64) * base + value).astype("f4")
+    scale = left.scale[:45, None] * right.scale[:70]
+    assert np.array_equal(product_of(q, g), value * scale)
+
+
+@needs_unit
+def test_what_the_unit_cannot_bound_is_left_to_distances() -> None:
+    rng = np.random.default_rng(0)
+    g = rows(rng, 20, 8)
+    g[3] *= np.float32(1e-14)  # its norm is beyond float32's squares
+    assert both_panels(g, g)[1].rounding == np.inf
+    assert panel_bytes(20, MOST_COLUMNS + 1) == 0
 
 
 @pytest.mark.usefixtures("product")
 @pytest.mark.parametrize("width", [1, 2, 31, 33, 40, 512, 2048])
-@pytest.mark.parametrize("kind", ["normal", "constant", "one sign", "powers"])
+@pytest.mark.parametrize("kind", ["normal", "constant", "one sign", "powers", "one", "sparse"])
 def test_products_are_as_close_as_they_say(width: int, kind: str) -> None:
     rng = np.random.default_rng(width)
     q, g = rows(rng, 45, width), rows(rng, 70, width)
@@ -82,9 +135,15 @@ def test_products_are_as_close_as_they_say(width: int, kind: str) -> None:
         q, g = np.abs(q), np.abs(g)
     elif kind == "powers":
         q, g = (np.ldexp(side, rng.integers(-30, 30, side.shape)) for side in (q, g))
+    elif kind == "one":
+        q[:, 0] *= np.float32(1e4)
+        g[:, 0] *= np.float32(1e4)
+    elif kind == "sparse":
+        q, g = (side * (rng.random(side.shape) < 0.05) for side in (q, g))
     u = 2.0**-24
-    bound = roundings(width, query_panels(q)) * u
-    magnitude = np.abs(q).astype(np.float64) @ np.abs(g).astype(np.float64).T
+    bound = roundings(width, *both_panels(q, g)) * u
+    norms = [np.linalg.norm(side.astype(np.float64), axis=1) for side in (q, g)]
+    magnitude = norms[0][:, None] * norms[1]
     error = np.abs(product_of(q, g) - q.astype(np.float64) @ g.astype(np.float64).T)
     assert np.all(error <= (bound / (1 - bound) + width * 2.0**-52) * magnitude)
 
@@ -115,9 +174,9 @@ def test_products_of_small_integers_are_exact() -> None:
 def test_the_way_to_multiply_is_chosen_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     q = np.ones((3, 4), np.float32)
     monkeypatch.setenv(VARIABLE, "blas")
-    assert query_panels(q).size == 0
+    assert query_panels(q).digits.size == 0
     monkeypatch.setenv(VARIABLE, "auto")
-    assert (query_panels(q).size > 0) == supported()
+    assert (query_panels(q).digits.size > 0) == supported()
     monkeypatch.setenv(VARIABLE, "gpu")
     with pytest.raises(OptionError, match="STREAMEVAL_PRODUCT is 'gpu'; expected auto or blas"):
         query_panels(q)

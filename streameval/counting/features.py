@@ -12,6 +12,7 @@ import numba
 import numpy as np
 
 from streameval.counting.canonical import distance, distances_of
+from streameval.counting.cells import quantise
 from streameval.counting.edges import note_tie, slot_of
 from streameval.counting.filtering import (
     even_levels,
@@ -27,7 +28,7 @@ from streameval.counting.grids import (
     may_be_within,
     touched_bit,
 )
-from streameval.counting.rows import bin_row, least_of, quantise
+from streameval.counting.rows import bin_row, least_of
 
 NEAREST = -1  # in place of an edge: close to none, but perhaps the query's nearest negative
 
@@ -111,7 +112,7 @@ def count_features(  # type: ignore[no-untyped-def]
         origin, scale, far, base, stop = lay_grid(
             level, m, band, pitch, phase, tile[row], weight, add, code
         )
-        lowest = quantise(tile[row], weight, add, origin, scale, far, values, cells)
+        lowest, _ = quantise(tile[row], weight, add, origin, scale, far, values, cells)
         found = bin_row(cells, code, bins, fours, touched)
         crowded[row] = found > crowd
         if crowded[row]:

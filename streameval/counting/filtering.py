@@ -15,9 +15,10 @@ offset:
 
     |filter − canonical| ≤ γ · |q| |g|,   γ = n u / (1 − n u),   u = 2⁻²⁴
 
-where n is D + 8 of BLAS, which sums in any order, and less of the matrix unit (`products`). A
-smaller, statistical band, (2 √D + 8) u, would not do: constant vectors meet the same rounding
-error at every addition, and leave it (benchmarks/NOTES.md).
+where n is D + 8 of BLAS, which sums in any order, and of the matrix unit what its digits leave
+out, some 40 of ordinary rows (`products.roundings`). A smaller, statistical band,
+(2 √D + 8) u, would not do: constant vectors meet the same rounding error at every addition, and
+leave it (benchmarks/NOTES.md).
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ from streameval.counting.canonical import (
     Metric,
 )
 from streameval.counting.products import (
+    NO_PANELS,
     Float32Matrix,
+    Memory,
     Panels,
     gallery_panels,
     multiply,
@@ -67,7 +70,7 @@ class Operand(NamedTuple):
         The rows, scaled where they have to be; of the queries −q̂, −s q or −2 s q.
     scale : float
         The power of two in `filter`; 1 for the queries of cosine.
-    panels : [bytes] uint8
+    panels : Panels
         Of `filter`, for the matrix unit; none where BLAS multiplies, nor of gallery rows before
         `packed`.
     """
@@ -76,7 +79,7 @@ class Operand(NamedTuple):
     norms: FloatArray
     filter: Float32Matrix
     scale: float
-    panels: Panels = np.empty(0, np.uint8)
+    panels: Panels = NO_PANELS
 
     def block(self, start: int, stop: int) -> Operand:
         """Return the operand of some of the gallery's rows."""
@@ -84,7 +87,7 @@ class Operand(NamedTuple):
             self.rows[start:stop], self.norms[start:stop], self.filter[start:stop], self.scale
         )
 
-    def packed(self, memory: Panels) -> Operand:
+    def packed(self, memory: Memory) -> Operand:
         """Return the operand of gallery rows with its panels, which are written to `memory`."""
         return self._replace(panels=gallery_panels(self.filter, memory))
 
@@ -161,7 +164,7 @@ def write_products(
     out : [m, n] float32, written
         In C order.
     """
-    if queries.panels.size:
+    if queries.panels.digits.size:
         multiply(queries.panels, start, gallery.panels, gallery.rows.shape[1], out)
     else:
         np.matmul(queries.filter[start : start + len(out)], gallery.filter.T, out=out)
@@ -218,9 +221,9 @@ class Filter(NamedTuple):
 
     @classmethod
     def of(cls, metric: Metric, queries: Operand, gallery: Operand) -> Filter:
-        """Describe the filter values of all `queries` with one gallery block."""
+        """Describe the filter values of all `queries` with one gallery block, as `packed`."""
         width = gallery.rows.shape[1]
-        error = (roundings(width, queries.panels) + 8) * 2.0**-24
+        error = (roundings(width, queries.panels, gallery.panels) + 8) * 2.0**-24
         gamma = error / (1 - error) if error < 0.5 else math.inf
         largest = float(gallery.norms.max(initial=0.0))
         scale = queries.scale * gallery.scale

@@ -53,7 +53,7 @@ def bins_for(code):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def cell_of(value, origin, scale):  # type: ignore[no-untyped-def]
-    """Return the cell of one value, by the operations of `quantise`; `ABOVE` beyond the grid."""
+    """Return the cell of one value, as `cells.quantise` does; `ABOVE` beyond the grid."""
     zero = origin - origin
     above = zero + ABOVE
     x = (value - origin) * scale

@@ -1,8 +1,8 @@
 """Instructions of Intel's matrix unit (AMX), called through LLVM as numba compiles.
 
-The unit multiplies bfloat16 some twenty times as fast as vector instructions multiply float32,
-and adds up in float32. A *step* is what its tiles hold of 32 rows: 32 columns, each number in
-three parts of bfloat16. `products` says what for.
+The unit multiplies whole numbers of 8 bits some thirty times as fast as vector instructions
+multiply float32, and adds up without rounding. A *step* is what its tiles hold of a row: 64
+columns, each number in three digits. `products` says what for.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -22,17 +23,22 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-PANEL = 32  # rows of two tiles
-STEP = 32  # columns of a tile
-PARTS = 3  # of a number
+TILE_ROWS = 16
+QUERIES = 32  # rows of a panel of queries: two tiles
+ITEMS = 16  # rows of a panel of gallery rows: one
+STEP = 64  # columns of a tile
+DIGITS = 3  # of a number
 TILE_BYTES = 1024
-STEP_BYTES = PARTS * 2 * TILE_BYTES
+QUERY_STEP_BYTES = DIGITS * 2 * TILE_BYTES
+ITEM_STEP_BYTES = DIGITS * TILE_BYTES
+SUMS_BYTES = DIGITS * 2 * TILE_BYTES  # of the products of two panels
 LINE_BYTES = 64
-AHEAD_BYTES = 12 * LINE_BYTES  # brought into L2 in each step
+AHEAD_BYTES = 6 * LINE_BYTES  # brought into L2 in each step
 
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
 
-_I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_I8, _I32, _I64 = (ir.IntType(bits) for bits in (8, 32, 64))
+_FLOAT = ir.FloatType()
 _POINTER = _I8.as_pointer()
 _NUMBER = types.intp
 _instruction: Any = intrinsic
@@ -46,7 +52,8 @@ def supported() -> bool:
     if sys.platform != "linux" or platform.machine() != "x86_64" or chosen.CPU_NAME:
         return False
     features = llvmlite.binding.get_host_cpu_features()
-    if not all(features.get(name) for name in ("amx-tile", "amx-bf16", "avx512f")):
+    needed = ("amx-tile", "amx-int8", "avx512f", "avx512bw", "avx512vnni")
+    if not all(features.get(name) for name in needed):
         return False
     request = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA)
     return bool(request == 0)
@@ -62,10 +69,32 @@ def configuration() -> npt.NDArray[np.uint8]:
     return out
 
 
-def _call(builder: Any, name: str, *args: Any) -> None:
-    """Call an LLVM intrinsic that returns nothing."""
-    kind = ir.FunctionType(ir.VoidType(), [arg.type for arg in args])
-    builder.call(_get_or_insert(builder.module, kind, name), args)
+def _vector(element: Any, count: int, values: Any = None) -> Any:
+    kind = ir.VectorType(element, count)
+    return kind if values is None else ir.Constant(kind, values)
+
+
+def _same(element: Any, count: int, value: float) -> Any:
+    return _vector(element, count, [value] * count)
+
+
+def _call(builder: Any, name: str, *args: Any, returns: Any = None) -> Any:
+    """Call an LLVM intrinsic."""
+    kind = ir.FunctionType(returns or ir.VoidType(), [arg.type for arg in args])
+    return builder.call(_get_or_insert(builder.module, kind, name), args)
+
+
+def _at(builder: Any, start: Any, offset: Any, kind: Any) -> Any:
+    """Return the address of a value of some kind, so many bytes from another address."""
+    offset = _I64(offset) if isinstance(offset, int) else offset
+    return builder.bitcast(builder.gep(start, [offset]), kind.as_pointer())
+
+
+def _spread(builder: Any, value: Any, count: int) -> Any:
+    """Return a vector of copies of a value."""
+    kind = _vector(value.type, count)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _I32(0))
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), _same(_I32, count, 0))
 
 
 @_instruction
@@ -90,82 +119,112 @@ def release(typing_context):  # type: ignore[no-untyped-def]
     return types.none(), generate
 
 
-@_instruction
-def multiply_panels(typing_context, queries, gallery, steps, out, stride, ahead):  # type: ignore[no-untyped-def]
-    """Write the 32 × 32 products of two panels; all but `steps` and `stride` are addresses.
+def _row_writer(builder: Any, args: Any) -> Callable[[Any], None]:
+    """Return what writes a row of products: of the sums of three weights, and of scales.
 
-    Tiles 0–3 add up, 4 and 5 hold queries, 6 and 7 gallery rows. Meanwhile, ``steps *
-    AHEAD_BYTES`` are brought into L2 from `ahead` on.
+    The arguments are the address of the sums, the address and stride of the rows, and the
+    addresses of the scales of queries and gallery rows.
+    """
+    sums, out, by_query, by_item = (builder.inttoptr(args[i], _POINTER) for i in (0, 1, 3, 4))
+    floats, whole = _vector(_FLOAT, ITEMS), _vector(_I32, ITEMS)
+    item_scale = builder.load(_at(builder, by_item, 0, floats), align=4)
+
+    def write(row: Any) -> None:
+        of_row = builder.mul(row, _I64(4 * ITEMS))
+        total = None
+        for level in reversed(range(DIGITS)):
+            start = builder.gep(sums, [_I64(2 * level * TILE_BYTES)])
+            number = builder.load(_at(builder, start, of_row, whole), align=LINE_BYTES)
+            value = builder.sitofp(number, floats)
+            if total is not None:
+                base = _same(_FLOAT, ITEMS, 256.0 ** (DIGITS - 1 - level))
+                value = _call(builder, "llvm.fma.v16f32", value, base, total, returns=floats)
+            total = value
+        scale = builder.load(_at(builder, by_query, builder.mul(row, _I64(4)), _FLOAT), align=4)
+        total = builder.fmul(builder.fmul(total, _spread(builder, scale, ITEMS)), item_scale)
+        builder.store(total, _at(builder, out, builder.mul(row, args[2]), floats), align=4)
+
+    return write
+
+
+@_instruction
+def write_rows(typing_context, sums, out, stride, by_query, by_item):  # type: ignore[no-untyped-def]
+    """Write 32 × 16 products from their sums; all but `stride`, in bytes, are addresses."""
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        write = _row_writer(builder, args)
+        with cgutils.for_range(builder, _I64(QUERIES)) as loop:
+            write(loop.index)
+        return context.get_dummy_value()
+
+    return types.none(*5 * [_NUMBER]), generate
+
+
+@_instruction
+def multiply_panels(  # type: ignore[no-untyped-def]
+    typing_context,
+    queries,
+    items,
+    steps,
+    sums,
+    ahead,
+    before,
+    out,
+    stride,
+    by_query,
+    by_item,
+):
+    """Add up the 32 × 16 products of two panels, and write those of the panels before.
+
+    All but `steps` and `stride` are addresses. What is `before`, `out`, `stride`, `by_query`
+    and `by_item` is as of `write_rows`: vector instructions that find time between those of the
+    unit. Meanwhile, ``steps * AHEAD_BYTES`` are brought into L2 from `ahead` on.
+
+    Tiles 0–5 add up: of digits whose weights multiply to 256⁴, 256³ and 256², each of two tiles
+    of queries. Tile 6 holds queries, which come once, past L1; tile 7 gallery rows, which stay
+    there.
     """
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        steps, stride = args[2], args[4]
-        left, right, out, ahead = (builder.inttoptr(args[i], _POINTER) for i in (0, 1, 3, 5))
-        for tile in range(4):
+        steps = args[2]
+        left, right, sums, ahead = (builder.inttoptr(args[i], _POINTER) for i in (0, 1, 3, 4))
+        write = _row_writer(builder, args[5:])
+        pauses = builder.mul(steps, _I64(2))
+        rows = builder.sdiv(builder.add(pauses, _I64(QUERIES - 1)), pauses)  # in each pause
+        for tile in range(6):
             _call(builder, "llvm.x86.tilezero", _I8(tile))
         with cgutils.for_range(builder, steps) as loop:
-            step = builder.mul(loop.index, _I64(STEP_BYTES))
-
-            def load(tile: int, panel: Any, part: int) -> None:
-                for half in range(2):
-                    offset = builder.add(step, _I64((2 * part + half) * TILE_BYTES))
-                    address = builder.gep(panel, [offset])
-                    _call(builder, "llvm.x86.tileloadd64", _I8(tile + half), address, _I64(64))
-
+            query_step = builder.gep(left, [builder.mul(loop.index, _I64(QUERY_STEP_BYTES))])
+            item_step = builder.gep(right, [builder.mul(loop.index, _I64(ITEM_STEP_BYTES))])
             lines = builder.gep(ahead, [builder.mul(loop.index, _I64(AHEAD_BYTES))])
-
-            def add(product: int) -> None:
-                for half in range(2):
-                    line = builder.gep(lines, [_I64((2 * product + half) * LINE_BYTES)])
+            loaded = -1
+            for half in range(2):
+                for digit in range(DIGITS):
+                    source = builder.gep(query_step, [_I64((2 * digit + half) * TILE_BYTES)])
+                    _call(builder, "llvm.x86.tileloaddt164", _I8(6), source, _I64(64))
+                    others = list(range(DIGITS - digit))
+                    for other in reversed(others) if digit % 2 else others:
+                        if other != loaded:
+                            source = builder.gep(item_step, [_I64(other * TILE_BYTES)])
+                            _call(builder, "llvm.x86.tileloadd64", _I8(7), source, _I64(64))
+                            loaded = other
+                        tile = _I8(2 * (digit + other) + half)
+                        _call(builder, "llvm.x86.tdpbssd", tile, _I8(6), _I8(7))
+                    line = builder.gep(lines, [_I64((DIGITS * half + digit) * LINE_BYTES)])
                     _call(builder, "llvm.prefetch.p0", line, _I32(0), _I32(2), _I32(1))
-                for tile in range(4):
-                    one, other = _I8(4 + tile // 2), _I8(6 + tile % 2)
-                    _call(builder, "llvm.x86.tdpbf16ps", _I8(tile), one, other)
-
-            load(4, left, 1)
-            load(6, right, 1)
-            add(0)  # b b'
-            load(6, right, 0)
-            add(1)  # b a'
-            load(4, left, 2)
-            add(2)  # c a'
-            load(4, left, 0)
-            add(3)  # a a'
-            load(6, right, 1)
-            add(4)  # a b'
-            load(6, right, 2)
-            add(5)  # a c'
-        for tile in range(4):
-            offset = builder.add(builder.mul(stride, _I64(16 * (tile // 2))), _I64(64 * (tile % 2)))
-            _call(builder, "llvm.x86.tilestored64", _I8(tile), builder.gep(out, [offset]), stride)
+                pause = builder.add(builder.mul(loop.index, _I64(2)), _I64(half))
+                first = builder.mul(pause, rows)
+                left_over = builder.sub(_I64(QUERIES), first)
+                fewer = builder.icmp_signed("<", left_over, rows)
+                count = builder.select(fewer, left_over, rows)
+                with cgutils.for_range(builder, count) as inner:
+                    write(builder.add(first, inner.index))
+        for tile in range(6):
+            target = builder.gep(sums, [_I64(tile * TILE_BYTES)])
+            _call(builder, "llvm.x86.tilestored64", _I8(tile), target, _I64(64))
         return context.get_dummy_value()
 
-    return types.none(*6 * [_NUMBER]), generate
-
-
-def _vector(element: Any, count: int, values: Any = None) -> Any:
-    kind = ir.VectorType(element, count)
-    return kind if values is None else ir.Constant(kind, values)
-
-
-def _parts(builder: Any, x: Any) -> list[Any]:
-    """Return the three parts of 32 float32 values, each as 16 pairs of bfloat16."""
-
-    def constant(value: int) -> Any:
-        return _vector(_I32, STEP, [value] * STEP)
-
-    parts = []
-    for part in range(PARTS):
-        bits = builder.bitcast(x, _vector(_I32, STEP))
-        even = builder.and_(builder.lshr(bits, constant(16)), constant(1))
-        bits = builder.add(builder.add(bits, even), constant(0x7FFF))  # to nearest, ties to even
-        bits = builder.lshr(bits, constant(16))
-        pairs = builder.trunc(bits, _vector(_I16, STEP))
-        parts.append(builder.bitcast(pairs, _vector(_I32, STEP // 2)))
-        if part < PARTS - 1:
-            taken = builder.shl(bits, constant(16))
-            x = builder.fsub(x, builder.bitcast(taken, _vector(ir.FloatType(), STEP)))
-    return parts
+    return types.none(*10 * [_NUMBER]), generate
 
 
 def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
@@ -186,31 +245,73 @@ def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
     return rows
 
 
+def _digits(builder: Any, x: Any) -> list[Any]:
+    """Return the digits of 64 whole numbers: bytes less 128, as 16 vectors of 32 bits have them.
+
+    With 128 added to each digit they are the bytes of a number.
+    """
+    bias = _same(_I32, STEP, 0x808080)
+    whole = builder.fptosi(
+        _call(builder, "llvm.rint.v64f32", x, returns=x.type), _vector(_I32, STEP)
+    )
+    number = builder.add(whole, bias)
+    digits = []
+    for digit in range(DIGITS):
+        shifted = builder.lshr(number, _same(_I32, STEP, 8 * (DIGITS - 1 - digit)))
+        byte = builder.trunc(shifted, _vector(_I8, STEP))
+        byte = builder.xor(byte, _same(_I8, STEP, 0x80))
+        digits.append(builder.bitcast(byte, _vector(_I32, TILE_ROWS)))
+    return digits
+
+
+def _add_squares(builder: Any, digits: Any, sums: Any) -> Any:
+    """Add the squares of 64 digits to sums in 16 lanes: d² = (d + 128) d − 128 d."""
+    kind = digits.type
+    biased = builder.xor(digits, _same(_I32, TILE_ROWS, 0x80808080))
+    name = "llvm.x86.avx512.vpdpbusd.512"
+    products = _call(builder, name, sums, biased, digits, returns=kind)
+    zeros, bias = _same(_I32, TILE_ROWS, 0), _same(_I32, TILE_ROWS, 0x80808080)
+    return builder.sub(products, _call(builder, name, zeros, bias, digits, returns=kind))
+
+
 @_instruction
-def pack_step(typing_context, rows, stride, panel, transposed):  # type: ignore[no-untyped-def]
-    """Write 16 rows of a step: three tiles, two tiles apart; `rows` and `panel` are addresses."""
+def pack_step(typing_context, rows, stride, scales, target, apart, transposed, squares):  # type: ignore[no-untyped-def]
+    """Write 16 rows of a step: a tile a digit, so far `apart`.
+
+    `rows`, `scales`, `target` and `squares` are addresses; the last of [2, 16, 16] int32, to
+    which the squares of the second and third digits of each row are added, in 16 lanes.
+    """
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        source, target = (builder.inttoptr(args[i], _POINTER) for i in (0, 2))
-        parts: list[list[Any]] = [[] for _ in range(PARTS)]
-        for row in range(16):
-            address = builder.gep(source, [builder.mul(args[1], _I64(row))])
-            kind = _vector(ir.FloatType(), STEP).as_pointer()
-            values = builder.load(builder.bitcast(address, kind), align=4)
-            for part, pairs in enumerate(_parts(builder, values)):
-                parts[part].append(pairs)
+        source, scales, target, squares = (
+            builder.inttoptr(args[i], _POINTER) for i in (0, 2, 3, 6)
+        )
+        lanes = _vector(_I32, TILE_ROWS)
+        digits: list[list[Any]] = [[] for _ in range(DIGITS)]
+        for row in range(TILE_ROWS):
+            address = _at(builder, source, builder.mul(args[1], _I64(row)), _vector(_FLOAT, STEP))
+            values = builder.load(address, align=4)
+            scale = builder.load(_at(builder, scales, 4 * row, _FLOAT), align=4)
+            scaled = builder.fmul(values, _spread(builder, scale, STEP))
+            for digit, of_row in enumerate(_digits(builder, scaled)):
+                digits[digit].append(of_row)
+                if digit:
+                    offset = ((digit - 1) * TILE_ROWS + row) * LINE_BYTES
+                    address = _at(builder, squares, offset, lanes)
+                    total = builder.load(address, align=4)
+                    builder.store(_add_squares(builder, of_row, total), address, align=4)
 
-        def store(part: int, tile: list[Any]) -> None:
-            for row, pairs in enumerate(tile):
-                address = builder.gep(target, [_I64(2 * part * TILE_BYTES + 64 * row)])
-                kind = pairs.type.as_pointer()
-                builder.store(pairs, builder.bitcast(address, kind), align=LINE_BYTES)
+        def store(digit: int, tile: list[Any]) -> None:
+            start = builder.gep(target, [builder.mul(args[4], _I64(digit))])
+            for row, values in enumerate(tile):
+                address = _at(builder, start, LINE_BYTES * row, lanes)
+                builder.store(values, address, align=LINE_BYTES)
 
-        with builder.if_else(args[3]) as (then, otherwise):
+        with builder.if_else(args[5]) as (then, otherwise):
             for branch, change in ((then, True), (otherwise, False)):
                 with branch:
-                    for part, tile in enumerate(parts):
-                        store(part, _transpose(builder, tile) if change else tile)
+                    for digit, tile in enumerate(digits):
+                        store(digit, _transpose(builder, tile) if change else tile)
         return context.get_dummy_value()
 
-    return types.none(_NUMBER, _NUMBER, _NUMBER, types.boolean), generate
+    return types.none(*5 * [_NUMBER], types.boolean, _NUMBER), generate

@@ -1,11 +1,6 @@
-"""One tile row against its edges: the hot loop.
+"""The codes of one tile row's cells: the hot loop.
 
-The row is quantised to the cells of its grid (vectorises), and the codes of the cells are
-counted; what lies in cells that an edge touches is collected, for the caller to place.
-
-Why that is exact: quantising is monotone in floating point too (subtract, multiply, clamp and
-truncate each are), and an edge's band is quantised by the same operations. A value in a cell
-before the band's first cell is therefore below the band, one after the last cell above it.
+They are counted; what lies in cells that an edge touches is collected, for the caller to place.
 """
 
 from __future__ import annotations
@@ -13,56 +8,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from streameval.counting.grids import ABOVE, BITS, LAST
-
-
-@numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
-def quantise(values, weight, offset, origin, scale, far, row, cells):  # type: ignore[no-untyped-def]
-    """Write ``values * weight + offset`` and the cell of each; return the first cell with any.
-
-    No value is NaN (inputs are checked). Written so that it vectorises: a clamp by min() and
-    max(), or the least value instead of the first cell, would keep it scalar.
-    """
-    zero = origin - origin
-    above, last = zero + ABOVE, zero + LAST
-    lowest = np.int32(LAST)
-    for k in range(values.shape[0]):
-        value = values[k] * weight[k] + offset[k]
-        row[k] = value
-        x = (value - origin) * scale
-        x = x if x > zero else zero
-        y = x if x < above else above
-        y = y if x <= far else last
-        cell = np.int32(y)
-        cells[k] = cell
-        lowest = cell if cell < lowest else lowest
-    return lowest
-
-
-@numba.njit(nogil=True, cache=True, fastmath={"nsz"})
-def quantise_checked(values, offset, origin, scale, far, row, cells):  # type: ignore[no-untyped-def]
-    """Write ``values + offset`` and the cell of each, as `quantise`; values may be anything.
-
-    Returns
-    -------
-    the first cell with any value, and how many are NaN or ±inf before the offset is added
-    """
-    zero = origin - origin
-    above, last = zero + ABOVE, zero + LAST
-    lowest, odd = np.int32(LAST), np.int32(0)
-    for k in range(values.shape[0]):
-        given = values[k]
-        odd += np.int32(given - given != zero)
-        value = given + offset[k]
-        row[k] = value
-        x = (value - origin) * scale
-        x = x if x > zero else zero  # NaN too
-        y = x if x < above else above
-        y = y if x <= far else last
-        cell = np.int32(y)
-        cells[k] = cell
-        lowest = cell if cell < lowest else lowest
-    return lowest, odd
+from streameval.counting.grids import BITS
 
 
 @numba.njit(nogil=True, cache=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from streameval.counting.cells import quantise
 from streameval.counting.edges import note_tie
 from streameval.counting.grids import (
     LAST,
@@ -15,7 +16,7 @@ from streameval.counting.grids import (
     may_be_within,
     touched_bit,
 )
-from streameval.counting.rows import bin_row, least_of, quantise_checked
+from streameval.counting.rows import bin_row, least_of
 from streameval.counting.tiles import FloatTile
 
 COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
@@ -68,7 +69,7 @@ def count_stored(tile, query, offset_row, columns, edges, code, counts):  # type
             origin, scale, far, base, stop = lay_grid(
                 level, m, 0.0, edges.pitch, edges.phase, row, weight, add, code
             )
-            lowest, odd = quantise_checked(row, add, origin, scale, far, values, cells)
+            lowest, odd = quantise(row, None, add, origin, scale, far, values, cells)
             not_finite += odd
             found = bin_row(padded, code, bins, fours, touched)
             least = np.inf

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.filtering import Operand, prepare_queries
+from streameval.counting.matrix_unit import LINE_BYTES
 from streameval.identities import Identities
 from streameval.inputs.neighbors import Neighbors, Source
 from streameval.inputs.sources import Distances, Features
@@ -130,7 +132,7 @@ class Buffers:
     def lend(
         self, use: str, shape: tuple[int, ...], dtype: npt.DTypeLike
     ) -> Iterator[npt.NDArray[Any]]:
-        """Lend an array, uninitialised, for as long as the context lasts.
+        """Lend an array, uninitialised, for as long as the context lasts; it begins a cache line.
 
         Parameters
         ----------
@@ -143,10 +145,11 @@ class Buffers:
         with self._lock:
             idle = self._idle.setdefault(use, [])
             memory = idle.pop() if idle else np.empty(0, np.uint8)
-        if memory.size < size:
-            memory = np.empty(size, np.uint8)
+        if memory.size < size + LINE_BYTES:
+            memory = np.empty(size + LINE_BYTES, np.uint8)
+        start = -memory.ctypes.data % LINE_BYTES
         try:
-            yield memory[:size].view(dtype).reshape(shape)
+            yield memory[start : start + size].view(dtype).reshape(shape)
         finally:
             with self._lock:
                 idle.append(memory)
@@ -198,6 +201,14 @@ class Job:
             self.positives,
             self.shots,
         )
+
+    @cached_property
+    def undecided(self) -> npt.NDArray[np.bool_]:
+        """Queries whose pairs a filter in float64 was tried on, and could not decide, [Q].
+
+        Noted by one task for those that follow, none of which has to know.
+        """
+        return np.zeros(self.pairs.queries, np.bool_)
 
     @property
     def features(self) -> Features:

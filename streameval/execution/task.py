@@ -57,13 +57,13 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     every_pair = np.ones(len(own.item), np.bool_)
     counted: _Counted | None = None
     if job.positives is not None:
-        counted = _Counted(job, job.positives.block(first, last), offset_row)
+        counted = _Counted(job, first, job.positives.block(first, last), offset_row)
     for tile in tiles_of(job, task, watch, check=False):
         if counted is None:  # a strip, the one tile of its task, holds its own
             positives = _gather(own, tile)
             if np.isfinite(positives.distance).all():
                 check_range(job, positives, first)
-            counted = _Counted(job, positives, offset_row)
+            counted = _Counted(job, first, positives, offset_row)
         finite = mask(tile, own, every_pair)
         not_finite = counted.add(tile)
         if tile.operands is None and not_finite != finite:  # not only what has been masked
@@ -79,7 +79,7 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
 class _Counted:
     """The counts of a task while its tiles come in."""
 
-    def __init__(self, job: Job, positives: Positives, offset_row: IntArray) -> None:
+    def __init__(self, job: Job, first: int, positives: Positives, offset_row: IntArray) -> None:
         self.thresholds = job.thresholds
         self.histogram_edges = job.histogram_edges
         self.positives = positives
@@ -96,7 +96,7 @@ class _Counted:
         self._doubts = Doubts.of(0)
         self._filled = 0
         self._fine: FineColumns | None = None
-        self._undecided = np.zeros(len(positives.indptr) - 1, np.bool_)  # by float64 either
+        self._undecided = job.undecided[first : first + len(positives.indptr) - 1]
 
     def add(self, tile: Tile) -> int:
         """Count a tile; return how many entries of a stored one are not finite."""

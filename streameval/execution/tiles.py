@@ -19,7 +19,7 @@ from streameval.counting.filtering import (
     write_products,
 )
 from streameval.counting.masks import column_offsets, mask_listed
-from streameval.counting.products import Panels, panel_bytes
+from streameval.counting.products import Memory, panel_bytes
 from streameval.counting.tiles import Columns
 from streameval.execution.job import Job
 from streameval.execution.progress import Watch
@@ -79,7 +79,7 @@ def feature_tiles(
     task: Task,
     watch: Watch,
     memory: npt.NDArray[np.generic],
-    panels: Panels,
+    panels: Memory,
     buffer: Float32Array,
 ) -> Iterator[Tile]:
     """Yield the tiles of a task on features; the values are overwritten by the next tile.
@@ -110,12 +110,12 @@ def feature_tiles(
             features, norms, item = features[order], norms[order], item[order]
         gallery = prepare_gallery(features, norms)
         for first, last in pairwise(cuts):
-            filter_ = Filter.of(source.metric, queries, gallery.block(first, last))
             for left in range(first, last, items):
                 right = min(left + items, last)
                 part = gallery.block(left, right)
-                if queries.panels.size:
+                if queries.panels.digits.size:
                     part = part.packed(panels)
+                filter_ = Filter.of(source.metric, queries, part)
                 operands = Operands(filter_, queries, part)
                 columns = _feature_columns(pairs, operands, item[left:right])
                 for top in range(0, size, rows):
