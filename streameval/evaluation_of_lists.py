@@ -17,7 +17,7 @@ from streameval.execution.executor import Executor
 from streameval.execution.job import Range
 from streameval.execution.progress import Watch
 from streameval.execution.searching import Collect, Counted, check_unit, count_lists
-from streameval.inputs.faiss_index import build_index, index_file, write_index
+from streameval.inputs.faiss_build import build_index, index_file, write_index
 from streameval.inputs.neighbors import DEEPER, Neighbors
 from streameval.metrics.extremes import ListMetrics, ListReading, compute_list_metrics
 from streameval.metrics.options import MetricOptions

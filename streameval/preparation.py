@@ -18,7 +18,7 @@ from streameval.counting.stored import count_stored
 from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.job import UNIT_TOLERANCE, Range
 from streameval.identities import Identities, find_identities
-from streameval.inputs.faiss_index import needs_of
+from streameval.inputs.faiss_build import needs_of
 from streameval.inputs.neighbors import Neighbors, Source
 from streameval.inputs.sources import Distances, Features
 from streameval.listed import ListedPairs

@@ -11,7 +11,8 @@ from streameval.errors import OptionError
 
 if TYPE_CHECKING:
     from streameval.counting.canonical import Metric
-    from streameval.inputs.neighbors import Depth, Missing, Neighbors
+    from streameval.inputs.neighbors import Depth, Neighbors
+    from streameval.metrics.extremes import Missing
 
 Command = Callable[..., Any]
 

@@ -25,8 +25,9 @@ from streameval.execution.passes import listed_distances, pairs_of, queries_of
 from streameval.execution.progress import Watch
 from streameval.inputs import faiss_index
 from streameval.inputs.faiss_index import Found
-from streameval.inputs.neighbors import Clean, Neighbors, Repairs, clean
+from streameval.inputs.neighbors import Neighbors
 from streameval.inputs.sources import Features
+from streameval.inputs.stored_lists import Clean, Repairs, clean
 from streameval.metrics.extremes import ListReading
 from streameval.pairs import Pairs
 from streameval.planning import Plan, Task
