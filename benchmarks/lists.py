@@ -56,9 +56,13 @@ CASES = tuple(
             Figure(f"lists/{name}/2GB/peak", (PEAK, PROJECTED), 1.0, unit="B"),
             Figure(f"lists/{name}/2GB/plan", (PROJECTED, ALLOWED), 1.0, unit="B"),
             Figure(f"lists/{name}/time", (LISTS, EXACT), 1.0),
-            Figure(f"lists/{name}/searching", (BUILT, EXACT), 1.0),
+            *(
+                [Figure(f"lists/{name}/searching", (BUILT, EXACT), 1.0)]
+                if setting["index"] != ("Flat", "Flat")
+                else []
+            ),
         ),
         partial(measure, name),
     )
-    for name in SETTINGS
+    for name, setting in SETTINGS.items()
 )
