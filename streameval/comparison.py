@@ -107,7 +107,8 @@ class Outcome:
     ----------
     setting : Setting
     recall : float
-        Share of the k nearest items that are returned; one as near as the k-th counts.
+        Share of the k nearest items, ignored ones among them, that are returned; one as near as
+        the k-th counts.
     differences : dict of str to Difference
     build_seconds, search_seconds : float
         NaN of an index that was there.
@@ -255,7 +256,7 @@ def compare_index(
     exact = run(whole, whole_options, progress)
     executor = ThreadExecutor(whole.plan.threads)
     watch = Watch(progress or Progress())
-    given_range = exact_range(exact)
+    measured = exact_range(exact)
     true_item, furthest = _true_lists(prepare(make, **shared, options=options), executor, watch)
     outcomes: list[Outcome] = []
     for _, several in groupby(zip(chosen, prepared, strict=True), key=lambda one: one[0].index):
@@ -267,7 +268,7 @@ def compare_index(
         with index_of(group[0][1], source, watch) as (built, told):
             for setting, work in group:
                 own = replace(built, search=setting.search)
-                work = replace(work, source=own, range=work.range or given_range)
+                work = replace(work, source=own, range=measured or work.range)
                 outcomes.append(
                     _outcome(
                         setting,
@@ -306,8 +307,11 @@ def compared_measures(options: MetricOptions, k: int) -> list[Measure]:
 
 def exact_range(exact: Evaluation) -> Range | None:
     """Return the range of an evaluation, so that lists have the same thresholds."""
-    low, high = exact.range["low"], exact.range["high"]
-    return None if low is None else Range(low, high)
+    used = exact.range
+    if used["low"] is None:
+        return None
+    # Vectors of length 1 have been looked at; a distance that rounding puts beyond 2 is 2.
+    return Range(used["low"], used["high"], unit=used["mode"] == "auto")
 
 
 def _true_lists(

@@ -22,7 +22,8 @@ from streameval.inputs.neighbors import DEEPER, Neighbors
 from streameval.metrics.extremes import ListMetrics, ListReading, compute_list_metrics
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import PARTS
-from streameval.planning_lists import plan_lists
+from streameval.planning import RESERVED
+from streameval.planning_lists import FAISS_BYTES, plan_lists
 from streameval.preparation import Prepared, list_sizes
 from streameval.statistics import FloatArray, RankStatistics, uniform_edges
 
@@ -140,7 +141,7 @@ def count_outcome(
             list_sizes(source.at_depth(min(depth, gallery))),
             memory=plan.memory,
             threads=plan.threads,
-            reserved=plan.parts["process and libraries"],
+            reserved=plan.parts[RESERVED] - FAISS_BYTES,
             workers=prepared.workers,
         )
 

@@ -130,8 +130,12 @@ def test_real_distances(k: int) -> None:
 def test_tightening_narrows_and_makes_thresholds_exact() -> None:
     exact = se.evaluate(features(), **sides())
     wide, tight = (search("cosine", 100, tighten=tighten) for tighten in (False, True))
-    assert "mReP_max" not in wide.metrics.bounds  # type: ignore[attr-defined]
-    assert "mReP_max" in tight.metrics.bounds  # type: ignore[attr-defined]
+    assert {"mReP_max", "MREP", "tau_max"} <= set(wide.metrics.bounds)  # type: ignore[attr-defined]
+    widths = [
+        high - low
+        for low, high in (one.metrics.bounds["MREP"] for one in (wide, tight))  # type: ignore[attr-defined]
+    ]
+    assert widths[1] < widths[0]
     for name, (low, high) in wide.metrics.bounds.items():  # type: ignore[attr-defined]
         least, most = tight.metrics.bounds[name]  # type: ignore[attr-defined]
         assert low <= least <= most <= high

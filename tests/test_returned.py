@@ -91,8 +91,9 @@ def test_every_metric_says_what_lists_tell_of_it() -> None:
     for metric in METRICS:
         for measure in metric.measures(MetricOptions()):
             of_all = {"impostor_histogram", "sampled_shots"}.intersection(metric.needs)
-            places = metric.name == "tau_max" or measure.name.startswith("precision/macro")
-            assert (measure.tail == "withheld") == (bool(of_all) or places), measure.name
+            other_queries = measure.name.startswith("precision/macro")
+            assert (measure.tail == "withheld") == (bool(of_all) or other_queries), measure.name
+            assert (measure.tail == "own") == (metric.between is not None)
 
 
 def test_a_hand_made_list() -> None:

@@ -36,7 +36,7 @@ LIST_OPTIONS = (
         "--train-rows",
         metavar="N",
         type=int,
-        help="Gallery rows that an index is trained on.  [default: 64 a centroid]",
+        help="Gallery rows that an index is trained on.  [default: 64 a centroid, up to 128 MB]",
     ),
     click.option("--save-index", metavar="FILE.faiss", help="Keep the index that is built."),
     click.option(

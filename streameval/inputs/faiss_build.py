@@ -33,6 +33,7 @@ PER_CENTROID = 39  # training vectors: what FAISS asks for
 
 
 USUAL_PER_CENTROID = 64
+TRAINING_BYTES = 128 << 20  # of a sample, as float32, where no number of rows is given
 
 
 @dataclass(frozen=True)
@@ -45,19 +46,20 @@ class Needs:
         The most that are trained together; 0 where nothing is trained.
     code_bytes : int
         Of each vector, with its number and links.
-    keeps_vectors : bool
-        Whether it holds the vectors themselves.
+    width : int
+        Columns of a vector.
     """
 
     centroids: int
     code_bytes: int
-    keeps_vectors: bool
+    width: int
 
     def train_rows(self, rows: int, wanted: int | None) -> int:
-        """Return how many rows of the gallery it is trained on."""
+        """Return how many rows of the gallery it is trained on: no more than memory can take."""
         if not self.centroids:
             return 0
-        return min(rows, wanted or USUAL_PER_CENTROID * self.centroids)
+        most = max(TRAINING_BYTES // (4 * self.width), self.centroids)
+        return min(rows, wanted or min(USUAL_PER_CENTROID * self.centroids, most))
 
 
 def needs_of(spec: str, width: int, metric: Metric) -> Needs:
@@ -70,7 +72,7 @@ def needs_of(spec: str, width: int, metric: Metric) -> Needs:
     """
     faiss = load()
     index = _make(faiss, spec, width, metric)
-    centroids, bytes_, keeps = 0, 8, False
+    centroids, bytes_ = 0, 8
     pending = [index]
     while pending:
         one = faiss.downcast_index(pending.pop())
@@ -88,7 +90,6 @@ def needs_of(spec: str, width: int, metric: Metric) -> Needs:
         elif isinstance(one, faiss.IndexIVF):
             centroids = max(centroids, one.nlist)
             bytes_ += one.code_size + 8
-            keeps |= isinstance(one, faiss.IndexIVFFlat)
             if isinstance(one, faiss.IndexIVFPQ):
                 centroids = max(centroids, one.pq.ksub)
         elif isinstance(one, faiss.IndexPQ):
@@ -96,11 +97,10 @@ def needs_of(spec: str, width: int, metric: Metric) -> Needs:
         elif isinstance(one, faiss.IndexFlatCodes):
             centroids = max(centroids, 0 if one.is_trained else 2)
             bytes_ += one.code_size
-            keeps |= isinstance(one, faiss.IndexFlat)
         else:
-            bytes_, keeps = bytes_ + 4 * width, True
+            bytes_ += 4 * width
             centroids = max(centroids, 0 if one.is_trained else 256)
-    return Needs(centroids, bytes_, keeps)
+    return Needs(centroids, bytes_, width)
 
 
 def planned(features: Features, spec: str, search: str, train_rows: int | None) -> Any:

@@ -46,9 +46,6 @@ NO_RANGE = (
 )
 ALL_DISTANCES = "needs the distances of all pairs, and items are missing from lists"
 MOVES_BOTH_WAYS = "may move either way with what is missing from lists: no bound is given"
-NO_DISTANCES = (
-    "depends on the distances of positives that were not returned: --tighten computes them"
-)
 ITEMS_MISSING = "lies between its bounds: items are missing from lists"
 NEEDS_PLACES = "needs the places of positives that were not returned"
 
@@ -197,8 +194,13 @@ class _Between:
             return math.nan, value_detail(measure, replace(one, value=math.nan), empty), None
         elif tail == "cutoff":
             reason = NEEDS_PLACES if self._uncertain(cutoff_of(measure)).any() else ""
-        elif tail == "positives" and not self.reading.distances_known:
-            reason = NO_DISTANCES
+        elif tail == "own":
+            own = measure.between(*self.ends)
+            reason = MOVES_BOTH_WAYS if own is None else ""
+            one, other = (
+                replace(value, value=end)
+                for value, end in zip((one, other), own or (math.nan, math.nan), strict=True)
+            )
         elif tail == "withheld":
             reason = MOVES_BOTH_WAYS
         undefined = math.isnan(one.value) + math.isnan(other.value)

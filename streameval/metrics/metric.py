@@ -20,7 +20,7 @@ from streameval.statistics import FIELDS, FloatArray
 
 Part = Literal["retrieval", "open-set", "gom", "verification"]
 Population = Literal["Q+", "Q−", "negatives"]
-Tail = Literal["monotone", "positives", "cutoff", "withheld"]
+Tail = Literal["monotone", "own", "cutoff", "withheld"]
 
 EMPTY: Mapping[Population, str] = {
     "Q+": "no query has a positive in the gallery",
@@ -98,12 +98,14 @@ class Metric:
         Whether it is computed where no metrics are asked for.
     is_tau : bool
         Whether it is a normalised threshold, not a score.
-    tail : {"monotone", "positives", "cutoff", "withheld"} or callable
+    tail : {"monotone", "own", "cutoff", "withheld"} or callable
         What can be said of it where lists of neighbours leave items out. ``monotone``: it lies
         between its values of the two extremes, never improving where a positive goes further or
-        a negative comes closer. ``positives``: so, where the distances of all positives are
-        known. ``cutoff``: it is known where all places up to its cutoff are. ``withheld``:
-        nothing. A callable takes the parameters.
+        a negative comes closer. ``own``: it has bounds of its own, `between`. ``cutoff``: it is
+        known where all places up to its cutoff are. ``withheld``: nothing. A callable takes the
+        parameters.
+    between : callable, optional
+        The two extremes, worst and best, and the parameters, to bounds; None where it has none.
     deployed : bool
         Whether it can be read where what lists leave out is never found: it asks of no positive
         that is not returned where it stands.
@@ -123,6 +125,7 @@ class Metric:
     default: bool = False
     is_tau: bool = False
     tail: Tail | Callable[..., Tail] = "withheld"
+    between: Callable[..., tuple[float, float] | None] | None = None
     deployed: bool = False
 
     def __post_init__(self) -> None:
@@ -235,6 +238,11 @@ class Measure:
         """What can be said of it where lists of neighbours leave items out."""
         tail = self.metric.tail
         return tail if isinstance(tail, str) else tail(*self.values)
+
+    def between(self, worst: RankedQueries, best: RankedQueries) -> tuple[float, float] | None:
+        """Return the bounds of its own between two extremes; None where it has none."""
+        own = self.metric.between
+        return None if own is None else own(worst, best, *self.values)
 
     def unsettled(self, ranked: RankedQueries) -> tuple[float, float] | None:
         """Return the distances that its threshold lies between; None where it has none."""
