@@ -11,7 +11,6 @@
     execution    one task; the passes; the executors; progress events
     inputs       arrays by URI, labels, features, stored distances
     planning     the byte model and the tiling, without I/O
-    planning_lists  the same of lists of neighbours
     counting     canonical distances, edges, kernels
     identities   the identities of a gallery, of which one item each may be drawn
     metrics      RankStatistics -> scalars and curves

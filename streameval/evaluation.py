@@ -378,11 +378,12 @@ def _positive_cams(prepared: Prepared, statistics: RankStatistics) -> PositiveCa
 
 def _shots(prepared: Prepared, options: MetricOptions) -> Shots | None:
     """Return what single gallery shot draws from, where the metrics need it."""
-    if prepared.identities is None:
+    sizes = prepared.problem.shots
+    if prepared.identities is None or sizes is None:
         return None
     protocol, sampled = prepared.protocol, "sampled_shots" in required_fields(options)
     draws = protocol.shot_draws if sampled else 0
-    return Shots(prepared.identities, draws, protocol.shot_seed)
+    return Shots(prepared.identities, draws, protocol.shot_seed, sizes.entries)
 
 
 def _count(

@@ -23,7 +23,7 @@ from streameval.metrics.extremes import ListMetrics, ListReading, compute_list_m
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import PARTS
 from streameval.planning import RESERVED
-from streameval.planning_lists import FAISS_BYTES, plan_lists
+from streameval.planning.lists import FAISS_BYTES, plan_lists
 from streameval.preparation import Prepared, list_sizes
 from streameval.statistics import FloatArray, RankStatistics, uniform_edges
 

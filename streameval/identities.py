@@ -40,11 +40,6 @@ class Identities:
         """Number of identities H."""
         return len(self.items)
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of a counter that holds the items of any identity: 1, 2 or 4."""
-        return min(np.min_scalar_type(int(self.items.max(initial=0))).itemsize, 4)
-
     def seen_by(self, camera: int) -> IntArray:
         """Return how many items of each identity take part for a camera's queries, [H] int64.
 

@@ -296,7 +296,11 @@ def _check_kinds(query: AnyArray, gallery: AnyArray, what: str) -> None:
     strings = [labels.dtype.kind == "U" for labels in (query, gallery)]
     if len(query) and len(gallery) and strings[0] != strings[1]:
         kinds = " and ".join("strings" if one else "integers" for one in strings)
-        raise InputError(f"{what} are {kinds}: give both as the same")
+        side = "gallery" if strings[0] else "query"
+        raise InputError(
+            f"{what} are {kinds}, and none would match: store those of the {side} as strings, too "
+            "(NumPy: labels.astype(str); a table: a column of text), or both as integers"
+        )
 
 
 def _number(labels: AnyArray) -> tuple[AnyArray, npt.NDArray[np.int32]]:

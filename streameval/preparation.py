@@ -13,7 +13,9 @@ import numpy as np
 import psutil
 
 from streameval.counting.features import count_features
+from streameval.counting.poisson_binomial import hopeless_from
 from streameval.counting.products import advice
+from streameval.counting.shots import ROWS, most_entries
 from streameval.counting.stored import count_stored
 from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.job import UNIT_TOLERANCE, Range
@@ -32,8 +34,8 @@ from streameval.metrics.selection import (
     with_named,
 )
 from streameval.pairs import Pairs, find_pairs
-from streameval.planning import RESERVED, Plan, Problem, ShotSizes, Workers, make_plan
-from streameval.planning_lists import ListSizes, plan_lists
+from streameval.planning import RESERVED, SHOT_RANKS, Plan, Problem, ShotSizes, Workers, make_plan
+from streameval.planning.lists import ListSizes, plan_lists
 from streameval.protocol import (
     PROTOCOLS,
     SINGLE_GALLERY_SHOT,
@@ -210,7 +212,7 @@ def prepare(
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
         passes_to_refine=int(bool(measures)),
-        shots=None if identities is None else _shot_sizes(pairs, identities),
+        shots=None if identities is None else _shot_sizes(pairs, identities, needs),
     )
     if not problem.thresholds and not problem.edges:
         wanted = Range(0.0, 1.0)  # what for is not asked
@@ -304,15 +306,22 @@ def resolve_options(
 
 
 def check_shots(options: MetricOptions, protocol: Protocol) -> None:
-    """Check that a protocol draws one item of each gallery identity where metrics need it.
+    """Check that the protocol draws where metrics need it, and that their ranks are counted then.
 
     Raises
     ------
     OptionError
     """
+    named, listed = wanted_measures(options)
     if protocol.cmc == SINGLE_GALLERY_SHOT:
+        for one in (*named, *listed):
+            if one.metric.needs_under(options) & SHOT_FIELDS and one.values[0] > SHOT_RANKS:
+                raise OptionError(
+                    f"{one.name} under single gallery shot (protocol {protocol.name}): ranks up "
+                    f"to {SHOT_RANKS} are counted; ask for {one.metric.measure(SHOT_RANKS).name} "
+                    "at most, or choose a protocol of another CMC"
+                )
         return
-    named, _ = wanted_measures(options)
     drawn = [one.name for one in named if "sampled_shots" in one.metric.needs]
     if drawn or options.cmc == SINGLE_GALLERY_SHOT:
         raise OptionError(
@@ -469,7 +478,7 @@ def _problem(source: Source, pairs: Pairs) -> Problem:
     )
 
 
-def _shot_sizes(pairs: Pairs, identities: Identities) -> ShotSizes:
+def _shot_sizes(pairs: Pairs, identities: Identities, needs: frozenset[str]) -> ShotSizes:
     indptr = pairs.positives()[0]
 
     def most_positives(queries: int) -> int:
@@ -477,7 +486,9 @@ def _shot_sizes(pairs: Pairs, identities: Identities) -> ShotSizes:
         ends = np.minimum(starts + queries, pairs.queries)
         return int((indptr[ends] - indptr[starts]).max())
 
-    return ShotSizes(identities.count, identities.itemsize, most_positives)
+    rows = ROWS * int(np.diff(indptr).max(initial=0))
+    entries = most_entries(identities.items, rows, hopeless_from(SHOT_RANKS))
+    return ShotSizes(identities.count, entries, most_positives, len(needs & SHOT_FIELDS))
 
 
 def reserved_bytes() -> int:

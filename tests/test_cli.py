@@ -198,6 +198,7 @@ def test_dry_run_evaluates_nothing(data: Path) -> None:
         assert name in result.stdout
     assert not (data / "result").exists()
     plan = json.loads(run(*STORED, *CSV, "--dry-run", "--json").stdout)
+    assert "client" not in plan
     assert plan["passes"] == ["range", "counting"]
     assert plan["pairs"] == QUERIES * ITEMS
     assert plan["projected_peak"] == sum(plan["parts"].values()) <= plan["memory"]

@@ -248,6 +248,15 @@ def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+@pytest.mark.parametrize("address", ["nonsense", "carrier-pigeon://127.0.0.1:9", "tcp://host"])
+def test_an_address_that_is_none(address: str) -> None:
+    with (
+        pytest.raises(TaskError, match=f"no scheduler answers at {address} .*HOST:PORT"),
+        open_cluster(scheduler=address, memory=1),
+    ):
+        pass
+
+
 def test_a_plan_that_no_worker_can_hold_is_refused_with_the_figures(folder: Path) -> None:
     workers = Workers(count=4, threads=2, memory=10**8, reserved=3 * 10**8)
     with pytest.raises(BudgetError, match=r"100\.0 MB for each worker is too small.*300\.0 MB"):

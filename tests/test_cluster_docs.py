@@ -131,7 +131,11 @@ def test_a_plan_for_200_workers_from_shapes() -> None:
     gallery = 10**8 * 512 * 4
     assert gallery <= plan["bytes_read"] <= 3 * gallery  # all queries in one block: read once
     assert plan["projected_peak"] <= plan["memory"] == 4 * 10**9
+    assert sum(plan["client"].values()) == plan["client_peak"]
+    assert plan["client"]["statistics"] >= 8 * 100_000 * 101  # at each threshold, of each query
+    assert plan["client"]["tasks"] >= 500 * plan["tasks"]
     text = subprocess.run(arguments, capture_output=True, text=True).stdout
+    assert re.search(r"Client +\S+ GB projected peak of this process", text)
     for part in ("10 trillion pairs", "200 workers of 1 thread", "17 min", "as is assumed"):
         assert part in text
     refused = subprocess.run([*arguments[:-3], "500MB"], capture_output=True, text=True)

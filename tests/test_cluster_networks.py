@@ -24,7 +24,6 @@ BIN = Path(sys.executable).parent
 NEAR, FAR = f"se{os.getpid()}n", f"se{os.getpid()}f"
 ADDRESSES = {NEAR: "10.203.7.1", FAR: "10.203.7.2"}
 SCHEDULER = f"tcp://{ADDRESSES[NEAR]}:8786"
-CUT = 16.0  # seconds; a connection is given up after 11
 
 CLIENT = """
 import sys
@@ -79,13 +78,18 @@ def remove_networks() -> None:
         subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
+# Seconds; a connection is given up after 11. There is work for one worker for more than that.
 @pytest.mark.slow
 @pytest.mark.usefixtures("networks")
-def test_a_worker_that_is_cut_off_and_comes_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cut_for", "a_task"), [(16.0, 0.4), (60.0, 0.8)])
+def test_a_worker_that_is_cut_off_and_comes_back(
+    tmp_path: Path, cut_for: float, a_task: float
+) -> None:
     folder = write_inputs(tmp_path)
     environment = {
         **os.environ,
         "PYTHONPATH": str(HERE),
+        "SECONDS_A_TASK": str(a_task),
         "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "11s",
         "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
     }
@@ -105,11 +109,9 @@ def test_a_worker_that_is_cut_off_and_comes_back(tmp_path: Path) -> None:
         return process
 
     def worker(network: str) -> None:
-        start(
-            network,
-            *(str(BIN / "dask"), "worker", SCHEDULER, "--host", ADDRESSES[network]),
-            *("--nthreads", "1", "--memory-limit", "1GB", "--no-dashboard"),
-        )
+        """Start a worker, again and again as a supervisor does: Dask ends one that is cut off."""
+        own = f"--host {ADDRESSES[network]} --nthreads 1 --memory-limit 1GB --no-dashboard"
+        start(network, "sh", "-c", f"while :; do {BIN / 'dask'} worker {SCHEDULER} {own}; done")
 
     try:
         start(
@@ -128,7 +130,7 @@ def test_a_worker_that_is_cut_off_and_comes_back(tmp_path: Path) -> None:
         before = done(folder)
         ip("-n", FAR, "link", "set", "veth", "down")
         cut = time.time()
-        time.sleep(CUT)
+        time.sleep(cut_for)
         assert client.poll() is None, "the run was over before the network was back"
         ip("-n", FAR, "link", "set", "veth", "up")
         back = time.time()
@@ -142,6 +144,8 @@ def test_a_worker_that_is_cut_off_and_comes_back(tmp_path: Path) -> None:
     assert len(before) == len(after) == 2  # both hosts have counted
     waiting = [[time for time in times if cut + 2 < time < back] for times in after.values()]
     assert min(map(len, waiting)) == 0 < max(map(len, waiting))  # one went on alone
+    again = [sum(time > back for time in times) for times in after.values()]
+    assert min(again) > 0, (waiting, again)  # both count, once there is a network
     expected = evaluation.run(prepared(folder, "features"), MetricOptions())
     assert load_statistics(folder / "found.zarr").equals(expected.statistics)
 

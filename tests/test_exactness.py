@@ -230,7 +230,7 @@ def test_any_problem_under_any_tiling(
         q, g = np.sign(q) * np.ceil(np.abs(q) * levels), np.sign(g) * np.ceil(np.abs(g) * levels)
     sides = labels(rng, queries, gallery)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.planning.TARGET_BLOCK_BYTES", block)
+        patch.setattr("streameval.planning.features.TARGET_BLOCK_BYTES", block)
         result = evaluate(
             se.Features(q, g, metric), **sides, protocol=protocol, tile=tile, threads=threads
         )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from test_cli import ARRAYS, CSV, STORED, data, run
 
+import streameval as se
 from streameval.errors import InputError
 from streameval.inputs.labels import read_label_table, read_label_tables
 
@@ -110,6 +111,39 @@ def test_cells_that_stand_for_nothing(tmp_path: Path, empty: str, other: str) ->
     with pytest.raises(InputError) as caught:
         read_label_table(table, text=("id",))
     refused(caught, "column id is empty in 1 rows, first in row 1", empty.strip())
+
+
+def test_integers_and_texts_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    pa, pq = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    for name, column in (("q", [1, 2]), ("g", ["1", "2"])):
+        pq.write_table(pa.table({"id": column}), tmp_path / f"{name}.parquet")
+    query, gallery = read_label_tables(tmp_path / "q.parquet", tmp_path / "g.parquet")
+    source = se.Distances(np.ones((2, 2)))
+    for sides, kinds, side in (
+        ((query, gallery), "integers and strings", "query"),
+        ((gallery, query), "strings and integers", "gallery"),
+    ):
+        with pytest.raises(InputError) as caught:
+            se.evaluate(source, query=sides[0], gallery=sides[1])
+        refused(
+            caught,
+            f"ids of {sides[0].source}, {sides[1].source} are {kinds}, and none would match",
+            f"those of the {side} as strings, too (NumPy: labels.astype(str); a table: a column of",
+        )
+
+
+@pytest.mark.parametrize("empty", ["nan", "NaN", "NA", "null", "None", " NA ", "", None])
+@pytest.mark.parametrize("kind", ["string", "large_string", "categories"])
+def test_texts_of_parquet_that_stand_for_nothing(
+    tmp_path: Path, empty: str | None, kind: str
+) -> None:
+    pa, pq = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    column = pa.array(["nancy", empty, "p3"], "string" if kind == "categories" else kind)
+    column = column.dictionary_encode() if kind == "categories" else column
+    pq.write_table(pa.table({"id": column}), tmp_path / "a.parquet")
+    with pytest.raises(InputError) as caught:
+        read_label_table(tmp_path / "a.parquet")
+    refused(caught, "column id is empty in 1 rows, first in row 1", (empty or "").strip())
 
 
 def test_words_that_begin_like_nothing(tmp_path: Path) -> None:

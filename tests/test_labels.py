@@ -203,7 +203,8 @@ def write_parquet(folder: Path, **table: object) -> Path:
     ids=st.one_of(
         st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1),
         st.lists(
-            st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1), min_size=1
+            st.text(st.characters(codec="utf-8", exclude_characters="\0")).map(lambda t: f"x{t}"),
+            min_size=1,
         ),
     )
 )

@@ -272,6 +272,33 @@ def test_an_absent_chunk_is_an_error_and_no_zeros() -> None:
 
 
 @pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("location", ["start", "end"])
+def test_a_chunk_that_is_absent_from_a_shard_is_an_error(location: str) -> None:
+    from obstore.store import from_url
+
+    target = from_url(f"s3://bucket/data/half-{location}.zarr")
+    array = zarr.create_array(
+        ObjectStore(target),
+        shape=(101, 6),
+        chunks=(10, 2),
+        shards={"shape": (20, 4), "index_location": location},  # type: ignore[arg-type]
+        dtype="f4",
+    )
+    array[:50] = 1.0
+    opened = open_array(f"s3://bucket/data/half-{location}.zarr")
+    assert (opened.read((0, 40)) == 1).all()
+    assert (opened.read((35, 40), (1, 5)) == 1).all()
+    message = r"rows 40:50 .*chunk of rows 50:60, columns 0:2 is absent from shard c/2/0"
+    for _ in range(2):
+        with pytest.raises(InputError, match=message):
+            opened.read((40, 50))
+    with pytest.raises(InputError, match=r"chunk c/3/0 is absent"):
+        opened.read((60, 70))
+    array[50:] = 1.0
+    assert (open_array(f"s3://bucket/data/half-{location}.zarr").read_all() == 1).all()
+
+
+@pytest.mark.usefixtures("store")
 def test_a_fingerprint_tells_that_an_object_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     from obstore.store import from_url
 

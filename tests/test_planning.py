@@ -32,8 +32,9 @@ problems = st.builds(
     | st.builds(
         ShotSizes,
         identities=st.integers(0, 500),
-        itemsize=st.sampled_from([1, 2, 4]),
+        entries=st.integers(0, 1000),
         most_positives=st.just(lambda queries: 2 * queries),
+        fields=st.integers(1, 2),
     ),
 )
 

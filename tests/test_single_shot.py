@@ -16,11 +16,13 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import Problem
-from oracle_shots import RULES, OracleShots, oracle_shots
+from oracle_shots import RULES, OracleShots, numbers_ahead, oracle_shots
 from reference import canonical_distances
 from test_exactness import HOSTILE, METRICS, labels, least_memory
 
 import streameval as se
+from streameval.counting.poisson_binomial import NEGLIGIBLE, hopeless_from
+from streameval.counting.shots import ONE, ROWS, Ahead, fold, most_entries
 from streameval.execution.shots import ShotCounts
 from streameval.planning import SHOT_RANKS
 from streameval.report.conventions import compare_conventions
@@ -31,17 +33,32 @@ PROTOCOLS = ("cuhk03", "cuhk03-torchreid")
 QUERIES, GALLERY, WIDTH = 12, 150, 40
 
 
+def listed(own: ShotCounts) -> tuple[Array, Array]:
+    """Return the negatives in each row of each positive, [P, 3, H], and what is hopeless [P, 3]."""
+    positives = len(own._positives.item)
+    rows = np.zeros((ROWS * positives, own._shots.identities.count), int)
+    packing, entries = own.ahead.packing, own.ahead.entries[: own.size]
+    at = entries >> packing.row
+    identity = entries >> packing.identity & (np.uint64(1) << (packing.row - packing.identity)) - 1
+    number = entries & (np.uint64(1) << packing.identity) - 1
+    assert np.array_equal(np.unique(entries - number), entries - number)  # sorted, and added up
+    rows[at.astype(int), identity.astype(int)] = number
+    cut = np.repeat(own.ahead.cut, np.diff(own._positives.indptr))
+    hopeless = np.arange(len(rows)).reshape(positives, ROWS) >= cut[:, None]
+    return rows.reshape(positives, ROWS, rows.shape[1]), hopeless
+
+
 @contextmanager
-def counters_noted() -> Iterator[dict[int, Array]]:
-    """Note the counters of each block of queries, as negatives ahead [P, 3, H]."""
-    noted: dict[int, Array] = {}
+def lists_noted() -> Iterator[dict[int, tuple[Array, Array]]]:
+    """Note for each block of queries the negatives ahead [P, 3, H], and what is hopeless [P, 3]."""
+    noted: dict[int, tuple[Array, Array]] = {}
     finish = ShotCounts.finish
 
     def note(self: ShotCounts, pairs: Any, number_tied: Any, first_query: int) -> Any:
+        result = finish(self, pairs, number_tied, first_query)
         positives = self._positives
-        closer, tied = (one.astype(int) for one in self.counters)
-        rows = np.stack([closer, tied[::2], tied[1::2]], axis=1)
-        ahead = np.zeros_like(rows)
+        rows, cut = listed(self)
+        ahead, hopeless = np.zeros_like(rows), np.zeros_like(cut)
         query = np.repeat(np.arange(pairs.queries), np.diff(positives.indptr))
         index = np.arange(len(query))
         for p in index:
@@ -50,20 +67,26 @@ def counters_noted() -> Iterator[dict[int, Array]]:
             ahead[p, :] = rows[before].sum(axis=(0, 1)) + rows[equal, 0].sum(axis=0)
             ahead[p, 1] += rows[equal & (index <= p), 1].sum(axis=0)
             ahead[p, 2] += rows[equal, 1:].sum(axis=(0, 1))
-        noted[first_query] = ahead
-        return finish(self, pairs, number_tied, first_query)
+            hopeless[p] = cut[equal][0, 0], cut[p, 1], cut[equal][-1, 2]
+            if not number_tied[p]:
+                hopeless[p] = hopeless[p, 0]
+        noted[first_query] = ahead, hopeless
+        return result
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ShotCounts, "finish", note)
         yield noted
 
 
-def shots(source: Any, sides: dict[str, se.Labels], **kwargs: Any) -> tuple[Array, se.Evaluation]:
-    """Return the negatives ahead, [P, 3, H], and the evaluation."""
-    with warnings.catch_warnings(), counters_noted() as noted:
+def shots(
+    source: Any, sides: dict[str, se.Labels], **kwargs: Any
+) -> tuple[Array, Array, se.Evaluation]:
+    """Return the negatives ahead [P, 3, H], what is hopeless [P, 3], and the evaluation."""
+    with warnings.catch_warnings(), lists_noted() as noted:
         warnings.simplefilter("ignore", se.StreamevalWarning)
         result = se.evaluate(source, **sides, **kwargs)
-    return np.concatenate([noted[first] for first in sorted(noted)]), result
+    ahead, hopeless = zip(*(noted[first] for first in sorted(noted)), strict=True)
+    return np.concatenate(ahead), np.concatenate(hopeless), result
 
 
 def expected(distances: Array, sides: dict[str, se.Labels], protocol: str) -> OracleShots:
@@ -79,9 +102,11 @@ def expected(distances: Array, sides: dict[str, se.Labels], protocol: str) -> Or
     return oracle_shots(problem, SHOT_RANKS)
 
 
-def check(found: tuple[Array, se.Evaluation], oracle: OracleShots) -> None:
-    ahead, result = found
-    assert np.array_equal(ahead, oracle.ahead)
+def check(found: tuple[Array, Array, se.Evaluation], oracle: OracleShots) -> None:
+    ahead, hopeless, result = found
+    assert np.array_equal(ahead[~hopeless], oracle.ahead[~hopeless])
+    in_the_mean = oracle.ahead[hopeless] / np.maximum(oracle.valid[hopeless], 1)
+    assert (in_the_mean.sum(axis=-1) > hopeless_from(SHOT_RANKS)).all()
     chance = result.statistics.single_shot
     assert chance is not None
     np.testing.assert_allclose(chance, oracle.chance, rtol=0, atol=1e-12)
@@ -132,8 +157,8 @@ def test_any_problem_under_any_tiling(
         q, g = np.sign(q) * np.ceil(np.abs(q) * levels), np.sign(g) * np.ceil(np.abs(g) * levels)
     sides = labels(rng, queries, gallery)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.planning.TARGET_BLOCK_BYTES", block)
-        patch.setattr("streameval.planning.SHOT_QUERIES", together)
+        patch.setattr("streameval.planning.features.TARGET_BLOCK_BYTES", block)
+        patch.setattr("streameval.planning.features.SHOT_QUERIES", together)
         patch.setattr("streameval.execution.shots.SHOT_DOUBTS", 1)
         found = shots(
             se.Features(q, g, "euclidean"), sides, protocol=protocol, tile=tile, threads=threads
@@ -170,6 +195,73 @@ def test_any_chunking_of_a_stored_matrix(
     check(found, expected(matrix.astype(np.float64), sides, protocol))
 
 
+@pytest.mark.parametrize("levels", [0, 4])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_positives_behind_too_many_identities(
+    levels: int, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(18)
+    items, identities = 1500, 500
+    q, g = (rng.standard_normal((n, 8)).astype(np.float32) for n in (QUERIES, items))
+    if levels:
+        q, g = np.round(q * levels), np.round(g * levels)
+    sides = {
+        "query": se.Labels(rng.integers(0, identities, QUERIES), rng.integers(0, 3, QUERIES)),
+        "gallery": se.Labels(rng.integers(0, identities, items), rng.integers(0, 3, items)),
+    }
+    oracle = expected(canonical_distances(q, g, "euclidean"), sides, protocol)
+    monkeypatch.setattr("streameval.execution.shots.SHOT_DOUBTS", 1)  # folded often
+    for tile, entries in (((12, 1500), 10**4), ((3, 40), 10**4), ((12, 100), 0)):
+        monkeypatch.setattr("streameval.preparation.most_entries", lambda *_, n=entries: n)
+        found = shots(
+            se.Features(q, g, "euclidean"), sides, protocol=protocol, tile=tile, threads=2
+        )
+        check(found, oracle)
+        hopeless = found[1]
+        assert 0.1 < hopeless.mean() < 0.9
+        assert (found[2].statistics.single_shot == oracle.chance)[:, :, 0].mean() > 0.3
+
+
+def test_what_is_hopeless_is_negligible() -> None:
+    rng = np.random.default_rng(19)
+    for ranks in (1, 2, 10, SHOT_RANKS):
+        mean = hopeless_from(ranks)
+        for chances in (
+            np.full(10 * mean, 0.1),
+            np.ones(mean),
+            rng.random(3 * mean),
+            rng.random(40 * mean) ** 20,
+        ):
+            scaled = np.append(chances, np.full(10 * mean, 0.5))
+            kept = scaled[: np.searchsorted(np.cumsum(scaled), mean) + 1]
+            assert kept.sum() >= mean
+            assert numbers_ahead(kept)[:ranks].sum() < NEGLIGIBLE
+
+
+@pytest.mark.parametrize("hopeless", [1, 5, 230])
+def test_no_more_entries_are_left_than_planned(hopeless: int) -> None:
+    rng = np.random.default_rng(20)
+    for most in (1, 3, 200):
+        items = rng.integers(0, most + 1, 300)
+        indptr = np.array([0, 4, 4, 11])
+        ahead = Ahead.of(indptr, len(items), 3 * 20 * len(items))
+        row = rng.integers(0, ROWS * 11, len(ahead.entries)).astype(np.uint64)
+        identity = rng.integers(0, len(items), len(row)).astype(np.uint64)
+        seen = {}
+        size = 0
+        for r, h in zip(row, identity, strict=True):  # no more of an identity than it has
+            query = int(r) // ROWS >= 4
+            seen[query, h] = seen.get((query, h), 0) + 1
+            if seen[query, h] <= items[int(h)]:
+                ahead.entries[size] = r << ahead.packing.row | h << ahead.packing.identity | 1
+                size += 1
+        ahead.entries[:size].sort()
+        size = fold(ahead, size, indptr, ONE // np.maximum(items, 1), ONE * hopeless)
+        left = np.bincount((ahead.entries[:size] >> ahead.packing.row).astype(int) // (ROWS * 4))
+        assert left[:1].sum() <= most_entries(items, ROWS * 4, hopeless)
+        assert left[1:].sum() <= most_entries(items, ROWS * 7, hopeless)
+
+
 def small_problem(rng: np.random.Generator) -> tuple[Array, dict[str, se.Labels]]:
     return rng.choice(np.linspace(0, 1, 30), (QUERIES, GALLERY)), labels(rng, QUERIES, GALLERY)
 
@@ -195,7 +287,7 @@ def test_draws_depend_on_the_seed_alone() -> None:
     def sampled(seed: int, **kwargs: Any) -> Array:
         protocol = replace(se.PROTOCOLS["cuhk03"], shot_seed=seed)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("streameval.planning.SHOT_QUERIES", 1)
+            patch.setattr("streameval.planning.features.SHOT_QUERIES", 1)
             result = se.evaluate(
                 se.Features(q, g), **sides, protocol=protocol, metrics="CMC_sampled@1", **kwargs
             )
@@ -216,7 +308,7 @@ def test_a_query_that_is_in_the_gallery_too() -> None:
     keys = rng.permutation(GALLERY)
     protocol = replace(se.PROTOCOLS["no-camera"], cmc="single-gallery-shot", self_match="key")
     sides = {"query": se.Labels(ids, key=keys), "gallery": se.Labels(ids, key=np.arange(GALLERY))}
-    ahead, result = shots(se.Distances(matrix), sides, protocol=protocol)
+    ahead, _, result = shots(se.Distances(matrix), sides, protocol=protocol)
     assert result.statistics.single_shot is not None
     for i in range(GALLERY):
         alone = Problem(
@@ -276,6 +368,8 @@ def test_what_cannot_be_read_says_why() -> None:
     plain = se.evaluate(se.Distances(matrix), **sides)
     with pytest.raises(se.OptionError, match=r"needs single_shot, .* --protocol cuhk03"):
         plain.with_options(cmc="single-gallery-shot")
+    with pytest.raises(se.OptionError, match=r"--metrics 'CMC_sampled@1' and --protocol cuhk03"):
+        plain.with_options(metrics=("CMC_sampled@1",))
     for options in (
         {"metrics": "CMC_sampled@1"},
         {"options": se.MetricOptions(cmc="single-gallery-shot")},
@@ -287,6 +381,13 @@ def test_what_cannot_be_read_says_why() -> None:
     assert np.isnan(tied["CMC@1"])
     assert "random tie-breaks" in tied.metrics.details["CMC@1"].reason
     assert "only ranks up to 100" in tied.metrics.details["CMC@200"].reason
+    for options in (
+        {"metrics": "CMC@101"},
+        {"metrics": "CMC_sampled@101"},
+        {"options": se.MetricOptions(cmc_ranks=(1, 101))},
+    ):
+        with pytest.raises(se.OptionError, match=r"@101 under .*: ranks up to 100 are counted"):
+            se.evaluate(se.Distances(matrix), **sides, protocol="cuhk03", **options)
     with pytest.raises(se.OptionError, match=r"shot_draws of protocol cuhk03 is 0; .* at least 1"):
         replace(se.PROTOCOLS["cuhk03"], shot_draws=0)
     with pytest.raises(ValueError, match="single_shot is of a whole gallery"):
@@ -302,7 +403,7 @@ def test_a_gallery_of_nothing() -> None:
         se.Features(np.ones((2, 3)), np.empty((0, 3))),
         se.Distances(np.empty((2, 0))),
     ):
-        _, result = shots(source, sides, protocol="cuhk03")
+        *_, result = shots(source, sides, protocol="cuhk03")
         assert np.isnan(result["CMC@1"])
 
 

@@ -12,29 +12,70 @@ whose terms are all positive: nothing cancels.
 
 from __future__ import annotations
 
+import math
+
 import numba
 import numpy as np
+
+from streameval.counting.shots import ROWS
 
 NEGLIGIBLE = 1e-20  # of probability: where no more is left below rank R, it is taken for 0
 _EVERY = 32  # identities between looks at what is left
 
 
+def hopeless_from(ranks: int) -> int:
+    """Return the least number ahead, in the mean, from which on so many ranks are out of reach.
+
+    By Chernoff's bound, P(X ≤ k) ≤ e^(k − μ) (μ/k)^k for k < μ (Mitzenmacher and Upfal,
+    Probability and Computing, theorem 4.5, whose proof holds for X of unequal p_h).
+
+    Parameters
+    ----------
+    ranks : int
+        R: k = R − 1.
+    """
+    k = max(ranks - 1, 1)
+    mean = k + 1
+    while mean - k - k * math.log(mean / k) < -math.log(NEGLIGIBLE):
+        mean += 1
+    return mean
+
+
 @numba.njit(nogil=True, cache=True)
 def shots_of_query(  # type: ignore[no-untyped-def]
-    counters, distance, tied, valid, drawn, rng, expected, sampled
+    entries,
+    packing,
+    first,
+    cut,
+    distance,
+    tied,
+    valid,
+    ahead,
+    active,
+    drawn,
+    rng,
+    expected,
+    sampled,
 ):
     """Write how likely, for one query, a drawn positive has fewer than x drawn negatives ahead.
 
     Parameters
     ----------
-    counters : Counters
-        Of the query's G positives.
+    entries : [L] uint64
+        The query's part of a list of negatives ahead, sorted: see `shots`.
+    packing : Packing
+    first : int
+        The query's first positive, as rows are counted from.
+    cut : int
+        The first row that is hopeless.
     distance : [G] float64
         Ascending.
     tied : [G] int64
         Negatives as far as each positive.
     valid : [H] int64
         Valid items of each identity.
+    ahead, active : [H] int64
+        Memory; `ahead` is 0 before and after.
     drawn : [draws] int64
         The positive of each sampled draw.
     rng : numpy.random.Generator
@@ -45,25 +86,32 @@ def shots_of_query(  # type: ignore[no-untyped-def]
         The mean over the draws; 0 where there are none.
     """
     positives = len(distance)
-    ahead = np.zeros(len(valid), np.int64)
-    active = np.empty(len(valid), np.int64)  # identities with items ahead, nearest first
     expected[:] = 0.0
     sampled[:] = 0.0
-    found, p = 0, 0
-    while p < positives:
+    begin, found, p = 0, 0, 0
+    while p < positives and ROWS * (first + p) < cut:
         last = p + 1
         while last < positives and distance[last] == distance[p]:
             last += 1
-        found = _add(counters.closer[p], ahead, active, found)
+        row = ROWS * (first + p)
+        begin, found = _add(entries, packing, begin, row, ahead, active, found)
         rules = 3 if tied[p] == 0 else 1
         _tally(ahead, valid, active[:found], p, last, 0, rules, drawn, rng, expected, sampled)
         if tied[p] > 0:
             for s in range(p, last):
-                found = _add(counters.tied[2 * s], ahead, active, found)
-                _tally(ahead, valid, active[:found], s, s + 1, 1, 2, drawn, rng, expected, sampled)
-            found = _add(counters.tied[2 * p + 1], ahead, active, found)
-            _tally(ahead, valid, active[:found], p, last, 2, 3, drawn, rng, expected, sampled)
+                row = ROWS * (first + s) + 1
+                begin, found = _add(entries, packing, begin, row, ahead, active, found)
+                if row < cut:
+                    near = active[:found]
+                    _tally(ahead, valid, near, s, s + 1, 1, 2, drawn, rng, expected, sampled)
+            row = ROWS * (first + last - 1) + 2
+            begin, found = _add(entries, packing, begin, row, ahead, active, found)
+            if row < cut:
+                near = active[:found]
+                _tally(ahead, valid, near, p, last, 2, 3, drawn, rng, expected, sampled)
         p = last
+    for t in range(found):
+        ahead[active[t]] = 0
     for rule in range(3):
         for x in range(1, expected.shape[1]):
             expected[rule, x] += expected[rule, x - 1]
@@ -74,22 +122,24 @@ def shots_of_query(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def _add(row, ahead, active, found):  # type: ignore[no-untyped-def]
-    """Add a row of counters to those ahead; return how many identities have some."""
-    for start in range(0, len(row), 64):
-        stop = min(start + 64, len(row))
-        some = 0
-        for h in range(start, stop):  # vectorises; most are 0
-            some += row[h] != 0
-        if some == 0:
-            continue
-        for h in range(start, stop):
-            if row[h] != 0:
-                if ahead[h] == 0:
-                    active[found] = h
-                    found += 1
-                ahead[h] += row[h]
-    return found
+def _add(entries, packing, begin, row, ahead, active, found):  # type: ignore[no-untyped-def]
+    """Add the entries up to a row to those ahead.
+
+    Returns
+    -------
+    the entry to go on with, how many identities have some ahead
+    """
+    row_bit, identity_bit = packing.row, packing.identity
+    below = (np.uint64(1) << identity_bit) - np.uint64(1)
+    of_identity = (np.uint64(1) << (row_bit - identity_bit)) - np.uint64(1)
+    while begin < len(entries) and np.int64(entries[begin] >> row_bit) <= row:
+        h = entries[begin] >> identity_bit & of_identity
+        if ahead[h] == 0:
+            active[found] = h
+            found += 1
+        ahead[h] += np.int64(entries[begin] & below)
+        begin += 1
+    return begin, found
 
 
 @numba.njit(nogil=True, cache=True)

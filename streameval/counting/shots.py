@@ -1,15 +1,23 @@
 """Negatives ahead of each positive, by identity: what CMC under single gallery shot is made of.
 
 Only a negative that is not further than its query's furthest positive matters, mostly a small
-part of them. It is counted once, for the first positive p that it is ahead of, in one of three
-rows with a counter an identity:
+part of them. It is listed once, for the first positive p that it is ahead of, in one of three
+*rows*:
 
-    closer[p]      closer than p, and further than the positives before
-    tied[2 p]      as far as p, which is the first of those as far that come later in the gallery
-    tied[2 p + 1]  as far as p, the first of those as far, which all come earlier in the gallery
+    3 p        closer than p, and further than the positives before
+    3 p + 1    as far as p, which is the first of those as far that come later in the gallery
+    3 p + 2    as far as p, the last of those as far, which all come earlier in the gallery
 
-so that sums of rows are the negatives ahead of each positive under any tie rule. Ties are rare:
-the rows for them are mostly never written to, and so take no memory.
+so that the negatives ahead of a positive, under any tie rule, are those of all rows of its query
+up to one of its own. An entry of the list is a number of 64 bits,
+
+    row | identity | how many
+
+so that a list that is sorted has the rows one after the other, and what is equal side by side.
+
+Where a row has so many identities ahead that the positive is surely not among the first R, it is
+*hopeless*, and so are the query's rows after it: nothing is listed for them any more. So a query
+lists few negatives, however large the gallery, and however bad the model.
 """
 
 from __future__ import annotations
@@ -26,35 +34,90 @@ from streameval.counting.filtering import Filter, filter_value, guard_band
 from streameval.counting.tiles import FloatArray, IntArray
 
 SHOT_DOUBTS = 1 << 17  # pairs close to a positive that are kept, to be decided together
+ROWS = 3  # of each positive
+ONE = 1 << 32  # the weight of a whole identity: in whole numbers, sums don't depend on the order
 _PIECE = 8  # values looked at together, a byte each; in most rows there are few to count
 
+Entries = npt.NDArray[np.uint64]
 
-class Counters(NamedTuple):
-    """Negatives counted by the positive that they are ahead of, and by identity.
+
+class Packing(NamedTuple):
+    """Where the three numbers of an entry begin.
 
     Attributes
     ----------
-    closer, tied : [P, H], [2 P, H] unsigned
-        See the module's overview.
+    row, identity : uint64
+        Their lowest bit; the number of negatives is what lies below `identity`.
     """
 
-    closer: npt.NDArray[np.unsignedinteger]
-    tied: npt.NDArray[np.unsignedinteger]
+    row: np.uint64
+    identity: np.uint64
 
     @classmethod
-    def zero(cls, positives: int, identities: int, itemsize: int) -> Counters:
-        """Return counters of nothing, of 1, 2 or 4 bytes."""
-        shape, dtype = (positives, identities), f"u{itemsize}"
-        return cls(np.zeros(shape, dtype), np.zeros((2 * positives, identities), dtype))
+    def of(cls, positives: int, identities: int) -> Packing:
+        """Return the packing for so many positives and identities."""
+        row = 64 - max(ROWS * positives, 1).bit_length()
+        return cls(np.uint64(row), np.uint64(row - max(identities, 1).bit_length()))
 
-    @staticmethod
-    def size(positives: int, identities: int, itemsize: int) -> int:
-        """Return their bytes."""
-        return 3 * positives * identities * itemsize
 
-    def of(self, begin: int, end: int) -> Counters:
-        """Return the counters of some of the positives."""
-        return Counters(self.closer[begin:end], self.tied[2 * begin : 2 * end])
+class Ahead(NamedTuple):
+    """The list of negatives ahead of the positives of a block of m queries.
+
+    Attributes
+    ----------
+    entries : [capacity] uint64
+        See the module's overview.
+    packing : Packing
+    cut : [m] int64
+        The first row of each query that is hopeless; beyond its last where none is.
+    """
+
+    entries: Entries
+    packing: Packing
+    cut: IntArray
+
+    @classmethod
+    def of(cls, indptr: IntArray, identities: int, capacity: int) -> Ahead:
+        """Return the list of nothing; memory that isn't filled is not touched.
+
+        Parameters
+        ----------
+        indptr : [m + 1] int64
+            Where each query's positives begin.
+        identities, capacity : int
+        """
+        packing = Packing.of(int(indptr[-1]), identities)
+        return cls(np.empty(capacity, np.uint64), packing, ROWS * indptr[1:])
+
+
+def most_entries(items: IntArray, rows: int, hopeless: int) -> int:
+    """Return how many entries of a query are left at most after `fold`.
+
+    Parameters
+    ----------
+    items : [H] int64
+        Of each identity.
+    rows : int
+        Of the query.
+    hopeless : int
+        Identities ahead from which on a row is hopeless.
+    """
+    largest = np.sort(items[items > 0])[::-1]
+    own = np.minimum(largest, rows)  # entries of an identity, which has a weight of own / largest
+    whole = np.searchsorted(np.cumsum(own / np.maximum(largest, 1)), hopeless, side="right")
+    return int(own[: whole + 1].sum())
+
+
+def shot_entries(kept: int, spare: int) -> int:
+    """Return the capacity of a list that has so many entries left after `fold`.
+
+    Parameters
+    ----------
+    kept : int
+    spare : int
+        The most that are appended at a time.
+    """
+    return kept + kept // 4 + 2 * spare
 
 
 class Levels(NamedTuple):
@@ -135,9 +198,9 @@ def _pieces_within(values, weight, offset, reach, out, within, pieces):  # type:
 
 @numba.njit(nogil=True, cache=True)
 def collect(  # type: ignore[no-untyped-def]
-    tile, row, first, offset_row, columns, identity, levels, closer, doubts, filled
+    tile, row, first, offset_row, columns, identity, levels, ahead, size, room, doubts, filled
 ):
-    """Count the values of a tile that are clearly ahead of a positive, and list the doubtful.
+    """List the values of a tile that are clearly ahead of a positive, and those in doubt.
 
     Parameters
     ----------
@@ -154,8 +217,10 @@ def collect(  # type: ignore[no-untyped-def]
         Identity of each column.
     levels : Levels
         Of the block.
-    closer : [P, H] unsigned, added to
-        Of `Counters`.
+    ahead : Ahead
+        Appended to.
+    size, room : int
+        How many entries it has, and may have before it is to be folded.
     doubts : Doubts
         Of capacity n at least; appended to.
     filled : int
@@ -163,7 +228,7 @@ def collect(  # type: ignore[no-untyped-def]
 
     Returns
     -------
-    the row to go on with (m where all are counted), how many doubts there are
+    the row to go on with (m where all are looked at), how many entries and doubts there are
     """
     n = tile.shape[1]
     number = -(-n // _PIECE)
@@ -174,9 +239,17 @@ def collect(  # type: ignore[no-untyped-def]
     indptr, leading = levels.edges.indptr, levels.leading
     level, bands = levels.level, levels.band
     doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
-    while row < tile.shape[0] and filled + n <= len(doubt_query):
+    entries, cut, row_bit, identity_bit = (
+        ahead.entries,
+        ahead.cut,
+        ahead.packing.row,
+        ahead.packing.identity,
+    )
+    while row < tile.shape[0] and filled + n <= len(doubt_query) and size + n <= room:
         i = first + row
         begin, end = indptr[i], indptr[i + 1]
+        while begin < end and ROWS * leading[end - 1] >= cut[i]:
+            end -= 1
         if begin < end:
             band = bands[i]
             furthest = tile.dtype.type(level[end - 1] + band)
@@ -200,14 +273,19 @@ def collect(  # type: ignore[no-untyped-def]
                     if low == end:
                         continue
                     if value < level[low] - band:
-                        closer[leading[low], identity[k]] += 1
+                        entries[size] = (
+                            np.uint64(ROWS * leading[low]) << row_bit
+                            | np.uint64(identity[k]) << identity_bit
+                            | np.uint64(1)
+                        )
+                        size += 1
                     else:
                         doubt_query[filled] = i
                         doubt_column[filled] = k
                         doubt_edge[filled] = low - begin
                         filled += 1
         row += 1
-    return row, filled
+    return row, size, filled
 
 
 @numba.njit(nogil=True, cache=True)
@@ -261,8 +339,8 @@ def settle_fine(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def place(item, identity, levels, counters, doubts, filled):  # type: ignore[no-untyped-def]
-    """Count the doubts, once they are decided.
+def place(item, identity, levels, ahead, size, doubts, filled):  # type: ignore[no-untyped-def]
+    """List the doubts, once they are decided.
 
     Parameters
     ----------
@@ -270,23 +348,35 @@ def place(item, identity, levels, counters, doubts, filled):  # type: ignore[no-
         Gallery index of each column.
     identity : [n] int32
     levels : Levels
-    counters : Counters
-        Added to.
+    ahead : Ahead
+        Appended to.
+    size : int
+        How many entries it has.
     doubts : Doubts
         Their `edge` is the slot that each was found to be in.
     filled : int
+
+    Returns
+    -------
+    how many entries there are
     """
-    edges, leading, closer, tied = levels.edges, levels.leading, counters.closer, counters.tied
+    edges, leading = levels.edges, levels.leading
     indptr, last, items = edges.indptr, edges.positive_indptr, edges.positive_item
     doubt_query, doubt_column, doubt_slot = doubts.query, doubts.column, doubts.edge
+    entries, cut, row_bit, identity_bit = (
+        ahead.entries,
+        ahead.cut,
+        ahead.packing.row,
+        ahead.packing.identity,
+    )
     for t in range(filled):
         i, k, slot = doubt_query[t], doubt_column[t], doubt_slot[t]
         e = indptr[i] + slot // 2
         if e == indptr[i + 1]:
             continue
-        p = leading[e]
+        row = ROWS * leading[e]
         if slot & 1:
-            low, end = p, leading[e + 1] if e + 1 < indptr[i + 1] else last[i + 1]
+            low, end = leading[e], leading[e + 1] if e + 1 < indptr[i + 1] else last[i + 1]
             high = end
             while low < high:
                 middle = (low + high) // 2
@@ -294,7 +384,67 @@ def place(item, identity, levels, counters, doubts, filled):  # type: ignore[no-
                     low = middle + 1
                 else:
                     high = middle
-            row = 2 * p + 1 if low == end else 2 * low
-            tied[row, identity[k]] += 1
+            row = ROWS * (end - 1) + 2 if low == end else ROWS * low + 1
+        if row < cut[i]:
+            entries[size] = (
+                np.uint64(row) << row_bit | np.uint64(identity[k]) << identity_bit | np.uint64(1)
+            )
+            size += 1
+    return size
+
+
+@numba.njit(nogil=True, cache=True)
+def fold(ahead, size, indptr, weight, most):  # type: ignore[no-untyped-def]
+    """Add up what is equal in a sorted list, and leave out what is hopeless.
+
+    Parameters
+    ----------
+    ahead : Ahead
+        Sorted; written, and `cut` moved forward.
+    size : int
+        How many entries it has.
+    indptr : [m + 1] int64
+        Where each query's positives begin.
+    weight : [H] int64
+        Of an item of each identity, `ONE` over its items: how many drawn negatives are ahead,
+        in the mean, is the sum of these at least.
+    most : int
+        More than that is hopeless.
+
+    Returns
+    -------
+    how many entries there are
+    """
+    entries, cut, row_bit, identity_bit = (
+        ahead.entries,
+        ahead.cut,
+        ahead.packing.row,
+        ahead.packing.identity,
+    )
+    below, of_identity = (
+        (np.uint64(1) << identity_bit) - np.uint64(1),
+        (np.uint64(1) << (row_bit - identity_bit)) - np.uint64(1),
+    )
+    kept, i, total = 0, 0, 0
+    for t in range(size):
+        entry = entries[t]
+        row, number = np.int64(entry >> row_bit), entry & below
+        while row >= ROWS * indptr[i + 1]:
+            i, total = i + 1, 0
+        if row >= cut[i]:
+            continue
+        total += weight[entry >> identity_bit & of_identity] * np.int64(number)
+        if total > most:
+            cut[i] = row
+            while kept > 0 and np.int64(entries[kept - 1] >> row_bit) == row:
+                kept -= 1
+        elif (
+            kept > 0
+            and entries[kept - 1] >> identity_bit == entry >> identity_bit
+            and number <= below - (entries[kept - 1] & below)
+        ):
+            entries[kept - 1] += number
         else:
-            closer[p, identity[k]] += 1
+            entries[kept] = entry
+            kept += 1
+    return kept

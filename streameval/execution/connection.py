@@ -97,13 +97,25 @@ def connect(address: str) -> Connection:
 
     Raises
     ------
+    OptionError
+        If it is to be encrypted, and the configuration has no certificates.
     TaskError
         If there is none.
     """
     import dask
-    from distributed import Client
+    from distributed import Client, Security
+    from distributed.comm.addressing import resolve_address
 
     try:
+        resolve_address(address)  # a client that is made in vain is long in going
+        if address.startswith("tls://") and not Security().get_connection_args("client").get(
+            "ssl_context"
+        ):
+            raise OptionError(
+                f"{address} is encrypted, and Dask's configuration names no certificates: set "
+                "distributed.comm.tls.ca-file, .client.cert and .client.key, or in the environment "
+                "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and __CLIENT__KEY"
+            )
         with dask.config.set(LEAN):
             return Connection(Client(address, timeout=CONNECT, set_as_default=False), address)
     except (OSError, ValueError) as error:

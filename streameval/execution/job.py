@@ -90,11 +90,14 @@ class Shots:
         How often, beside the exact expectation; 0 for that alone.
     seed : int
         Of the draws.
+    entries : int
+        The most that a query leaves in the list of negatives ahead: see `most_entries`.
     """
 
     identities: Identities
     draws: int
     seed: int
+    entries: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Single gallery shot: a task's negatives ahead by identity, and what becomes of them.
+"""Single gallery shot: a task's negatives ahead, by identity, and what becomes of them.
 
 Such a task is a block of queries with the whole gallery: what is known of a shard of it does
 not tell which items of an identity are ahead.
@@ -14,14 +14,18 @@ import numpy.typing as npt
 from streameval.counting.doubtful import FineColumns, fine_tile
 from streameval.counting.edges import Edges
 from streameval.counting.features import settle
-from streameval.counting.poisson_binomial import shots_of_query
+from streameval.counting.poisson_binomial import hopeless_from, shots_of_query
 from streameval.counting.shots import (
+    ONE,
+    ROWS,
     SHOT_DOUBTS,
-    Counters,
+    Ahead,
     Levels,
     collect,
+    fold,
     place,
     settle_fine,
+    shot_entries,
 )
 from streameval.counting.tiles import FINE_QUERIES, Counts, Doubts
 from streameval.execution.job import Positives, Shots
@@ -38,18 +42,23 @@ class ShotCounts:
 
     Attributes
     ----------
-    counters : Counters
+    ahead : Ahead
+        Sorted and added up only once `fold` is called.
+    size : int
+        How many entries it has.
     """
 
     def __init__(self, shots: Shots, positives: Positives, offset_row: IntArray) -> None:
-        identities = shots.identities
-        self.counters = Counters.zero(len(positives.item), identities.count, identities.itemsize)
         self._shots, self._positives, self._offset_row = shots, positives, offset_row
+        queries, identities = len(positives.indptr) - 1, shots.identities
+        self._kept = queries * shots.entries
+        self._room = 0
+        self.ahead, self.size = Ahead.of(positives.indptr, identities.count, 0), 0
+        self._weight = ONE // np.maximum(identities.items, 1)
         edges = Edges.build(
             positives.indptr, positives.distance, positives.item, np.empty(0, np.float64)
         )
         self._levels = Levels.of(edges)
-        queries = len(positives.indptr) - 1
         self._counts = Counts.zero(edges.slots, len(positives.item), queries)
         self._doubts = Doubts.of(0)
 
@@ -64,16 +73,15 @@ class ShotCounts:
         """
         if not tile.values.size:
             return
-        items = tile.values.shape[1]
-        if len(self._doubts.query) < items:
-            self._doubts = Doubts.of(max(items, SHOT_DOUBTS))
+        self._prepare(tile.values.shape[1])
         levels, of = self._levels, tile.operands
         if of is not None:
             levels = levels.under(of.filter, of.queries.norms)
         identity = self._shots.identities.code[tile.columns.item]
         row = 0
         while row < len(tile.values):
-            row, filled = collect(
+            self._make_room(tile.values.shape[1])
+            row, self.size, filled = collect(
                 tile.values,
                 row,
                 tile.start,
@@ -81,12 +89,50 @@ class ShotCounts:
                 tile.columns,
                 identity,
                 levels,
-                self.counters.closer,
+                self.ahead,
+                self.size,
+                self._room,
                 self._doubts,
                 0,
             )
             self._decide(tile, fine, filled)
-            place(tile.columns.item, identity, levels, self.counters, self._doubts, filled)
+            self._make_room(filled)
+            self.size = place(
+                tile.columns.item, identity, levels, self.ahead, self.size, self._doubts, filled
+            )
+
+    def _prepare(self, items: int) -> None:
+        """Have memory for tiles of so many items; what is not written to is not taken."""
+        if len(self._doubts.query) < items:
+            self._doubts = Doubts.of(max(items, SHOT_DOUBTS))
+            spare = len(self._doubts.query)
+            self._enlarge(shot_entries(self._kept, spare))
+            self._room = max(self._room, 2 * spare)
+
+    def _make_room(self, entries: int) -> None:
+        """Fold where there is no room for so many entries; more room, where that gives little."""
+        if self.size + entries <= self._room:
+            return
+        self.fold()
+        if self.size > self._room // 2:
+            self._room = min(2 * self._room, len(self.ahead.entries))
+        if self.size + entries > self._room:  # of an identity of more items than entries can say
+            self._room = self.size + entries
+            self._enlarge(self._room)
+
+    def _enlarge(self, capacity: int) -> None:
+        """Have memory for so many entries."""
+        if len(self.ahead.entries) < capacity:
+            larger = np.empty(capacity, np.uint64)
+            larger[: self.size] = self.ahead.entries[: self.size]
+            self.ahead = self.ahead._replace(entries=larger)
+
+    def fold(self) -> None:
+        """Sort the list, add up what is equal, and leave out what is hopeless."""
+        self.ahead.entries[: self.size].sort()
+        most = ONE * hopeless_from(SHOT_RANKS)
+        indptr = self._positives.indptr
+        self.size = fold(self.ahead, self.size, indptr, self._weight, most)
 
     def _decide(
         self, tile: Tile, fine: Callable[[Tile, Operands], FineColumns], filled: int
@@ -153,7 +199,12 @@ class ShotCounts:
             Index of the block's first query: each query has draws of its own.
         """
         shots, positives = self._shots, self._positives
-        queries = len(positives.indptr) - 1
+        queries, identities = len(positives.indptr) - 1, shots.identities.count
+        self.fold()
+        entries, packing, cut = self.ahead.entries[: self.size], self.ahead.packing, self.ahead.cut
+        firsts = (ROWS * positives.indptr).astype(np.uint64) << packing.row
+        starts = np.searchsorted(entries, firsts)
+        ahead, active = np.zeros(identities, np.int64), np.empty(identities, np.int64)
         expected = np.zeros((queries, len(SHOT_RULES), SHOT_RANKS))
         sampled = np.zeros_like(expected) if shots.draws else None
         unread = np.empty(expected.shape[1:])
@@ -176,10 +227,15 @@ class ShotCounts:
                 valid = seen.copy()
                 np.subtract.at(valid, left_out, 1)
             shots_of_query(
-                self.counters.of(begin, end),
+                entries[starts[i] : starts[i + 1]],
+                packing,
+                begin,
+                cut[i],
                 positives.distance[begin:end],
                 tied[begin:end],
                 valid,
+                ahead,
+                active,
                 drawn,
                 rng,
                 expected[i],

@@ -15,7 +15,8 @@ from typing import Any
 from streameval.errors import InputError
 
 SCHEMES = ("s3://", "gs://", "https://", "http://")
-_ALLOWED = "AWS_ALLOW_HTTP"  # of a server of one's own, say: keys are not sent in the clear else
+# Of a server of one's own, say: keys are not sent in the clear else.
+_ALLOWED = {"AWS_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP"}
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 
 RETRIES = 8
@@ -66,7 +67,7 @@ def _from_url(url: str) -> Any:
         client_options={
             "connect_timeout": CONNECT_TIMEOUT,
             "timeout": TIMEOUT,
-            "allow_http": url.startswith("http://") or _ALLOWED in os.environ,
+            "allow_http": url.startswith("http://") or not _ALLOWED.isdisjoint(os.environ),
         },
         retry_config={
             "max_retries": RETRIES,
@@ -84,7 +85,7 @@ def _from_url(url: str) -> Any:
 def _complete_store() -> Any:
     """Return the class of stores in which a chunk that is absent is an error.
 
-    Zarr would read it as the fill value. (A chunk that is absent within a shard still is.)
+    Zarr would read it as the fill value.
     """
     from zarr.abc.store import ByteRequest
     from zarr.core.buffer import Buffer, BufferPrototype

@@ -17,7 +17,7 @@ from streameval.protocol import AnyArray
 COLUMNS = ("id", "cam", "key")
 
 EMPTY = ("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "None")
-"""What a CSV cell without a label holds: what the tools that write them put there."""
+"""What a text without a label is: what the tools that write tables put there."""
 
 _NOT_CANONICAL = r"^[+-]?0[0-9]|^\+|^-0$"  # integers that can be written in fewer characters
 _SHOWN = 200  # characters of what a message quotes
@@ -180,7 +180,8 @@ def read_parquet(path: Path, more: Sequence[str] = ()) -> dict[str, AnyArray]:
             cells = pc.cast(cells, cells.type.value_type)
         _refuse_empty(path, name, pc.is_null(cells), cells)
         if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
-            _refuse_empty(path, name, pc.equal(cells, ""), cells)
+            trimmed = pc.utf8_trim_whitespace(cells)
+            _refuse_empty(path, name, pc.is_in(trimmed, pa.array(EMPTY, cells.type)), cells)
         columns[name] = to_numpy(cells)
     return columns
 

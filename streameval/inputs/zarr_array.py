@@ -18,7 +18,7 @@ import numpy.typing as npt
 from streameval.errors import InputError
 from streameval.inputs.array import AnyArray, Array, Span, native_dtype
 from streameval.inputs.remote import explain, remote_store
-from streameval.inputs.zarr_chunks import check_complete
+from streameval.inputs.zarr_chunks import check_complete, check_shards
 
 # zarr's configuration and Python's filters of warnings belong to the whole process: both are
 # changed only while an array is opened, by one thread at a time.
@@ -117,6 +117,7 @@ class ZarrArray(Array):
                     self.zarr = _open(path, key, _FAST, uri)
                 except UnsupportedMetadataError:  # a codec or filter that zarrs doesn't know
                     self._fast = False
+        self._seen: set[tuple[int, ...]] = set()
         self._origin = (path.absolute() if isinstance(path, Path) else path, key, uri)
 
     def __reduce__(self) -> tuple[type[ZarrArray], tuple[Path | str, str | None, str]]:
@@ -146,6 +147,8 @@ class ZarrArray(Array):
 
         selection = tuple(slice(*span) for span in spans)
         try:
+            if self.zarr.shards and not isinstance(self._origin[0], Path):
+                check_shards(self.zarr, spans, self._seen)
             if self.dtype.kind in "iuf":
                 # Into our own buffer: whatever the order and byte order of the array,
                 # zarrs decodes into C order and native byte order only.

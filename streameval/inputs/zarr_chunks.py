@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from itertools import groupby, islice
+from itertools import groupby, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -92,29 +92,88 @@ def _coordinates(grid: Coordinates) -> Iterator[Coordinates]:
 
 
 def _absent_in_shard(array: Any, file: Path, at: Coordinates, uri: str) -> list[Coordinates]:
-    """Return where the chunks begin that are absent from a shard, in array coordinates.
-
-    A shard's index holds the offset and the size of each of its chunks (Zarr v3
-    specification, codec `sharding_indexed`). One encoded otherwise than plainly is not read.
-    """
-    codec = array.metadata.codecs[0]
-    names = [type(inner).__name__ for inner in codec.index_codecs]
-    if names not in (["BytesCodec"], ["BytesCodec", "Crc32cCodec"]):
+    """Return where the chunks begin that are absent from a shard, in array coordinates."""
+    where = _index_of_shard(array)
+    if where is None:
         return []
-    order = codec.index_codecs[0].to_dict()["configuration"]["endian"]
-    inside = tuple(s // c for s, c in zip(array.shards, array.chunks, strict=True))
-    length = 16 * math.prod(inside)
+    first, length, tail = where
     with file.open("rb") as shard:
         size = shard.seek(0, os.SEEK_END)
-        tail = length + _CRC32C_BYTES * (len(names) - 1)
         if size < tail:
             raise InputError(
                 f"{uri}: shard {file} is {size} bytes long, less than its index of {tail} bytes: "
                 "it was cut short, write it again"
             )
-        shard.seek(0 if codec.index_location.value == "start" else size - tail)
-        encoded = shard.read(length)
-    index = np.frombuffer(encoded, ">u8" if order == "big" else "<u8").reshape(*inside, 2)
+        shard.seek(0 if first else size - tail)
+        return _absent_by_index(array, shard.read(length), at)
+
+
+def check_shards(array: Any, spans: tuple[Coordinates, ...], seen: set[Coordinates]) -> None:
+    """Check that the shards of a block in an object store hold all their chunks.
+
+    That takes a request of some bytes for each shard that hasn't been seen before.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        Sharded.
+    spans : tuple of (int, int)
+        Start and stop of the block along each axis.
+    seen : set of coordinates
+        Shards that have been checked; added to.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a chunk is absent; names it.
+    """
+    from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+    from zarr.core.sync import sync
+
+    where = _index_of_shard(array)
+    if where is None:
+        return
+    first, length, tail = where
+    request = RangeByteRequest(0, length) if first else SuffixByteRequest(tail)
+    edges = zip(spans, array.shards, strict=True)
+    ranges = [range(start // edge, -(-stop // edge)) for (start, stop), edge in edges]
+    for at in product(*ranges):
+        if at in seen:
+            continue
+        key = array.metadata.encode_chunk_key(at)
+        encoded = sync((array.store_path / key).get(byte_range=request)).to_bytes()
+        for start in _absent_by_index(array, encoded[:length], at):
+            raise FileNotFoundError(
+                f"the chunk of {_region(start, array.chunks, array.shape)} is absent from shard "
+                f"{key}: the array was not written whole"
+            )
+        seen.add(at)
+
+
+def _index_of_shard(array: Any) -> tuple[bool, int, int] | None:
+    """Return whether a shard begins with its index, the bytes of that, and with its checksum.
+
+    The index holds the offset and the size of each of its chunks (Zarr v3 specification, codec
+    `sharding_indexed`). None of one that is encoded otherwise than plainly: it is not read.
+    """
+    codec = array.metadata.codecs[0]
+    names = [type(inner).__name__ for inner in codec.index_codecs]
+    if names not in (["BytesCodec"], ["BytesCodec", "Crc32cCodec"]):
+        return None
+    length = 16 * math.prod(_inside(array))
+    tail = length + _CRC32C_BYTES * (len(names) - 1)
+    return codec.index_location.value == "start", length, tail
+
+
+def _inside(array: Any) -> Coordinates:
+    """Return how many chunks a shard has along each axis."""
+    return tuple(s // c for s, c in zip(array.shards, array.chunks, strict=True))
+
+
+def _absent_by_index(array: Any, encoded: bytes, at: Coordinates) -> list[Coordinates]:
+    """Return where the chunks begin that are absent by a shard's index, in array coordinates."""
+    order = array.metadata.codecs[0].index_codecs[0].to_dict()["configuration"]["endian"]
+    index = np.frombuffer(encoded, ">u8" if order == "big" else "<u8").reshape(*_inside(array), 2)
     absent = []
     for inner in np.argwhere((index == _ABSENT).all(axis=-1)).tolist():
         start = tuple(

@@ -11,7 +11,7 @@ from streameval.errors import OptionError
 from streameval.metrics.metric import Measure, Metric, Part
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.registry import METRICS
-from streameval.statistics import FIELDS, RankStatistics
+from streameval.statistics import FIELDS, SHOT_FIELDS, RankStatistics
 
 PARTS: tuple[str, ...] = get_args(Part)
 ALL = "all"
@@ -146,9 +146,11 @@ def measures_of(options: MetricOptions, available: Collection[str]) -> list[Meas
     for measure in named:
         missing = [field for field in measure.metric.needs if field not in available]
         if missing:
+            protocol = " and --protocol cuhk03" if SHOT_FIELDS.intersection(missing) else ""
             raise OptionError(
                 f"{measure.name} needs {', '.join(missing)}, which these statistics do not hold: "
-                f"evaluate again, from the distances or features, with --metrics '{measure.name}'"
+                "evaluate again, from the distances or features, with --metrics "
+                f"'{measure.name}'{protocol}"
             )
     possible = [one for one in listed if set(one.metric.needs) <= set(available)]
     return in_order([*named, *possible])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streameval.counting.products import description
@@ -72,6 +73,7 @@ def plan_summary(prepared: Prepared, rate: float | None = None) -> dict[str, Any
         "memory": plan.memory,
         "projected_peak": plan.peak,
         "parts": dict(plan.parts),
+        **({"client_peak": plan.client_peak, "client": dict(plan.client)} if plan.client else {}),
         **({} if rate is None else {"seconds": seconds_at(rate, plan)}),
     }
 
@@ -139,12 +141,16 @@ def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> 
     elif rate is not None:
         time = duration(seconds_at(rate, plan))
         work.append(("Time", f"{time}, at {amount(rate)} operations a second of each thread"))
-    width = max(len(name) for name in plan.parts)
-    sizes = {name: format_bytes(size) for name, size in plan.parts.items()}
     each = " for each worker" if plan.workers else ""
     peak = f"{format_bytes(plan.peak)} projected peak, of {format_bytes(plan.memory)}{each}"
-    memory = [
-        ("Memory", peak),
-        *(("", f"{name:<{width}}  {size:>9}") for name, size in sizes.items()),
-    ]
+    memory = [("Memory", peak), *_sizes(plan.parts)]
+    if plan.client:
+        peak = f"{format_bytes(plan.client_peak)} projected peak of this process"
+        memory += [("Client", peak), *_sizes(plan.client)]
     return render(style, [facts(style, [*work, *memory])])
+
+
+def _sizes(parts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return a line for each part of the memory."""
+    width = max(len(name) for name in parts)
+    return [("", f"{name:<{width}}  {format_bytes(size):>9}") for name, size in parts.items()]

@@ -11,19 +11,17 @@ import math
 from dataclasses import dataclass
 
 from streameval.errors import BudgetError
-from streameval.planning import (
+from streameval.planning.features import TARGET_BLOCK_BYTES
+from streameval.planning.plan import (
     RESERVED,
     SHARDS_PER_THREAD,
-    TARGET_BLOCK_BYTES,
     Plan,
-    Problem,
     Task,
     Workers,
-    cut,
     format_bytes,
-    pairs_bytes,
-    statistics_bytes,
+    ranges,
 )
+from streameval.planning.problem import Problem, pairs_bytes, statistics_bytes
 
 ENTRY_BYTES = 220  # of an entry of a list, while it is looked up and counted
 SEARCH_BYTES = 40 << 20  # of a search in progress, of each thread
@@ -136,17 +134,17 @@ def plan_lists(
     shares = threads * max(count, 1) * SHARDS_PER_THREAD
     shard = math.ceil(problem.gallery / (shares * block)) * block
     some = max(-(-queries // shares), 16)
-    for first, last in cut(problem.queries, queries):
+    for first, last in ranges(problem.queries, queries):
         if sizes.flat:
-            tasks += [Task((first, last), one) for one in cut(problem.gallery, max(shard, 1))]
+            tasks += [Task((first, last), one) for one in ranges(problem.gallery, max(shard, 1))]
         elif sizes.stored:
             tasks.append(Task((first, last), (0, problem.gallery)))
         else:
             tasks += [
                 Task((first + start, first + stop), (0, problem.gallery))
-                for start, stop in cut(last - first, some)
+                for start, stop in ranges(last - first, some)
             ]
-    blocks = len(cut(problem.queries, queries))
+    blocks = len(ranges(problem.queries, queries))
     gallery_bytes = problem.gallery * problem.width * problem.stored_itemsize
     listed = problem.queries * depth * problem.width * problem.stored_itemsize
     read = problem.queries * sizes.depth * 16 if sizes.stored else 0

@@ -1,0 +1,183 @@
+"""The plan itself, the process that it is for, and the refusal where there is none."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from streameval.errors import BudgetError
+from streameval.planning.problem import Problem
+
+RESERVED = "process and libraries"
+SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
+FAN_IN = 8  # parts that a worker of a cluster merges at a time
+
+Layout = Literal["features", "strips", "rectangles", "lists"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece of work: some queries against some gallery items.
+
+    Attributes
+    ----------
+    queries, gallery : (int, int)
+        Start and stop of the query rows and gallery items.
+    """
+
+    queries: tuple[int, int]
+    gallery: tuple[int, int]
+
+    @property
+    def pairs(self) -> int:
+        """Number of (query, gallery) pairs."""
+        return (self.queries[1] - self.queries[0]) * (self.gallery[1] - self.gallery[0])
+
+    def __str__(self) -> str:
+        """Name it as people do: ``queries 0:1024 × gallery 0:65536``."""
+        (first, last), (left, right) = self.queries, self.gallery
+        return f"queries {first}:{last} × gallery {left}:{right}"
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The processes of a cluster that the tasks run in.
+
+    Attributes
+    ----------
+    count : int
+    threads : int
+        Of each; the most of any.
+    memory : int
+        Bytes that each may take; the least of any.
+    reserved : int
+        Bytes that each holds before and beside the evaluation.
+    """
+
+    count: int
+    threads: int
+    memory: int
+    reserved: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the work is cut, and what it will take.
+
+    Attributes
+    ----------
+    layout : {"features", "strips", "rectangles", "lists"}
+    tasks : tuple of Task
+        Of the counting pass.
+    block : int
+        Gallery rows of features read at a time.
+    tile : (int, int)
+        Query rows and gallery items of a GEMM tile.
+    threads : int
+    memory : int
+        The budget in bytes.
+    parts : dict of str to int
+        Bytes held at the worst moment, by what holds them.
+    bytes_read : int
+        Bytes of distances or features read in all passes, before decompression.
+    flops : int
+        Floating-point operations of the matrix products.
+    workers : int
+        Processes of a cluster, that `threads`, `memory` and `parts` are of each; 0 where the
+        evaluation runs in this process.
+    client : dict of str to int
+        Bytes held by the process that hands out the tasks of a cluster, by what holds them.
+    """
+
+    layout: Layout
+    tasks: tuple[Task, ...]
+    block: int
+    tile: tuple[int, int]
+    threads: int
+    memory: int
+    parts: dict[str, int]
+    bytes_read: int
+    flops: int
+    workers: int = 0
+    client: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def peak(self) -> int:
+        """Projected peak of the process's resident memory, bytes."""
+        return sum(self.parts.values())
+
+    @property
+    def client_peak(self) -> int:
+        """Projected peak of the client's resident memory, bytes; 0 where there is no cluster."""
+        return sum(self.client.values())
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of the counting pass."""
+        return sum(task.pairs for task in self.tasks)
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that tasks run in.
+
+    Attributes
+    ----------
+    memory : int
+        Budget in bytes.
+    threads : int
+    workers : int
+        How many there are like it; 0 where it is the only one, which merges everything too.
+    kept : dict of str to int
+        Bytes that it holds all the time, by what holds them.
+    """
+
+    memory: int
+    threads: int
+    workers: int
+    kept: dict[str, int]
+
+    @property
+    def shares(self) -> int:
+        """Tasks that even out the work over all threads there are."""
+        return max(self.workers, 1) * self.threads * SHARDS_PER_THREAD
+
+    def merging(self, statistics: int) -> dict[str, int]:
+        """Return the bytes of parts of so many bytes that are merged here, by what holds them."""
+        return {"merging": (FAN_IN + 2) * statistics} if self.workers else {}
+
+
+def format_bytes(count: float) -> str:
+    """Return a byte count as people read it: ``1.2 GB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def ranges(stop: int, step: int) -> list[tuple[int, int]]:
+    """Cut 0:stop into ranges of a step; an empty one stays, as there is a result of it too."""
+    starts = range(0, max(stop, 1), max(step, 1))
+    return [(start, min(start + step, stop)) for start in starts]
+
+
+def refusal(problem: Problem, process: Process, parts: dict[str, int], remedy: str) -> BudgetError:
+    """Return the error where even the smallest parts don't fit.
+
+    Parameters
+    ----------
+    problem : Problem
+    process : Process
+    parts : dict of str to int
+        Bytes, by what holds them.
+    remedy : str
+    """
+    budget = format_bytes(process.memory) + (" for each worker" if process.workers else "")
+    figures = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())
+    needed = math.ceil(sum(parts.values()) * 1.03 / 1e6)  # the process itself varies a little
+    return BudgetError(
+        f"a memory budget of {budget} is too small for {problem.queries} queries × "
+        f"{problem.gallery} gallery items: at least {needed} MB is needed ({figures}); {remedy}"
+    )

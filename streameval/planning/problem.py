@@ -1,0 +1,140 @@
+"""What there is to evaluate, in sizes, and the bytes that its statistics take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streameval.counting.shots import SHOT_DOUBTS, shot_entries
+
+SHOT_RANKS = 100  # ranks of CMC under single gallery shot
+
+
+@dataclass(frozen=True)
+class ShotSizes:
+    """Sizes for single gallery shot.
+
+    Attributes
+    ----------
+    identities : int
+        Identities H of the gallery.
+    entries : int
+        The most that a query leaves in the list of negatives ahead.
+    most_positives : callable
+        Number of queries of a block to the most positives that a block of that size has.
+    fields : int
+        Fields of the statistics: 1, and 2 where draws are taken.
+    """
+
+    identities: int
+    entries: int
+    most_positives: Callable[[int], int]
+    fields: int = 1
+
+    def task_bytes(self, queries: int, items: int) -> int:
+        """Return the bytes of a task of so many queries, with tiles of so many items."""
+        spare = max(items, SHOT_DOUBTS)
+        entries = 8 * shot_entries(queries * self.entries, spare)
+        return entries + 48 * self.identities + 60 * self.most_positives(queries) + 26 * spare
+
+    def kept_bytes(self, queries: int, gallery: int) -> int:
+        """Return the bytes of the labels of identities, and of the probabilities of all queries.
+
+        These are held twice where blocks of queries are stacked.
+        """
+        labels = 8 * gallery + 8 * self.identities
+        return labels + 2 * self.fields * 8 * 3 * SHOT_RANKS * queries
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What there is to evaluate: sizes only.
+
+    Attributes
+    ----------
+    queries, gallery : int
+        Q and G.
+    positives : int
+        Positive pairs P.
+    listed : int
+        Listed pairs, positives included.
+    thresholds : int
+        T.
+    edges : int
+        E of the histogram of impostors; 0 where there is none.
+    width : int
+        D of features; 0 for a stored matrix.
+    itemsize : int
+        Bytes of an element as it is worked on (4 or 8).
+    stored_itemsize : int
+        Bytes of an element as it is stored.
+    scratch : callable
+        (rows, columns) of a block of gallery features, or of the matrix, to the bytes that
+        reading it takes beside the block itself.
+    chunks : (int, int)
+        Chunk of the gallery features, or of the matrix: rows, columns.
+    cameras : int
+        Cameras told apart by rule; 0 where none are.
+    passes_for_range : int
+        Extra passes over all pairs to find the range of the distances (0 or 1).
+    passes_to_refine : int
+        Extra passes over all pairs to settle chosen thresholds.
+    shots : ShotSizes, optional
+        Where CMC is read under single gallery shot: a task sees the whole gallery then.
+    """
+
+    queries: int
+    gallery: int
+    positives: int
+    listed: int
+    thresholds: int
+    width: int
+    itemsize: int
+    stored_itemsize: int
+    scratch: Callable[[int, int], int]
+    chunks: tuple[int, int]
+    cameras: int = 0
+    passes_for_range: int = 0
+    passes_to_refine: int = 0
+    edges: int = 0
+    shots: ShotSizes | None = None
+
+    @property
+    def passes(self) -> int:
+        """Passes over all pairs, but for finding the positives."""
+        return 1 + self.passes_for_range + self.passes_to_refine
+
+
+def statistics_bytes(problem: Problem) -> int:
+    """Bytes of the statistics, thrice while parts merge, and of the pairs that are listed."""
+    per_query = 3 * 8 * (problem.thresholds + 8)
+    histogram = 3 * 16 * problem.edges
+    return problem.queries * per_query + histogram + 200 * problem.positives + 10 * problem.listed
+
+
+def pairs_bytes(problem: Problem) -> int:
+    """Bytes of the job that every worker holds: listed pairs, junk, cameras, positives."""
+    by_item = problem.gallery * (5 if problem.cameras else 1)
+    return 2 * (10 * problem.listed + by_item) + 16 * problem.positives
+
+
+def part_bytes(problem: Problem, queries: int) -> int:
+    """Bytes of the statistics of so many queries."""
+    positives = -(-problem.positives * queries // max(problem.queries, 1))
+    return 8 * queries * (problem.thresholds + 8) + 16 * problem.edges + 32 * positives
+
+
+def task_statistics_bytes(problem: Problem, queries: int) -> int:
+    """Bytes of edges, slots and partial statistics of a task of so many queries."""
+    positives = -(-problem.positives * queries // max(problem.queries, 1))
+    limits = problem.thresholds + problem.edges
+    edges = positives + queries * limits
+    within = queries * (limits + 8 + (problem.thresholds if problem.edges else 0))
+    return 8 * edges + 16 * edges + 8 * within + 40 * positives
+
+
+def shot_parts(problem: Problem, threads: int, queries: int, items: int) -> dict[str, int]:
+    """Bytes of the lists of single gallery shot, where that is asked for."""
+    if problem.shots is None:
+        return {}
+    return {"negatives ahead": threads * problem.shots.task_bytes(queries, items)}
