@@ -18,6 +18,7 @@ from benchmarks import (
     cluster,
     features,
     ledger,
+    lists,
     memory,
     scaling,
     single_shot,
@@ -37,6 +38,7 @@ GROUPS: tuple[tuple[Case, ...], ...] = (
     startup.CASES,
     cluster.CASES,
     ledger.CASES,
+    lists.CASES,
 )
 CASES: tuple[Case, ...] = tuple(case for group in GROUPS for case in group)
 STDOUT = "-"

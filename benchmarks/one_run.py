@@ -2,7 +2,8 @@
 
 Run as a script, with a JSON object: ``source`` (arguments of Features or Distances), ``labels``
 (paths: query_id, query_cam, gallery_id, gallery_cam), ``memory``, ``threads``; and ``protocol``,
-where it is not the usual one. It imports little before streameval, as the time to its first tile
+where it is not the usual one, or ``lists`` (further
+arguments of Neighbors). It imports little before streameval, as the time to its first tile
 is measured from the start of the process.
 
 VmHWM is the peak of resident memory; `ru_maxrss` is inherited from the parent, and wrong.
@@ -57,6 +58,8 @@ def main() -> None:
 
     source, labels = wanted["source"], wanted["labels"]
     opened: Any = se.Distances(**source) if "matrix" in source else se.Features(**source)
+    if "lists" in wanted:
+        opened = se.Neighbors(features=opened, **wanted["lists"])
     query = se.read_labels(labels["query_id"], labels["query_cam"])
     gallery = se.read_labels(labels["gallery_id"], labels["gallery_cam"])
     before = peak_bytes()
@@ -83,6 +86,10 @@ def main() -> None:
         "peak_of_evaluation": after,
         "plan": result.provenance["plan"],
         "seconds": result.provenance["seconds"],
+        "lists": result.provenance.get("lists"),
+        "metrics": {
+            name: value for name, value in result.metrics.scalars.items() if value == value
+        },
     }
     print(json.dumps(report))
 

@@ -3,7 +3,9 @@
     cli          the command line
     report       what a person reads: the terminal table, the progress bar
     ledger       the growing gallery: an evaluation on disk that is always up to date
+    comparison   settings of an index against the exact evaluation
     evaluation   evaluate(): puts everything below together
+    evaluation_of_lists  lists of neighbours, in the place of the passes over all pairs
     resuming     what must be the same for a run to go on with another's work
     preparation  inputs checked, protocol applied, work planned
     result       Evaluation: values, curves, per-query table; save and load
@@ -29,6 +31,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streameval.comparison import compare_index
     from streameval.errors import (
         BudgetError,
         InputError,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from streameval.execution.progress import Progress
     from streameval.inputs.labels import read_label_table, read_label_tables, read_labels
     from streameval.inputs.lists import read_listed_pairs
+    from streameval.inputs.neighbors import Neighbors
     from streameval.inputs.protocols import read_protocol
     from streameval.inputs.sources import Distances, Features
     from streameval.ledger import Ledger
@@ -60,12 +64,14 @@ _HOMES = {
     "StreamevalError": "errors",
     "StreamevalWarning": "errors",
     "TaskError": "errors",
+    "compare_index": "comparison",
     "evaluate": "evaluation",
     "Progress": "execution.progress",
     "read_label_table": "inputs.labels",
     "read_label_tables": "inputs.labels",
     "read_labels": "inputs.labels",
     "read_listed_pairs": "inputs.lists",
+    "Neighbors": "inputs.neighbors",
     "read_protocol": "inputs.protocols",
     "Distances": "inputs.sources",
     "Features": "inputs.sources",
@@ -92,6 +98,7 @@ __all__ = [
     "Ledger",
     "ListedPairs",
     "MetricOptions",
+    "Neighbors",
     "OptionError",
     "OutputError",
     "Progress",
@@ -100,6 +107,7 @@ __all__ = [
     "StreamevalError",
     "StreamevalWarning",
     "TaskError",
+    "compare_index",
     "evaluate",
     "read_label_table",
     "read_label_tables",

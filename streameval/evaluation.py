@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, OptionError, StreamevalWarning
+from streameval.evaluation_of_lists import describe_lists, evaluate_lists
 from streameval.execution.checkpoint import Checkpoint, check_packages
 from streameval.execution.cluster import ClusterExecutor
 from streameval.execution.connection import Connection, open_cluster
@@ -25,10 +26,12 @@ from streameval.execution.record import NO_RECORD, Record
 from streameval.execution.refining import refine
 from streameval.execution.threads import ThreadExecutor
 from streameval.execution.worker import check_sent
-from streameval.inputs.sources import BadRowError, Distances, Features
+from streameval.inputs.neighbors import Neighbors, Source
+from streameval.inputs.sources import BadRowError, Features
 from streameval.listed import ListedPairs
 from streameval.metrics import MetricOptions
 from streameval.metrics.camera_pairs import PositiveCameras
+from streameval.metrics.extremes import ListReading
 from streameval.metrics.options import (
     DEFAULT_OPTIONS,
     AveragePrecision,
@@ -60,7 +63,7 @@ COUNTED = frozenset(FIELDS)
 
 
 def evaluate(
-    source: Features | Distances,
+    source: Source,
     *,
     query: Labels,
     gallery: Labels,
@@ -92,7 +95,7 @@ def evaluate(
 
     Parameters
     ----------
-    source : Features or Distances
+    source : Features, Distances or Neighbors
         Of Q queries and G gallery items.
     query, gallery : Labels
         Of the same Q and G items.
@@ -230,7 +233,7 @@ def budget(memory: str | int | None) -> int:
 
 
 def cluster_workers(
-    connection: Connection | None, source: Features | Distances, memory: str | int | None
+    connection: Connection | None, source: Source, memory: str | int | None
 ) -> Workers | None:
     """Return the workers that the work is planned for, of a cluster that can open the inputs.
 
@@ -323,27 +326,43 @@ def run(
     """
     begin = time.perf_counter()
     options = resolve_options(options, prepared.protocol, prepared.refine)
-    shots = _shots(prepared, options)
     progress = progress or Progress()
     executor = executor or ThreadExecutor(prepared.plan.threads)
     try:
         try:
-            statistics, used = _count(prepared, shots, executor, Watch(progress), record)
+            statistics, used, reading, told = _counted(
+                prepared, options, executor, Watch(progress), record
+            )
         except NotUnitError:  # the range must come from the data after all
             prepared = prepared.with_range_from_data()
             record.begin("range from data")
-            statistics, used = _count(prepared, shots, executor, Watch(progress), record)
+            statistics, used, reading, told = _counted(
+                prepared, options, executor, Watch(progress), record
+            )
     except BadRowError as error:  # a pass may meet a later one first
-        prepared.source.first_bad_row(error.row)
+        features = prepared.features
+        if features is not None:
+            features.first_bad_row(error.row)
         raise
     return Evaluation.compute(
         statistics,
         options,
         range=prepared.range_summary(used),
         columns=prepared.query_columns,
-        provenance=_provenance(prepared, time.perf_counter() - begin),
+        provenance=_provenance(prepared, time.perf_counter() - begin) | told,
         positive_cams=_positive_cams(prepared, statistics),
+        lists=reading,
     )
+
+
+def _counted(
+    prepared: Prepared, options: MetricOptions, executor: Executor, watch: Watch, record: Record
+) -> tuple[RankStatistics, Range, ListReading | None, dict[str, Any]]:
+    """Run all passes: the statistics, the range of the distances, and what lists tell."""
+    if isinstance(prepared.source, Neighbors):
+        return evaluate_lists(prepared, prepared.source, options, executor, watch)
+    shots = _shots(prepared, options)
+    return *_count(prepared, shots, executor, watch, record), None, {}
 
 
 def _positive_cams(prepared: Prepared, statistics: RankStatistics) -> PositiveCameras | None:
@@ -416,7 +435,10 @@ def _count(
 
 def _provenance(prepared: Prepared, seconds: float) -> dict[str, Any]:
     source, plan = prepared.source, prepared.plan
-    if isinstance(source, Features):
+    inputs: dict[str, Any]
+    if isinstance(source, Neighbors):
+        inputs = describe_lists(source)
+    elif isinstance(source, Features):
         inputs = {
             "query": source.query.uri,
             "gallery": source.gallery.uri,

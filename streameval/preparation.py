@@ -21,6 +21,8 @@ from streameval.counting.stored import count_stored
 from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.job import UNIT_TOLERANCE, Range
 from streameval.identities import Identities, find_identities
+from streameval.inputs.faiss_build import needs_of
+from streameval.inputs.neighbors import Neighbors, Source
 from streameval.inputs.sources import Distances, Features
 from streameval.listed import ListedPairs
 from streameval.metrics.camera_pairs import PositiveCameras
@@ -34,7 +36,15 @@ from streameval.metrics.selection import (
 )
 from streameval.pairs import Pairs, find_pairs
 from streameval.planning import RESERVED, SHOT_RANKS, Plan, Problem, ShotSizes, Workers, make_plan
-from streameval.protocol import SINGLE_GALLERY_SHOT, AnyArray, Labels, Protocol, with_options
+from streameval.planning.lists import ListSizes, plan_lists
+from streameval.protocol import (
+    PROTOCOLS,
+    SINGLE_GALLERY_SHOT,
+    AnyArray,
+    Labels,
+    Protocol,
+    with_options,
+)
 from streameval.result.columns import group_labels
 from streameval.statistics import SHOT_FIELDS, IntArray
 
@@ -56,7 +66,7 @@ class Prepared:
 
     Attributes
     ----------
-    source : Features or Distances
+    source : Features, Distances or Neighbors
     pairs : Pairs
     protocol : Protocol
     problem : Problem
@@ -78,7 +88,7 @@ class Prepared:
         Of the positive pairs as `Pairs.positives` lists them, where both sides have cameras.
     """
 
-    source: Features | Distances
+    source: Source
     pairs: Pairs
     protocol: Protocol
     problem: Problem
@@ -92,12 +102,19 @@ class Prepared:
     groups: IntArray | None = None
 
     @property
+    def features(self) -> Features | Distances | None:
+        """What distances are computed from, or stored in; None of lists alone."""
+        return self.source.features if isinstance(self.source, Neighbors) else self.source
+
+    @property
     def uses_range(self) -> bool:
         """Whether anything is counted that a range of the distances is needed for."""
         return bool(self.problem.thresholds or self.problem.edges)
 
     def with_range_from_data(self) -> Prepared:
         """Return the same evaluation, cut in the same way, with ``range="minmax"``."""
+        if isinstance(self.source, Neighbors):  # all distances are listed, or there is no range
+            return replace(self, range=None)
         problem = replace(self.problem, passes_for_range=1)
         again = make_plan(
             problem,
@@ -114,12 +131,14 @@ class Prepared:
         """Describe the range that was used, for the summary."""
         if not self.uses_range:
             return {"mode": UNUSED, "low": None, "high": None}
+        if np.isnan(used.low):  # lists don't tell
+            return {"mode": "unknown", "low": None, "high": None}
         mode = "minmax" if self.range is None else "given" if used.strict else "auto"
         return {"mode": mode, "low": used.low, "high": used.high}
 
 
 def prepare(
-    source: Features | Distances,
+    source: Source,
     *,
     query: Labels | None,
     gallery: Labels | None,
@@ -157,7 +176,12 @@ def prepare(
                     f"{side} is of type {type(labels).__name__}; Labels are needed: "
                     f"{side}=Labels(id=..., cam=...)"
                 )
+        if isinstance(source, Neighbors):
+            source = source.of_gallery(len(gallery))
         _check_rows(source, query, gallery)
+    if isinstance(source, Neighbors):
+        check_lists(source, options, protocol, refine)
+        source = source.checked()
     junk = None if junk_ids is None else tuple(junk_ids)
     protocol = with_options(
         protocol,
@@ -173,11 +197,12 @@ def prepare(
         raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
     measures = tuple(refined_measures(refine))
     options = resolve_options(options, protocol, measures)
+    features = source.features if isinstance(source, Neighbors) else source
     if isinstance(source, Features) and advice():
         warnings.warn(advice(), StreamevalWarning, stacklevel=3)
     needs = required_fields(options)
     check_shots(options, protocol)
-    wanted = resolve_range(range, source)
+    wanted = resolve_range(range, features)
     given = wanted is not None and wanted.strict
     columns: Mapping[str, AnyArray] = {}
     identities = cams = None
@@ -202,15 +227,17 @@ def prepare(
     )
     if not problem.thresholds and not problem.edges:
         wanted = Range(0.0, 1.0)  # what for is not asked
-    problem = replace(problem, passes_for_range=int(wanted is None))
-    plan = make_plan(
-        problem,
-        memory=parse_bytes(memory),
-        threads=threads,
-        reserved=reserved_bytes(),
-        tile=tile,
-        workers=workers,
-    )
+    limits: dict[str, Any] = {
+        "memory": parse_bytes(memory),
+        "threads": threads,
+        "reserved": reserved_bytes(),
+        "workers": workers,
+    }
+    if isinstance(source, Neighbors):
+        plan = plan_lists(problem, list_sizes(source), **limits)
+    else:
+        problem = replace(problem, passes_for_range=int(wanted is None))
+        plan = make_plan(problem, tile=tile, **limits)
     return Prepared(
         source,
         pairs,
@@ -246,6 +273,60 @@ def histogram_groups(
         labels = group_labels(group_by, len(columns["id"]))
     known, group = np.unique(labels, return_inverse=True)
     return group.astype(np.int64) if len(known) <= MOST_GROUPS else None
+
+
+def check_lists(
+    source: Neighbors, options: MetricOptions, protocol: str | Protocol, refine: Sequence[str]
+) -> None:
+    """Check that lists of neighbours can give what is asked for.
+
+    Raises
+    ------
+    OptionError
+    """
+    if refine:
+        raise OptionError(
+            f"{refine[0]} is refined by further passes over all pairs, and lists hold some of "
+            "them: leave --refine out, or evaluate the features"
+        )
+    known = PROTOCOLS.get(protocol) if isinstance(protocol, str) else protocol
+    if SINGLE_GALLERY_SHOT in (options.cmc, known and known.cmc):
+        raise OptionError(
+            "CMC under single gallery shot counts the items of every gallery identity, and lists "
+            "leave items out: choose another protocol (separate-camera ignores the same pairs as "
+            "cuhk03), or evaluate the features"
+        )
+    named, _ = wanted_measures(options)
+    drawn = [one.name for one in named if "sampled_shots" in one.metric.needs]
+    if drawn:
+        raise OptionError(f"{drawn[0]} can't be read off lists: leave it out")
+    if source.reading == "never" and options.ties == "expected":
+        raise OptionError(
+            "ties expected has no meaning for what is never found: choose pessimistic, optimistic "
+            "or stable"
+        )
+
+
+def list_sizes(source: Neighbors) -> ListSizes:
+    """Return the sizes of lists that a plan depends on."""
+    features = source.features
+    index_bytes, train_rows, builds = 0, 0, False
+    if source.path is not None:
+        index_bytes = source.path.stat().st_size
+    elif source.index is not None and features is not None and not source.is_flat:
+        needs = needs_of(str(source.index), features.width, features.metric)
+        rows, builds = features.shape[1], True
+        train_rows = needs.train_rows(rows, source.train_rows)
+        index_bytes = rows * needs.code_bytes
+    return ListSizes(
+        source.searched,
+        source.lists is not None,
+        source.is_flat,
+        source.canonical,
+        index_bytes,
+        train_rows,
+        builds,
+    )
 
 
 def resolve_options(
@@ -295,7 +376,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def resolve_range(wanted: RangeOption, source: Features | Distances) -> Range | None:
+def resolve_range(wanted: RangeOption, source: Features | Distances | None) -> Range | None:
     """Return the range of the distances, or None where it must come from the data.
 
     Raises
@@ -306,7 +387,7 @@ def resolve_range(wanted: RangeOption, source: Features | Distances) -> Range | 
     if wanted == "minmax":
         return None
     if wanted == "auto":
-        if isinstance(source, Distances) or source.metric == "dot":
+        if source is None or isinstance(source, Distances) or source.metric == "dot":
             return None
         if source.metric == "cosine":
             return Range(0.0, 2.0)
@@ -351,7 +432,7 @@ def parse_bytes(size: str | float, what: str = "memory") -> int:
     return count
 
 
-def _check_rows(source: Features | Distances, query: Labels, gallery: Labels) -> None:
+def _check_rows(source: Source, query: Labels, gallery: Labels) -> None:
     queries, items = source.shape
     if isinstance(source, Distances):
         where = source.matrix.uri
@@ -364,10 +445,24 @@ def _check_rows(source: Features | Distances, query: Labels, gallery: Labels) ->
             f"distances {where} have {queries} rows",
             f"distances {where} have {items} columns",
         )
-    else:
+    elif isinstance(source, Neighbors) and source.lists is not None:
+        where = source.stored.uri
         described = (
-            f"query features {source.query.uri} have {queries} rows",
-            f"gallery features {source.gallery.uri} have {items} rows",
+            f"neighbours {where} have {queries} rows",
+            f"neighbours {where} are of {items} gallery items",
+        )
+        if source.features is not None and source.features.shape[0] != queries:
+            raise InputError(
+                f"{described[0]}, and the query features {source.features.query.uri} "
+                f"{source.features.shape[0]}: a list a query is needed"
+            )
+    else:
+        features = source.features if isinstance(source, Neighbors) else source
+        if features is None:
+            raise OptionError("neighbours without lists need features")
+        described = (
+            f"query features {features.query.uri} have {queries} rows",
+            f"gallery features {features.gallery.uri} have {items} rows",
         )
     if len(query) != queries:
         raise InputError(
@@ -382,12 +477,29 @@ def _check_rows(source: Features | Distances, query: Labels, gallery: Labels) ->
         raise InputError(f"{described[0]}: at least one query is needed")
 
 
-def problem_of(source: Features | Distances, pairs: Pairs) -> Problem:
+def problem_of(source: Source, pairs: Pairs) -> Problem:
     """Return the sizes of an evaluation that reads no thresholds and no histogram."""
+    queries, items = source.shape
+    if isinstance(source, Neighbors):
+        if source.features is None:
+            return Problem(
+                queries=queries,
+                gallery=items,
+                positives=int(np.count_nonzero(pairs.positive)),
+                listed=len(pairs.item),
+                thresholds=0,
+                width=0,
+                itemsize=8,
+                stored_itemsize=8,
+                scratch=source.stored.read_scratch_bytes,
+                chunks=(1, 1),
+                cameras=pairs.cameras,
+            )
+        source = source.features
     stored = source.gallery if isinstance(source, Features) else source.matrix
     return Problem(
-        queries=source.shape[0],
-        gallery=source.shape[1],
+        queries=queries,
+        gallery=items,
         positives=int(np.count_nonzero(pairs.positive)),
         listed=len(pairs.item),
         thresholds=0,

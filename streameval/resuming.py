@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from streameval.execution.checkpoint import Manifest
+from streameval.inputs.array import Array
 from streameval.inputs.fingerprint import fingerprint
+from streameval.inputs.neighbors import Neighbors
 from streameval.inputs.sources import Features
 from streameval.metrics.options import MetricOptions
 from streameval.preparation import Prepared
@@ -25,14 +27,25 @@ def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
     others.
     """
     source, pairs = prepared.source, prepared.pairs
-    if isinstance(source, Features):
+    metric: str | None = None
+    inputs: dict[str, Any] = {}
+    features = source.features if isinstance(source, Neighbors) else source
+    if isinstance(features, Features):
         inputs = {
-            "query features": fingerprint(source.query),
-            "gallery features": fingerprint(source.gallery),
+            "query features": fingerprint(features.query),
+            "gallery features": fingerprint(features.gallery),
         }
-        metric: str | None = source.metric
-    else:
-        inputs, metric = {"distances": fingerprint(source.matrix)}, None
+        metric = features.metric
+    elif features is not None:
+        inputs = {"distances": fingerprint(features.matrix)}
+    reading: dict[str, Any] = {}
+    if isinstance(source, Neighbors):
+        for name in ("lists", "distances"):
+            array = getattr(source, name)
+            if isinstance(array, Array):
+                inputs[f"neighbours, {name}"] = fingerprint(array)
+        told = ("index", "k", "search", "train_rows", "missing", "tighten", "rerank", "width")
+        reading = {"lists": {name: str(getattr(source, name)) for name in told}}
     inputs["labels"] = _hash(
         [pairs.indptr, pairs.item, pairs.positive, pairs.same_identity, pairs.junk]
         + [one for one in (pairs.query_camera, pairs.gallery_camera) if one is not None]
@@ -52,6 +65,7 @@ def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
             "histogram edges": prepared.problem.edges,
             "refine": [measure.name for measure in prepared.refine],
             **asdict(options),
+            **reading,
             "streameval": version("streameval"),
         },
         "plan": {"on": "threads" if prepared.workers is None else "workers", **mine},

@@ -90,3 +90,14 @@ def test_the_edges_of_a_histogram_are_in_the_plan(tmp_path: Path) -> None:
     assert projected[1] > projected[0] + 3 * 10**7  # 500 × 1,001 × 32 bytes, twice
     for summary, peak in (lean, usual, pairs):
         assert peak <= summary["provenance"]["plan"]["projected_peak"] <= 10**9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", ["Flat", "IVF64,SQ4"])
+def test_lists_of_an_index_never_hold_the_gallery(tmp_path: Path, index: str) -> None:
+    pytest.importorskip("faiss")
+    gallery = 600_000
+    write_gallery(tmp_path, gallery)  # 614 MB; as codes of 4 bits, 77
+    summary, peak = measure(tmp_path, gallery, "700MB", "--index", index, "-k", "50")
+    assert summary["provenance"]["lists"]["k"] == 50
+    assert peak <= summary["provenance"]["plan"]["projected_peak"] <= 7 * 10**8

@@ -16,6 +16,7 @@ import pytest
 
 import streameval as se
 from streameval.result.folder import (
+    BEST,
     ENTRIES,
     GROUPS,
     ResultFolder,
@@ -58,7 +59,7 @@ def refuses(call: Callable[[], object], *words: str) -> None:
 def test_saved_and_loaded_is_the_same(result: se.Evaluation, folder: Path) -> None:
     result.save("deep/down/out")
     written = {path.name for path in Path("deep/down/out").iterdir()}
-    assert written == {*ENTRIES} - {GROUPS}  # there are none
+    assert written == {*ENTRIES} - {GROUPS, BEST}  # there are none
     assert same(se.Evaluation.load("deep/down/out"), result)
     assert [path.name for path in Path("deep/down").iterdir()] == ["out"]
     assert Path("deep/down/out").stat().st_mode == Path("deep").stat().st_mode  # by the umask

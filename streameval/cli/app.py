@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from streameval.cli.compare_index import compare_index
 from streameval.cli.evaluate import evaluate
 from streameval.cli.ledger import ledger
 from streameval.cli.listing import conventions, metrics
@@ -94,5 +95,5 @@ def main() -> None:
     """
 
 
-for command in (evaluate, ledger, metrics, conventions):
+for command in (evaluate, compare_index, ledger, metrics, conventions):
     main.add_command(command)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streameval.cli.neighbors import list_options, open_neighbors
 from streameval.cli.options import (
     LabelOptions,
     check_label_options,
@@ -26,7 +27,7 @@ from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
     from streameval.execution.connection import Connection
-    from streameval.inputs.sources import Distances, Features
+    from streameval.inputs.neighbors import Source
     from streameval.metrics.options import MetricOptions
     from streameval.planning import Workers
     from streameval.presets import Preset
@@ -59,6 +60,17 @@ class Given:
     query_labels: str | None
     gallery_labels: str | None
     metric: str | None
+    neighbors: str | None
+    neighbor_distances: str | None
+    index: str | None
+    depth: str | None
+    search: str | None
+    train_rows: int | None
+    save_index: str | None
+    missing: str | None
+    tighten: bool
+    rerank: bool
+    close_to: float | None
     preset: str | None
     protocol: str | None
     junk_id: tuple[str, ...]
@@ -109,6 +121,7 @@ class Given:
 @click.option("--query-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
 @click.option("--gallery-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
 @click.option("--metric", metavar=METRICS, help="Distance of features.  [default: cosine]")
+@list_options
 @click.option(
     "--as",
     "preset",
@@ -201,10 +214,11 @@ class Given:
 def evaluate(**given: Any) -> None:
     """Evaluate a ranking: CMC, mAP, mINP, open-set and GOM metrics.
 
-    Give stored distances (--distances), or features of both sides (--query and --gallery);
-    and the labels of both sides, an array a column or a table.
+    Give stored distances (--distances), features of both sides (--query and --gallery), or lists
+    of neighbours (--neighbors; or --index and features); and the labels of both sides, an array a
+    column or a table.
 
-    A URI is PATH or PATH::KEY: a .npy, .npz or .mat file, or a Zarr folder.
+    A URI is PATH or PATH::KEY: a .npy, .npz, .mat, HDF5 or .fvecs file, or a Zarr folder.
     """
     run(Given(**given))
 
@@ -236,7 +250,9 @@ def run(given: Given) -> None:
             Recording(given.out, overwrite=given.overwrite, resume=given.resume)
         )
         interruption.remains = recording.remains
-        source = open_source(given.distances, given.query, given.gallery, given.metric)
+        source: Source | None = open_neighbors(given)
+        if source is None:
+            source = open_source(given.distances, given.query, given.gallery, given.metric)
         query = gallery = None
         if not planned:
             query, gallery = open_labels(
@@ -339,9 +355,7 @@ def _cluster(given: Given) -> AbstractContextManager[Connection | None]:
     )
 
 
-def _workers(
-    given: Given, cluster: Connection | None, source: Distances | Features
-) -> Workers | None:
+def _workers(given: Given, cluster: Connection | None, source: Source) -> Workers | None:
     """Return the workers that the work is planned for."""
     from streameval.evaluation import budget, cluster_workers
     from streameval.execution.connection import WORKER_BYTES

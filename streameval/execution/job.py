@@ -16,6 +16,7 @@ import numpy.typing as npt
 from streameval.counting.filtering import Operand, prepare_queries
 from streameval.counting.matrix_unit import LINE_BYTES
 from streameval.identities import Identities
+from streameval.inputs.neighbors import Neighbors, Source
 from streameval.inputs.sources import Distances, Features
 from streameval.pairs import Pairs
 from streameval.planning import Plan
@@ -163,7 +164,7 @@ class Job:
 
     Attributes
     ----------
-    source : Features or Distances
+    source : Features, Distances or Neighbors
     pairs : Pairs
     plan : Plan
     range : Range
@@ -185,7 +186,7 @@ class Job:
         Memory that one task after the other reads into.
     """
 
-    source: Features | Distances
+    source: Source
     pairs: Pairs
     plan: Plan
     range: Range
@@ -237,6 +238,13 @@ class Job:
         """The source, where it is a stored matrix."""
         if not isinstance(self.source, Distances):
             raise TypeError("the source of this job is no stored matrix")
+        return self.source
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The source, where it is neighbours."""
+        if not isinstance(self.source, Neighbors):
+            raise TypeError("the source of this job is no neighbours")
         return self.source
 
     def query_operand(self, source: Features, start: int, stop: int) -> Operand:

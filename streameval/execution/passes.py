@@ -79,6 +79,29 @@ def find_positives(job: Job, executor: Executor, watch: Watch, record: Record = 
     return replace(job, positives=positives)
 
 
+def listed_distances(
+    job: Job,
+    query: np.ndarray,
+    item: np.ndarray,
+    executor: Executor,
+    watch: Watch,
+    label: str,
+) -> FloatArray:
+    """Return the canonical distances of pairs of features, [p] float64.
+
+    Parameters
+    ----------
+    job : Job
+        Of features; its tasks have all queries.
+    query, item : [p] int64
+    executor, watch
+    label : str
+        What the pass is called.
+    """
+    chosen, parts = _feature_parts(job, query, item)
+    return _distances(FIND_POSITIVES, job, parts, chosen, executor, watch, NO_RECORD, label)
+
+
 def _distances(
     work: Pass[Item, FloatArray],
     job: Job,
@@ -87,12 +110,13 @@ def _distances(
     executor: Executor,
     watch: Watch,
     record: Record,
+    label: str = "positives",
 ) -> FloatArray:
     """Return the distances of the positives, of which each task finds those chosen, [P]."""
     stage = record.stage("positives", len(items))
     kept = stage.state.get("distance", {})
     distance = np.array(kept["values"]) if kept else np.empty(sum(map(len, chosen)))
-    watch.start("positives", sum(map(work.pairs, items)))
+    watch.start(label, sum(map(work.pairs, items)))
     watch.advance(sum(work.pairs(items[index]) for index in np.flatnonzero(stage.done)))
     with closing(executor.run(work, job, stage.left(items), watch)) as done:
         for indices, values in done:

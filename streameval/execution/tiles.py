@@ -185,8 +185,8 @@ def tiles_of(job: Job, task: Task, watch: Watch, *, check: bool = True) -> Itera
         for items in matrix_blocks(job, task):
             part = replace(task, gallery=items)
             shape = tuple(stop - start for start, stop in (part.queries, items))
-            with job.buffers.lend("strip", shape, job.source.matrix.dtype) as memory:
-                yield matrix_tile(job, job.source, part.queries, items, memory, check)
+            with job.buffers.lend("strip", shape, job.distances.matrix.dtype) as memory:
+                yield matrix_tile(job, job.distances, part.queries, items, memory, check)
             watch.advance(part.pairs)
 
 

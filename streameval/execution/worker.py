@@ -12,7 +12,8 @@ from streameval.execution.executor import Item, Part, Pass, run_task
 from streameval.execution.job import Job
 from streameval.execution.progress import Progress, Watch
 from streameval.inputs.memory import LoadedArray, MemoryArray
-from streameval.inputs.sources import Distances, Features
+from streameval.inputs.neighbors import Neighbors, Source
+from streameval.inputs.sources import Features
 from streameval.planning import format_bytes
 
 SENT_BYTES = 100_000_000  # of arrays in memory that are sent to every worker
@@ -92,7 +93,7 @@ def packed(job: Job) -> bytes:
     return pickle.dumps(job)
 
 
-def check_sent(source: Features | Distances) -> None:
+def check_sent(source: Source) -> None:
     """Check that no more than a little of a source lies in memory: workers open the rest.
 
     Raises
@@ -100,6 +101,10 @@ def check_sent(source: Features | Distances) -> None:
     InputError
         If arrays in memory are too large to be sent to every worker.
     """
+    if isinstance(source, Neighbors):  # lists that are stored are read here
+        if source.features is not None:
+            check_sent(source.features)
+        return
     arrays = [source.query, source.gallery] if isinstance(source, Features) else [source.matrix]
     sent = sum(
         math.prod(array.shape) * array.dtype.itemsize

@@ -10,6 +10,8 @@ of the table in `uri.py`:
 `mat`         .mat up to version 7, ``::key`` naming the variable
 `zarr_array`  Zarr v2 or v3, a folder or a group and ``::key``; `zarr_chunks` checks
               that every chunk was written
+`hdf5`        HDF5 by h5py, ``::key`` naming the dataset
+`vecs`        .fvecs, .ivecs and .bvecs of the TEXMEX corpus
 `memory`      an array that is there already, or was loaded whole
 `composed`    some rows and columns of an array; several arrays put together
 ============  ======================================================================
@@ -18,7 +20,8 @@ of the table in `uri.py`:
 long as it says, that every chunk was written, that a dtype can be evaluated. Nothing is ever
 unpickled. `labels` reads identities, cameras and keys: from arrays, or from a CSV or Parquet
 table (`tables`); `lists` reads good and junk pairs, `protocols` a protocol of the user's own.
-`sources` puts arrays together to what distances come from.
+`sources` puts arrays together to what distances come from; `neighbors` lists of neighbours, which
+are stored (`stored_lists`) or made by FAISS (`faiss_index`, `faiss_build`).
 """
 
 from streameval.inputs.array import Array

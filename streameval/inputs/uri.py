@@ -13,11 +13,15 @@ import numpy.typing as npt
 from streameval.errors import InputError
 from streameval.inputs.array import Array
 from streameval.inputs.declared import PREFIX, DeclaredArray
+from streameval.inputs.hdf5 import SUFFIXES as HDF5_SUFFIXES
+from streameval.inputs.hdf5 import open_hdf5
 from streameval.inputs.mat import open_mat
 from streameval.inputs.memory import MemoryArray, Opener
 from streameval.inputs.npy import open_npy
 from streameval.inputs.npz import open_npz
 from streameval.inputs.remote import SCHEMES, is_remote
+from streameval.inputs.vecs import DTYPES as VECS_SUFFIXES
+from streameval.inputs.vecs import open_vecs
 from streameval.inputs.zarr_array import open_remote, open_zarr
 
 FOLDER = ".zarr"  # what a folder of any name is taken for
@@ -27,6 +31,8 @@ FORMATS: Mapping[str, Opener] = {
     ".npz": open_npz,
     ".mat": open_mat,
     FOLDER: open_zarr,
+    **dict.fromkeys(HDF5_SUFFIXES, open_hdf5),
+    **dict.fromkeys(VECS_SUFFIXES, open_vecs),
 }
 """What opens an array, by the suffix of its file; a new format is one more entry."""
 
@@ -58,7 +64,8 @@ def open_array(source: str | Path | npt.NDArray[Any]) -> Array:
     Parameters
     ----------
     source : str, Path or [n] or [n, m] array
-        ``path[::key]`` of an .npy, .npz or .mat file, or of a Zarr folder; ``url[::key]`` of Zarr
+        ``path[::key]`` of an .npy, .npz, .mat, HDF5 or .fvecs file, or of a Zarr folder;
+        ``url[::key]`` of Zarr
         in an object store.
 
     Returns

@@ -35,6 +35,8 @@ class Detail:
         Bounds on the errors of the value and of the threshold.
     is_tau : bool
         Whether it is a normalised threshold, not a score.
+    open : bool
+        Whether it is NaN as lists of neighbours leave it open: longer ones may tell.
     """
 
     part: str
@@ -43,6 +45,7 @@ class Detail:
     error: float = 0.0
     threshold_error: float = 0.0
     is_tau: bool = False
+    open: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ def metrics_of(
         if empty.intersection(measure.metric.over):
             value = replace(value, value=math.nan)
         scalars[measure.name] = value.value
-        details[measure.name] = _detail(measure, value, empty)
+        details[measure.name] = value_detail(measure, value, empty)
         curves.update(value.curves)
         per_query.update(value.per_query)
     intervals = tie_intervals(ranked, computed)
@@ -131,7 +134,8 @@ def empty_populations(stats: RankStatistics) -> set[Population]:
     return {population for population, is_empty in empty.items() if is_empty}
 
 
-def _detail(measure: Measure, value: Value, empty: set[Population]) -> Detail:
+def value_detail(measure: Measure, value: Value, empty: set[Population]) -> Detail:
+    """Return what there is to say of a value, where these populations are empty."""
     metric = measure.metric
     reason = ""
     if math.isnan(value.value):

@@ -90,6 +90,8 @@ AP_AT_K = Metric(
     compute=truncated_average_precision,
     parameters={"k": _K, "denominator": choice("hits", "total", "min")},
     also=("mAP@{k}", "AP@{k}"),
+    tail=lambda _, denominator: "cutoff" if denominator == "hits" else "monotone",
+    deployed=True,
 )
 
 PRECISION_AT_K = Metric(
@@ -102,6 +104,8 @@ PRECISION_AT_K = Metric(
     compute=precision_at,
     parameters={"k": _K},
     also=("precision@{k}", "precision-at-{k}"),
+    tail="monotone",
+    deployed=True,
 )
 
 PRECISION_AT_K_MIN = Metric(
@@ -113,6 +117,8 @@ PRECISION_AT_K_MIN = Metric(
     source="OML, calc_precision",
     compute=attainable_precision_at,
     parameters={"k": _K},
+    tail="monotone",
+    deployed=True,
 )
 
 RECALL_AT_K = Metric(
@@ -125,6 +131,8 @@ RECALL_AT_K = Metric(
     compute=recall_at,
     parameters={"k": _K},
     also=("recall-at-{k}",),
+    tail="monotone",
+    deployed=True,
 )
 
 R_PRECISION = Metric(
@@ -135,6 +143,8 @@ R_PRECISION = Metric(
     formula="1/N Σ |{r_j <= G}| / G",
     source="Manning et al. 2008, §8.4",
     compute=r_precision,
+    tail="monotone",
+    deployed=True,
 )
 
 MAP_AT_R = Metric(
@@ -146,6 +156,8 @@ MAP_AT_R = Metric(
     source="Musgrave et al. 2020, Eq. 3",
     compute=average_precision_at_r,
     also=("mean-average-precision-at-R",),
+    tail="monotone",
+    deployed=True,
 )
 
 NDCG_AT_K = Metric(
@@ -158,4 +170,6 @@ NDCG_AT_K = Metric(
     compute=discounted_gain,
     parameters={"k": _K},
     also=("NDCG-cut-{k}",),
+    tail="monotone",
+    deployed=True,
 )

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from streameval.metrics.means import mean, trapezoid
-from streameval.metrics.metric import Metric, Value
+from streameval.metrics.metric import Metric, Tail, Value
 from streameval.metrics.options import VerificationPrecision
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.thresholds import normalised_thresholds, positives_returned
@@ -59,6 +59,55 @@ def reid_value(ranked: RankedQueries, name: str) -> Value:
     """Return one of `reid_scalars`, and the curves that it is read off."""
     curves = ranked.once(reid_curves)
     return Value(reid_scalars(curves["tau"], curves["mVP"], curves["mReP"])[name], curves=curves)
+
+
+def reid_curve_bounds(worst: RankedQueries, best: RankedQueries) -> tuple[FloatArray, FloatArray]:
+    """Return the least and the greatest curve mReP between two extremes, both [T] float64.
+
+    Of a query, tp lies between tp of the two; RP, the mean of the first tp terms, between the
+    least such mean at worst and the greatest at best, over these tp (one more positive may lower
+    the mean); VP between its values of the two.
+    """
+    ranks, length = worst.ranks, len(worst.stats.thresholds)
+    means = [
+        np.append(end.precision_sums / end.ranks.order, beyond)
+        for end, beyond in ((worst, np.inf), (best, -np.inf))
+    ]
+    low, high = np.full(length, math.nan), np.full(length, math.nan)
+    returned = zip(positives_returned(worst), positives_returned(best), strict=True)
+    for t, (least, most) in enumerate(returned):
+        first = ranks.start + np.maximum(least, 1) - 1
+        spans = np.stack([first, np.maximum(ranks.start + most, first + 1)], axis=1).ravel()
+        rp_low = np.where(least > 0, np.minimum.reduceat(means[0], spans)[::2], 0.0)
+        rp_high = np.where(most > 0, np.maximum.reduceat(means[1], spans)[::2], 0.0)
+        vp_low, vp_high = (
+            verification_precision(
+                end.options.vp,
+                tp,
+                end.stats.negatives_within[ranks.queries, t],
+                ranks.count,
+                end.inverse_penalty,
+            )
+            for end, tp in ((worst, least), (best, most))
+        )
+        low[t], high[t] = mean(np.sqrt(rp_low * vp_low)), mean(np.sqrt(rp_high * vp_high))
+    return low, high
+
+
+def reid_bounds(worst: RankedQueries, best: RankedQueries, name: str) -> tuple[float, float] | None:
+    """Return bounds of one of `reid_scalars` between two extremes; None under ties expected.
+
+    tau_max is a τ at which the greatest curve reaches the maximum of the least one.
+    """
+    if worst.options.ties == "expected" or not len(worst.ranks.queries):
+        return None
+    low, high = worst.once(reid_curve_bounds, best)
+    tau = normalised_thresholds(len(low))
+    if name == "tau_max":
+        reached = tau[high >= low.max()]
+        return float(reached[0]), float(reached[-1])
+    least, most = (reid_scalars(tau, curve, curve)[name] for curve in (low, high))
+    return least, most
 
 
 def verification_precision(
@@ -146,7 +195,7 @@ def false_rate_scalars(tau: FloatArray, mfr: FloatArray) -> dict[str, float]:
     }
 
 
-def _reid(name: str, formula: str, *, is_tau: bool = False) -> Metric:
+def _reid(name: str, formula: str, *, is_tau: bool = False, tail: Tail = "own") -> Metric:
     return Metric(
         name=name,
         part="gom",
@@ -157,6 +206,9 @@ def _reid(name: str, formula: str, *, is_tau: bool = False) -> Metric:
         compute=partial(reid_value, name=name),
         default=True,
         is_tau=is_tau,
+        tail=tail,
+        between=None if tail == "monotone" else partial(reid_bounds, name=name),
+        deployed=True,
     )
 
 
@@ -171,10 +223,12 @@ def _false_rate(name: str, formula: str, *, is_tau: bool = False) -> Metric:
         compute=partial(false_rate_value, name=name),
         default=True,
         is_tau=is_tau,
+        tail="monotone",
+        deployed=True,
     )
 
 
-MVP_MAX = _reid("mVP_max", "max over τ of mVP = 1/N Σ VP")
+MVP_MAX = _reid("mVP_max", "max over τ of mVP = 1/N Σ VP", tail="monotone")
 MREP_MAX = _reid("mReP_max", "max over τ of mReP")
 TAU_MAX = _reid("tau_max", "the first τ at which mReP is greatest", is_tau=True)
 MREP = _reid("MREP", "area under mReP(τ)")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.metrics.compute import Detail, Metrics, metrics_of
+from streameval.metrics.extremes import ListReading, compute_list_metrics
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import available_fields, measures_of
@@ -44,11 +45,7 @@ def metrics_by_group(
     OptionError
         See `compute_metrics`.
     """
-    if labels.shape != (stats.queries,):
-        raise InputError(
-            f"the column of groups has shape {labels.shape}, and there are {stats.queries} "
-            "queries: one label a query is needed"
-        )
+    _check_labels(stats, labels)
     measures = measures_of(options, available_fields(stats))
     groups: dict[Any, Metrics] = {}
     for label in np.unique(labels).tolist():
@@ -60,6 +57,43 @@ def metrics_by_group(
                 _leave_out(metrics, measure)
         groups[label] = metrics
     return groups
+
+
+def list_metrics_by_group(
+    stats: RankStatistics,
+    lists: ListReading,
+    labels: npt.NDArray[Any],
+    options: MetricOptions = DEFAULT_OPTIONS,
+) -> dict[Any, Metrics]:
+    """Compute the metrics of the queries of each label, of lists of neighbours.
+
+    Parameters
+    ----------
+    stats : RankStatistics
+    lists : ListReading
+        How they are read.
+    labels : [Q] array of integers or strings
+    options : MetricOptions, optional
+
+    Raises
+    ------
+    InputError
+        If there is not one label a query.
+    """
+    _check_labels(stats, labels)
+    chosen = {label: np.flatnonzero(labels == label) for label in np.unique(labels).tolist()}
+    return {
+        label: compute_list_metrics(stats.take(own), lists.take(own), options)
+        for label, own in chosen.items()
+    }
+
+
+def _check_labels(stats: RankStatistics, labels: npt.NDArray[Any]) -> None:
+    if labels.shape != (stats.queries,):
+        raise InputError(
+            f"the column of groups has shape {labels.shape}, and there are {stats.queries} "
+            "queries: one label a query is needed"
+        )
 
 
 def _leave_out(metrics: Metrics, measure: Measure) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from streameval.metrics.means import mean
-from streameval.metrics.metric import Metric, Value
+from streameval.metrics.metric import Metric, Tail, Value
 from streameval.metrics.parameters import choice, threshold
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.thresholds import normalised_thresholds, positives_returned
@@ -114,7 +114,7 @@ _AVERAGE = choice("micro", "macro")
 _TAU = threshold(0.25, 0.5)
 
 
-def _figure(name: str, formula: str) -> Metric:
+def _figure(name: str, formula: str, tail: Tail | Callable[..., Tail] = "monotone") -> Metric:
     return Metric(
         name=f"{name}/{{average}}@tau={{tau}}",
         part="verification",
@@ -125,10 +125,16 @@ def _figure(name: str, formula: str) -> Metric:
         compute=partial(figure_at, name=name),
         parameters={"average": _AVERAGE, "tau": _TAU},
         also=(f"{name}@tau={{tau}}",),
+        tail=tail,
+        deployed=True,
     )
 
 
-PRECISION = _figure("precision", "tp/(tp + fp), of what returns anything,")
+PRECISION = _figure(  # what returns anything is another set of queries in each extreme
+    "precision",
+    "tp/(tp + fp), of what returns anything,",
+    lambda average, _: "monotone" if average == "micro" else "withheld",
+)
 RECALL = _figure("recall", "tp/(tp + fn)")
 F1 = _figure("F1", "2tp/(2tp + fp + fn)")
 
@@ -143,6 +149,8 @@ F1_MAX = Metric(
     compute=greatest_f1,
     parameters={"average": _AVERAGE},
     also=("F1-max", "max-F1"),
+    tail="monotone",
+    deployed=True,
 )
 
 FMR = Metric(
@@ -155,6 +163,8 @@ FMR = Metric(
     compute=false_matches,
     parameters={"tau": _TAU},
     also=("FAR@tau={tau}",),
+    tail="monotone",
+    deployed=True,
 )
 
 FNMR = Metric(
@@ -167,4 +177,6 @@ FNMR = Metric(
     compute=false_non_matches,
     parameters={"tau": _TAU},
     also=("FRR@tau={tau}",),
+    tail="monotone",
+    deployed=True,
 )

@@ -20,6 +20,7 @@ from streameval.statistics import FIELDS, FloatArray
 
 Part = Literal["retrieval", "open-set", "gom", "verification"]
 Population = Literal["Q+", "Q−", "negatives"]
+Tail = Literal["monotone", "own", "cutoff", "withheld"]
 
 EMPTY: Mapping[Population, str] = {
     "Q+": "no query has a positive in the gallery",
@@ -97,6 +98,17 @@ class Metric:
         Whether it is computed where no metrics are asked for.
     is_tau : bool
         Whether it is a normalised threshold, not a score.
+    tail : {"monotone", "own", "cutoff", "withheld"} or callable
+        What can be said of it where lists of neighbours leave items out. ``monotone``: it lies
+        between its values of the two extremes, never improving where a positive goes further or
+        a negative comes closer. ``own``: it has bounds of its own, `between`. ``cutoff``: it is
+        known where all places up to its cutoff are. ``withheld``: nothing. A callable takes the
+        parameters.
+    between : callable, optional
+        The two extremes, worst and best, and the parameters, to bounds; None where it has none.
+    deployed : bool
+        Whether it can be read where what lists leave out is never found: it asks of no positive
+        that is not returned where it stands.
     """
 
     name: str
@@ -112,6 +124,9 @@ class Metric:
     unsettled: Callable[..., tuple[float, float] | None] | None = None
     default: bool = False
     is_tau: bool = False
+    tail: Tail | Callable[..., Tail] = "withheld"
+    between: Callable[..., tuple[float, float] | None] | None = None
+    deployed: bool = False
 
     def __post_init__(self) -> None:
         """Check that the needed fields exist, and that the name has all parameters."""
@@ -217,6 +232,17 @@ class Measure:
     def compute(self, ranked: RankedQueries) -> Value:
         """Return its value."""
         return self.metric.compute(ranked, *self.values)
+
+    @property
+    def tail(self) -> Tail:
+        """What can be said of it where lists of neighbours leave items out."""
+        tail = self.metric.tail
+        return tail if isinstance(tail, str) else tail(*self.values)
+
+    def between(self, worst: RankedQueries, best: RankedQueries) -> tuple[float, float] | None:
+        """Return the bounds of its own between two extremes; None where it has none."""
+        own = self.metric.between
+        return None if own is None else own(worst, best, *self.values)
 
     def unsettled(self, ranked: RankedQueries) -> tuple[float, float] | None:
         """Return the distances that its threshold lies between; None where it has none."""

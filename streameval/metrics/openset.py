@@ -169,6 +169,8 @@ DIR_FAR = Metric(
     parameters={"x": _X, "f": _F},
     default=True,
     also=("DIR@FAR={f}", "TPIR@FPIR={f}", "TPIR@{x}|FPIR={f}"),
+    tail="monotone",
+    deployed=True,
 )
 
 FNIR_FPIR = Metric(
@@ -182,6 +184,8 @@ FNIR_FPIR = Metric(
     compute=missed_identification,
     parameters={"x": _X, "f": _F},
     also=("FNIR@FPIR={f}",),
+    tail="monotone",
+    deployed=True,
 )
 
 DIR_AUC = Metric(
@@ -193,6 +197,8 @@ DIR_AUC = Metric(
     source="area under the ROC of Liao et al. 2014, by Mann and Whitney 1947",
     compute=roc_area,
     parameters={"x": _X},
+    tail="monotone",
+    deployed=True,
 )
 
 TTR_FTR = Metric(
@@ -206,4 +212,6 @@ TTR_FTR = Metric(
     compute=true_target_rate,
     parameters={"verification": choice("set", "individual"), "f": _F},
     also=("TTR@FTR={f}",),
+    tail="monotone",
+    deployed=True,
 )

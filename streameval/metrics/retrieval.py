@@ -145,6 +145,8 @@ CMC = Metric(
     parameters={"x": rank(lambda options: options.cmc_ranks)},
     default=True,
     also=("Rank-{x}", "R{x}", "R@{x}", "top-{x}", "hit-rate@{x}"),
+    tail="monotone",
+    deployed=True,
 )
 
 MAP = Metric(
@@ -158,6 +160,7 @@ MAP = Metric(
     compute=mean_average_precision,
     default=True,
     also=("AP", "mean-average-precision"),
+    tail="monotone",
 )
 
 MINP = Metric(
@@ -170,6 +173,7 @@ MINP = Metric(
     compute=mean_inverse_penalty,
     default=True,
     also=("INP",),
+    tail="monotone",
 )
 
 MRR = Metric(
@@ -181,6 +185,7 @@ MRR = Metric(
     source="Voorhees 1999 (TREC-8); pytorch-metric-learning, torchmetrics, ranx",
     compute=mean_reciprocal_rank,
     also=("RR", "mean-reciprocal-rank"),
+    tail="monotone",
 )
 
 PRECISION_AT_RECALL = Metric(
@@ -193,4 +198,5 @@ PRECISION_AT_RECALL = Metric(
     compute=precision_at_recall,
     parameters={"r": rate(0.1, 0.5, 0.9)},
     also=("interpolated-precision@{r}",),
+    tail="monotone",
 )

@@ -7,7 +7,7 @@ Tasks are rectangles of the (query, gallery) matrix. Features are cut into galle
 task reads its shard block by block and multiplies each block with all queries of its block of
 queries, tile by tile. A stored matrix is cut into strips of whole query rows where one fits
 the budget (read once: a strip holds its own positives); else into rectangles along its chunks,
-which are read twice.
+which are read twice. `lists` plans lists of neighbours: blocks of queries.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ RESERVED = "process and libraries"
 SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
 FAN_IN = 8  # parts that a worker of a cluster merges at a time
 
-Layout = Literal["features", "strips", "rectangles"]
+Layout = Literal["features", "strips", "rectangles", "lists"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Plan:
 
     Attributes
     ----------
-    layout : {"features", "strips", "rectangles"}
+    layout : {"features", "strips", "rectangles", "lists"}
     tasks : tuple of Task
         Of the counting pass.
     block : int

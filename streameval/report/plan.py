@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streameval.counting.products import description
+from streameval.evaluation_of_lists import describe_lists
+from streameval.inputs.neighbors import Neighbors
 from streameval.inputs.sources import Features
 from streameval.planning import Plan, format_bytes
+from streameval.report.inputs import describe_inputs
 from streameval.report.style import Style, amount, duration, facts, plural, render
 
 if TYPE_CHECKING:
@@ -16,12 +19,25 @@ if TYPE_CHECKING:
 LAYOUTS = {
     "features": "features: shards of the gallery, block by block, times blocks of queries",
     "strips": "strips: whole rows of the matrix, each read once",
+    "lists": "lists of neighbours, of a block of queries at a time",
     "rectangles": "rectangles along the chunks of the matrix: no whole row fits the budget",
 }
 
 
 def passes(prepared: Prepared) -> list[str]:
     """Return the passes over the data, in order."""
+    source = prepared.source
+    if isinstance(source, Neighbors):
+        builds = source.index is not None and source.path is None and not source.is_flat
+        certain = source.reading == "bounds" and source.features is not None
+        of_lists = {
+            "training": builds,
+            "index": builds,
+            "lengths": certain and not source.is_flat,
+            "search": source.lists is None,
+            "distances": source.canonical,
+        }
+        return [name for name, needed in of_lists.items() if needed] or ["reading"]
     wanted = {
         "range": prepared.range is None,
         "positives": prepared.plan.layout != "strips",
@@ -91,6 +107,11 @@ def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> 
         inputs = ("Features", f"{source.query.uri} × {source.gallery.uri} · {source.metric}")
         tile = f"{plan.tile[0]:,} queries × {plural(plan.tile[1], 'item')}"
         tile += f", of blocks of {plural(plan.block, 'gallery row')}"
+    elif isinstance(source, Neighbors):
+        inputs = describe_inputs(describe_lists(source))
+        tile = (
+            f"lists of {plural(plan.tile[0], 'query', 'queries')} at a time, k = {plan.tile[1]:,}"
+        )
     else:
         inputs = ("Distances", source.matrix.uri)
         tile = f"{plan.tile[0]:,} rows × {plural(plan.tile[1], 'column')}"
@@ -112,7 +133,7 @@ def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> 
         (
             "Computes",
             f"{amount(plan.flops)} floating-point operations in matrix products, "
-            f"by {description()}",
+            f"by {'FAISS' if plan.layout == 'lists' else description()}",
         ),
     ]
     if not plan.flops:

@@ -8,10 +8,17 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from streameval.metrics.extremes import ListMetrics
 from streameval.metrics.groups import NOT_BY_QUERY
 from streameval.planning import format_bytes
 from streameval.protocol import CAMERA_PAIRS
+from streameval.report.bounds import (
+    bounds_table,
+    describe_reading,
+    interval_text,
+)
 from streameval.report.camera_pairs import camera_tables
+from streameval.report.inputs import describe_inputs
 from streameval.report.style import (
     DASH,
     TITLES,
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from streameval.metrics import Detail
+    from streameval.metrics import Detail, Metrics
     from streameval.result import Evaluation
 
 __all__ = ["render_evaluation", "stdout_style"]
@@ -86,19 +93,12 @@ def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None
             facts(style, _opening(evaluation)),
             "",
             _table(evaluation, style),
+            *_intervals(evaluation, style),
             *groups,
             "",
             facts(style, closing),
         ],
     )
-
-
-def describe_inputs(inputs: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what the inputs are, and their names, from a result's provenance."""
-    if "distances" in inputs:
-        return "Distances", str(inputs["distances"])
-    columns = f", {plural(inputs['width'], 'column')}" if "width" in inputs else ""
-    return "Features", f"{inputs['query']} × {inputs['gallery']} · {inputs['metric']}{columns}"
 
 
 def describe_protocol(protocol: Mapping[str, Any]) -> str:
@@ -110,6 +110,13 @@ def describe_protocol(protocol: Mapping[str, Any]) -> str:
     return said
 
 
+def _intervals(evaluation: Evaluation, style: Style) -> list[RenderableType]:
+    """Return the table of what lists leave open, where they do."""
+    metrics = evaluation.metrics
+    table = bounds_table(metrics, style) if isinstance(metrics, ListMetrics) else None
+    return [] if table is None else ["", table]
+
+
 def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
     """Return the lines of the table by the title of their part."""
     metrics = evaluation.metrics
@@ -119,7 +126,11 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
         detail = metrics.details[name]
         rows = parts[TITLES[detail.part]]
         interval = metrics.intervals.get(name)
-        if math.isnan(value):
+        bounds = metrics.bounds.get(name) if isinstance(metrics, ListMetrics) else None
+        if bounds is not None and detail.open:
+            text = interval_text(*bounds, is_tau=detail.is_tau)
+            row = Row(name, text)
+        elif math.isnan(value):
             row = Row(name, DASH, remark="" if detail.reason == said else detail.reason)
         elif detail.is_tau:
             ties = "" if interval is None else f"{interval[0]:.2f} – {interval[1]:.2f}"
@@ -128,7 +139,7 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
             ties = "" if interval is None else percent_interval(*interval)
             row = Row(name, percent(value), ties, _at(detail))
         rows.append(row)
-        said = detail.reason if math.isnan(value) else ""
+        said = detail.reason if math.isnan(value) and bounds is None else ""
     return {title: rows for title, rows in parts.items() if rows}
 
 
@@ -164,6 +175,7 @@ def _opening(evaluation: Evaluation) -> list[tuple[str, str]]:
             f"{plural(counts['pairs_positive'], 'positive pair')} · "
             f"{counts['pairs_ignored']:,} ignored · {ties}",
         ),
+        *(describe_reading(provenance["lists"]) if "lists" in provenance else []),
     ]
 
 
@@ -241,10 +253,20 @@ def groups_table(evaluation: Evaluation, style: Style) -> Table:
     for column in (str(evaluation.group_by), "queries", *names):
         table.add_column(style.text(column), no_wrap=True, justify="right")
     for label, metrics in evaluation.groups.items():
-        values = (metrics.scalars[name] for name in names)
-        cells = (DASH if math.isnan(value) else f"{100 * value:.2f}" for value in values)
+        cells = (_cell(metrics, name) for name in names)
         table.add_row(str(label), f"{metrics.counts['queries']:,}", *map(style.text, cells))
     return table
+
+
+def _cell(metrics: Metrics, name: str) -> str:
+    """Return a score in percent, or its bounds."""
+    value = metrics.scalars[name]
+    if not math.isnan(value):
+        return f"{100 * value:.2f}"
+    if isinstance(metrics, ListMetrics) and name in metrics.bounds:
+        low, high = metrics.bounds[name]
+        return f"{100 * low:.2f}–{100 * high:.2f}"
+    return DASH
 
 
 def _without_groups(evaluation: Evaluation, style: Style) -> list[RenderableType]:

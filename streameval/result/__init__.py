@@ -5,6 +5,8 @@ A saved result is a folder:
     summary.json       metrics, their details and tie intervals, counts, options, provenance
     curves.npz         every curve by name
     per_query.parquet  a row a query
+    best.zarr          of lists of neighbours read as bounds: the best that they allow, the
+                       statistics being the worst
     statistics.zarr    the RankStatistics, from which all of the above can be computed again
     positives.parquet  a row a positive: query, gallery item, camera, distance, recall, precision
     groups.csv         a row a group: its labels, counts and metrics; where there are groups
@@ -34,7 +36,8 @@ from streameval.metrics.camera_pairs import (
     camera_matrix,
     metrics_by_camera_pair,
 )
-from streameval.metrics.groups import metrics_by_group
+from streameval.metrics.extremes import ListMetrics, ListReading, compute_list_metrics
+from streameval.metrics.groups import list_metrics_by_group, metrics_by_group
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.retrieval import precision_recall
 from streameval.metrics.selection import find_measure
@@ -49,6 +52,7 @@ from streameval.result.columns import (
     table_columns,
 )
 from streameval.result.folder import (
+    BEST,
     CURVES,
     FORMAT,
     GROUPS,
@@ -85,6 +89,9 @@ class Evaluation:
         The column whose labels `groups` are of, or ``cam-pair``.
     positive_cams : PositiveCameras, optional
         Camera of each positive of the statistics.
+    lists : ListReading, optional
+        Of lists of neighbours: how they are read. The statistics are the worst that they allow,
+        or those of a system that finds nothing else; metrics may be intervals.
     """
 
     statistics: RankStatistics
@@ -95,6 +102,7 @@ class Evaluation:
     provenance: Mapping[str, Any]
     group_by: str | None = None
     positive_cams: PositiveCameras | None = None
+    lists: ListReading | None = None
 
     @classmethod
     def compute(
@@ -107,11 +115,24 @@ class Evaluation:
         provenance: Mapping[str, Any],
         group_by: str | None = None,
         positive_cams: PositiveCameras | None = None,
+        lists: ListReading | None = None,
     ) -> Evaluation:
         """Compute the metrics of the options."""
-        metrics = compute_metrics(statistics, options)
+        metrics: Metrics
+        if lists is None:
+            metrics = compute_metrics(statistics, options)
+        else:
+            metrics = compute_list_metrics(statistics, lists, options)
         return cls(
-            statistics, metrics, options, range, columns, provenance, group_by, positive_cams
+            statistics,
+            metrics,
+            options,
+            range,
+            columns,
+            provenance,
+            group_by,
+            positive_cams,
+            lists,
         )
 
     def with_options(self, **changes: Any) -> Evaluation:
@@ -130,6 +151,7 @@ class Evaluation:
             provenance=self.provenance,
             group_by=self.group_by,
             positive_cams=self.positive_cams,
+            lists=self.lists,
         )
 
     def grouped(self, by: str | npt.ArrayLike) -> Evaluation:
@@ -147,6 +169,7 @@ class Evaluation:
         """
         if isinstance(by, str):
             if by == CAMERA_PAIRS:
+                check_not_of_lists(self.lists, CAMERA_PAIRS)
                 check_camera_pairs(self.columns, self.positive_cams)
             else:
                 check_group_column(by, self.columns)
@@ -193,7 +216,10 @@ class Evaluation:
             return metrics_by_camera_pair(
                 self.statistics, self.columns["cam"], self.positive_cams, self.options
             )
-        return metrics_by_group(self.statistics, self.columns[self.group_by], self.options)
+        labels = self.columns[self.group_by]
+        if self.lists is not None:
+            return list_metrics_by_group(self.statistics, self.lists, labels, self.options)
+        return metrics_by_group(self.statistics, labels, self.options)
 
     def camera_matrix(self, name: str) -> CameraMatrix:
         """Return a metric of every pair of a query's camera and a positive's.
@@ -221,13 +247,14 @@ class Evaluation:
         Raises
         ------
         InputError
-            If there is no such query.
+            If there is no such query, or lists of neighbours leave open what is asked for.
         """
         if not 0 <= query < self.statistics.queries:
             raise InputError(
                 f"query {query} does not exist: there are {self.statistics.queries} queries, "
                 "numbered from 0"
             )
+        check_not_of_lists(self.lists, "precision and recall at each positive")
         own = slice(*self.statistics.indptr[query : query + 2].tolist())
         recall, precision = self._precision_recall
         return recall[own], precision[own]
@@ -252,6 +279,7 @@ class Evaluation:
         ``query``, gallery ``item`` and ``cam`` (where they are known), ``distance``; ``recall``
         and ``precision`` at it, as `precision_recall` returns.
         """
+        check_not_of_lists(self.lists, "the table of positives")
         return positive_columns(self.statistics, self.positive_cams, self._precision_recall)
 
     @cached_property
@@ -269,6 +297,7 @@ class Evaluation:
                 "intervals": self.metrics.intervals,
                 "counts": self.counts,
                 "options": asdict(self.options) | {"range": self.range},
+                **self._summary_of_lists(),
                 "provenance": {
                     "streameval": version("streameval"),
                     "format": FORMAT,
@@ -278,6 +307,11 @@ class Evaluation:
             | ({} if self.group_by is None else {"groups": self._summary_of_groups()})
         )
         return summary
+
+    def _summary_of_lists(self) -> dict[str, Any]:
+        if not isinstance(self.metrics, ListMetrics):
+            return {}
+        return {"bounds": self.metrics.bounds, "k_to_close": self.metrics.places}
 
     def _summary_of_groups(self) -> dict[str, Any]:
         def cameras(label: Any) -> dict[str, Any]:
@@ -324,7 +358,9 @@ class Evaluation:
         np.savez(folder / CURVES, allow_pickle=False, **dict(self.curves))
         pq.write_table(pa.table(dict(self.per_query)), folder / PER_QUERY)
         save_statistics(self.statistics, folder / STATISTICS)
-        if self.statistics.positive_item is not None:
+        if self.lists is not None and self.lists.best is not None:
+            save_statistics(self.lists.best, folder / BEST)
+        if self.statistics.positive_item is not None and self.lists is None:
             pq.write_table(pa.table(dict(self.positives)), folder / POSITIVES)
         if self.group_by is not None:
             with (folder / GROUPS).open("w", encoding="utf-8", newline="") as file:
@@ -368,6 +404,7 @@ class Evaluation:
                 },
                 group_by=summary.get("groups", {}).get("by"),
                 positive_cams=read_positive_cams(folder, statistics),
+                lists=_read_lists(folder, summary["provenance"].get("lists"), table),
             )
             if loaded.group_by == CAMERA_PAIRS:
                 check_camera_pairs(columns, loaded.positive_cams)
@@ -385,3 +422,29 @@ class Evaluation:
                 f"{loaded.counts['queries']} queries; evaluate again, or restore the folder"
             )
         return loaded
+
+
+def check_not_of_lists(lists: ListReading | None, what: str) -> None:
+    """Refuse what asks of every positive where it stands.
+
+    Raises
+    ------
+    InputError
+        If lists of neighbours may leave some out.
+    """
+    if lists is not None:
+        raise InputError(
+            f"{what} needs the place of every positive, and lists of neighbours may leave some "
+            "out: evaluate the features or distances"
+        )
+
+
+def _read_lists(folder: Path, told: Mapping[str, Any] | None, table: Any) -> ListReading | None:
+    """Return how the lists of a saved result are read; None where it is of none."""
+    if told is None:
+        return None
+    effective, missing = (
+        table[name].to_numpy().astype(np.int64) for name in ("effective_k", "missing_positives")
+    )
+    best = load_statistics(folder / BEST) if told["missing"] == "bounds" else None
+    return ListReading(told["missing"], told["k"], effective, missing, told["tightened"], best)

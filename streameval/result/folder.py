@@ -27,8 +27,9 @@ from streameval.statistics import FIELDS, REQUIRED, RankStatistics
 
 SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"
 STATISTICS, POSITIVES, GROUPS = "statistics.zarr", "positives.parquet", "groups.csv"
-ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS, POSITIVES, GROUPS)
-FORMAT = 3
+BEST = "best.zarr"
+ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS, POSITIVES, GROUPS, BEST)
+FORMAT = 4
 
 _NAME_KEPT = 40  # characters: a hidden name is longer than the name that it stands for
 _ATTEMPTS = 10  # at removing a folder that a thread is still writing to

@@ -1,0 +1,105 @@
+"""The command ``streameval compare-index``."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import click
+
+from streameval.cli.options import (
+    check_label_options,
+    open_labels,
+    open_protocol,
+    parse_junk_ids,
+    parse_range,
+)
+from streameval.cli.printing import as_json, print_out
+from streameval.cli.signals import Interruption
+from streameval.errors import OptionError
+
+LABELS = ("ids", "cams", "keys", "labels")
+
+
+@click.command("compare-index")
+@click.argument("settings", metavar="INDEX[@NAME=N,..]...", nargs=-1, required=True)
+@click.option("--query", metavar="URI", required=True, help="Features of the queries.")
+@click.option("--gallery", metavar="URI", required=True, help="Features of the gallery.")
+@click.option("--query-ids", metavar="URI", help="Identities of the queries.")
+@click.option("--gallery-ids", metavar="URI", help="Identities of the gallery.")
+@click.option("--query-cams", metavar="URI", help="Cameras of the queries.")
+@click.option("--gallery-cams", metavar="URI", help="Cameras of the gallery.")
+@click.option("--query-keys", metavar="URI", help="Keys of the queries, for --self-match key.")
+@click.option("--gallery-keys", metavar="URI", help="Keys of the gallery.")
+@click.option("--query-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
+@click.option("--gallery-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
+@click.option(
+    "--metric", metavar="NAME", default="cosine", show_default=True, help="Distance of features."
+)
+@click.option("-k", "depth", metavar="K", type=int, required=True, help="Items of a list.")
+@click.option("--rerank", is_flag=True, help="Rank lists by canonical distances.")
+@click.option("--train-rows", metavar="N", type=int, help="Gallery rows to train on.")
+@click.option("--protocol", metavar="NAME|FILE.toml", help="[default: market1501]")
+@click.option("--junk-id", metavar="N", multiple=True, help="Gallery identity to ignore.")
+@click.option("--self-match", metavar="index|key", help="Ignore each query's own image.")
+@click.option("--range", metavar="auto|minmax|LO,HI", help="Of tau.  [default: auto]")
+@click.option("--metrics", metavar="NAMES", help="Metrics to compare, by name.")
+@click.option("--memory", metavar="SIZE", default="2GB", show_default=True, help="Budget.")
+@click.option("--threads", metavar="N", type=int, help="Threads.  [default: all cores]")
+@click.option("--plot", metavar="FILE.svg", help="Plot speed against what is lost.")
+@click.option("--json", is_flag=True, help="Print all figures as JSON, and nothing else.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+def compare_index(settings: tuple[str, ...], **given: Any) -> None:
+    """Compare settings of FAISS indexes with the exact evaluation.
+
+    A setting is an index and the parameters of its search: IVF1024,PQ16@nprobe=16,
+    HNSW32@efSearch=64, or FILE.faiss. Prints, for each, the recall of the k nearest neighbours,
+    the difference of every metric with its confidence interval, the time to build it, queries a
+    second and its size.
+    """
+    from streameval.report.progress import show_progress
+
+    labels = {
+        side: tuple(given[f"{side}_{column}"] for column in LABELS) for side in ("query", "gallery")
+    }
+    with show_progress(quiet=given["quiet"]) as progress, Interruption(progress.close):
+        from streameval import comparison
+        from streameval.inputs.sources import Features
+        from streameval.metrics.options import MetricOptions
+        from streameval.metrics.selection import split_names
+        from streameval.report.comparison import render_comparison, write_plot
+        from streameval.report.style import stdout_style
+
+        for side, own in labels.items():
+            check_label_options(side, *own)
+        if given["depth"] < 1:
+            raise OptionError(f"-k is {given['depth']}; expected a positive integer")
+        query, gallery = open_labels(
+            cast("Any", labels["query"]), cast("Any", labels["gallery"]), None
+        )
+        names = () if given["metrics"] is None else split_names(given["metrics"])
+        compared = comparison.compare_index(
+            Features(given["query"], given["gallery"], given["metric"]),
+            settings,
+            k=given["depth"],
+            query=query,
+            gallery=gallery,
+            options=MetricOptions(metrics=names),
+            rerank=given["rerank"],
+            train_rows=given["train_rows"],
+            protocol=open_protocol(given["protocol"]),
+            junk_ids=parse_junk_ids(given["junk_id"], gallery),
+            self_match=given["self_match"],
+            range=None if given["range"] is None else parse_range(given["range"]),
+            memory=given["memory"],
+            threads=given["threads"],
+            progress=progress,
+        )
+        progress.close()
+        if given["plot"] is not None:
+            write_plot(compared, given["plot"])
+        text = (
+            as_json(compared.summary())
+            if given["json"]
+            else render_comparison(compared, stdout_style())
+        )
+        print_out(text)

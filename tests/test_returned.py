@@ -1,0 +1,151 @@
+"""What lists tell: the exact value of every metric lies in its interval, whatever the lists."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from list_problems import disturbed, labels, list_problems, nearest, protocol
+from oracle import oracle_statistics
+
+from streameval.counting.returned import Places, Returned, find_extremes, missing_positives
+from streameval.metrics import METRICS, MetricOptions
+from streameval.metrics.compute import metrics_of
+from streameval.metrics.extremes import ListReading, compute_list_metrics
+from streameval.metrics.options import CHOICES
+from streameval.metrics.selection import available_fields, measures_of
+from streameval.pairs import find_pairs
+from streameval.protocol import PROTOCOLS
+
+THRESHOLDS = np.linspace(0, 1, 101)
+OPTIONS = st.builds(
+    MetricOptions,
+    ties=st.sampled_from(CHOICES["ties"]),
+    ap=st.sampled_from(CHOICES["ap"]),
+    vp=st.sampled_from(CHOICES["vp"]),
+    cmc=st.sampled_from(["first-match", "all-shots"]),
+    false_rate_budget=st.just(5),
+    metrics=st.just(("all",)),
+)
+
+
+def returned_of(indices: np.ndarray, values: np.ndarray, gallery: int) -> Returned:
+    """Return lists as they are counted: certain to the last distance, or all of the gallery."""
+    held = indices >= 0
+    ends = [
+        own[some].max() if some.sum() < gallery else np.inf
+        for own, some in zip(values, held, strict=True)
+    ]
+    return Returned(
+        np.append(0, np.cumsum(held.sum(axis=1))), indices[held], values[held], np.array(ends)
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(list_problems(), OPTIONS, st.booleans())
+def test_exact_values_lie_in_the_intervals(
+    drawn: tuple[dict[str, Any], int, np.random.Generator], options: MetricOptions, tighten: bool
+) -> None:
+    problem, k, rng = drawn
+    gallery = problem["distances"].shape[1]
+    exact = oracle_statistics(**problem, thresholds=THRESHOLDS)
+    sides = labels(problem)
+    pairs = find_pairs(sides["query"], sides["gallery"], PROTOCOLS[protocol(problem)])
+    returned = returned_of(*nearest(problem["distances"], k, rng), gallery)
+    places = Places.of(pairs, returned)
+    known = problem["distances"][missing_positives(pairs, places)] if tighten else None
+    ends = find_extremes(pairs, returned, places, THRESHOLDS, None, known)
+    if ends.complete.all():
+        assert ends.worst.equals(exact)
+        assert ends.best.equals(exact)
+    reading = ListReading("bounds", k, ends.effective, ends.missing_positives, tighten, ends.best)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = compute_list_metrics(ends.worst, reading, options)
+        truth = metrics_of(exact, options, measures_of(options, available_fields(exact)))
+    rounding = 1e-12 if options.ties == "expected" else 0.0
+    for name, (low, high) in found.bounds.items():
+        value = truth.scalars[name]
+        assert math.isnan(value) or low - rounding <= value <= high + rounding, name
+    for name, value in found.scalars.items():
+        if not math.isnan(value):
+            assert value == pytest.approx(truth.scalars[name], abs=rounding), name
+    certain = int(ends.effective[exact.has_positive].min(initial=gallery))
+    if options.cmc == "first-match" and options.ties != "expected" and exact.has_positive.any():
+        for x in range(1, certain + 1):
+            ranks = replace(options, metrics=(f"CMC@{x}", f"P@{x}", f"recall@{x}"))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                open_ = compute_list_metrics(ends.worst, reading, ranks)
+            assert not any(map(math.isnan, open_.scalars.values())), (x, ends.effective)
+
+
+def test_every_metric_says_what_lists_tell_of_it() -> None:
+    """The histogram needs all distances; all others say how they move."""
+    for metric in METRICS:
+        for measure in metric.measures(MetricOptions()):
+            of_all = {"impostor_histogram", "sampled_shots"}.intersection(metric.needs)
+            other_queries = measure.name.startswith("precision/macro")
+            assert (measure.tail == "withheld") == (bool(of_all) or other_queries), measure.name
+            assert (measure.tail == "own") == (metric.between is not None)
+
+
+def test_a_hand_made_list() -> None:
+    """Two of three positives in the first four places, one of which is ignored."""
+    import streameval as se
+
+    gallery = se.Labels(id=np.array([1, -1, 2, 1, 2, 1, 2, 2]))
+    lists = se.Neighbors(np.array([[0, 1, 2, 3]]), np.array([[0.1, 0.2, 0.3, 0.4]]))
+    names = ("CMC@1", "mAP", "mINP", "recall@3", "P@4", "mAP@4/hits")
+    found = se.evaluate(
+        lists,
+        query=se.Labels(id=np.array([1])),
+        gallery=gallery,
+        protocol="no-camera",
+        metrics=names,
+    )
+    # Valid: + − +, the last at the horizon, where others may tie; then a positive, 3 negatives.
+    assert found.lists is not None
+    assert found.lists.effective.tolist() == [2]
+    bounds = found.metrics.bounds  # type: ignore[attr-defined]
+    assert bounds["CMC@1"] == (1.0, 1.0)
+    assert bounds["mAP"] == ((1 + 2 / 6 + 3 / 7) / 3, (1 + 2 / 3 + 3 / 4) / 3)
+    assert bounds["mINP"] == (3 / 7, 3 / 4)
+    assert bounds["recall@3"] == (1 / 3, 2 / 3)
+    assert bounds["P@4"] == (1 / 4, 3 / 4)
+    assert "mAP@4/hits" not in bounds
+    assert found.metrics.details["mAP@4/hits"].open
+
+
+@settings(max_examples=60, deadline=None)
+@given(list_problems(), st.sampled_from(["as they are", "unsorted", "twice"]))
+def test_lists_are_repaired_and_bound_all_the_same(
+    drawn: tuple[dict[str, Any], int, np.random.Generator], how: str
+) -> None:
+    import streameval as se
+
+    problem, k, rng = drawn
+    gallery = problem["distances"].shape[1]
+    indices, values = disturbed(*nearest(problem["distances"], k, rng), rng, how)
+    sides, name = labels(problem), protocol(problem)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", se.StreamevalWarning)
+        exact = se.evaluate(
+            se.Distances(problem["distances"]), **sides, protocol=name, range=(0, 1)
+        )
+        try:
+            found = se.evaluate(se.Neighbors(indices, values), **sides, protocol=name, range=(0, 1))
+        except se.InputError as error:  # by chance, all fall: that is never taken for distances
+            assert (how, "similarities" in str(error)) == ("unsorted", True)  # noqa: PT017
+            return
+    for metric, (low, high) in found.metrics.bounds.items():  # type: ignore[attr-defined]
+        assert math.isnan(exact[metric]) or low <= exact[metric] <= high, metric
+    if k >= gallery and how != "twice":
+        assert found.statistics.equals(exact.statistics)
+        assert found.metrics.scalars == pytest.approx(exact.metrics.scalars, abs=0, nan_ok=True)
