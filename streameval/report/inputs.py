@@ -14,8 +14,9 @@ def describe_inputs(inputs: Mapping[str, Any]) -> tuple[str, str]:
         return "Distances", str(inputs["distances"])
     features = ""
     if "metric" in inputs:
-        columns = plural(inputs["width"], "column")
-        features = f"{inputs['query']} × {inputs['gallery']} · {inputs['metric']}, {columns}"
+        features = f"{inputs['query']} × {inputs['gallery']} · {inputs['metric']}"
+        if "width" in inputs:  # a ledger's segments may not be known yet
+            features += f", {plural(inputs['width'], 'column')}"
     if "neighbors" in inputs:
         return "Neighbours", " · ".join(filter(None, (str(inputs["neighbors"]), features)))
     if "index" in inputs:
