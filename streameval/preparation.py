@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
+from streameval.counting.ahead import ROWS, most_entries
 from streameval.counting.features import count_features
 from streameval.counting.poisson_binomial import hopeless_from
 from streameval.counting.products import advice
-from streameval.counting.shots import ROWS, most_entries
 from streameval.counting.stored import count_stored
 from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.job import UNIT_TOLERANCE, Range
@@ -45,7 +45,7 @@ from streameval.protocol import (
     Protocol,
     with_options,
 )
-from streameval.result.columns import group_labels
+from streameval.result.columns import histogram_groups
 from streameval.statistics import SHOT_FIELDS, IntArray
 
 RangeOption = Literal["auto", "minmax"] | tuple[float, float]
@@ -57,7 +57,6 @@ UNUSED = "unused"  # the range, where nothing is read off it
 THRESHOLDS = 101
 ASSUMED_POSITIVES = 50  # a query, where the work is planned before there are labels
 BINS = 1000  # of the histogram of impostors
-MOST_GROUPS = 100  # of queries that have a histogram of their own
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,27 +251,6 @@ def prepare(
         workers,
         groups,
     )
-
-
-def histogram_groups(
-    group_by: str | npt.ArrayLike, columns: Mapping[str, AnyArray]
-) -> IntArray | None:
-    """Return which group each query is in, [Q] int64; None of too many groups, or of none known.
-
-    Parameters
-    ----------
-    group_by : str or [Q] array_like
-        A column of labels, or a label a query.
-    columns : mapping of str to [Q] array
-    """
-    if isinstance(group_by, str):
-        if group_by not in columns:
-            return None
-        labels = columns[group_by]
-    else:
-        labels = group_labels(group_by, len(columns["id"]))
-    known, group = np.unique(labels, return_inverse=True)
-    return group.astype(np.int64) if len(known) <= MOST_GROUPS else None
 
 
 def check_lists(

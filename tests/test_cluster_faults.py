@@ -206,7 +206,8 @@ def test_workers_killed_at_random_all_the_time(
 
         def kill_some(over: threading.Event) -> None:
             while not over.wait(random.uniform(0.5, 1.5)):
-                if kill(running, random.randrange(3)):
+                # On a slow machine they would be killed faster than they start, and none be there.
+                if len(running.scheduler.workers) > 1 and kill(running, random.randrange(3)):
                     killed.append(time.monotonic())
 
         with beside(kill_some):

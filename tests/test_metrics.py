@@ -156,6 +156,9 @@ def test_query_order_agnosticism(problem: dict[str, Any], ties: Any, seed: int) 
 def test_metric_reads_only_the_fields_it_declares(metric: Metric, ties: Any) -> None:
     stats = statistics_of(problem_of_every_class())
     stats = with_shots(with_histogram(stats, problem_of_every_class()))
+    assert stats.impostor_histogram is not None
+    group = np.zeros(stats.queries, np.int64)
+    stats = replace(stats, group=group, group_histogram=stats.impostor_histogram[None])
     blanked = {
         f.name: getattr(stats, f.name)
         if f.name in (*metric.needs, "indptr", "thresholds") or getattr(stats, f.name) is None

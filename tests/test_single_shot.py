@@ -21,8 +21,8 @@ from reference import canonical_distances
 from test_exactness import HOSTILE, METRICS, labels, least_memory
 
 import streameval as se
+from streameval.counting.ahead import ONE, ROWS, Ahead, fold, most_entries
 from streameval.counting.poisson_binomial import NEGLIGIBLE, hopeless_from
-from streameval.counting.shots import ONE, ROWS, Ahead, fold, most_entries
 from streameval.execution.shots import ShotCounts
 from streameval.planning import SHOT_RANKS
 from streameval.report.conventions import compare_conventions

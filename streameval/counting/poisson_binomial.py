@@ -17,7 +17,7 @@ import math
 import numba
 import numpy as np
 
-from streameval.counting.shots import ROWS
+from streameval.counting.ahead import ROWS
 
 NEGLIGIBLE = 1e-20  # of probability: where no more is left below rank R, it is taken for 0
 _EVERY = 32  # identities between looks at what is left
@@ -62,7 +62,7 @@ def shots_of_query(  # type: ignore[no-untyped-def]
     Parameters
     ----------
     entries : [L] uint64
-        The query's part of a list of negatives ahead, sorted: see `shots`.
+        The query's part of a list of negatives ahead, sorted: see `ahead`.
     packing : Packing
     first : int
         The query's first positive, as rows are counted from.

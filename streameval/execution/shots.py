@@ -11,22 +11,12 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from streameval.counting.ahead import ONE, ROWS, Ahead, fold, shot_entries
 from streameval.counting.doubtful import FineColumns, fine_tile
 from streameval.counting.edges import Edges
 from streameval.counting.features import settle
 from streameval.counting.poisson_binomial import hopeless_from, shots_of_query
-from streameval.counting.shots import (
-    ONE,
-    ROWS,
-    SHOT_DOUBTS,
-    Ahead,
-    Levels,
-    collect,
-    fold,
-    place,
-    settle_fine,
-    shot_entries,
-)
+from streameval.counting.shots import SHOT_DOUBTS, Levels, collect, place, settle_fine
 from streameval.counting.tiles import FINE_QUERIES, Counts, Doubts
 from streameval.execution.job import Positives, Shots
 from streameval.execution.tiles import Operands, Tile

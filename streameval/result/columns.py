@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.protocol import CAMERA_PAIRS, AnyArray, label_column
+from streameval.statistics import IntArray
 
 GROUP = "group"
 LABELS = ("id", "cam", GROUP)
 """Columns of the per-query table that are labels, and not computed."""
+
+MOST_GROUPS = 100  # of queries that have a histogram of impostors of their own
 
 _FURTHER = "label:"  # before the names of further labels there: a computed column may have one
 
@@ -77,6 +81,27 @@ def group_labels(labels: npt.ArrayLike, queries: int, source: str = "the column"
             "one label a query is needed"
         )
     return column
+
+
+def histogram_groups(
+    group_by: str | npt.ArrayLike, columns: Mapping[str, AnyArray]
+) -> IntArray | None:
+    """Return which group each query is in, [Q] int64; None of too many groups, or of none known.
+
+    Parameters
+    ----------
+    group_by : str or [Q] array_like
+        A column of labels, or a label a query.
+    columns : mapping of str to [Q] array
+    """
+    if isinstance(group_by, str):
+        if group_by not in columns:
+            return None
+        labels = columns[group_by]
+    else:
+        labels = group_labels(group_by, len(columns["id"]))
+    known, group = np.unique(labels, return_inverse=True)
+    return group.astype(np.int64) if len(known) <= MOST_GROUPS else None
 
 
 def group_name(label: Any) -> str:
