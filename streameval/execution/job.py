@@ -179,6 +179,8 @@ class Job:
     reach : [Q] float64, optional
         Only those nearer than this are looked for. Tasks in one process lower it as they go: no
         more than `near` distances below it are ever wanted.
+    groups : [Q] int64, optional
+        Which group each query is in, where the histogram is kept by group, too.
     buffers : Buffers
         Memory that one task after the other reads into.
     """
@@ -193,6 +195,7 @@ class Job:
     shots: Shots | None = None
     near: int = 0
     reach: FloatArray | None = None
+    groups: IntArray | None = None
     buffers: Buffers = field(default_factory=lambda: Buffers())
     _operands: dict[tuple[int, int], Operand] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -211,6 +214,7 @@ class Job:
             self.shots,
             self.near,
             self.reach,
+            self.groups,
         )
 
     @cached_property
