@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,8 +45,9 @@ AP = "step|trapezoid|threshold"
 
 @dataclass(frozen=True)
 class Given:
-    """The options of the command, as they were given."""
+    """The argument and the options of the command, as they were given."""
 
+    bundle: str | None
     distances: str | None
     query: str | None
     gallery: str | None
@@ -97,6 +98,7 @@ class Given:
 
 
 @click.command
+@click.argument("bundle", metavar="[FILE]", required=False)
 @click.option("--distances", metavar="URI", help="Stored distances, [queries, gallery].")
 @click.option("--query", metavar="URI", help="Features of the queries, [queries, columns].")
 @click.option("--gallery", metavar="URI", help="Features of the gallery, [items, columns].")
@@ -106,8 +108,16 @@ class Given:
 @click.option("--gallery-cams", metavar="URI", help="Cameras of the gallery.")
 @click.option("--query-keys", metavar="URI", help="Keys of the queries, for --self-match key.")
 @click.option("--gallery-keys", metavar="URI", help="Keys of the gallery.")
-@click.option("--query-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
-@click.option("--gallery-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
+@click.option(
+    "--query-labels",
+    metavar="TABLE",
+    help="CSV or Parquet: id[,cam][,key]; or file names: a folder, or a .txt.",
+)
+@click.option(
+    "--gallery-labels",
+    metavar="TABLE",
+    help="CSV or Parquet: id[,cam][,key]; or file names: a folder, or a .txt.",
+)
 @click.option("--metric", metavar=METRICS, help="Distance of features.  [default: cosine]")
 @click.option(
     "--as",
@@ -202,11 +212,37 @@ def evaluate(**given: Any) -> None:
     """Evaluate a ranking: CMC, mAP, mINP, open-set and GOM metrics.
 
     Give stored distances (--distances), or features of both sides (--query and --gallery);
-    and the labels of both sides, an array a column or a table.
+    and the labels of both sides, an array a column or a table. A FILE that holds query_f,
+    gallery_f, query_label, gallery_label and cameras, as pytorch_result.mat, is enough.
 
-    A URI is PATH or PATH::KEY: a .npy, .npz or .mat file, or a Zarr folder.
+    A URI is PATH or PATH::KEY: a .npy, .npz, .mat, HDF5, Parquet, .pt or .fvecs file, a Zarr
+    folder, a folder of .npy files, or shards: 'gallery-*.npy'.
     """
-    run(Given(**given))
+    run(with_bundle(Given(**given)))
+
+
+def with_bundle(given: Given) -> Given:
+    """Return the options with the arrays of the one file that holds them all, if there is one.
+
+    Raises
+    ------
+    OptionError
+        If sources or labels are given beside it.
+    InputError
+        If it lacks an array.
+    """
+    if given.bundle is None:
+        return given
+    from streameval.inputs.bundle import NAMES, bundle_uris
+
+    others = (*NAMES, "distances", "query_labels", "gallery_labels")
+    twice = [name for name in others if getattr(given, name) is not None]
+    if twice:
+        raise OptionError(
+            f"got {given.bundle} and --{twice[0].replace('_', '-')}: give the one file that holds "
+            "features and labels, or each by its option"
+        )
+    return replace(given, **bundle_uris(given.bundle))  # type: ignore[arg-type]
 
 
 def run(given: Given) -> None:
