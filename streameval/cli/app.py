@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from streameval.cli.convert import convert
 from streameval.cli.evaluate import evaluate
 from streameval.cli.listing import conventions, metrics
 from streameval.errors import StreamevalError, StreamevalWarning
@@ -93,5 +94,5 @@ def main() -> None:
     """
 
 
-for command in (evaluate, metrics, conventions):
+for command in (evaluate, metrics, conventions, convert):
     main.add_command(command)
