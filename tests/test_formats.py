@@ -123,8 +123,8 @@ def test_any_block_is_the_slice(write) -> None:
         for start, stop in ((0, ROWS), (3, 4), (5, 17), (ROWS, ROWS), (21, ROWS)):
             assert np.array_equal(one.read((start, stop)), VALUES[start:stop])
             assert np.array_equal(one.read((start, stop), (1, 4)), VALUES[start:stop, 1:4])
-        rows = np.array([0, 1, 7, 22])
-        assert np.array_equal(one.take(rows), VALUES[rows])
+        for rows in ([0, 1, 7, 22], [5], range(ROWS), [3, 4, 6, 19]):
+            assert np.array_equal(one.take(np.array(rows)), VALUES[rows])
         with pytest.raises(IndexError):
             one.read((0, ROWS + 1))
     assert array.read_scratch_bytes(4, 4) >= 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.errors import InputError, OptionError, StreamevalError
 from streameval.inputs.array import AnyArray, Array, Span, native_dtype
@@ -137,6 +138,14 @@ class Hdf5Array(Array):
                 out[...] = dataset.asstr()[selection]
             else:
                 dataset.read_direct(out, selection)
+
+    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+        """Read chunk by chunk, and of each chunk the span of its rows only."""
+        for own in np.split(
+            np.arange(len(rows)), np.flatnonzero(np.diff(rows // self.chunks[0])) + 1
+        ):
+            first, last = int(rows[own[0]]), int(rows[own[-1]])
+            out[own[0] : own[-1] + 1] = self.read((first, last + 1))[rows[own] - first]
 
 
 def open_hdf5(path: Path, key: str | None, uri: str) -> Array:

@@ -110,6 +110,17 @@ class ParquetArray(Array):
                     "write it again"
                 )
 
+    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+        """Decode the row groups of the rows, each once."""
+        group = np.searchsorted(self._starts, rows, side="right")
+        with _reading(f"{self.uri} {self.shape}"):
+            for own in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(group)) + 1):
+                first, last = int(rows[own[0]]), int(rows[own[-1]])
+                for start, piece in self._pieces(first, last + 1):
+                    begin, end = np.searchsorted(rows, [start, start + len(piece)])
+                    if begin < end:
+                        out[begin:end] = self._values(piece, start)[rows[begin:end] - start]
+
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, Any]]:
         """Yield pieces of the column, from the row group of `start` on, and their first rows."""
         first, last = np.searchsorted(self._starts, [start, stop - 1], side="right") - 1

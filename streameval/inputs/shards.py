@@ -9,9 +9,11 @@ import glob
 import io
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.inputs.array import AnyArray, Array, Span, native_dtype
@@ -102,6 +104,14 @@ class ShardedArray(Array):
                 rows = begin - origin, end - origin
                 part = out[begin - start : end - start]
                 self._parts[number].read(rows, spans[1] if len(spans) == 2 else None, part)
+
+    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+        edges = np.searchsorted(rows, self._starts)
+        for part, origin, (begin, end) in zip(
+            self._parts, self._starts[:-1], pairwise(edges), strict=True
+        ):
+            if begin < end:
+                out[begin:end] = part.take(rows[begin:end] - origin)
 
 
 class FolderArray(Array):
