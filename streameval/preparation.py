@@ -150,7 +150,7 @@ def prepare(
                     f"{side} is of type {type(labels).__name__}; Labels are needed: "
                     f"{side}=Labels(id=..., cam=...)"
                 )
-        _check_rows(source, query, gallery)
+        check_rows(source, query, gallery)
     junk = None if junk_ids is None else tuple(junk_ids)
     protocol = with_options(
         protocol,
@@ -318,7 +318,13 @@ def parse_bytes(size: str | float, what: str = "memory") -> int:
     return count
 
 
-def _check_rows(source: Features | Distances, query: Labels, gallery: Labels) -> None:
+def check_rows(source: Features | Distances, query: Labels, gallery: Labels) -> None:
+    """Check that there is a label a row and column of the source.
+
+    Raises
+    ------
+    InputError
+    """
     queries, items = source.shape
     if isinstance(source, Distances):
         where = source.matrix.uri

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from streameval.cli.audit import audit
 from streameval.cli.convert import convert
 from streameval.cli.evaluate import evaluate
 from streameval.cli.listing import conventions, metrics
@@ -94,5 +95,5 @@ def main() -> None:
     """
 
 
-for command in (evaluate, metrics, conventions, convert):
+for command in (evaluate, metrics, conventions, convert, audit):
     main.add_command(command)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,11 +19,12 @@ from streameval.cli.options import (
     open_source,
     parse_junk_ids,
     parse_range,
+    with_bundle,
 )
 from streameval.cli.printing import as_json, print_out
 from streameval.cli.recording import Recording
 from streameval.cli.signals import Interruption
-from streameval.errors import OptionError, StreamevalError
+from streameval.errors import OptionError, StreamevalError, StreamevalWarning
 
 if TYPE_CHECKING:
     from streameval.execution.connection import Connection
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from streameval.metrics.options import MetricOptions
     from streameval.planning import Workers
     from streameval.presets import Preset
+    from streameval.protocol import Labels, Protocol
     from streameval.result import Evaluation
 
 # What there is to choose from is shown here and checked where it is used.
@@ -218,31 +221,7 @@ def evaluate(**given: Any) -> None:
     A URI is PATH or PATH::KEY: a .npy, .npz, .mat, HDF5, Parquet, .pt or .fvecs file, a Zarr
     folder, a folder of .npy files, or shards: 'gallery-*.npy'.
     """
-    run(with_bundle(Given(**given)))
-
-
-def with_bundle(given: Given) -> Given:
-    """Return the options with the arrays of the one file that holds them all, if there is one.
-
-    Raises
-    ------
-    OptionError
-        If sources or labels are given beside it.
-    InputError
-        If it lacks an array.
-    """
-    if given.bundle is None:
-        return given
-    from streameval.inputs.bundle import NAMES, bundle_uris
-
-    others = (*NAMES, "distances", "query_labels", "gallery_labels")
-    twice = [name for name in others if getattr(given, name) is not None]
-    if twice:
-        raise OptionError(
-            f"got {given.bundle} and --{twice[0].replace('_', '-')}: give the one file that holds "
-            "features and labels, or each by its option"
-        )
-    return replace(given, **bundle_uris(given.bundle))  # type: ignore[arg-type]
+    run(Given(**with_bundle(given)))
 
 
 def run(given: Given) -> None:
@@ -301,6 +280,8 @@ def run(given: Given) -> None:
         }
         cluster = stack.enter_context(_cluster(given))
         prepared = preparation.prepare(source, **what, workers=_workers(given, cluster, source))
+        if query is not None and gallery is not None:
+            _warn_of_labels(query, gallery, prepared.protocol)
         groups = (
             None if given.group_by is None or planned else open_groups(given.group_by, prepared)
         )
@@ -345,6 +326,14 @@ def run(given: Given) -> None:
         print_out(text)
         if failure is not None:
             raise failure
+
+
+def _warn_of_labels(query: Labels, gallery: Labels, protocol: Protocol) -> None:
+    """Warn of what the labels alone show to be likely a mistake: the cheap part of the audit."""
+    from streameval.audit import check_labels
+
+    for one in check_labels(query, gallery, protocol):
+        warnings.warn(str(one), StreamevalWarning, stacklevel=2)
 
 
 def _is_declared(given: Given) -> bool:
