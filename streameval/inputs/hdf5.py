@@ -42,9 +42,12 @@ def contents(path: Path) -> tuple[list[str], dict[str, Any]]:
 
     names: list[str] = []
     with _reading(str(path)), h5py.File(path, "r") as file:
-        file.visititems(
-            lambda name, one: names.append(name) if isinstance(one, h5py.Dataset) else None
-        )
+
+        def note(name: str | bytes, one: Any) -> None:
+            if isinstance(one, h5py.Dataset) and isinstance(name, str):  # bytes: no text at all
+                names.append(name)
+
+        file.visititems(note)
         return names, dict(file.attrs)
 
 

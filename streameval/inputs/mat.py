@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from streameval.errors import InputError
 from streameval.inputs.array import AnyArray, Array, Span
 from streameval.inputs.hdf5 import Hdf5Array, attributes_of, contents
-from streameval.inputs.memory import LoadedArray
+from streameval.inputs.memory import LoadedArray, available_bytes, check_fits
 
 _READABLE = {
     *("double", "single", "char"),
@@ -37,13 +38,16 @@ def open_mat(path: Path, key: str | None, uri: str) -> Array:
     import scipy.io
 
     try:
-        classes = {name: kind for name, _, kind in scipy.io.whosmat(str(path))}
+        found = scipy.io.whosmat(str(path))
+        classes = {name: kind for name, _, kind in found}
+        shapes = {name: shape for name, shape, _ in found}
         if key is None and len(classes) == 1:
             key = next(iter(classes))
         if key is None or key not in classes:
             raise _unnamed(uri, key, list(classes))
         uri = f"{path}::{key}"
         _check_class(uri, classes[key])
+        check_fits(uri, 8 * math.prod(shapes[key]), available_bytes())
         values = np.asarray(scipy.io.loadmat(str(path), variable_names=[key])[key])
     except InputError:
         raise
@@ -102,7 +106,7 @@ def open_mat73(path: Path, key: str | None, uri: str) -> Array:
     uri = f"{path}::{key}"
     attributes = attributes_of(path, key)
     kind = attributes.get("MATLAB_class", b"double")
-    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+    kind = kind.decode(errors="replace") if isinstance(kind, bytes) else str(kind)
     _check_class(uri, "uint8" if kind == "logical" else kind)
     if "MATLAB_empty" in attributes:
         raise InputError(f"{uri} is empty in MATLAB; an array with rows is needed")
