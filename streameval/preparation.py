@@ -177,7 +177,7 @@ def prepare(
                 )
         if isinstance(source, Neighbors):
             source = source.of_gallery(len(gallery))
-        _check_rows(source, query, gallery)
+        check_rows(source, query, gallery)
     if isinstance(source, Neighbors):
         check_lists(source, options, protocol, refine)
         source = source.checked()
@@ -410,7 +410,13 @@ def parse_bytes(size: str | float, what: str = "memory") -> int:
     return count
 
 
-def _check_rows(source: Source, query: Labels, gallery: Labels) -> None:
+def check_rows(source: Source, query: Labels, gallery: Labels) -> None:
+    """Check that there is a label a row and column of the source.
+
+    Raises
+    ------
+    InputError
+    """
     queries, items = source.shape
     if isinstance(source, Distances):
         where = source.matrix.uri

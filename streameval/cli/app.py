@@ -12,7 +12,9 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from streameval.cli.audit import audit
 from streameval.cli.compare_index import compare_index
+from streameval.cli.convert import convert
 from streameval.cli.evaluate import evaluate
 from streameval.cli.ledger import ledger
 from streameval.cli.listing import conventions, metrics
@@ -95,5 +97,5 @@ def main() -> None:
     """
 
 
-for command in (evaluate, compare_index, ledger, metrics, conventions):
+for command in (evaluate, compare_index, ledger, convert, audit, metrics, conventions):
     main.add_command(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,12 @@ from streameval.cli.options import (
     open_source,
     parse_junk_ids,
     parse_range,
+    with_bundle,
 )
 from streameval.cli.printing import as_json, print_out
 from streameval.cli.recording import Recording
 from streameval.cli.signals import Interruption
-from streameval.errors import OptionError, StreamevalError
+from streameval.errors import OptionError, StreamevalError, StreamevalWarning
 
 if TYPE_CHECKING:
     from streameval.execution.connection import Connection
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from streameval.metrics.options import MetricOptions
     from streameval.planning import Workers
     from streameval.presets import Preset
+    from streameval.protocol import Labels, Protocol
     from streameval.result import Evaluation
 
 # What there is to choose from is shown here and checked where it is used.
@@ -46,8 +49,9 @@ AP = "step|trapezoid|threshold"
 
 @dataclass(frozen=True)
 class Given:
-    """The options of the command, as they were given."""
+    """The argument and the options of the command, as they were given."""
 
+    bundle: str | None
     distances: str | None
     query: str | None
     gallery: str | None
@@ -109,6 +113,7 @@ class Given:
 
 
 @click.command
+@click.argument("bundle", metavar="[FILE]", required=False)
 @click.option("--distances", metavar="URI", help="Stored distances, [queries, gallery].")
 @click.option("--query", metavar="URI", help="Features of the queries, [queries, columns].")
 @click.option("--gallery", metavar="URI", help="Features of the gallery, [items, columns].")
@@ -118,8 +123,16 @@ class Given:
 @click.option("--gallery-cams", metavar="URI", help="Cameras of the gallery.")
 @click.option("--query-keys", metavar="URI", help="Keys of the queries, for --self-match key.")
 @click.option("--gallery-keys", metavar="URI", help="Keys of the gallery.")
-@click.option("--query-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
-@click.option("--gallery-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
+@click.option(
+    "--query-labels",
+    metavar="TABLE",
+    help="CSV or Parquet: id[,cam][,key]; or file names: a folder, or a .txt.",
+)
+@click.option(
+    "--gallery-labels",
+    metavar="TABLE",
+    help="CSV or Parquet: id[,cam][,key]; or file names: a folder, or a .txt.",
+)
 @click.option("--metric", metavar=METRICS, help="Distance of features.  [default: cosine]")
 @list_options
 @click.option(
@@ -216,11 +229,13 @@ def evaluate(**given: Any) -> None:
 
     Give stored distances (--distances), features of both sides (--query and --gallery), or lists
     of neighbours (--neighbors; or --index and features); and the labels of both sides, an array a
-    column or a table.
+    column or a table. A FILE that holds query_f, gallery_f, query_label, gallery_label and
+    cameras, as pytorch_result.mat, is enough.
 
-    A URI is PATH or PATH::KEY: a .npy, .npz, .mat, HDF5 or .fvecs file, or a Zarr folder.
+    A URI is PATH or PATH::KEY: a .npy, .npz, .mat, HDF5, Parquet, .pt or .fvecs file, a Zarr
+    folder, a folder of .npy files, or shards: 'gallery-*.npy'.
     """
-    run(Given(**given))
+    run(Given(**with_bundle(given)))
 
 
 def run(given: Given) -> None:
@@ -286,6 +301,8 @@ def run(given: Given) -> None:
         )
         if groups is not None:
             evaluation.check_groups(groups, prepared)
+        if query is not None and gallery is not None:
+            _warn_of_labels(query, gallery, prepared.protocol)
         del query, gallery, listed, what  # the labels of a large gallery are large
         rate = None if given.rate is None else preparation.parse_bytes(given.rate, "rate")
         failure: Exception | None = None
@@ -327,6 +344,14 @@ def run(given: Given) -> None:
         print_out(text)
         if failure is not None:
             raise failure
+
+
+def _warn_of_labels(query: Labels, gallery: Labels, protocol: Protocol) -> None:
+    """Warn of what the labels alone show to be likely a mistake: the cheap part of the audit."""
+    from streameval.audit import check_labels
+
+    for one in check_labels(query, gallery, protocol):
+        warnings.warn(str(one), StreamevalWarning, stacklevel=2)
 
 
 def _is_declared(given: Given) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from streameval.errors import OptionError
 
@@ -44,6 +44,19 @@ def open_source(
         from streameval.inputs.sources import Distances
 
         return Distances(distances)
+    return open_features(query, gallery, metric)
+
+
+def open_features(query: str | None, gallery: str | None, metric: str | None) -> Features:
+    """Open the features of both sides.
+
+    Raises
+    ------
+    OptionError
+        If one is missing, or the metric unknown.
+    InputError
+        If an array can't be evaluated.
+    """
     if query is None or gallery is None:
         given = [name for name, uri in (("--query", query), ("--gallery", gallery)) if uri]
         raise OptionError(
@@ -53,6 +66,35 @@ def open_source(
     from streameval.inputs.sources import Features
 
     return Features(query, gallery, cast("Metric", metric or "cosine"))  # checked there
+
+
+def with_bundle(given: dict[str, Any]) -> dict[str, Any]:
+    """Return options with the arrays of the one file that holds them all, if there is one.
+
+    Parameters
+    ----------
+    given : dict of str to object
+        By their names, and ``bundle``, the file or None.
+
+    Raises
+    ------
+    OptionError
+        If sources or labels are given beside it.
+    InputError
+        If it lacks an array.
+    """
+    if given["bundle"] is None:
+        return given
+    from streameval.inputs.bundle import NAMES, bundle_uris
+
+    others = (*NAMES, "distances", "query_labels", "gallery_labels")
+    twice = [name for name in others if given.get(name) is not None]
+    if twice:
+        raise OptionError(
+            f"got {given['bundle']} and --{twice[0].replace('_', '-')}: give the one file that "
+            "holds features and labels, or each by its option"
+        )
+    return given | bundle_uris(given["bundle"])
 
 
 def check_label_options(

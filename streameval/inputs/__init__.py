@@ -7,11 +7,14 @@ of the table in `uri.py`:
 ============  ======================================================================
 `npy`         .npy; also what reads the stored members of an .npz
 `npz`         .npz, ``::key`` naming the member
-`mat`         .mat up to version 7, ``::key`` naming the variable
+`mat`         .mat, ``::key`` naming the variable
 `zarr_array`  Zarr v2 or v3, a folder or a group and ``::key``; `zarr_chunks` checks
               that every chunk was written
 `hdf5`        HDF5 by h5py, ``::key`` naming the dataset
 `vecs`        .fvecs, .ivecs and .bvecs of the TEXMEX corpus
+`parquet`     a column of a Parquet file, ``::key`` naming it: numbers, texts, or lists
+`torch_file`  .pt and .pth by PyTorch, weights only, ``::key`` naming the tensor
+`shards`      many files in natural order: ``gallery-*.npy``, or a folder of .npy files
 `memory`      an array that is there already, or was loaded whole
 `composed`    some rows and columns of an array; several arrays put together
 ============  ======================================================================
@@ -19,7 +22,8 @@ of the table in `uri.py`:
 `array` holds the contract. What can be known on opening is checked there: that a file is as
 long as it says, that every chunk was written, that a dtype can be evaluated. Nothing is ever
 unpickled. `labels` reads identities, cameras and keys: from arrays, or from a CSV or Parquet
-table (`tables`); `lists` reads good and junk pairs, `protocols` a protocol of the user's own.
+table (`tables`), or from `file_names`; `bundle` names the arrays of a file that holds all of an
+evaluation; `lists` reads good and junk pairs, `protocols` a protocol of the user's own.
 `sources` puts arrays together to what distances come from; `neighbors` lists of neighbours, which
 are stored (`stored_lists`) or made by FAISS (`faiss_index`, `faiss_build`).
 """

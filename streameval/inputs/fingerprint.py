@@ -16,6 +16,7 @@ import numpy as np
 from streameval.inputs.array import Array
 from streameval.inputs.memory import LoadedArray, MemoryArray
 from streameval.inputs.remote import is_remote, remote_state
+from streameval.inputs.shards import is_pattern, matching
 from streameval.inputs.uri import parse_uri
 
 READ_BYTES = 256 << 20  # an array up to this size is read as a whole
@@ -83,6 +84,14 @@ def _files(array: Array) -> list[str]:
     if is_remote(array.uri):
         return remote_state(array.uri.partition("::")[0])
     path, _ = parse_uri(array.uri)
+    if is_pattern(path):
+        return [
+            f"{shard} {line}" for shard in matching(path, array.uri) for line in _files_below(shard)
+        ]
+    return _files_below(path)
+
+
+def _files_below(path: Path) -> list[str]:
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     return [f"{one.relative_to(path)} {_state(one)}\n" for one in files if one.is_file()]
 

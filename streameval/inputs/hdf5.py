@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, OptionError, StreamevalError
 from streameval.inputs.array import AnyArray, Array, Span, native_dtype
 
 SUFFIXES = (".h5", ".hdf5")
@@ -33,18 +37,45 @@ def contents(path: Path) -> tuple[list[str], dict[str, Any]]:
     InputError
         If the file can't be read.
     """
+    check_h5py()
     import h5py
 
-    check_h5py()
     names: list[str] = []
+    with _reading(str(path)), h5py.File(path, "r") as file:
+
+        def note(name: str | bytes, one: Any) -> None:
+            if isinstance(one, h5py.Dataset) and isinstance(name, str):  # bytes: no text at all
+                names.append(name)
+
+        file.visititems(note)
+        return names, dict(file.attrs)
+
+
+def attributes_of(path: Path, key: str) -> dict[str, Any]:
+    """Return the attributes of a dataset.
+
+    Raises
+    ------
+    InputError
+        If the file can't be read.
+    """
+    import h5py
+
+    with _reading(f"{path}::{key}"), h5py.File(path, "r") as file:
+        return dict(file[key].attrs)
+
+
+@contextmanager
+def _reading(uri: str) -> Iterator[None]:
+    """Say in our own words what a damaged file makes the library trip over."""
     try:
-        with h5py.File(path, "r") as file:
-            file.visititems(
-                lambda name, one: names.append(name) if isinstance(one, h5py.Dataset) else None
-            )
-            return names, dict(file.attrs)
-    except OSError as error:
-        raise InputError(f"{path} can't be read as HDF5 ({error}): write it again") from error
+        yield
+    except (StreamevalError, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{uri} can't be read as HDF5 ({type(error).__name__}: {error}): write it again"
+        ) from error
 
 
 class Hdf5Array(Array):
@@ -67,20 +98,57 @@ class Hdf5Array(Array):
 
         self.uri = uri
         self._path, self._key = path.absolute(), key
-        with h5py.File(path, "r") as file:
+        with _reading(uri), h5py.File(path, "r") as file:
             dataset = file[key]
+            self._is_text = h5py.check_vlen_dtype(dataset.dtype) is str or (
+                getattr(h5py.check_string_dtype(dataset.dtype), "length", 0) is None
+            )
+            dtype = np.dtypes.StringDType() if self._is_text else dataset.dtype
+            if dataset.shape is None:
+                raise InputError(f"{uri} is an empty dataset without a shape; store the array")
             self.shape = tuple(dataset.shape)
-            self.dtype = native_dtype(uri, self.shape, dataset.dtype)
+            self.dtype = native_dtype(uri, self.shape, dtype)
             self.chunks = tuple(dataset.chunks or (1, *self.shape[1:]))
+            self._check_written(dataset)
+
+    def _check_written(self, dataset: Any) -> None:
+        """Check that what the shape promises was written: the rest would be read as zeros."""
+        if dataset.chunks is None:
+            promised, stored = dataset.nbytes, dataset.id.get_storage_size()
+            what = "bytes"
+        else:
+            promised = math.prod(
+                -(-size // chunk) for size, chunk in zip(dataset.shape, dataset.chunks, strict=True)
+            )
+            stored, what = dataset.id.get_num_chunks(), "chunks"
+        if stored < promised and dataset.external is None and not dataset.is_virtual:
+            raise InputError(
+                f"{self.uri} {self.shape} has {stored} of {promised} {what}: the rest was never "
+                "written; write the missing rows, or make the dataset smaller"
+            )
+
+    def read_scratch_bytes(self, rows: int, columns: int) -> int:
+        """Return the size of the chunk that is decoded at a time, encoded and decoded."""
+        return 2 * math.prod(self.chunks) * self.dtype.itemsize
 
     def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
         import h5py
 
-        try:
-            with h5py.File(self._path, "r") as file:
-                out[...] = np.asarray(file[self._key][tuple(slice(*span) for span in spans)])
-        except (OSError, KeyError, RuntimeError) as error:
-            raise InputError(f"{self.uri} {self.shape} can't be read: {error}") from error
+        selection = tuple(slice(*span) for span in spans)
+        with _reading(f"{self.uri} {self.shape}"), h5py.File(self._path, "r") as file:
+            dataset = file[self._key]
+            if self._is_text:
+                out[...] = dataset.asstr()[selection]
+            else:
+                dataset.read_direct(out, selection)
+
+    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+        """Read chunk by chunk, and of each chunk the span of its rows only."""
+        for own in np.split(
+            np.arange(len(rows)), np.flatnonzero(np.diff(rows // self.chunks[0])) + 1
+        ):
+            first, last = int(rows[own[0]]), int(rows[own[-1]])
+            out[own[0] : own[-1] + 1] = self.read((first, last + 1))[rows[own] - first]
 
 
 def open_hdf5(path: Path, key: str | None, uri: str) -> Array:

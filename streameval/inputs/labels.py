@@ -86,7 +86,9 @@ def _compact(array: Array) -> AnyArray:
 def read_label_table(
     path: str | Path, *, text: Collection[str] = (), more: Sequence[str] = ()
 ) -> Labels:
-    """Read labels from a CSV or Parquet table with columns ``id[,cam][,key]``.
+    """Read labels from a CSV or Parquet table with columns ``id[,cam][,key]``; or file names.
+
+    Names are those of a folder of images, or a text with a name a line: see `read_names`.
 
     Other columns are ignored, but for those asked for. A CSV column is one of integers if every
     cell of it is an integer, else of strings. A Parquet column is what it is stored as.

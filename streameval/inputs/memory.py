@@ -9,9 +9,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streameval.errors import InputError
 from streameval.inputs.array import AnyArray, Array, Span, native_dtype
 
 Opener = Callable[[Path, str | None, str], Array]
+
+
+def available_bytes() -> int:
+    """Return how much memory the machine has left."""
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+def check_fits(uri: str, nbytes: int, available: int) -> None:
+    """Check that an array of a format without blocks fits in memory, before it is loaded.
+
+    Raises
+    ------
+    InputError
+        If it is larger than what is available: a small compressed file may promise terabytes.
+    """
+    if nbytes > available:
+        raise InputError(
+            f"{uri} takes {nbytes} bytes once it is loaded, which its format needs, and "
+            f"{available} are free: store it as .npy, Zarr or HDF5, which are read by blocks"
+        )
 
 
 class MemoryArray(Array):

@@ -12,12 +12,15 @@ import numpy as np
 
 from streameval.errors import InputError
 from streameval.inputs.array import Array
-from streameval.inputs.memory import LoadedArray
+from streameval.inputs.memory import LoadedArray, available_bytes, check_fits
 from streameval.inputs.npy import Header, NpyArray, read_header
 
 _PIECE_BYTES = 1 << 20  # decompressed at a time
 _LOCAL_HEADER_BYTES = 30  # fixed part of a member's header: PKWARE APPNOTE, section 4.3.7
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError),
+    *(UnicodeDecodeError, struct.error, OverflowError),
+)
 
 
 def open_npz(path: Path, key: str | None, uri: str) -> Array:
@@ -48,6 +51,7 @@ def open_npz(path: Path, key: str | None, uri: str) -> Array:
                         f"{header.dtype} {header.shape}, {header.nbytes} bytes: write it again"
                     )
                 if member.compress_type != zipfile.ZIP_STORED:
+                    check_fits(uri, header.nbytes, available_bytes())
                     values = _load(file, header)
                     return LoadedArray(values, open_npz, path, _key(member), uri)
         return NpyArray(path, header, _data_offset(path, member) + header.length, uri)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from streameval.errors import InputError
+from streameval.inputs.file_names import read_names
 from streameval.protocol import AnyArray
 
 COLUMNS = ("id", "cam", "key")
@@ -20,6 +21,7 @@ EMPTY = ("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "None")
 """What a text without a label is: what the tools that write tables put there."""
 
 _NOT_CANONICAL = r"^[+-]?0[0-9]|^\+|^-0$"  # integers that can be written in fewer characters
+FOLDER = "a folder of images"  # in place of the suffix of a file
 _SHOWN = 200  # characters of what a message quotes
 
 
@@ -189,12 +191,14 @@ def read_parquet(path: Path, more: Sequence[str] = ()) -> dict[str, AnyArray]:
 TABLES: Mapping[str, Callable[[Path, Sequence[str]], Mapping[str, Texts | AnyArray]]] = {
     ".csv": read_csv,
     ".parquet": read_parquet,
+    ".txt": read_names,
+    FOLDER: read_names,
 }
 """What reads a table of labels, by the suffix of its file."""
 
 
 def read_table(path: str | Path, more: Sequence[str] = ()) -> Mapping[str, Texts | AnyArray]:
-    """Read the label columns of a table; and further ones by their names.
+    """Read the label columns of a table, or of file names; and further ones by their names.
 
     Raises
     ------
@@ -202,7 +206,8 @@ def read_table(path: str | Path, more: Sequence[str] = ()) -> Mapping[str, Texts
         If the table can't be read, lacks a column, or a label is empty.
     """
     path = Path(path)
-    if path.suffix.lower() not in TABLES:
+    suffix = FOLDER if path.is_dir() else path.suffix.lower()
+    if suffix not in TABLES:
         raise InputError(
             f"{path}: a label table is one of {', '.join(TABLES)}; for an array give its URI "
             "as the ids"
@@ -210,9 +215,9 @@ def read_table(path: str | Path, more: Sequence[str] = ()) -> Mapping[str, Texts
     import pyarrow as pa
 
     try:
-        if not path.is_file():
+        if not path.is_file() and suffix != FOLDER:
             raise InputError(f"{path} does not exist, or is not a file")
-        return TABLES[path.suffix.lower()](path, more)
+        return TABLES[suffix](path, more)
     except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"label table {path} can't be read: {_shown(str(error))}") from error
 

@@ -19,10 +19,14 @@ from streameval.inputs.mat import open_mat
 from streameval.inputs.memory import MemoryArray, Opener
 from streameval.inputs.npy import open_npy
 from streameval.inputs.npz import open_npz
+from streameval.inputs.parquet import open_parquet
 from streameval.inputs.remote import SCHEMES, is_remote
+from streameval.inputs.shards import ShardedArray, is_pattern, matching, open_folder
+from streameval.inputs.torch_file import SUFFIXES as TORCH_SUFFIXES
+from streameval.inputs.torch_file import open_torch
 from streameval.inputs.vecs import DTYPES as VECS_SUFFIXES
 from streameval.inputs.vecs import open_vecs
-from streameval.inputs.zarr_array import open_remote, open_zarr
+from streameval.inputs.zarr_array import open_remote
 
 FOLDER = ".zarr"  # what a folder of any name is taken for
 
@@ -30,9 +34,11 @@ FORMATS: Mapping[str, Opener] = {
     ".npy": open_npy,
     ".npz": open_npz,
     ".mat": open_mat,
-    FOLDER: open_zarr,
+    FOLDER: open_folder,
     **dict.fromkeys(HDF5_SUFFIXES, open_hdf5),
     **dict.fromkeys(VECS_SUFFIXES, open_vecs),
+    ".parquet": open_parquet,
+    **dict.fromkeys(TORCH_SUFFIXES, open_torch),
 }
 """What opens an array, by the suffix of its file; a new format is one more entry."""
 
@@ -64,9 +70,8 @@ def open_array(source: str | Path | npt.NDArray[Any]) -> Array:
     Parameters
     ----------
     source : str, Path or [n] or [n, m] array
-        ``path[::key]`` of an .npy, .npz, .mat, HDF5 or .fvecs file, or of a Zarr folder;
-        ``url[::key]`` of Zarr
-        in an object store.
+        ``path[::key]`` of a file of a known format, of a Zarr folder, or of a folder of .npy
+        files; a path with ``*`` of shards; ``url[::key]`` of Zarr in an object store.
 
     Returns
     -------
@@ -89,6 +94,9 @@ def open_array(source: str | Path | npt.NDArray[Any]) -> Array:
         return open_remote(url, name or None, uri)
     path, key = parse_uri(source)
     try:
+        if is_pattern(path):
+            suffix = "" if key is None else f"::{key}"
+            return ShardedArray([open_array(f"{one}{suffix}") for one in matching(path, uri)], uri)
         if not path.exists():
             what = uri if str(path) == uri else f"{uri}: {path}"
             raise InputError(f"{what} does not exist")

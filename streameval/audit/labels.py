@@ -1,0 +1,180 @@
+"""The audit of labels: identities, cameras, classes of queries, order."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from streameval.audit.finding import Audit, Finding
+from streameval.inputs.shards import natural_order
+from streameval.pairs import Pairs
+from streameval.protocol import AnyArray, Labels, Protocol
+
+_SHOWN = 5
+_IMAGES = (1, 2, 6, 11, 51)  # where the groups of identities by number of images begin
+
+
+def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Finding]:
+    """Return what the labels alone show to be likely a mistake, with few passes over them."""
+    audit = Audit()
+    if query.cam is not None and gallery.cam is not None and protocol.needs_cameras:
+        _check_cameras(audit, query.cam, gallery.cam, protocol)
+    same_set = (
+        len(query) == len(gallery) > 1
+        and np.array_equal(query.id, gallery.id)
+        and (query.cam is None or gallery.cam is None or np.array_equal(query.cam, gallery.cam))
+    )
+    ignored = protocol.needs_cameras or protocol.self_match is not None or protocol.listed
+    if same_set and not ignored:
+        audit.warn(
+            "same-set",
+            f"queries and gallery have the same {len(query):,} labels in the same order",
+            "they may be one set, in which each query finds itself first, at distance 0, and "
+            "CMC@1 is near 1; ignore a query's own image: --self-match index",
+        )
+    return audit.findings
+
+
+def _check_cameras(audit: Audit, query: AnyArray, gallery: AnyArray, protocol: Protocol) -> None:
+    sides = [np.unique(cams) for cams in (query, gallery)]
+    if sides[0].dtype.kind != sides[1].dtype.kind and "U" in (
+        sides[0].dtype.kind,
+        sides[1].dtype.kind,
+    ):
+        return  # refused elsewhere
+    alone = np.setdiff1d(sides[0], sides[1])
+    if len(sides[0]) == len(sides[1]) == 1 and not len(alone):
+        effect = "no query has a positive then"
+        if not protocol.same_camera:
+            effect = "every pair of the same identity is ignored, and no query has a positive"
+        audit.warn(
+            "one-camera",
+            f"all queries and items are of camera {sides[0][0]}",
+            f"{effect}; choose --protocol no-camera, or give the true cameras",
+        )
+    elif len(alone) == len(sides[0]) and len(alone):
+        audit.warn(
+            "cameras-apart",
+            f"queries and gallery have no camera in common ({_some(sides[0])}; {_some(sides[1])})",
+            f"protocol {protocol.name} ignores no pair by camera; if the sides number one set of "
+            "cameras in two ways, positives are easier than they should be",
+        )
+    elif len(alone):
+        audit.warn(
+            "camera-of-one-side",
+            f"{_some(alone)} of the queries' cameras are not in the gallery, which has "
+            f"{_some(sides[1])}",
+            "pairs of these queries are never ignored by camera; if the sides count cameras from "
+            "different numbers, the wrong pairs are",
+        )
+
+
+def audit_labels(query: Labels, gallery: Labels, protocol: Protocol, pairs: Pairs) -> Audit:
+    """Return the facts that the labels tell, and all findings in them.
+
+    Parameters
+    ----------
+    query, gallery : Labels
+    protocol : Protocol
+    pairs : Pairs
+        That the protocol makes of them.
+    """
+    audit = Audit(findings=list(check_labels(query, gallery, protocol)))
+    listed = np.repeat(np.arange(pairs.queries), np.diff(pairs.indptr))
+    positives = np.bincount(listed[pairs.positive], minlength=pairs.queries)
+    known = np.bincount(listed[pairs.same_identity], minlength=pairs.queries) > 0
+    classes = {
+        "positive": int(np.count_nonzero(positives)),
+        "negative": int(np.count_nonzero(~known)),
+        "excluded": int(np.count_nonzero(known & (positives == 0))),
+    }
+    comparable = (query.id.dtype.kind == "U") == (gallery.id.dtype.kind == "U")
+    sought = np.isin(gallery.id, np.unique(query.id)) if comparable else pairs.junk
+    identities, images = np.unique(gallery.id[~pairs.junk], return_counts=True)
+    audit.facts.update(
+        queries={"rows": len(query), "identities": len(np.unique(query.id)), **classes},
+        gallery={
+            "rows": len(gallery),
+            "identities": len(identities),
+            "junk": int(np.count_nonzero(pairs.junk)),
+            "distractors": int(np.count_nonzero(~pairs.junk & ~sought)),
+            "identities_by_images": _by_images(images),
+        },
+        pairs={
+            "positive": int(np.count_nonzero(pairs.positive)),
+            "ignored_of_same_identity": int(
+                np.count_nonzero(pairs.same_identity & ~pairs.positive)
+            ),
+        },
+    )
+    _audit_cameras(audit, query, gallery)
+    if not classes["positive"]:
+        audit.warn(
+            "no-positives",
+            "no query has a positive",
+            "CMC, mAP and GOM have no value; the ids of the two sides may be of different sets",
+        )
+    elif classes["excluded"]:
+        audit.note(
+            "excluded",
+            f"{classes['excluded']:,} of {len(query):,} queries are excluded: protocol "
+            f"{protocol.name} ignores every item of their identity",
+            f"metrics are over the {classes['positive']:,} others in Q+, and the "
+            f"{classes['negative']:,} in Q-",
+        )
+    for side, labels in (("query", query), ("gallery", gallery)):
+        _audit_order(audit, side, labels)
+    if query.key is not None and gallery.key is not None and protocol.self_match is None:
+        both = int(np.count_nonzero(np.isin(query.key, gallery.key)))
+        if both:
+            audit.warn(
+                "keys-of-both-sides",
+                f"{both:,} queries have the key of a gallery item",
+                "these images may be their own match, at distance 0: --self-match key ignores them",
+            )
+    return audit
+
+
+def _audit_cameras(audit: Audit, query: Labels, gallery: Labels) -> None:
+    if query.cam is None or gallery.cam is None:
+        return
+    cams = [np.unique(one) for one in (query.cam, gallery.cam)]
+    audit.facts["cameras"] = {"query": cams[0].tolist(), "gallery": cams[1].tolist()}
+    alone = np.setdiff1d(cams[1], cams[0])
+    if len(alone) and len(alone) < len(cams[1]):
+        audit.note(
+            "cameras-of-the-gallery-alone",
+            f"{_some(alone)} of the gallery's cameras have no query",
+            "what is found across them is not measured",
+        )
+
+
+def _audit_order(audit: Audit, side: str, labels: Labels) -> None:
+    if labels.key is None or len(labels.key) < 3 or labels.key.dtype.kind != "U":
+        return
+    keys = labels.key.tolist()
+    is_sorted = all(one <= other for one, other in pairwise(keys))
+    order = [natural_order(key) for key in keys]
+    if is_sorted and any(one > other for one, other in pairwise(order)):
+        audit.warn(
+            "order-of-names",
+            f"the {side} keys are in the order of characters (10 before 2)",
+            "if the features were written in natural order, or by number, rows and labels don't "
+            "belong together",
+        )
+
+
+def _by_images(images: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> dict[str, int]:
+    """Count identities by their number of images."""
+    groups = {}
+    for low, end in pairwise([*_IMAGES, 0]):
+        name = f"{low}-{end - 1}" if end > low + 1 else f"{low}" if end else f"{low}+"
+        within = (images >= low) & (images < end) if end else images >= low
+        groups[name] = int(np.count_nonzero(within))
+    return groups
+
+
+def _some(labels: AnyArray) -> str:
+    shown = ", ".join(str(one)[:50] for one in labels[:_SHOWN].tolist())
+    return shown if len(labels) <= _SHOWN else f"{shown}, ... ({len(labels)} in all)"

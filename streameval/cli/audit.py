@@ -1,0 +1,98 @@
+"""The command ``streameval audit``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from streameval.cli.options import (
+    check_label_options,
+    open_features,
+    open_labels,
+    open_protocol,
+    parse_junk_ids,
+    with_bundle,
+)
+from streameval.cli.printing import as_json, print_out
+
+
+def _inputs(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name features and labels."""
+    for side in ("gallery", "query"):
+        command = click.option(
+            f"--{side}-labels", metavar="TABLE", help=f"Labels of the {side}: a table, or names."
+        )(command)
+        for column in ("keys", "cams", "ids"):
+            command = click.option(
+                f"--{side}-{column}", metavar="URI", help=f"Labels of the {side}, an array."
+            )(command)
+    for side in ("gallery", "query"):
+        command = click.option(f"--{side}", metavar="URI", help=f"Features of the {side}.")(command)
+    return command
+
+
+@click.command
+@click.argument("bundle", metavar="[FILE]", required=False)
+@_inputs
+@click.option("--metric", metavar="NAME", help="Distance of features.  [default: cosine]")
+@click.option("--protocol", metavar="NAME|FILE.toml", default="market1501", show_default=True)
+@click.option("--junk-id", metavar="N", multiple=True, help="Gallery identity to ignore.")
+@click.option("--self-match", metavar="index|key", help="Ignore each query's own image.")
+@click.option(
+    "--memory", metavar="SIZE", default="2GB", show_default=True, help="Budget of the process."
+)
+@click.option("--json", "wants_json", is_flag=True, help="Print the audit as JSON.")
+def audit(**given: Any) -> None:
+    """Say what in the inputs is likely a mistake, and what it would change.
+
+    Features and labels are given as to evaluate; labels alone will do. Nothing is refused, and
+    the exit status is 0 whatever is found.
+    """
+    from streameval.audit import audit_features, audit_labels
+    from streameval.errors import BudgetError, OptionError
+    from streameval.pairs import find_pairs
+    from streameval.preparation import check_rows, parse_bytes
+    from streameval.protocol import with_options
+    from streameval.report.audit import render_audit
+    from streameval.report.style import stdout_style
+
+    given = with_bundle(given)
+    sides = [
+        (*(given[f"{side}_{column}"] for column in ("ids", "cams", "keys", "labels")),)
+        for side in ("query", "gallery")
+    ]
+    for side, labels in zip(("query", "gallery"), sides, strict=True):
+        check_label_options(side, *labels)
+    if given["metric"] is not None and given["query"] is None:
+        raise OptionError("got --metric without features: give --query and --gallery, too")
+    features = None
+    if given["query"] is not None or given["gallery"] is not None:
+        features = open_features(given["query"], given["gallery"], given["metric"])
+    query, gallery = open_labels(sides[0], sides[1], None)
+    if features is not None:
+        check_rows(features, query, gallery)
+    junk = parse_junk_ids(given["junk_id"], gallery)
+    protocol = with_options(
+        open_protocol(given["protocol"]) or "market1501",
+        junk_ids=None if junk is None else tuple(junk),
+        self_match=given["self_match"],
+    )
+    pairs = find_pairs(query, gallery, protocol)
+    done = audit_labels(query, gallery, protocol, pairs)
+    if features is not None:
+        import psutil
+
+        budget = parse_bytes(given["memory"])
+        held = int(psutil.Process().memory_info().rss) + 40 * features.shape[1]
+        if held + (64 << 20) > budget:
+            raise BudgetError(
+                f"memory is {budget} bytes; the labels, and 40 bytes a gallery row, take {held} "
+                "already: raise --memory by 64 MB beyond that at least"
+            )
+        done += audit_features(features, budget - held, query, gallery, pairs)
+    if given["wants_json"]:
+        print_out(as_json(done.summary()))
+    else:
+        print_out(render_audit(done, stdout_style()))

@@ -1,0 +1,69 @@
+"""Every block of docs/inputs.md runs, and it names every format."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import scipy.io
+
+from streameval.inputs.bundle import NAMES
+from streameval.inputs.uri import FORMATS
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+TEXT = (ROOT / "docs" / "inputs.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.M | re.S)
+
+
+def write_files(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    held = {}
+    (folder / "images").mkdir()
+    for side, count in (("query", 20), ("gallery", 300)):
+        ids, cams = rng.integers(0, 8, count), rng.integers(1, 4, count)
+        features = rng.standard_normal((count, 8), dtype=np.float32)
+        held |= {f"{side}_f": features, f"{side}_label": ids, f"{side}_cam": cams}
+        names = [
+            f"{one:04d}_c{cam}s1_{at:06d}_00"
+            for at, (one, cam) in enumerate(zip(ids, cams, strict=True))
+        ]
+        (folder / f"{side}.txt").write_text("".join(f"{name}.jpg\n" for name in names))
+        if side == "gallery":
+            for name, row in zip(names, features, strict=True):
+                np.save(folder / "images" / name, row)
+            for at, part in enumerate(np.array_split(features, 12)):
+                np.save(folder / f"gallery-{at}.npy", part)
+    np.save(folder / "query.npy", held["query_f"])
+    with h5py.File(folder / "features.h5", "w") as file:
+        file["query"], file["gallery"] = held["query_f"], held["gallery_f"]
+    scipy.io.savemat(folder / "pytorch_result.mat", held)
+
+
+def test_blocks_run(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    assert {language for language, _ in BLOCKS} == {"bash"}
+    for _, block in BLOCKS:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), f"{block}\n{done.stderr}"
+        assert done.stdout
+
+
+def test_every_format_and_name_is_told() -> None:
+    for suffix in FORMATS:
+        assert suffix in TEXT or suffix == ".parquet"
+    for name in NAMES.values():
+        assert f"`{name}`" in TEXT
