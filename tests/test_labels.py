@@ -241,7 +241,7 @@ def test_tables_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         read_label_table(tmp_path / "none.csv")
     with pytest.raises(InputError, match=r"\.csv, \.parquet"):
-        read_label_table(tmp_path / "ids.txt")
+        read_label_table(tmp_path / "ids.dat")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(InputError, match=r"bad\.parquet can't be read"):
         read_label_table(tmp_path / "bad.parquet")

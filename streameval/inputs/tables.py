@@ -205,17 +205,17 @@ def read_table(path: str | Path, more: Sequence[str] = ()) -> Mapping[str, Texts
     InputError
         If the table can't be read, lacks a column, or a label is empty.
     """
-    path = Path(path)
-    suffix = FOLDER if path.is_dir() else path.suffix.lower()
-    if suffix not in TABLES:
-        raise InputError(
-            f"{path}: a label table is one of {', '.join(TABLES)}; for an array give its URI "
-            "as the ids"
-        )
     import pyarrow as pa
 
+    path = Path(path)
     try:
-        if not path.is_file() and suffix != FOLDER:
+        suffix = FOLDER if path.is_dir() else path.suffix.lower()
+        if suffix not in TABLES:
+            raise InputError(
+                f"{path}: a label table is one of {', '.join(TABLES)}; for an array give its URI "
+                "as the ids"
+            )
+        if suffix != FOLDER and not path.is_file():
             raise InputError(f"{path} does not exist, or is not a file")
         return TABLES[suffix](path, more)
     except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
