@@ -13,7 +13,17 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks import cliffs, cluster, features, memory, scaling, single_shot, startup, stored
+from benchmarks import (
+    cliffs,
+    cluster,
+    confidence,
+    features,
+    memory,
+    scaling,
+    single_shot,
+    startup,
+    stored,
+)
 from benchmarks.figure import ROUNDS, Bench, Case, Outcome, chosen, run
 from benchmarks.table import SIGNS, build_table, describe, machine
 
@@ -24,6 +34,7 @@ GROUPS: tuple[tuple[Case, ...], ...] = (
     memory.CASES,
     cliffs.CASES,
     single_shot.CASES,
+    confidence.CASES,
     startup.CASES,
     cluster.CASES,
 )

@@ -6,6 +6,7 @@ listing   the commands ``streameval metrics`` and ``streameval conventions``
 options   what the options' texts stand for
 printing  stdout
 recording finished work beside --out, and what goes on with it
+show      the command ``streameval show``
 signals   Ctrl-C and SIGTERM
 
 Nothing heavy is imported here: ``streameval --help`` answers at once.

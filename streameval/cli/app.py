@@ -14,6 +14,7 @@ import click
 
 from streameval.cli.evaluate import evaluate
 from streameval.cli.listing import conventions, metrics
+from streameval.cli.show import show
 from streameval.errors import StreamevalError, StreamevalWarning
 
 
@@ -93,5 +94,5 @@ def main() -> None:
     """
 
 
-for command in (evaluate, metrics, conventions):
+for command in (evaluate, show, metrics, conventions):
     main.add_command(command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +17,7 @@ from streameval.cli.options import (
     open_protocol,
     open_source,
     parse_junk_ids,
+    parse_level,
     parse_range,
 )
 from streameval.cli.printing import as_json, print_out
@@ -76,6 +77,7 @@ class Given:
     metrics: str | None
     group_by: str | None
     refine: str | None
+    ci: float | None
     memory: str | None
     threads: int | None
     workers: int | None
@@ -184,6 +186,9 @@ class Given:
     help='Make thresholds exact, "TAR|FAR=0.001,EER", by further passes.',
 )
 @click.option(
+    "--ci", metavar="LEVEL", type=float, help="Confidence intervals of so many percent: 95."
+)
+@click.option(
     "--memory",
     metavar="SIZE",
     help="Budget of the process, or of each worker.  [default: 2GB; what a worker has]",
@@ -226,6 +231,7 @@ def run(given: Given) -> None:
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
 
+        resampling = parse_level(given.ci)
         preset = None if given.preset is None else find_preset(given.preset)
         options = _metric_options(given, preset)
         planned = given.dry_run and _is_declared(given)
@@ -289,6 +295,8 @@ def run(given: Given) -> None:
                 )
             if groups is not None:
                 result = result.grouped(groups)
+            if resampling is not None:
+                result = replace(result, resampling=resampling)
             progress.close()
             if given.out is not None:
                 try:
