@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from streameval.presets import PRESETS
     from streameval.protocol import PROTOCOLS, Labels, Protocol
     from streameval.result import Evaluation
+    from streameval.result.paired import compare
     from streameval.statistics import RankStatistics
 
 _HOMES = {
@@ -74,6 +75,7 @@ _HOMES = {
     "Labels": "protocol",
     "Protocol": "protocol",
     "Evaluation": "result",
+    "compare": "result.paired",
     "RankStatistics": "statistics",
 }
 
@@ -96,6 +98,7 @@ __all__ = [
     "StreamevalError",
     "StreamevalWarning",
     "TaskError",
+    "compare",
     "evaluate",
     "read_label_table",
     "read_label_tables",

@@ -4,9 +4,10 @@ app       the group of commands; errors and warnings in words, exit statuses
 evaluate  the command ``streameval evaluate``
 listing   the commands ``streameval metrics`` and ``streameval conventions``
 options   what the options' texts stand for
-printing  stdout
+printing  stdout, and files in its place
 recording finished work beside --out, and what goes on with it
 show      the command ``streameval show``
+compare   the command ``streameval compare``
 signals   Ctrl-C and SIGTERM
 
 Nothing heavy is imported here: ``streameval --help`` answers at once.

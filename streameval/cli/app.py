@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from streameval.cli.compare import compare
 from streameval.cli.evaluate import evaluate
 from streameval.cli.listing import conventions, metrics
 from streameval.cli.show import show
@@ -94,5 +95,5 @@ def main() -> None:
     """
 
 
-for command in (evaluate, show, metrics, conventions):
+for command in (evaluate, show, compare, metrics, conventions):
     main.add_command(command)

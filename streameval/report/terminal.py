@@ -279,7 +279,9 @@ def groups_table(evaluation: Evaluation, style: Style) -> Table:
     for label, metrics in evaluation.groups.items():
         values = (metrics.scalars[name] for name in names)
         cells = (DASH if math.isnan(value) else f"{100 * value:.2f}" for value in values)
-        table.add_row(str(label), f"{metrics.counts['queries']:,}", *map(style.text, cells))
+        table.add_row(
+            style.text(str(label)), f"{metrics.counts['queries']:,}", *map(style.text, cells)
+        )
     return table
 
 
