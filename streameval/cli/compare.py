@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from streameval.cli.options import parse_level
-from streameval.cli.printing import as_json, print_out, write_out
+from streameval.cli.options import FORMATS, parse_level
+from streameval.cli.printing import as_json, print_or_write
 
 
 @click.command
@@ -35,7 +35,8 @@ from streameval.cli.printing import as_json, print_out, write_out
     multiple=True,
     help="Compare runs that differ in this; repeatable.",
 )
-@click.option("--json", "wants_json", is_flag=True, help="Print the comparison as JSON.")
+@click.option("--format", "form", metavar=FORMATS, default="table", show_default=True)
+@click.option("--json", "wants_json", is_flag=True, help="The same as --format json.")
 @click.option("--out", metavar="FILE", help="Write to this new file, in place of stdout.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
 def compare(
@@ -46,6 +47,7 @@ def compare(
     seed: int,
     queries: int,
     despite: tuple[str, ...],
+    form: str,
     wants_json: bool,
     out: str | None,
     overwrite: bool,
@@ -58,9 +60,13 @@ def compare(
     """
     from streameval.metrics.selection import split_names
     from streameval.report.compare import render_comparison
+    from streameval.report.export import FORMATS as EXPORTS
+    from streameval.report.export import JSON, TABLE, check_format, comparison_rows
     from streameval.report.style import Style, stdout_style
     from streameval.result import paired
 
+    form = JSON if wants_json else form
+    check_format(form, to_file=out is not None)
     how = parse_level(ci, resamples=resamples, seed=seed)
     comparison = paired.compare(
         *folders,
@@ -71,12 +77,11 @@ def compare(
         despite=despite,
     )
     style = stdout_style() if out is None else Style(plain=True)
-    text = (
-        as_json(comparison.summary(queries))
-        if wants_json
-        else render_comparison(comparison, style, queries)
-    )
-    if out is None:
-        print_out(text)
+    content: str | bytes
+    if form == JSON:
+        content = as_json(comparison.summary(queries))
+    elif form == TABLE:
+        content = render_comparison(comparison, style, queries)
     else:
-        write_out(out, text, overwrite=overwrite)
+        content = EXPORTS[form](comparison_rows(comparison))
+    print_or_write(content, out, overwrite=overwrite)

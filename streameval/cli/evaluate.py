@@ -86,6 +86,7 @@ class Given:
     overwrite: bool
     resume: bool
     json: bool
+    format: str
     quiet: bool
     dry_run: bool
     rate: str | None
@@ -200,6 +201,13 @@ class Given:
 @click.option("--overwrite", is_flag=True, help="Replace a result that is there.")
 @click.option("--resume", is_flag=True, help="Go on with what is finished of --out, if it is.")
 @click.option("--json", is_flag=True, help="Print the summary as JSON, and nothing else.")
+@click.option(
+    "--format",
+    metavar="table|json|csv|markdown|latex",
+    default="table",
+    show_default=True,
+    help="Print the metrics as a row of a table, and nothing else.",
+)
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; evaluate nothing.")
 @click.option("--rate", metavar="N", help="Flop/s of a thread, for the hours of --dry-run: 50G.")
@@ -211,7 +219,10 @@ def evaluate(**given: Any) -> None:
 
     A URI is PATH or PATH::KEY: a .npy, .npz or .mat file, or a Zarr folder.
     """
-    run(Given(**given))
+    from streameval.report.export import JSON, check_format
+
+    check_format(given["format"], to_file=False)
+    run(Given(**given | {"json": given["json"] or given["format"] == JSON}))
 
 
 def run(given: Given) -> None:
@@ -228,6 +239,7 @@ def run(given: Given) -> None:
         from streameval.execution.cluster import ClusterExecutor
         from streameval.metrics.selection import split_names
         from streameval.presets import find_preset, pair_options
+        from streameval.report.export import FORMATS, result_rows
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
 
@@ -309,11 +321,12 @@ def run(given: Given) -> None:
                     failure = error  # the work of hours, perhaps: it is printed all the same
                     recording.keep()
             saved = None if failure else given.out
-            text = (
-                as_json(result.summary())
-                if given.json
-                else render_evaluation(result, stdout_style(), saved=saved)
-            )
+            if given.json:
+                text = as_json(result.summary())
+            elif given.format in FORMATS:
+                text = str(FORMATS[given.format](result_rows({given.out or "this run": result})))
+            else:
+                text = render_evaluation(result, stdout_style(), saved=saved)
         print_out(text)
         if failure is not None:
             raise failure

@@ -33,6 +33,20 @@ def as_json(summary: object) -> str:
     return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def print_or_write(content: str | bytes, out: str | None, *, overwrite: bool) -> None:
+    """Print on stdout, or write to a file where one is given.
+
+    Raises
+    ------
+    OutputError
+        See `print_out` and `write_out`.
+    """
+    if out is not None:
+        write_out(out, content, overwrite=overwrite)
+    else:
+        print_out(content if isinstance(content, str) else content.decode())
+
+
 def write_out(path: str, content: str | bytes, *, overwrite: bool) -> None:
     """Write a file, whole or not at all.
 

@@ -153,7 +153,7 @@ class Comparison:
         better = np.flatnonzero(gained > ROUNDING)[:most]
         worse = np.flatnonzero(gained < -ROUNDING)[::-1][:most]
         return {
-            side: [{name: values[at].item() for name, values in columns.items()} for at in places]
+            side: [{name: plain(values[at]) for name, values in columns.items()} for at in places]
             for side, places in (("better", better), ("worse", worse))
         }
 
