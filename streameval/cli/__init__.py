@@ -8,6 +8,7 @@ printing  stdout, and files in its place
 recording finished work beside --out, and what goes on with it
 show      the command ``streameval show``
 compare   the command ``streameval compare``
+plot      the command ``streameval plot``
 signals   Ctrl-C and SIGTERM
 
 Nothing heavy is imported here: ``streameval --help`` answers at once.

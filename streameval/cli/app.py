@@ -15,6 +15,7 @@ import click
 from streameval.cli.compare import compare
 from streameval.cli.evaluate import evaluate
 from streameval.cli.listing import conventions, metrics
+from streameval.cli.plot import plot
 from streameval.cli.show import show
 from streameval.errors import StreamevalError, StreamevalWarning
 
@@ -95,5 +96,5 @@ def main() -> None:
     """
 
 
-for command in (evaluate, show, compare, metrics, conventions):
+for command in (evaluate, show, compare, plot, metrics, conventions):
     main.add_command(command)
