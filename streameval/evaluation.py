@@ -187,6 +187,7 @@ def evaluate(
             shot_seed=shot_seed,
             options=options,
             refine=refine,
+            group_by=group_by,
             memory=budget(memory),
             threads=threads,
             tile=tile,
@@ -396,7 +397,16 @@ def _count(
         thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
     if problem.edges:
         edges = uniform_edges(used.low, used.high, problem.edges - 1)
-    job = Job(prepared.source, prepared.pairs, prepared.plan, used, thresholds, edges, shots=shots)
+    job = Job(
+        prepared.source,
+        prepared.pairs,
+        prepared.plan,
+        used,
+        thresholds,
+        edges,
+        shots=shots,
+        groups=prepared.groups,
+    )
     job = find_positives(job, executor, watch, record)
     counted = count_all(job, executor, watch, record)
     if prepared.refine:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import psutil
 
 from streameval.counting.features import count_features
@@ -34,7 +35,8 @@ from streameval.metrics.selection import (
 from streameval.pairs import Pairs, find_pairs
 from streameval.planning import RESERVED, SHOT_RANKS, Plan, Problem, ShotSizes, Workers, make_plan
 from streameval.protocol import SINGLE_GALLERY_SHOT, AnyArray, Labels, Protocol, with_options
-from streameval.statistics import SHOT_FIELDS
+from streameval.result.columns import group_labels
+from streameval.statistics import SHOT_FIELDS, IntArray
 
 RangeOption = Literal["auto", "minmax"] | tuple[float, float]
 
@@ -45,6 +47,7 @@ UNUSED = "unused"  # the range, where nothing is read off it
 THRESHOLDS = 101
 ASSUMED_POSITIVES = 50  # a query, where the work is planned before there are labels
 BINS = 1000  # of the histogram of impostors
+MOST_GROUPS = 100  # of queries that have a histogram of their own
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +67,8 @@ class Prepared:
         Whose thresholds further passes settle.
     workers : Workers, optional
         Of the cluster that the plan is for.
+    groups : [Q] int64, optional
+        Which group each query is in, where the histogram of impostors is kept by group, too.
     query_columns : mapping of str to [Q] array
         Labels of the queries, for the per-query table and for groups: ``id``, ``cam`` where
         there is one, and further ones.
@@ -84,6 +89,7 @@ class Prepared:
     identities: Identities | None = None
     positive_cams: PositiveCameras | None = None
     workers: Workers | None = None
+    groups: IntArray | None = None
 
     @property
     def uses_range(self) -> bool:
@@ -126,6 +132,7 @@ def prepare(
     range: RangeOption = "auto",
     options: MetricOptions = DEFAULT_OPTIONS,
     refine: Sequence[str] = (),
+    group_by: str | npt.ArrayLike | None = None,
     memory: str | int = DEFAULT_MEMORY,
     threads: int | None = None,
     tile: tuple[int, int] | None = None,
@@ -182,8 +189,12 @@ def prepare(
             identities = find_identities(gallery, pairs)
         if query.cam is not None and gallery.cam is not None:
             cams = PositiveCameras.of(gallery.cam[pairs.positives()[1]])
+    groups = None
+    if "impostor_histogram" in needs and group_by is not None and columns:
+        groups = histogram_groups(group_by, columns)
     problem = replace(
         _problem(source, pairs),
+        groups=0 if groups is None else int(groups.max()) + 1,
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
         passes_to_refine=int(bool(measures)),
@@ -212,7 +223,29 @@ def prepare(
         identities,
         cams,
         workers,
+        groups,
     )
+
+
+def histogram_groups(
+    group_by: str | npt.ArrayLike, columns: Mapping[str, AnyArray]
+) -> IntArray | None:
+    """Return which group each query is in, [Q] int64; None of too many groups, or of none known.
+
+    Parameters
+    ----------
+    group_by : str or [Q] array_like
+        A column of labels, or a label a query.
+    columns : mapping of str to [Q] array
+    """
+    if isinstance(group_by, str):
+        if group_by not in columns:
+            return None
+        labels = columns[group_by]
+    else:
+        labels = group_labels(group_by, len(columns["id"]))
+    known, group = np.unique(labels, return_inverse=True)
+    return group.astype(np.int64) if len(known) <= MOST_GROUPS else None
 
 
 def resolve_options(

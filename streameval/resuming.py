@@ -39,6 +39,7 @@ def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
         + list(prepared.query_columns.values())
         + ([] if prepared.positive_cams is None else [prepared.positive_cams.labels])
         + ([] if prepared.identities is None else [prepared.identities.code])
+        + ([] if prepared.groups is None else [prepared.groups])
     )
     plan = prepared.plan
     mine = {"memory": plan.memory, "threads": plan.threads} if prepared.workers is None else {}

@@ -31,7 +31,8 @@ class Field:
     ----------
     axes : tuple of str
         Its axes: "query" [Q], "positive" [P] (all positives, query by query),
-        "threshold" [T], "pointer" [Q + 1], "edge" [E], "bin" [E + 1], "rule" [3], "rank" [R].
+        "threshold" [T], "pointer" [Q + 1], "edge" [E], "bin" [E + 1], "group" [K], "rule" [3],
+        "rank" [R].
     dtype : str
         NumPy dtype of the array.
     merge : {"same", "sum", "min", "whole"}
@@ -65,6 +66,8 @@ FIELDS: Mapping[str, Field] = {
     "positive_item": Field(("positive",), "int64", "same", optional=True),
     "impostor_histogram": Field(("bin",), "int64", "sum", optional=True),
     "histogram_edges": Field(("edge",), "float64", "same", optional=True),
+    "group": Field(("query",), "int64", "same", optional=True),
+    "group_histogram": Field(("group", "bin"), "int64", "sum", optional=True),
     "single_shot": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
     "sampled_shots": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
 }
@@ -112,6 +115,10 @@ class RankStatistics:
         those above an edge and within the next, E − 1 times, and those above the highest.
     histogram_edges : [E] float64, optional
         Strictly ascending; there where the histogram is.
+    group : [Q] int64, optional
+        Which of K groups each query is in, where the histogram is kept by group, too.
+    group_histogram : [K, E + 1] int64, optional
+        As `impostor_histogram`, of the queries of each group.
     single_shot : [Q, 3, R] float64, optional
         Of one item drawn of each gallery identity: the probability that fewer than x = 1 .. R
         negatives are ahead of the positive, where ties are optimistic, stable, pessimistic; 0
@@ -134,6 +141,8 @@ class RankStatistics:
     positive_item: IntArray | None = None
     impostor_histogram: IntArray | None = None
     histogram_edges: FloatArray | None = None
+    group: IntArray | None = None
+    group_histogram: IntArray | None = None
     single_shot: FloatArray | None = None
     sampled_shots: FloatArray | None = None
 
@@ -144,6 +153,7 @@ class RankStatistics:
             "query": len(self.indptr) - 1,
             "positive": int(self.indptr[-1]) if len(self.indptr) else 0,
             "threshold": len(self.thresholds),
+            "group": 0 if self.group_histogram is None else len(self.group_histogram),
             "rule": len(SHOT_RULES),
             "rank": 0 if self.single_shot is None else self.single_shot.shape[-1],
         }
@@ -192,7 +202,7 @@ class RankStatistics:
             name: np.full(tuple(sizes[a] for a in field.axes), field.identity, field.dtype)
             for name, field in FIELDS.items()
             if field.merge not in ("same", "whole")
-            and not (field.optional and histogram_edges is None)
+            and not (field.optional and (histogram_edges is None or "group" in field.axes))
         }
         return cls(
             indptr,
@@ -294,7 +304,8 @@ class RankStatistics:
     def take(self, queries: npt.NDArray[Any]) -> RankStatistics:
         """Return the statistics of some of the queries.
 
-        The histogram of impostors is not kept by query, and there is none in the result.
+        The histogram of impostors is not kept by query: there is none in the result, but where
+        it is kept by group, and whole groups are taken.
 
         Parameters
         ----------
@@ -308,10 +319,22 @@ class RankStatistics:
         taken: dict[str, Any] = {
             name: getattr(self, name)[of[field.axes[0]]]
             for name, field in FIELDS.items()
-            if field.axes[0] in of and getattr(self, name) is not None
-        }
+            if field.axes[0] in of and name != "group" and getattr(self, name) is not None
+        } | self._histogram_of(wanted)
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return RankStatistics(indptr=indptr, thresholds=self.thresholds, **taken)
+
+    def _histogram_of(self, queries: IntArray) -> dict[str, Any]:
+        """Return the histogram of some of the queries and its edges; nothing where it's unknown."""
+        if self.group is None or self.group_histogram is None:
+            return {}
+        groups = len(self.group_histogram)
+        taken = np.bincount(self.group[queries], minlength=groups)
+        whole = taken == np.bincount(self.group, minlength=groups)
+        if not (whole | (taken == 0)).all() or len(np.unique(queries)) < len(queries):
+            return {}
+        histogram = self.group_histogram[taken > 0].sum(axis=0)
+        return {"impostor_histogram": histogram, "histogram_edges": self.histogram_edges}
 
     def with_positives(self, kept: npt.NDArray[np.bool_]) -> RankStatistics:
         """Return the statistics with some of the positives, the others ignored.
@@ -351,15 +374,18 @@ class RankStatistics:
         ValueError
             If one of them has no histogram.
         """
-        edges, within = np.empty(0), np.empty(0, np.int64)
-        for one in (self, other):
-            if one.impostor_histogram is None or one.histogram_edges is None:
-                raise ValueError("the statistics hold no impostor_histogram")
-            edges = np.append(edges, one.histogram_edges)
-            within = np.append(within, np.cumsum(one.impostor_histogram)[:-1])
-        edges, first = np.unique(edges, return_index=True)
-        histogram = histogram_of(within[first], int(self.negatives.sum()))
-        return replace(self, impostor_histogram=histogram, histogram_edges=edges)
+        if self.histogram_edges is None or other.histogram_edges is None:
+            raise ValueError("the statistics hold no impostor_histogram")
+        both = np.append(self.histogram_edges, other.histogram_edges)
+        edges, first = np.unique(both, return_index=True)
+        merged: dict[str, Any] = {"histogram_edges": edges}
+        for name in ("impostor_histogram", "group_histogram"):
+            one, more = getattr(self, name), getattr(other, name)
+            if one is not None and more is not None:
+                within = [np.cumsum(each, axis=-1)[..., :-1] for each in (one, more)]
+                joined = np.concatenate(within, axis=-1)[..., first]
+                merged[name] = histogram_of(joined, one.sum(axis=-1))
+        return replace(self, **merged)
 
     def equals(self, other: RankStatistics, *, ignoring: Sequence[str] = ()) -> bool:
         """Tell whether all fields are equal, bit for bit, except those named."""
@@ -380,19 +406,19 @@ def uniform_edges(low: float, high: float, bins: int) -> FloatArray:
     return np.unique(edges)
 
 
-def histogram_of(within: IntArray, pairs: int) -> IntArray:
-    """Return the histogram of pairs of which so many are within each edge, [E + 1] int64.
+def histogram_of(within: IntArray, pairs: IntArray | int) -> IntArray:
+    """Return the histogram of pairs of which so many are within each edge, [.., E + 1] int64.
 
     A distance d is in bin ``np.searchsorted(edges, d, side="left")``, so that the pairs within
     an edge, d <= edge, are the bins up to its own.
 
     Parameters
     ----------
-    within : [E] int64
-    pairs : int
+    within : [.., E] int64
+    pairs : [..] int64
         In all.
     """
-    return np.diff(within, prepend=0, append=pairs)
+    return np.diff(within, prepend=0, append=np.asarray(pairs)[..., None])
 
 
 if {f.name for f in dataclass_fields(RankStatistics)} != set(FIELDS):  # a broken declaration

@@ -95,6 +95,14 @@ def test_evaluate_with_a_client(folder: Path, client: Client) -> None:
     assert found.provenance["plan"]["workers"] == len(client.nthreads())
 
 
+def test_histograms_of_groups(folder: Path, client: Client) -> None:
+    source = se.Features(folder / "q.npy", folder / "g.npy")
+    how = {**labels(folder), "metrics": "EER", "group_by": "cam"}
+    found = se.evaluate(source, **how, client=client)
+    assert found.statistics.group_histogram is not None
+    assert found.statistics.equals(se.evaluate(source, **how).statistics)
+
+
 def test_arrays_in_memory_are_sent_if_they_are_small(
     folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

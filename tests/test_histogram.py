@@ -127,6 +127,83 @@ def test_strips_and_rectangles_of_a_stored_matrix(strip: bool, tmp_path: Any) ->
     check(result.statistics, matrix.astype(np.float64), sides)
 
 
+@pytest.mark.parametrize("refine", [(), ("TAR|FAR=0.1", "EER")])
+@pytest.mark.parametrize("kind", ["features", "strips", "rectangles"])
+def test_groups_have_the_figures_of_their_queries_alone(
+    kind: str, refine: tuple[str, ...], tmp_path: Any
+) -> None:
+    import zarr
+
+    rng = np.random.default_rng(8)
+    sides = labels(rng, QUERIES, GALLERY)
+    q, g = (rng.standard_normal((n, 6)).astype(np.float32) for n in (QUERIES, GALLERY))
+    matrix = rng.choice(np.linspace(0.5, 2, 40), (QUERIES, GALLERY)).astype(np.float32)
+    array = zarr.create_array(tmp_path / "d.zarr", shape=matrix.shape, chunks=(5, 31), dtype="f4")
+    array[:] = matrix
+    day = rng.integers(0, 3, QUERIES).astype(str)
+    options: dict[str, Any] = {"metrics": f"mAP,{PAIRS}", "range": (-1.0, 3.0), "refine": refine}
+
+    def source(rows: Array) -> Any:
+        if kind == "features":
+            return se.Features(q[rows], g, "cosine")
+        return se.Distances(tmp_path / "d.zarr" if rows.all() else matrix[rows])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streameval.preparation.reserved_bytes", lambda: 0)
+        if kind == "rectangles":
+            options["memory"] = least_memory(
+                source(day == day),
+                sides,
+                group_by=day,
+                range=options["range"],
+                refine=refine,
+                options=se.MetricOptions(metrics=("mAP", *PAIRS.split(","))),
+            )
+        result = evaluate(
+            source(day == day), **sides, **options, threads=2, group_by=day, tile=(4, 50)
+        )
+    assert result.provenance["plan"]["layout"] == kind
+    options.pop("memory", None)
+    for label, found in result.groups.items():
+        rows = day == label
+        query = se.Labels(sides["query"].id[rows], sides["query"].cam[rows])
+        alone = evaluate(source(rows), query=query, gallery=sides["gallery"], **options)
+        names = set(found.scalars) if not refine else {"mAP", *refine}
+        for name in names:
+            exact = found.details[name].error == 0 == alone.metrics.details[name].error
+            if not refine or exact:
+                np.testing.assert_equal(found.scalars[name], alone[name], name)
+        if not refine:
+            own = result.statistics.take(rows)
+            assert own.equals(alone.statistics)
+    result.save(tmp_path / "saved")
+    loaded = se.Evaluation.load(tmp_path / "saved")
+    assert loaded.statistics.equals(result.statistics)
+    for label, found in result.groups.items():
+        np.testing.assert_equal(loaded.groups[label].scalars, found.scalars)
+    two = result.grouped(np.where(day == "0", "one", "rest"))  # unions of groups do, too
+    assert np.isfinite(two.groups["rest"].scalars["EER"])
+    halves = result.grouped(np.arange(QUERIES) % 2)
+    assert "not by group" in halves.groups[0].details["EER"].reason
+
+
+def test_too_many_groups_have_no_histogram_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(9)
+    sides = labels(rng, QUERIES, GALLERY)
+    source = se.Distances(rng.random((QUERIES, GALLERY)))
+    prepared = {
+        most: prepare(source, **sides, options=se.MetricOptions(metrics=("EER",)), group_by="cam")
+        for most in (100, 2)
+        if not monkeypatch.setattr("streameval.preparation.MOST_GROUPS", most)
+    }
+    assert prepared[100].problem.groups == len(np.unique(sides["query"].cam)) > 2
+    assert prepared[2].groups is None
+    assert prepared[2].problem.groups == 0
+    assert prepared[100].plan.peak > prepared[2].plan.peak
+    plain = prepare(source, **sides, options=se.MetricOptions(metrics=("mAP",)), group_by="cam")
+    assert plain.groups is None  # nothing needs it
+
+
 def exact_of(problem: dict[str, Any], f: float) -> float:
     """Return TAR at the largest threshold with FAR <= f, from all pairs sorted."""
     _, far, tar = operating_points(problem)

@@ -282,10 +282,12 @@ def run(given: Given) -> None:
             ),
         }
         cluster = stack.enter_context(_cluster(given))
-        prepared = preparation.prepare(source, **what, workers=_workers(given, cluster, source))
-        groups = (
-            None if given.group_by is None or planned else open_groups(given.group_by, prepared)
+        groups = None if given.group_by is None or planned else open_groups(given.group_by)
+        prepared = preparation.prepare(
+            source, **what, group_by=groups, workers=_workers(given, cluster, source)
         )
+        if groups is not None:
+            evaluation.check_groups(groups, prepared)
         del query, gallery, listed, what  # the labels of a large gallery are large
         rate = None if given.rate is None else preparation.parse_bytes(given.rate, "rate")
         failure: Exception | None = None

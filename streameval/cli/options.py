@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streameval.inputs.sources import Distances, Features
     from streameval.listed import ListedPairs
     from streameval.metrics.resampling import Resampling
-    from streameval.preparation import Prepared, RangeOption
+    from streameval.preparation import RangeOption
     from streameval.protocol import AnyArray, Labels, Protocol
 
 
@@ -156,23 +156,17 @@ def open_protocol(protocol: str | None) -> str | Protocol | None:
     return read_protocol(protocol)
 
 
-def open_groups(group_by: str, prepared: Prepared) -> str | AnyArray:
+def open_groups(group_by: str) -> str | AnyArray:
     """Return the column that ``--group-by`` names, or the labels of an array.
 
     Raises
     ------
     InputError
-        If there is no such column, or not one label a query.
+        If there is no such array.
     """
-    from streameval.evaluation import check_groups
     from streameval.inputs.labels import read_labels
 
-    if _is_column(group_by):
-        check_groups(group_by, prepared)
-        return group_by
-    labels = read_labels(group_by).id
-    check_groups(labels, prepared)
-    return labels
+    return group_by if _is_column(group_by) else read_labels(group_by).id
 
 
 def _is_column(group_by: str) -> bool:

@@ -174,6 +174,8 @@ class Job:
         None before they are known; a strip of a stored matrix finds its own.
     shots : Shots, optional
         Where one item is drawn of each gallery identity; tasks see the whole gallery then.
+    groups : [Q] int64, optional
+        Which group each query is in, where the histogram is kept by group, too.
     buffers : Buffers
         Memory that one task after the other reads into.
     """
@@ -186,6 +188,7 @@ class Job:
     histogram_edges: FloatArray | None = None
     positives: Positives | None = None
     shots: Shots | None = None
+    groups: IntArray | None = None
     buffers: Buffers = field(default_factory=lambda: Buffers())
     _operands: dict[tuple[int, int], Operand] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -202,6 +205,7 @@ class Job:
             self.histogram_edges,
             self.positives,
             self.shots,
+            self.groups,
         )
 
     @cached_property

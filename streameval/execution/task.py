@@ -82,6 +82,7 @@ class _Counted:
     def __init__(self, job: Job, first: int, positives: Positives, offset_row: IntArray) -> None:
         self.thresholds = job.thresholds
         self.histogram_edges = job.histogram_edges
+        self.groups = job.groups
         self.positives = positives
         self.offset_row = offset_row
         limits = self.thresholds
@@ -226,9 +227,15 @@ class _Counted:
         valid = task.gallery[1] - task.gallery[0] - ignored
         closer, tied, within = self.edges.read_slots(self.counts.slots, valid - positive)
         limits, histogram = self.edges.thresholds, None
+        group = by_group = None
         if self.histogram_edges is not None:
-            at_edges = within.sum(axis=0)[np.searchsorted(limits, self.histogram_edges)]
-            histogram = histogram_of(at_edges, int((valid - positive).sum()))
+            edges, negatives = np.searchsorted(limits, self.histogram_edges), valid - positive
+            histogram = histogram_of(within.sum(axis=0)[edges], negatives.sum())
+            if self.groups is not None:
+                group = self.groups[slice(*task.queries)]
+                sums = np.zeros((int(self.groups.max()) + 1, within.shape[1] + 1), np.int64)
+                np.add.at(sums, group, np.column_stack([within, negatives]))
+                by_group = histogram_of(sums[:, edges], sums[:, -1])
             within = within[:, np.searchsorted(limits, self.thresholds)]
         expected = sampled = None
         if self.shots is not None:
@@ -250,6 +257,8 @@ class _Counted:
             positive_item=self.positives.item,
             impostor_histogram=histogram,
             histogram_edges=self.histogram_edges,
+            group=group,
+            group_histogram=by_group,
             single_shot=expected,
             sampled_shots=sampled,
         )

@@ -15,7 +15,10 @@ from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import available_fields, measures_of
 from streameval.statistics import RankStatistics
 
-NOT_BY_QUERY = "counted over all queries together, not by group"
+NOT_BY_QUERY = (
+    "counted over all queries together, not by group: evaluate with --group-by, of 100 groups at "
+    "most"
+)
 
 
 def metrics_by_group(

@@ -62,6 +62,8 @@ class Problem:
         T.
     edges : int
         E of the histogram of impostors; 0 where there is none.
+    groups : int
+        Groups of queries that have a histogram of their own, too.
     width : int
         D of features; 0 for a stored matrix.
     itemsize : int
@@ -97,6 +99,7 @@ class Problem:
     passes_for_range: int = 0
     passes_to_refine: int = 0
     edges: int = 0
+    groups: int = 0
     shots: ShotSizes | None = None
 
     @property
@@ -108,7 +111,7 @@ class Problem:
 def statistics_bytes(problem: Problem) -> int:
     """Bytes of the statistics, thrice while parts merge, and of the pairs that are listed."""
     per_query = 3 * 8 * (problem.thresholds + 8)
-    histogram = 3 * 16 * problem.edges
+    histogram = 3 * 8 * problem.edges * (2 + problem.groups)
     return problem.queries * per_query + histogram + 200 * problem.positives + 10 * problem.listed
 
 
@@ -121,7 +124,11 @@ def pairs_bytes(problem: Problem) -> int:
 def part_bytes(problem: Problem, queries: int) -> int:
     """Bytes of the statistics of so many queries."""
     positives = -(-problem.positives * queries // max(problem.queries, 1))
-    return 8 * queries * (problem.thresholds + 8) + 16 * problem.edges + 32 * positives
+    return (
+        8 * queries * (problem.thresholds + 8)
+        + 8 * problem.edges * (2 + problem.groups)
+        + 32 * positives
+    )
 
 
 def task_statistics_bytes(problem: Problem, queries: int) -> int:
@@ -130,7 +137,8 @@ def task_statistics_bytes(problem: Problem, queries: int) -> int:
     limits = problem.thresholds + problem.edges
     edges = positives + queries * limits
     within = queries * (limits + 8 + (problem.thresholds if problem.edges else 0))
-    return 8 * edges + 16 * edges + 8 * within + 40 * positives
+    by_group = 3 * 8 * limits * problem.groups + (8 * within if problem.groups else 0)
+    return 8 * edges + 16 * edges + 8 * within + 40 * positives + by_group
 
 
 def shot_parts(problem: Problem, threads: int, queries: int, items: int) -> dict[str, int]:
