@@ -140,6 +140,8 @@ def test_what_has_no_interval_says_why() -> None:
     assert set(found.intervals) == {"mAP", "DIR@1|FAR=0.5"}
     assert "histogram" in found.reasons["EER"]
     assert "resamples" in found.reasons[scarce]
+    extreme = evaluation(seed=3).confidence()
+    assert "extreme" in extreme.reasons["tau_nz"]
     one = se.evaluate(
         se.Distances(np.array([[0.1, 0.2], [0.3, 0.4]])),
         query=se.Labels(id=np.array([1, 1])),

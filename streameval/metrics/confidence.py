@@ -15,7 +15,6 @@ from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Identities, Resamples, Resampling
 from streameval.statistics import FloatArray, RankStatistics
 
-NOT_BY_QUERY = "read off a histogram of all queries together, which can't be resampled"
 ONE_IDENTITY = "the queries are of one identity: there is nothing to draw from"
 UNDEFINED_SHARE = 0.05
 """Share of resamples without a value beyond which there is no interval."""
@@ -77,7 +76,7 @@ def confidence_of(
 def withheld(measure: Measure, identities: Identities) -> str:
     """Return why a metric can't be resampled; an empty text where it can."""
     if measure.metric.resampled is None:
-        return NOT_BY_QUERY
+        return measure.metric.no_interval
     return ONE_IDENTITY if identities.count < 2 else ""
 
 
@@ -107,7 +106,7 @@ def resampled_values(
         resamples = Resamples(ranked, identities, drawn)
         for one in wanted:
             if one.metric.resampled is None:
-                raise ValueError(f"{one.name} can't be resampled: {NOT_BY_QUERY}")
+                raise ValueError(f"{one.name} can't be resampled: {one.metric.no_interval}")
             values = one.metric.resampled(resamples, *one.values)
             parts[one.name].append(np.where(_is_empty(resamples, one), math.nan, values))
     return {name: np.concatenate(values) for name, values in parts.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -236,4 +237,8 @@ MREP_MAX = _reid("mReP_max", "max over τ of mReP")
 TAU_MAX = _reid("tau_max", "the first τ at which mReP is greatest", is_tau=True)
 MREP = _reid("MREP", "area under mReP(τ)")
 MFR = _false_rate("MFR", "area under mFR(τ)")
-TAU_NZ = _false_rate("tau_nz", "the smallest τ with mFR > 0", is_tau=True)
+TAU_NZ = replace(
+    _false_rate("tau_nz", "the smallest τ with mFR > 0", is_tau=True),
+    resampled=None,  # Bickel and Freedman 1981: the bootstrap fails for extremes
+    no_interval="an extreme of the queries: no resample goes beyond it, and all tell too little",
+)

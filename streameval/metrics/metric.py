@@ -96,7 +96,9 @@ class Metric:
         between these makes its value exact.
     resampled : callable, optional
         `Resamples`, and the parameters, to its value in each resample of the queries, [R]; None
-        where its fields are not kept by query.
+        where resamples tell nothing of it.
+    no_interval : str
+        Why they do not, where `resampled` is None.
     default : bool
         Whether it is computed where no metrics are asked for.
     is_tau : bool
@@ -115,6 +117,7 @@ class Metric:
     reads: Callable[[MetricOptions], tuple[str, ...]] | None = None
     unsettled: Callable[..., tuple[float, float] | None] | None = None
     resampled: Resampled | None = None
+    no_interval: str = "read off a histogram of all queries together, which can't be resampled"
     default: bool = False
     is_tau: bool = False
 
