@@ -16,6 +16,7 @@ from rich.console import Console
 from benchmarks import (
     cliffs,
     cluster,
+    confidence,
     features,
     ledger,
     lists,
@@ -35,6 +36,7 @@ GROUPS: tuple[tuple[Case, ...], ...] = (
     memory.CASES,
     cliffs.CASES,
     single_shot.CASES,
+    confidence.CASES,
     startup.CASES,
     cluster.CASES,
     ledger.CASES,

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from streameval.presets import PRESETS
     from streameval.protocol import PROTOCOLS, Labels, Protocol
     from streameval.result import Evaluation
+    from streameval.result.paired import compare
     from streameval.statistics import RankStatistics
 
 _HOMES = {
@@ -83,6 +84,7 @@ _HOMES = {
     "Labels": "protocol",
     "Protocol": "protocol",
     "Evaluation": "result",
+    "compare": "result.paired",
     "RankStatistics": "statistics",
 }
 
@@ -107,6 +109,7 @@ __all__ = [
     "StreamevalError",
     "StreamevalWarning",
     "TaskError",
+    "compare",
     "compare_index",
     "evaluate",
     "read_label_table",

@@ -19,6 +19,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from benchmarks import (
     cliffs,
     cluster,
+    confidence,
     features,
     ledger,
     memory,
@@ -90,7 +91,8 @@ def test_figures_are_listed_and_an_unknown_one_is_refused() -> None:
 
 def test_figures_are_declared_once_in_the_group_of_their_name() -> None:
     assert len(set(NAMES)) == len(NAMES)
-    for group in (features, stored, scaling, memory, cliffs, single_shot, startup, cluster):
+    groups = (features, stored, scaling, memory, cliffs, single_shot, startup, cluster, confidence)
+    for group in groups:
         name = group.__name__.rpartition(".")[2].replace("_", "-")
         names = [figure.name for case in group.CASES for figure in case.figures]
         assert names
@@ -107,6 +109,7 @@ def test_figures_are_declared_once_in_the_group_of_their_name() -> None:
         "cliffs",
         "cluster",
         "single-shot",
+        "confidence",
         "memory/stored-a-row/2GB",
         "memory/features-128-float16/2GB",
     ],

@@ -581,6 +581,10 @@ def test_what_lists_cannot_give_is_refused() -> None:
     assert found.metrics.details["EER"].reason.startswith("needs the distances of all pairs")
     with pytest.raises(se.InputError, match="cam-pair needs the place of every positive"):
         found.grouped("cam-pair")
+    with pytest.raises(se.InputError, match="a confidence interval needs the place of every"):
+        found.confidence()
+    with pytest.raises(se.InputError, match="one is of lists: a comparison needs the place"):
+        se.compare(found, found, names=("one", "other"))
     with pytest.raises(se.InputError, match="widen --range"):
         se.evaluate(source, **sides(), range=(0.5, 0.6))
 

@@ -5,8 +5,11 @@ evaluate  the command ``streameval evaluate``
 ledger    the commands ``streameval ledger``
 listing   the commands ``streameval metrics`` and ``streameval conventions``
 options   what the options' texts stand for
-printing  stdout
+printing  stdout, and files in its place
 recording finished work beside --out, and what goes on with it
+show      the command ``streameval show``
+compare   the command ``streameval compare``
+plot      the command ``streameval plot``
 signals   Ctrl-C and SIGTERM
 
 Nothing heavy is imported here: ``streameval --help`` answers at once.

@@ -13,11 +13,14 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from streameval.cli.audit import audit
+from streameval.cli.compare import compare
 from streameval.cli.compare_index import compare_index
 from streameval.cli.convert import convert
 from streameval.cli.evaluate import evaluate
 from streameval.cli.ledger import ledger
 from streameval.cli.listing import conventions, metrics
+from streameval.cli.plot import plot
+from streameval.cli.show import show
 from streameval.errors import StreamevalError, StreamevalWarning
 
 
@@ -97,5 +100,17 @@ def main() -> None:
     """
 
 
-for command in (evaluate, compare_index, ledger, convert, audit, metrics, conventions):
+COMMANDS = (
+    evaluate,
+    show,
+    compare,
+    plot,
+    compare_index,
+    ledger,
+    convert,
+    audit,
+    metrics,
+    conventions,
+)
+for command in COMMANDS:
     main.add_command(command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +19,7 @@ from streameval.cli.options import (
     open_protocol,
     open_source,
     parse_junk_ids,
+    parse_level,
     parse_range,
     with_bundle,
 )
@@ -92,6 +93,7 @@ class Given:
     metrics: str | None
     group_by: str | None
     refine: str | None
+    ci: float | None
     memory: str | None
     threads: int | None
     workers: int | None
@@ -100,6 +102,7 @@ class Given:
     overwrite: bool
     resume: bool
     json: bool
+    format: str
     quiet: bool
     dry_run: bool
     rate: str | None
@@ -210,6 +213,9 @@ class Given:
     help='Make thresholds exact, "TAR|FAR=0.001,EER", by further passes.',
 )
 @click.option(
+    "--ci", metavar="LEVEL", type=float, help="Confidence intervals of so many percent: 95."
+)
+@click.option(
     "--memory",
     metavar="SIZE",
     help="Budget of the process, or of each worker.  [default: 2GB; what a worker has]",
@@ -221,6 +227,13 @@ class Given:
 @click.option("--overwrite", is_flag=True, help="Replace a result that is there.")
 @click.option("--resume", is_flag=True, help="Go on with what is finished of --out, if it is.")
 @click.option("--json", is_flag=True, help="Print the summary as JSON, and nothing else.")
+@click.option(
+    "--format",
+    metavar="table|json|csv|markdown|latex",
+    default="table",
+    show_default=True,
+    help="Print the metrics as a row of a table, and nothing else.",
+)
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; evaluate nothing.")
 @click.option("--rate", metavar="N", help="Flop/s of a thread, for the hours of --dry-run: 50G.")
@@ -235,6 +248,10 @@ def evaluate(**given: Any) -> None:
     A URI is PATH or PATH::KEY: a .npy, .npz, .mat, HDF5, Parquet, .pt or .fvecs file, a Zarr
     folder, a folder of .npy files, or shards: 'gallery-*.npy'.
     """
+    from streameval.report.export import JSON, check_format
+
+    check_format(given["format"], to_file=False)
+    given |= {"json": given["json"] or given["format"] == JSON}
     run(Given(**with_bundle(given)))
 
 
@@ -252,9 +269,11 @@ def run(given: Given) -> None:
         from streameval.execution.cluster import ClusterExecutor
         from streameval.metrics.selection import split_names
         from streameval.presets import find_preset, pair_options
+        from streameval.report.export import FORMATS, result_rows
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
 
+        resampling = parse_level(given.ci)
         preset = None if given.preset is None else find_preset(given.preset)
         options = _metric_options(given, preset)
         planned = given.dry_run and _is_declared(given)
@@ -266,6 +285,11 @@ def run(given: Given) -> None:
         )
         interruption.remains = recording.remains
         source: Source | None = open_neighbors(given)
+        if source is not None and resampling is not None:
+            raise OptionError(
+                "--ci needs the place of every positive, and lists of neighbours may leave some "
+                "out: leave it out, or evaluate the features or distances"
+            )
         if source is None:
             source = open_source(given.distances, given.query, given.gallery, given.metric)
         query = gallery = None
@@ -324,6 +348,8 @@ def run(given: Given) -> None:
                 )
             if groups is not None:
                 result = result.grouped(groups)
+            if resampling is not None:
+                result = replace(result, resampling=resampling)
             progress.close()
             if given.out is not None:
                 try:
@@ -336,11 +362,12 @@ def run(given: Given) -> None:
                     failure = error  # the work of hours, perhaps: it is printed all the same
                     recording.keep()
             saved = None if failure else given.out
-            text = (
-                as_json(result.summary())
-                if given.json
-                else render_evaluation(result, stdout_style(), saved=saved)
-            )
+            if given.json:
+                text = as_json(result.summary())
+            elif given.format in FORMATS:
+                text = str(FORMATS[given.format](result_rows({given.out or "this run": result})))
+            else:
+                text = render_evaluation(result, stdout_style(), saved=saved)
         print_out(text)
         if failure is not None:
             raise failure

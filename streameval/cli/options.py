@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from streameval.inputs.lists import ListedAs
     from streameval.inputs.sources import Distances, Features
     from streameval.listed import ListedPairs
+    from streameval.metrics.resampling import Resampling
     from streameval.preparation import RangeOption
     from streameval.protocol import AnyArray, Labels, Protocol
+
+
+FORMATS = "table|json|csv|markdown|latex|parquet"
 
 
 def open_source(
@@ -246,6 +250,28 @@ def parse_range(text: str) -> RangeOption:
             f"--range is {text!r}; expected auto, minmax, or two numbers LO,HI such as 0,2"
         ) from None
     return low, high
+
+
+def parse_level(percent: float | None, **how: int) -> Resampling | None:
+    """Return how ``--ci 95`` makes intervals; None where it is not given.
+
+    Parameters
+    ----------
+    percent : float, optional
+    **how
+        Other attributes of `Resampling`.
+
+    Raises
+    ------
+    OptionError
+    """
+    from streameval.metrics.resampling import Resampling
+
+    if percent is None:
+        return None
+    if not 1 <= percent < 100:
+        raise OptionError(f"--ci is {percent:g}; expected a percentage from 1 to below 100: 95")
+    return Resampling(percent / 100, **how)
 
 
 def parse_junk_ids(texts: Sequence[str], gallery: Labels) -> list[int | str] | None:

@@ -22,6 +22,8 @@ metric is a declaration beside its function, and an entry of the list.
     openset       DIR at FAR, FNIR at FPIR, TTR at FTR
     verification  TAR at FAR, EER, AUC from the histogram of impostors
     matching      precision, recall, F1 on the thresholds
+    resampling    bootstrap over identities: how metrics are read off resamples
+    confidence    confidence intervals
     registry      the list
     selection     metrics by name; `required_fields`, what a plan has to count for them
     compute       values, tie intervals, curves and columns of some statistics

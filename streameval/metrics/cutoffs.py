@@ -11,7 +11,8 @@ import numpy as np
 from streameval.metrics.metric import Metric, Value
 from streameval.metrics.parameters import choice, rank
 from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.retrieval import RANK_FIELDS, mean_over_positive
+from streameval.metrics.resampling import mean_of
+from streameval.metrics.retrieval import RANK_FIELDS, mean_over_positive, values_of
 from streameval.statistics import FloatArray, IntArray
 
 
@@ -88,6 +89,7 @@ AP_AT_K = Metric(
     formula="1/N Σ (Σ_{r_j <= k} j/r_j) / D; D = |{r_j <= k}| (hits), G (total), min(k, G) (min)",
     source="hits: torchmetrics; total: ranx, trec_eval; min: OML, Kaggle",
     compute=truncated_average_precision,
+    resampled=mean_of(values_of(truncated_average_precision)),
     parameters={"k": _K, "denominator": choice("hits", "total", "min")},
     also=("mAP@{k}", "AP@{k}"),
     tail=lambda _, denominator: "cutoff" if denominator == "hits" else "monotone",
@@ -102,6 +104,7 @@ PRECISION_AT_K = Metric(
     formula="1/N Σ |{r_j <= k}| / k",
     source="Manning et al. 2008, §8.4",
     compute=precision_at,
+    resampled=mean_of(values_of(precision_at)),
     parameters={"k": _K},
     also=("precision@{k}", "precision-at-{k}"),
     tail="monotone",
@@ -116,6 +119,7 @@ PRECISION_AT_K_MIN = Metric(
     formula="1/N Σ |{r_j <= k}| / min(k, G)",
     source="OML, calc_precision",
     compute=attainable_precision_at,
+    resampled=mean_of(values_of(attainable_precision_at)),
     parameters={"k": _K},
     tail="monotone",
     deployed=True,
@@ -129,6 +133,7 @@ RECALL_AT_K = Metric(
     formula="1/N Σ |{r_j <= k}| / G",
     source="Manning et al. 2008, §8.4; the recall@k of metric learning is CMC@k",
     compute=recall_at,
+    resampled=mean_of(values_of(recall_at)),
     parameters={"k": _K},
     also=("recall-at-{k}",),
     tail="monotone",
@@ -143,6 +148,7 @@ R_PRECISION = Metric(
     formula="1/N Σ |{r_j <= G}| / G",
     source="Manning et al. 2008, §8.4",
     compute=r_precision,
+    resampled=mean_of(values_of(r_precision)),
     tail="monotone",
     deployed=True,
 )
@@ -155,6 +161,7 @@ MAP_AT_R = Metric(
     formula="1/N Σ 1/G Σ_{r_j <= G} j/r_j",
     source="Musgrave et al. 2020, Eq. 3",
     compute=average_precision_at_r,
+    resampled=mean_of(values_of(average_precision_at_r)),
     also=("mean-average-precision-at-R",),
     tail="monotone",
     deployed=True,
@@ -168,6 +175,7 @@ NDCG_AT_K = Metric(
     formula="1/N Σ (Σ_{r_j <= k} 1/log2(r_j + 1)) / Σ_{j <= min(k,G)} 1/log2(j + 1)",
     source="Järvelin and Kekäläinen 2002, relevance 0 or 1",
     compute=discounted_gain,
+    resampled=mean_of(values_of(discounted_gain)),
     parameters={"k": _K},
     also=("NDCG-cut-{k}",),
     tail="monotone",

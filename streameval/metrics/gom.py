@@ -8,6 +8,8 @@ fn = G − tp. Source: Wang et al., "Re-identification = Retrieval + Verificatio
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,6 +18,7 @@ from streameval.metrics.means import mean, trapezoid
 from streameval.metrics.metric import Metric, Tail, Value
 from streameval.metrics.options import VerificationPrecision
 from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.resampling import Identities, Resamples, divided
 from streameval.metrics.thresholds import normalised_thresholds, positives_returned
 from streameval.statistics import FloatArray, IntArray
 
@@ -42,17 +45,23 @@ def reid_curves(ranked: RankedQueries) -> dict[str, FloatArray]:
     `verification_precision`; ReP = sqrt(RP · VP) (Eq. 6). Under ``ties="expected"`` RP and VP
     are expectations, and ReP is the root of their product, sqrt(E[RP] · E[VP]).
     """
-    stats, ranks = ranked.stats, ranked.ranks
-    tau = normalised_thresholds(len(stats.thresholds))
+    tau = normalised_thresholds(len(ranked.stats.thresholds))
     curves = {name: np.full(len(tau), math.nan) for name in ("mRP", "mVP", "mReP")}
+    for t, (rp, vp) in enumerate(precisions_returned(ranked)):
+        curves["mRP"][t], curves["mVP"][t] = mean(rp), mean(vp)
+        curves["mReP"][t] = mean(np.sqrt(rp * vp))
+    return {"tau": tau, **curves}
+
+
+def precisions_returned(ranked: RankedQueries) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Give RP and VP of the queries of Q+, [N] float64 each, at one threshold after the other."""
+    stats, ranks = ranked.stats, ranked.ranks
     for t, tp in enumerate(positives_returned(ranked)):
         fp = stats.negatives_within[ranks.queries, t]
         some = np.maximum(tp, 1)
         rp = np.where(tp > 0, ranked.precision_sums[ranks.start + some - 1] / some, 0.0)
         vp = verification_precision(ranked.options.vp, tp, fp, ranks.count, ranked.inverse_penalty)
-        curves["mRP"][t], curves["mVP"][t] = mean(rp), mean(vp)
-        curves["mReP"][t] = mean(np.sqrt(rp * vp))
-    return {"tau": tau, **curves}
+        yield rp, vp
 
 
 def reid_value(ranked: RankedQueries, name: str) -> Value:
@@ -139,13 +148,16 @@ def verification_precision(
 
 def false_rate_curves(ranked: RankedQueries) -> dict[str, FloatArray]:
     """Return tau and the curve mFR, both [T] float64."""
-    stats, budget = ranked.stats, ranked.options.false_rate_budget
-    tau = normalised_thresholds(len(stats.thresholds))
-    queries = ranked.negative_queries
-    rates = [
-        mean(np.minimum(stats.negatives_within[queries, t] / budget, 1.0)) for t in range(len(tau))
-    ]
-    return {"tau": tau, "mFR": np.array(rates)}
+    tau = normalised_thresholds(len(ranked.stats.thresholds))
+    return {"tau": tau, "mFR": np.array([mean(rates) for rates in false_rates(ranked)])}
+
+
+def false_rates(ranked: RankedQueries) -> Iterator[FloatArray]:
+    """Give FR of the queries of Q−, [M] float64, at one threshold after the other."""
+    stats, queries = ranked.stats, ranked.negative_queries
+    for t in range(len(stats.thresholds)):
+        within = stats.negatives_within[queries, t]
+        yield np.minimum(within / ranked.options.false_rate_budget, 1.0)
 
 
 def false_rate_value(ranked: RankedQueries, name: str) -> Value:
@@ -195,6 +207,50 @@ def false_rate_scalars(tau: FloatArray, mfr: FloatArray) -> dict[str, float]:
     }
 
 
+def reid_sums(ranked: RankedQueries, identities: Identities) -> tuple[FloatArray, FloatArray]:
+    """Return the sums of VP and of ReP by identity, [I, T] float64 each."""
+    queries, shape = ranked.ranks.queries, (identities.count, len(ranked.stats.thresholds))
+    vps, reps = np.zeros(shape), np.zeros(shape)
+    for t, (rp, vp) in enumerate(precisions_returned(ranked)):
+        vps[:, t] = identities.sums(vp, queries)
+        reps[:, t] = identities.sums(np.sqrt(rp * vp), queries)
+    return vps, reps
+
+
+def false_rate_sums(ranked: RankedQueries, identities: Identities) -> FloatArray:
+    """Return the sums of FR by identity, [I, T] float64."""
+    sums = np.zeros((identities.count, len(ranked.stats.thresholds)))
+    for t, rates in enumerate(false_rates(ranked)):
+        sums[:, t] = identities.sums(rates, ranked.negative_queries)
+    return sums
+
+
+def resampled_reid(resamples: Resamples) -> list[dict[str, float]]:
+    """Return `reid_scalars` of each resample."""
+    sums = resamples.ranked.once(reid_sums, resamples.identities)
+    mvp, mrep = (divided(resamples.drawn @ own, resamples.known) for own in sums)
+    tau = normalised_thresholds(mvp.shape[1])
+    return [reid_scalars(tau, *curves) for curves in zip(mvp, mrep, strict=True)]
+
+
+def resampled_false_rates(resamples: Resamples) -> list[dict[str, float]]:
+    """Return `false_rate_scalars` of each resample."""
+    sums = resamples.ranked.once(false_rate_sums, resamples.identities)
+    mfr = divided(resamples.drawn @ sums, resamples.strangers)
+    tau = normalised_thresholds(mfr.shape[1])
+    return [false_rate_scalars(tau, curve) for curve in mfr]
+
+
+def resampled_reid_value(resamples: Resamples, name: str) -> FloatArray:
+    """Return one of `reid_scalars` of each resample, [R] float64."""
+    return np.array([scalars[name] for scalars in resamples.once(resampled_reid)])
+
+
+def resampled_false_rate_value(resamples: Resamples, name: str) -> FloatArray:
+    """Return one of `false_rate_scalars` of each resample, [R] float64."""
+    return np.array([scalars[name] for scalars in resamples.once(resampled_false_rates)])
+
+
 def _reid(name: str, formula: str, *, is_tau: bool = False, tail: Tail = "own") -> Metric:
     return Metric(
         name=name,
@@ -204,6 +260,7 @@ def _reid(name: str, formula: str, *, is_tau: bool = False, tail: Tail = "own") 
         formula=f"{formula}; {_REP}",
         source="GOM paper, Eq. 4, 5, 6, 9; the reference VP: the authors' published code",
         compute=partial(reid_value, name=name),
+        resampled=partial(resampled_reid_value, name=name),
         default=True,
         is_tau=is_tau,
         tail=tail,
@@ -221,6 +278,7 @@ def _false_rate(name: str, formula: str, *, is_tau: bool = False) -> Metric:
         formula=f"{formula}; mFR = 1/M Σ min(fp/B, 1)",
         source="GOM paper, Eq. 7, 8, 10",
         compute=partial(false_rate_value, name=name),
+        resampled=partial(resampled_false_rate_value, name=name),
         default=True,
         is_tau=is_tau,
         tail="monotone",
@@ -233,4 +291,8 @@ MREP_MAX = _reid("mReP_max", "max over τ of mReP")
 TAU_MAX = _reid("tau_max", "the first τ at which mReP is greatest", is_tau=True)
 MREP = _reid("MREP", "area under mReP(τ)")
 MFR = _false_rate("MFR", "area under mFR(τ)")
-TAU_NZ = _false_rate("tau_nz", "the smallest τ with mFR > 0", is_tau=True)
+TAU_NZ = replace(
+    _false_rate("tau_nz", "the smallest τ with mFR > 0", is_tau=True),
+    resampled=None,  # Bickel and Freedman 1981: the bootstrap fails for extremes
+    no_interval="an extreme of the queries: no resample goes beyond it, and all tell too little",
+)

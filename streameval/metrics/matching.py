@@ -16,6 +16,7 @@ from streameval.metrics.means import mean
 from streameval.metrics.metric import Metric, Tail, Value
 from streameval.metrics.parameters import choice, threshold
 from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.resampling import Identities, Resamples, ratio_of
 from streameval.metrics.thresholds import normalised_thresholds, positives_returned
 from streameval.statistics import FloatArray, IntArray
 
@@ -109,6 +110,75 @@ def greatest_f1(ranked: RankedQueries, average: str) -> Value:
     return Value(float(values[best]), threshold=float(ranked.stats.thresholds[best]), curves=curves)
 
 
+def figure_terms(
+    ranked: RankedQueries, average: str, at: int, name: str
+) -> tuple[FloatArray, FloatArray]:
+    """Return what precision, recall or F1 at a threshold is a ratio of, both [Q] float64."""
+    stats, ranks = ranked.stats, ranked.ranks
+    near = stats.positive_distance <= stats.thresholds[at]
+    tp = np.diff(np.append(0, np.cumsum(near))[stats.indptr])
+    fp, positives = stats.negatives_within[:, at], stats.positives
+    if average == "micro":
+        above = 2 * tp if name == "F1" else tp
+        below = {"precision": tp + fp, "recall": positives, "F1": tp + fp + positives}[name]
+        return above.astype(np.float64), below.astype(np.float64)
+    values = np.full(stats.queries, math.nan)
+    own = ranks.queries
+    values[own] = FIGURES[name](tp[own], fp[own], positives[own])
+    defined = ~np.isnan(values)
+    return np.where(defined, values, 0.0), defined.astype(np.float64)
+
+
+def figure_terms_at(
+    ranked: RankedQueries, average: str, tau: float, *, name: str
+) -> tuple[FloatArray, FloatArray]:
+    """Return `figure_terms` at one of the thresholds that were counted, by its τ."""
+    return figure_terms(ranked, average, _at(ranked, tau), name)
+
+
+def false_match_terms(ranked: RankedQueries, tau: float) -> tuple[FloatArray, FloatArray]:
+    """Return false matches and impostors by query, both [Q] float64."""
+    stats = ranked.stats
+    matched = stats.negatives_within[:, _at(ranked, tau)]
+    return matched.astype(np.float64), stats.negatives.astype(np.float64)
+
+
+def false_non_match_terms(ranked: RankedQueries, tau: float) -> tuple[FloatArray, FloatArray]:
+    """Return false non-matches and genuine pairs by query, both [Q] float64."""
+    stats = ranked.stats
+    missed = stats.positive_distance > stats.thresholds[_at(ranked, tau)]
+    by_query = np.diff(np.append(0, np.cumsum(missed))[stats.indptr])
+    return by_query.astype(np.float64), stats.positives.astype(np.float64)
+
+
+def _at(ranked: RankedQueries, tau: float) -> int:
+    at = _index(ranked, tau)
+    if at is None:
+        raise ValueError(_not_counted(len(ranked.stats.thresholds)))
+    return at
+
+
+def f1_sums(
+    ranked: RankedQueries, average: str, identities: Identities
+) -> tuple[FloatArray, FloatArray]:
+    """Return the sums of both terms of F1 by identity, [I, T] float64 each."""
+    shape = identities.count, len(ranked.stats.thresholds)
+    above, below = np.zeros(shape), np.zeros(shape)
+    for at in range(shape[1]):
+        terms = figure_terms(ranked, average, at, "F1")
+        above[:, at], below[:, at] = (identities.sums(one) for one in terms)
+    return above, below
+
+
+def resampled_greatest_f1(resamples: Resamples, average: str) -> FloatArray:
+    """Return F1_max of each resample, [R] float64."""
+    sums = resamples.ranked.once(f1_sums, average, resamples.identities)
+    above, below = (resamples.drawn @ own for own in sums)
+    f1 = np.divide(above, below, out=np.full(above.shape, math.nan), where=below > 0)
+    greatest: FloatArray = f1.max(axis=1)
+    return greatest
+
+
 _FIELDS = ("indptr", "positive_distance", "thresholds", "negatives_within")
 _AVERAGE = choice("micro", "macro")
 _TAU = threshold(0.25, 0.5)
@@ -123,6 +193,7 @@ def _figure(name: str, formula: str, tail: Tail | Callable[..., Tail] = "monoton
         formula=f"{formula} at τ, over all pairs (micro), or its mean over Q+ (macro)",
         source="van Rijsbergen 1979; micro and macro: Manning et al. 2008, §13.6",
         compute=partial(figure_at, name=name),
+        resampled=ratio_of(partial(figure_terms_at, name=name)),
         parameters={"average": _AVERAGE, "tau": _TAU},
         also=(f"{name}@tau={{tau}}",),
         tail=tail,
@@ -147,6 +218,7 @@ F1_MAX = Metric(
     "over Q+ (macro)",
     source="van Rijsbergen 1979",
     compute=greatest_f1,
+    resampled=resampled_greatest_f1,
     parameters={"average": _AVERAGE},
     also=("F1-max", "max-F1"),
     tail="monotone",
@@ -161,6 +233,7 @@ FMR = Metric(
     formula="|{impostor : d <= τ}| / I",
     source="ISO/IEC 19795-1",
     compute=false_matches,
+    resampled=ratio_of(false_match_terms),
     parameters={"tau": _TAU},
     also=("FAR@tau={tau}",),
     tail="monotone",
@@ -175,6 +248,7 @@ FNMR = Metric(
     formula="|{genuine : d > τ}| / P",
     source="ISO/IEC 19795-1",
     compute=false_non_matches,
+    resampled=ratio_of(false_non_match_terms),
     parameters={"tau": _TAU},
     also=("FRR@tau={tau}",),
     tail="monotone",

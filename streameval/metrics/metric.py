@@ -16,6 +16,7 @@ from streameval.errors import OptionError
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import Parameter, write
 from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.resampling import Resampled
 from streameval.statistics import FIELDS, FloatArray
 
 Part = Literal["retrieval", "open-set", "gom", "verification"]
@@ -94,6 +95,11 @@ class Metric:
         As `compute`, to the distances that its threshold lies between, both excluded, as far as
         the histogram tells; None where it has no threshold. Counting at the genuine distances
         between these makes its value exact.
+    resampled : callable, optional
+        `Resamples`, and the parameters, to its value in each resample of the queries, [R]; None
+        where resamples tell nothing of it.
+    no_interval : str
+        Why they do not, where `resampled` is None.
     default : bool
         Whether it is computed where no metrics are asked for.
     is_tau : bool
@@ -122,6 +128,8 @@ class Metric:
     also: tuple[str, ...] = ()
     reads: Callable[[MetricOptions], tuple[str, ...]] | None = None
     unsettled: Callable[..., tuple[float, float] | None] | None = None
+    resampled: Resampled | None = None
+    no_interval: str = "read off a histogram of all queries together, which can't be resampled"
     default: bool = False
     is_tau: bool = False
     tail: Tail | Callable[..., Tail] = "withheld"

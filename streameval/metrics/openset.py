@@ -14,6 +14,7 @@ from streameval.metrics.means import prefix_sums
 from streameval.metrics.metric import Metric, Value
 from streameval.metrics.parameters import choice, rank, rate_of_options
 from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.resampling import Resamples, divided
 from streameval.statistics import FloatArray
 
 _NEAREST_FIELDS = ("indptr", "positive_distance", "nearest_negative", "same_identity")
@@ -111,10 +112,16 @@ def true_target_rates(ranked: RankedQueries, verification: str) -> FloatArray:
     d is the distance of the nearest valid item of the query ("set"), or of its nearest positive
     ("individual"). NaN where N is 0, and at a limit of NaN.
     """
-    distance = ranked.nearest_positive
-    if verification == "set":
-        distance = np.minimum(distance, ranked.stats.nearest_negative[ranked.ranks.queries])
+    distance = target_distances(ranked, verification)
     return shares(ranked, sums_closer(ranked, distance, np.ones(len(distance))))
+
+
+def target_distances(ranked: RankedQueries, verification: str) -> FloatArray:
+    """Return the distance at which each query of Q+ is verified, [N] float64."""
+    if verification == "individual":
+        return ranked.nearest_positive
+    nearest_negative = ranked.stats.nearest_negative[ranked.ranks.queries]
+    return np.minimum(ranked.nearest_positive, nearest_negative)
 
 
 def sums_closer(ranked: RankedQueries, distance: FloatArray, weight: FloatArray) -> FloatArray:
@@ -154,6 +161,77 @@ def roc_area(ranked: RankedQueries, x: int) -> Value:
     return Value(halves / (2 * pairs))
 
 
+def resampled_limits(resamples: Resamples, f: float) -> FloatArray:
+    """Return the limit at the largest FAR <= f in each resample, [R] float64.
+
+    NaN where its queries of Q− don't support the rate. The strangers are sorted once; in a
+    resample each is as many as it is drawn.
+    """
+    ranked = resamples.ranked
+    limits, _ = ranked.once(false_accepts)
+    nearest = ranked.stats.nearest_negative[ranked.negative_queries]
+    order = np.argsort(nearest)
+    inside = np.searchsorted(nearest[order], limits, side="left")
+    found = np.full(len(resamples.drawn), math.nan)
+    for block, (weights,) in resamples.weights(ranked.negative_queries[order]):
+        closer = np.zeros((len(weights), len(order) + 1))
+        np.cumsum(weights, axis=1, out=closer[:, 1:])
+        strangers = np.maximum(closer[:, -1:], 1)
+        last = np.sum(closer[:, inside] / strangers <= f, axis=1) - 1
+        supported = (closer[:, -1] > 0) & (1 / strangers[:, 0] <= f)
+        found[block] = np.where(supported, limits[last], math.nan)
+    return found
+
+
+def resampled_shares(
+    resamples: Resamples, distance: FloatArray, weight: FloatArray, f: float
+) -> FloatArray:
+    """Return the sum of the weights [N] with distance < limit by N, in each resample, [R]."""
+    limits = resamples.once(resampled_limits, f)
+    order = np.argsort(distance)
+    inside = np.searchsorted(distance[order], limits, side="left")
+    own = weight[order]
+    sums = np.full(len(limits), math.nan)
+    for block, (drawn,) in resamples.weights(resamples.ranked.ranks.queries[order]):
+        ends = inside[block].tolist()
+        sums[block] = [row[:end] @ own[:end] for row, end in zip(drawn, ends, strict=True)]
+    return np.where(np.isnan(limits), math.nan, divided(sums, resamples.known))
+
+
+def resampled_detections(resamples: Resamples, x: int, f: float) -> FloatArray:
+    """Return DIR@x|FAR=f of each resample, [R] float64."""
+    ranked = resamples.ranked
+    return resampled_shares(resamples, ranked.nearest_positive, ranked.once(found_within, x), f)
+
+
+def resampled_misses(resamples: Resamples, x: int, f: float) -> FloatArray:
+    """Return FNIR@x|FPIR=f of each resample, [R] float64."""
+    return 1 - resampled_detections(resamples, x, f)
+
+
+def resampled_targets(resamples: Resamples, verification: str, f: float) -> FloatArray:
+    """Return TTR|FTR=f of each resample, [R] float64."""
+    distance = target_distances(resamples.ranked, verification)
+    return resampled_shares(resamples, distance, np.ones(len(distance)), f)
+
+
+def resampled_area(resamples: Resamples, x: int) -> FloatArray:
+    """Return `roc_area` of each resample, [R] float64."""
+    ranked = resamples.ranked
+    nearest = ranked.stats.nearest_negative[ranked.negative_queries]
+    order = np.argsort(ranked.nearest_positive)
+    distance, found = ranked.nearest_positive[order], ranked.once(found_within, x)[order]
+    ends = [np.searchsorted(distance, nearest, side=side) for side in ("left", "right")]
+    sums = np.empty(len(resamples.drawn))
+    queries = ranked.ranks.queries[order], ranked.negative_queries
+    for block, (known, strangers) in resamples.weights(*queries):
+        closer = np.zeros((len(known), len(order) + 1))
+        np.cumsum(known * found, axis=1, out=closer[:, 1:])
+        halves = closer[:, ends[0]] + closer[:, ends[1]]
+        sums[block] = np.sum(strangers * halves, axis=1)
+    return divided(sums, 2 * resamples.known * resamples.strangers)
+
+
 _X = rank(lambda options: options.dir_ranks)
 _F = rate_of_options(lambda options: options.false_accept_rates)
 
@@ -166,6 +244,7 @@ DIR_FAR = Metric(
     "|{Q− : min d <= τ}|/M <= f; withheld where f < 1/M",
     source="Liao et al. 2014; GOM paper, §4.4",
     compute=detection_identification,
+    resampled=resampled_detections,
     parameters={"x": _X, "f": _F},
     default=True,
     also=("DIR@FAR={f}", "TPIR@FPIR={f}", "TPIR@{x}|FPIR={f}"),
@@ -182,6 +261,7 @@ FNIR_FPIR = Metric(
     "f < 1/M",
     source="ISO/IEC 19795-1; NIST FRVT 1:N",
     compute=missed_identification,
+    resampled=resampled_misses,
     parameters={"x": _X, "f": _F},
     also=("FNIR@FPIR={f}",),
     tail="monotone",
@@ -196,6 +276,7 @@ DIR_AUC = Metric(
     formula="1/(N·M) Σ_{i in Q+} Σ_{u in Q−} [r_1 <= x]·([d_1 < d_u] + ½[d_1 = d_u])",
     source="area under the ROC of Liao et al. 2014, by Mann and Whitney 1947",
     compute=roc_area,
+    resampled=resampled_area,
     parameters={"x": _X},
     tail="monotone",
     deployed=True,
@@ -210,6 +291,7 @@ TTR_FTR = Metric(
     "f; d = min over all valid items (set), or d_1 (individual); withheld where f < 1/M",
     source="Zheng et al. 2016 (one-shot group-based verification)",
     compute=true_target_rate,
+    resampled=resampled_targets,
     parameters={"verification": choice("set", "individual"), "f": _F},
     also=("TTR@FTR={f}",),
     tail="monotone",

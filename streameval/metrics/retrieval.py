@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +13,8 @@ from streameval.metrics.means import mean
 from streameval.metrics.metric import Metric, Value
 from streameval.metrics.parameters import rank, rate
 from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.single_shot import shot_curve, shots_within
+from streameval.metrics.resampling import mean_of
+from streameval.metrics.single_shot import shot_curve, shots_of, shots_within
 from streameval.statistics import FloatArray
 
 RANK_FIELDS = ("indptr", "positive_distance", "closer", "tied", "tied_before")
@@ -26,6 +29,16 @@ WITHOUT_EXPECTATION = (
 def mean_over_positive(ranked: RankedQueries, column: str, values: FloatArray) -> Value:
     """Return the mean of [N] float64 over Q+, and the values as a column of that name."""
     return Value(mean(values), per_query={column: ranked.of_all_queries(values)})
+
+
+def values_of(compute: Callable[..., Value]) -> Callable[..., FloatArray]:
+    """Return what `mean_over_positive` of a metric is the mean of: parameters to [N] float64."""
+
+    def values(ranked: RankedQueries, *parameters: Any) -> FloatArray:
+        (column,) = compute(ranked, *parameters).per_query.values()
+        return column[ranked.ranks.queries]
+
+    return values
 
 
 def cumulative_matching(ranked: RankedQueries, x: int) -> Value:
@@ -62,6 +75,15 @@ def matching_curve(ranked: RankedQueries, length: int) -> FloatArray:
     return np.array([mean(share) for share in shots])
 
 
+def matches_within(ranked: RankedQueries, x: int) -> FloatArray:
+    """Return what CMC@x is the mean of under the reading of the options, [N] float64."""
+    if ranked.options.cmc == "single-gallery-shot":
+        return shots_of(ranked, "single_shot", x)
+    if ranked.options.cmc == "first-match":
+        return ranked.ranks.first_within(x)
+    return ranked.ranks.counts(ranked.ranks.shots(x)) / ranked.ranks.count
+
+
 def first_ranks(ranked: RankedQueries) -> FloatArray:
     """Return r_1 of the queries of Q+, [N] float64."""
     return ranked.ranks.first_rank()
@@ -89,10 +111,9 @@ def precision_at_recall(ranked: RankedQueries, r: float) -> Value:
     """
     if ranked.options.ties == "expected" and ranked.stats.tied.any():
         return Value(math.nan, reason=WITHOUT_EXPECTATION)
-    interpolated = ranked.once(interpolated_precision)
     recalls = np.arange(RECALLS) / (RECALLS - 1)
     curve = ranked.once(mean_precision_curve)
-    value = mean(at_recall(ranked, interpolated, r))
+    value = mean(precisions_at(ranked, r))
     return Value(value, curves={"recall": recalls, "mPrecision": curve})
 
 
@@ -123,6 +144,11 @@ def at_recall(ranked: RankedQueries, of_positives: FloatArray, recall: float) ->
     return found
 
 
+def precisions_at(ranked: RankedQueries, r: float) -> FloatArray:
+    """Return the interpolated precision of each query at a recall, [N] float64."""
+    return at_recall(ranked, ranked.once(interpolated_precision), r)
+
+
 def precision_recall(ranked: RankedQueries) -> tuple[FloatArray, FloatArray]:
     """Return recall j/G and precision j/r_j at each positive, both [P] float64.
 
@@ -142,6 +168,7 @@ CMC = Metric(
     "expectation where one item is drawn of each gallery identity (single gallery shot)",
     source="Gray et al. 2007; GOM paper, Eq. 1; all shots: open-reid",
     compute=cumulative_matching,
+    resampled=mean_of(matches_within),
     parameters={"x": rank(lambda options: options.cmc_ranks)},
     default=True,
     also=("Rank-{x}", "R{x}", "R@{x}", "top-{x}", "hit-rate@{x}"),
@@ -158,6 +185,7 @@ MAP = Metric(
     "(trapezoid), or 1/G Σ_j of the precision at distance d_j (threshold)",
     source="Zheng et al. 2015 (Market-1501); GOM paper, Eq. 2",
     compute=mean_average_precision,
+    resampled=mean_of(values_of(mean_average_precision)),
     default=True,
     also=("AP", "mean-average-precision"),
     tail="monotone",
@@ -171,6 +199,7 @@ MINP = Metric(
     formula="1/N Σ G/r_G",
     source="Ye et al. 2020 (AGW); GOM paper, Eq. 3",
     compute=mean_inverse_penalty,
+    resampled=mean_of(values_of(mean_inverse_penalty)),
     default=True,
     also=("INP",),
     tail="monotone",
@@ -184,6 +213,7 @@ MRR = Metric(
     formula="1/N Σ 1/r_1",
     source="Voorhees 1999 (TREC-8); pytorch-metric-learning, torchmetrics, ranx",
     compute=mean_reciprocal_rank,
+    resampled=mean_of(values_of(mean_reciprocal_rank)),
     also=("RR", "mean-reciprocal-rank"),
     tail="monotone",
 )
@@ -196,6 +226,7 @@ PRECISION_AT_RECALL = Metric(
     formula="1/N Σ max {j/r_j : j/G >= r}",
     source="Salton and McGill 1983 (interpolated precision); at 101 points: COCO",
     compute=precision_at_recall,
+    resampled=mean_of(precisions_at),
     parameters={"r": rate(0.1, 0.5, 0.9)},
     also=("interpolated-precision@{r}",),
     tail="monotone",

@@ -16,6 +16,7 @@ from streameval.metrics.means import mean
 from streameval.metrics.metric import Metric, Value
 from streameval.metrics.parameters import rank
 from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.resampling import mean_of
 from streameval.statistics import SHOT_RULES, FloatArray
 
 WITHOUT_EXPECTATION = (
@@ -48,6 +49,20 @@ def shot_curve(ranked: RankedQueries, field: str) -> FloatArray:
     return np.array([mean(own[:, rule, x]) for x in range(own.shape[-1])])
 
 
+def shots_of(ranked: RankedQueries, field: str, x: int) -> FloatArray:
+    """Return what `shot_curve` is the mean of at a rank that was counted, [N] float64."""
+    ties = ranked.options.ties
+    rule = 0 if ties == "expected" else SHOT_RULES.index(ties)
+    shots: npt.NDArray[np.float64] = getattr(ranked.stats, field)
+    own: FloatArray = shots[ranked.stats.has_positive, rule, x - 1]
+    return own
+
+
+def sampled_shots(ranked: RankedQueries, x: int) -> FloatArray:
+    """Return what CMC_sampled@x is the mean of, [N] float64."""
+    return shots_of(ranked, "sampled_shots", x)
+
+
 def shots_within(ranked: RankedQueries, x: int, field: str) -> Value:
     """Return CMC@x under single gallery shot, without its curve."""
     curve = ranked.once(shot_curve, field)
@@ -71,5 +86,6 @@ CMC_SAMPLED = Metric(
     formula="1/N Σ [c + 1 <= x], mean over draws of one item of each gallery identity",
     source="Li et al. 2014 (CUHK03); torchreid and open-reid: 10 draws, without a seed",
     compute=sampled_matching,
+    resampled=mean_of(sampled_shots),
     parameters={"x": rank(lambda options: options.cmc_ranks)},
 )

@@ -26,6 +26,11 @@ TITLES: Mapping[str, str] = {
 """The parts of the list of metrics, and their titles in the table."""
 
 _FORMULAS = {"Σ": "sum", "½": "1/2", "±": "+-", "§": "section ", "ä": "ae"}
+_HARMFUL = dict.fromkeys(
+    [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd"
+)
+"""Characters that would move the cursor, colour the terminal or turn its text around."""
+
 _ASCII = str.maketrans(
     {"×": "x", "−": "-", "–": "-", "·": "|", "τ": "tau", "≤": "<=", "…": "..."} | _FORMULAS
 )
@@ -44,7 +49,8 @@ class Style:
     plain: bool
 
     def text(self, text: str) -> str:
-        """Return the text with the symbols of this style."""
+        """Return the text with the symbols of this style; control characters are replaced."""
+        text = text.translate(_HARMFUL)
         return text.translate(_ASCII) if self.plain else text
 
     def formula(self, text: str) -> str:
@@ -80,6 +86,8 @@ def render(style: Style, blocks: Sequence[RenderableType]) -> str:
         color_system=None if style.plain else "standard",
         no_color=style.plain,
         highlight=False,
+        markup=False,  # a label such as [red] or :smile: is what it is
+        emoji=False,
         legacy_windows=False,
     )
     for block in blocks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from streameval.metrics import Detail, Metrics
+    from streameval.metrics.confidence import Confidence
     from streameval.result import Evaluation
 
 __all__ = ["render_evaluation", "stdout_style"]
@@ -55,12 +56,15 @@ class Row:
     ----------
     name, value, ties, remark : str
         ``ties`` is the interval that ties leave open.
+    confidence : str
+        The confidence interval.
     """
 
     name: str
     value: str
     ties: str = ""
     remark: str = ""
+    confidence: str = ""
 
 
 def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None = None) -> str:
@@ -77,6 +81,16 @@ def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None
         *packed("Conventions", _conventions(evaluation)),
         *packed("Run", _run(evaluation)),
     ]
+    confidence = evaluation.chosen_confidence
+    if confidence is not None:
+        how = confidence.how
+        said = [
+            f"{100 * how.level:g} % intervals",
+            f"bootstrap of {plural(confidence.identities, 'identity', 'identities')} of queries",
+            f"{how.resamples:,} resamples",
+            f"seed {how.seed}",
+        ]
+        closing += [*packed("Confidence", said), *_without_interval(confidence)]
     if saved is not None:
         closing.append(("Written to", saved))
     groups: list[RenderableType] = []
@@ -119,7 +133,7 @@ def _intervals(evaluation: Evaluation, style: Style) -> list[RenderableType]:
 
 def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
     """Return the lines of the table by the title of their part."""
-    metrics = evaluation.metrics
+    metrics, confidence = evaluation.metrics, evaluation.chosen_confidence
     parts: dict[str, list[Row]] = {title: [] for title in TITLES.values()}
     said = ""  # the reason of the row above, not to be repeated
     for name, value in metrics.scalars.items():
@@ -138,9 +152,30 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
         else:
             ties = "" if interval is None else percent_interval(*interval)
             row = Row(name, percent(value), ties, _at(detail))
+        if confidence is not None:
+            row = replace(row, confidence=_confidence(confidence, name, is_tau=detail.is_tau))
         rows.append(row)
         said = detail.reason if math.isnan(value) and bounds is None else ""
     return {title: rows for title, rows in parts.items() if rows}
+
+
+def _confidence(confidence: Confidence, name: str, *, is_tau: bool) -> str:
+    if name not in confidence.intervals:
+        return DASH if name in confidence.reasons else ""
+    low, high = confidence.intervals[name]
+    return f"{low:.2f} – {high:.2f}  " if is_tau else percent_interval(low, high)
+
+
+def _without_interval(confidence: Confidence) -> list[tuple[str, str]]:
+    """Return why metrics have no interval, for `facts`."""
+    names: dict[str, list[str]] = {}
+    for name, reason in confidence.reasons.items():
+        names.setdefault(reason, []).append(name)
+    return [
+        row
+        for reason, own in names.items()
+        for row in packed("No interval", [f"{', '.join(own)}: {reason}"])
+    ]
 
 
 def _at(detail: Detail) -> str:
@@ -223,21 +258,25 @@ def _table(evaluation: Evaluation, style: Style) -> Table:
         padding=(0, 3 if style.plain else 1, 0, 0 if style.plain else 1),
         border_style=colours("dim"),
     )
-    parts = rows_of(evaluation)
+    parts, confidence = rows_of(evaluation), evaluation.chosen_confidence
     remarks = any(row.ties or row.remark for rows in parts.values() for row in rows)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, justify="right", style=colours("bold"))
+    if confidence is not None:
+        table.add_column(no_wrap=True, justify="right")
     if remarks:
         table.add_column(no_wrap=True, style=colours("dim"))
     for title, rows in parts.items():
         if style.plain and table.row_count:
             table.add_row()
         over = _over(title, evaluation)
-        table.add_row(style.text(title), "", style.text(over), style=colours("bold cyan"))
+        heading = [] if confidence is None else [f"{100 * confidence.how.level:g} %"]
+        table.add_row(style.text(title), "", *heading, style.text(over), style=colours("bold cyan"))
         for row in rows:
             remark = f"{row.ties} by ties" if row.ties else ""
             remark = " · ".join(one for one in (remark, row.remark) if one)
-            table.add_row(f"  {row.name}", style.text(row.value), style.text(remark))
+            interval = [] if confidence is None else [style.text(row.confidence)]
+            table.add_row(f"  {row.name}", style.text(row.value), *interval, style.text(remark))
         table.add_section()
     return table
 
@@ -254,7 +293,9 @@ def groups_table(evaluation: Evaluation, style: Style) -> Table:
         table.add_column(style.text(column), no_wrap=True, justify="right")
     for label, metrics in evaluation.groups.items():
         cells = (_cell(metrics, name) for name in names)
-        table.add_row(str(label), f"{metrics.counts['queries']:,}", *map(style.text, cells))
+        table.add_row(
+            style.text(str(label)), f"{metrics.counts['queries']:,}", *map(style.text, cells)
+        )
     return table
 
 

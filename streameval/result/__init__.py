@@ -17,6 +17,7 @@ What has no finite value, being undefined or infinite, is null in the summary.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -29,18 +30,20 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, OptionError, OutputError
-from streameval.metrics import MetricOptions, Metrics, compute_metrics
+from streameval.metrics import Measure, MetricOptions, Metrics, compute_metrics
 from streameval.metrics.camera_pairs import (
     CameraMatrix,
     PositiveCameras,
     camera_matrix,
     metrics_by_camera_pair,
 )
+from streameval.metrics.confidence import Confidence, confidence_of
 from streameval.metrics.extremes import ListMetrics, ListReading, compute_list_metrics
 from streameval.metrics.groups import list_metrics_by_group, metrics_by_group
 from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.resampling import Identities, Resampling
 from streameval.metrics.retrieval import precision_recall
-from streameval.metrics.selection import find_measure
+from streameval.metrics.selection import available_fields, find_measure, measures_of
 from streameval.protocol import CAMERA_PAIRS, AnyArray
 from streameval.result.columns import (
     GROUP,
@@ -66,7 +69,7 @@ from streameval.result.folder import (
 )
 from streameval.result.groups import write_groups
 from streameval.result.positives import positive_columns, read_positive_cams
-from streameval.result.summary import check_counts, details_of, plain, read_summary
+from streameval.result.summary import check_counts, details_of, plain, read_resampling, read_summary
 from streameval.statistics import FloatArray, RankStatistics
 
 
@@ -92,6 +95,8 @@ class Evaluation:
     lists : ListReading, optional
         Of lists of neighbours: how they are read. The statistics are the worst that they allow,
         or those of a system that finds nothing else; metrics may be intervals.
+    resampling : Resampling, optional
+        How the confidence intervals of the summary are made; it has none without.
     """
 
     statistics: RankStatistics
@@ -103,6 +108,7 @@ class Evaluation:
     group_by: str | None = None
     positive_cams: PositiveCameras | None = None
     lists: ListReading | None = None
+    resampling: Resampling | None = None
 
     @classmethod
     def compute(
@@ -116,6 +122,7 @@ class Evaluation:
         group_by: str | None = None,
         positive_cams: PositiveCameras | None = None,
         lists: ListReading | None = None,
+        resampling: Resampling | None = None,
     ) -> Evaluation:
         """Compute the metrics of the options."""
         metrics: Metrics
@@ -133,6 +140,7 @@ class Evaluation:
             group_by,
             positive_cams,
             lists,
+            resampling,
         )
 
     def with_options(self, **changes: Any) -> Evaluation:
@@ -152,6 +160,7 @@ class Evaluation:
             group_by=self.group_by,
             positive_cams=self.positive_cams,
             lists=self.lists,
+            resampling=self.resampling,
         )
 
     def grouped(self, by: str | npt.ArrayLike) -> Evaluation:
@@ -176,6 +185,72 @@ class Evaluation:
             return replace(self, group_by=by)
         labels = group_labels(by, self.statistics.queries)
         return replace(self, columns={**self.columns, GROUP: labels}, group_by=GROUP)
+
+    def confidence(
+        self, level: float = 0.95, *, resamples: int = 1000, seed: int = 0
+    ) -> Confidence:
+        """Return confidence intervals of the metrics, by bootstrap over identities.
+
+        No distance is computed again: see `streameval.metrics.resampling`.
+
+        Parameters
+        ----------
+        level : float
+            Share of the resamples inside an interval, in (0, 1).
+        resamples : int
+            How often as many identities as there are are drawn, with replacement.
+        seed : int
+            Of the draws; the same seed gives the same intervals, but for rounding.
+
+        Raises
+        ------
+        OptionError
+            If one of these can't be.
+        InputError
+            If the queries have no column ``id``, or the result is of lists of neighbours.
+        """
+        return self._confidence(Resampling(level, resamples, seed))
+
+    def with_confidence(
+        self, level: float = 0.95, *, resamples: int = 1000, seed: int = 0
+    ) -> Evaluation:
+        """Return the same evaluation with `confidence` in its summary.
+
+        Raises
+        ------
+        OptionError
+            If one of the parameters can't be.
+        """
+        return replace(self, resampling=Resampling(level, resamples, seed))
+
+    @cached_property
+    def chosen_confidence(self) -> Confidence | None:
+        """The intervals of the summary; None where `resampling` is."""
+        return None if self.resampling is None else self._confidence(self.resampling)
+
+    def _confidence(self, how: Resampling) -> Confidence:
+        check_not_of_lists(self.lists, "a confidence interval")
+        measures = [one for one in self.measures() if not math.isnan(self[one.name])]
+        return confidence_of(self.statistics, self.options, measures, self.identities(), how)
+
+    def measures(self) -> list[Measure]:
+        """Return the metrics that the options ask for and the statistics allow."""
+        return measures_of(self.options, available_fields(self.statistics))
+
+    def identities(self) -> Identities:
+        """Return the identities of the queries.
+
+        Raises
+        ------
+        InputError
+            If the queries have no column ``id``.
+        """
+        if "id" not in self.columns:
+            raise InputError(
+                "the queries have no column id, and the bootstrap draws identities: evaluate with "
+                "identities of the queries"
+            )
+        return Identities(self.columns["id"])
 
     def __getitem__(self, name: str) -> float:
         """Return a metric by name, a fraction in [0, 1]; NaN where undefined.
@@ -305,6 +380,7 @@ class Evaluation:
                 },
             }
             | ({} if self.group_by is None else {"groups": self._summary_of_groups()})
+            | ({} if (found := self.chosen_confidence) is None else {"confidence": asdict(found)})
         )
         return summary
 
@@ -405,6 +481,7 @@ class Evaluation:
                 group_by=summary.get("groups", {}).get("by"),
                 positive_cams=read_positive_cams(folder, statistics),
                 lists=_read_lists(folder, summary["provenance"].get("lists"), table),
+                resampling=read_resampling(summary),
             )
             if loaded.group_by == CAMERA_PAIRS:
                 check_camera_pairs(columns, loaded.positive_cams)

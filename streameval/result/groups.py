@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from streameval.metrics import Metrics
 from streameval.protocol import CAMERA_PAIRS
+from streameval.result.cells import harmless
 
 
 def write_groups(file: TextIO, by: str, groups: Mapping[Any, Metrics]) -> None:
@@ -25,7 +26,7 @@ def write_groups(file: TextIO, by: str, groups: Mapping[Any, Metrics]) -> None:
     writer = csv.writer(file, lineterminator="\n")
     for at, (label, metrics) in enumerate(groups.items()):
         if at == 0:
-            writer.writerow((*labels, *metrics.counts, *metrics.scalars))
+            writer.writerow((*map(harmless, labels), *metrics.counts, *metrics.scalars))
         values = ("" if math.isnan(one) else repr(float(one)) for one in metrics.scalars.values())
         own = label if by == CAMERA_PAIRS else (label,)
-        writer.writerow((*own, *metrics.counts.values(), *values))
+        writer.writerow((*(harmless(str(one)) for one in own), *metrics.counts.values(), *values))

@@ -12,6 +12,7 @@ import numpy as np
 
 from streameval.errors import OutputError
 from streameval.metrics import Metrics
+from streameval.metrics.resampling import Resampling
 from streameval.result.folder import FORMAT, STATISTICS, SUMMARY
 
 
@@ -54,6 +55,11 @@ def read_summary(folder: Path) -> dict[str, Any]:
             "install a newer streameval"
         )
     return summary
+
+
+def read_resampling(summary: Mapping[str, Any]) -> Resampling | None:
+    """Return how the confidence intervals of a summary are made; None where it has none."""
+    return Resampling(**summary["confidence"]["how"]) if "confidence" in summary else None
 
 
 def check_counts(folder: Path, found: Mapping[str, int], written: Mapping[str, int]) -> None:

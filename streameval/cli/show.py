@@ -1,0 +1,70 @@
+"""The command ``streameval show``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+
+from streameval.cli.options import FORMATS, parse_level
+from streameval.cli.printing import as_json, print_or_write
+from streameval.errors import OptionError
+
+
+@click.command
+@click.argument("folders", metavar="DIR [DIR...]", nargs=-1)
+@click.option("--metrics", "names", metavar="NAMES", help="Other metrics, by name.")
+@click.option(
+    "--ci", metavar="LEVEL", type=float, help="Confidence intervals of so many percent: 95."
+)
+@click.option("--format", "form", metavar=FORMATS, default="table", show_default=True)
+@click.option("--json", "wants_json", is_flag=True, help="The same as --format json.")
+@click.option("--out", metavar="FILE", help="Write to this new file, in place of stdout.")
+@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+def show(
+    folders: tuple[str, ...],
+    names: str | None,
+    ci: float | None,
+    form: str,
+    wants_json: bool,
+    out: str | None,
+    overwrite: bool,
+) -> None:
+    """Show saved results, as evaluate printed them, or as rows of a table.
+
+    Metrics and confidence intervals are computed from what is saved, without any distance. The
+    formats csv, markdown, latex and parquet have a row a result; json has the summary of one
+    result, or an object of the summaries of several.
+    """
+    from streameval.metrics.selection import split_names
+    from streameval.report.export import FORMATS as EXPORTS
+    from streameval.report.export import JSON, TABLE, check_format, result_rows
+    from streameval.report.style import Style
+    from streameval.report.terminal import render_evaluation, stdout_style
+    from streameval.result import Evaluation
+
+    if not folders:
+        raise OptionError("got no result to show: give the folder of one, as evaluate --out wrote")
+    form = JSON if wants_json else form
+    check_format(form, to_file=out is not None)
+    resampling = parse_level(ci)
+    results: dict[str, Evaluation] = {}
+    for folder in folders:
+        result = Evaluation.load(folder)
+        if names is not None:
+            result = result.with_options(metrics=split_names(names))
+        results[folder] = result if ci is None else replace(result, resampling=resampling)
+    content: str | bytes
+    if form == JSON:
+        summaries = {name: one.summary() for name, one in results.items()}
+        content = as_json(summaries if len(summaries) > 1 else summaries[folders[0]])
+    elif form == TABLE:
+        style = stdout_style() if out is None else Style(plain=True)
+        several = len(results) > 1
+        content = "\n".join(
+            render_evaluation(one, style, saved=name if several else None)
+            for name, one in results.items()
+        )
+    else:
+        content = EXPORTS[form](result_rows(results))
+    print_or_write(content, out, overwrite=overwrite)

@@ -1,0 +1,196 @@
+"""Tables for other programs: CSV, Markdown, LaTeX and Parquet; labels in them do no harm.
+
+Numbers are fractions in full in CSV and Parquet, for programs; percent in two digits in Markdown
+and LaTeX, for papers. What is undefined is empty, or a dash.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streameval.errors import OptionError
+from streameval.result.cells import harmless, one_line
+
+if TYPE_CHECKING:
+    from streameval.result import Evaluation
+    from streameval.result.paired import Comparison
+
+TABLE, JSON, PARQUET = "table", "json", "parquet"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a table.
+
+    Attributes
+    ----------
+    value : float
+        NaN where undefined.
+    percent : bool
+        Whether it is a fraction, that people read in percent.
+    digits : int
+        Shown to people.
+    """
+
+    value: float
+    percent: bool = True
+    digits: int = 2
+
+    def text(self, dash: str) -> str:
+        """Return what people read."""
+        if math.isnan(self.value):
+            return dash
+        return f"{100 * self.value if self.percent else self.value:.{self.digits}f}"
+
+
+Cell = str | Number
+Row = Mapping[str, Cell]
+
+
+def result_rows(results: Mapping[str, Evaluation]) -> list[Row]:
+    """Return a row a result, a column a metric of any of them; and its interval, if it has one."""
+    names = {name: None for one in results.values() for name in one.metrics.scalars}
+    intervals = any(one.chosen_confidence is not None for one in results.values())
+    rows: list[Row] = []
+    for run, result in results.items():
+        row: dict[str, Cell] = {"run": run}
+        found = result.chosen_confidence
+        for name in names:
+            detail = result.metrics.details.get(name)
+            percent = detail is None or not detail.is_tau
+            row[name] = Number(result.metrics.scalars.get(name, math.nan), percent)
+            if intervals:
+                bounds = math.nan, math.nan
+                if found is not None:
+                    bounds = found.intervals.get(name, bounds)
+                row[f"{name} low"], row[f"{name} high"] = (Number(one, percent) for one in bounds)
+        rows.append(row)
+    return rows
+
+
+def comparison_rows(comparison: Comparison) -> list[Row]:
+    """Return a row a metric of each run that is compared with the first."""
+    rows: list[Row] = []
+    for one in comparison.differences:
+        percent = not one.is_tau
+        low, high = one.interval or (math.nan, math.nan)
+        values = {
+            "first": one.first,
+            "value": one.value,
+            "difference": one.difference,
+            "low": low,
+            "high": high,
+        }
+        rows.append(
+            {"metric": one.metric, "compared with": comparison.first, "run": one.run}
+            | {name: Number(value, percent) for name, value in values.items()}
+            | {name: Number(p, False, 4) for name, p in (("p", one.p), ("p (Holm)", one.p_holm))}
+        )
+    return rows
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """Return CSV: what a spreadsheet would take for a formula is quoted by an apostrophe."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([harmless(name) for name in rows[0]])
+    for row in rows:
+        writer.writerow([_plain(cell) for cell in row.values()])
+    return file.getvalue()
+
+
+def _plain(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return harmless(cell)
+    return "" if math.isnan(cell.value) else repr(float(cell.value))
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """Return a Markdown table."""
+    lines = [[markdown_text(name) for name in rows[0]]]
+    lines.append([":--" if isinstance(one, str) else "--:" for one in rows[0].values()])
+    lines += [
+        [markdown_text(one) if isinstance(one, str) else one.text("–") for one in row.values()]
+        for row in rows
+    ]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def as_latex(rows: Sequence[Row]) -> str:
+    r"""Return rows of a LaTeX ``tabular``, the headings first: cells with &, lines with \\."""
+    lines = [[latex_text(name) for name in rows[0]]]
+    lines += [
+        [latex_text(one) if isinstance(one, str) else one.text("--") for one in row.values()]
+        for row in rows
+    ]
+    return "".join(f"{' & '.join(line)} \\\\\n" for line in lines)
+
+
+def as_parquet(rows: Sequence[Row]) -> bytes:
+    """Return a Parquet file: texts as they are, numbers as float64."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {
+        name: [one if isinstance(one, str) else one.value for one in (row[name] for row in rows)]
+        for name in rows[0]
+    }
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file)
+    return file.getvalue()
+
+
+FORMATS: Mapping[str, Callable[[Sequence[Row]], str | bytes]] = {
+    "csv": as_csv,
+    "markdown": as_markdown,
+    "latex": as_latex,
+    PARQUET: as_parquet,
+}
+"""Functions of rows, by the name of the format."""
+
+
+def check_format(name: str, *, to_file: bool) -> None:
+    """Check a format's name, and that what is no text goes to a file.
+
+    Raises
+    ------
+    OptionError
+    """
+    if name not in (TABLE, JSON, *FORMATS):
+        raise OptionError(f"--format is {name!r}; known: {', '.join((TABLE, JSON, *FORMATS))}")
+    if name == PARQUET and not to_file:
+        raise OptionError(
+            "--format parquet is no text to be printed: give a file, as streameval show DIR "
+            "--format parquet --out rows.parquet"
+        )
+
+
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        **{one: f"\\{one}" for one in "&%$#_{}"},
+    }
+)
+_MARKDOWN = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", **{one: f"\\{one}" for one in "\\`*_{}[]()#+-.!|~$@"}}
+)
+
+
+def latex_text(text: str) -> str:
+    """Return text that LaTeX sets as it is, in one line."""
+    return one_line(text).translate(_LATEX)
+
+
+def markdown_text(text: str) -> str:
+    """Return text that Markdown shows as it is, in one line; it is no HTML, and no cell's end."""
+    return one_line(text).translate(_MARKDOWN)

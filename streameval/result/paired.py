@@ -1,0 +1,408 @@
+"""Comparison of runs on the same queries, paired: by resample, and query by query.
+
+Every run is read off the same resamples of the identities (see `metrics.resampling`), so a
+difference is taken within each resample: what is easy or hard about the queries drawn cancels.
+
+The p-value of a difference is twice the share of resamples on the other side of 0, with one added
+to both counts (Davison and Hinkley 1997, §4.4.1); several are corrected together (Holm 1979).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.errors import InputError, OptionError
+from streameval.metrics.confidence import UNDEFINED_SHARE, interval, resampled_values, withheld
+from streameval.metrics.metric import Measure
+from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.resampling import Resampling
+from streameval.metrics.selection import split_names
+from streameval.result import Evaluation, check_not_of_lists
+from streameval.result.summary import plain
+from streameval.statistics import FloatArray
+
+KINDS = ("protocol", "gallery", "options")
+RESAMPLES = 10_000
+ROUNDING = 1e-12  # a smaller difference of two runs is none
+A_PLACE = "a threshold, not a score: no p-value"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A metric of one run, and of the first.
+
+    Attributes
+    ----------
+    metric, run : str
+    first, value : float
+        Of the first run, and of this one.
+    interval : (float, float), optional
+        Of value − first; None where there is none.
+    p, p_holm : float
+        Two-sided, alone and corrected for all that are compared; NaN where there is none.
+    reason : str
+        Why there is no interval or no p-value.
+    is_tau : bool
+        Whether it is a normalised threshold, not a score.
+    """
+
+    metric: str
+    run: str
+    first: float
+    value: float
+    interval: tuple[float, float] | None = None
+    p: float = math.nan
+    p_holm: float = math.nan
+    reason: str = ""
+    is_tau: bool = False
+
+    @property
+    def difference(self) -> float:
+        """Value − first."""
+        return self.value - self.first
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Runs against the first of them.
+
+    Attributes
+    ----------
+    results : mapping of str to Evaluation
+        By name; the first is what the others are compared with.
+    how : Resampling
+    differences : tuple of Difference
+        Run by run, in the order of the metrics.
+    remarks : tuple of str
+        In what the runs differ, where that was allowed.
+    """
+
+    results: Mapping[str, Evaluation]
+    how: Resampling
+    differences: tuple[Difference, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def first(self) -> str:
+        """Name of the run that the others are compared with."""
+        return next(iter(self.results))
+
+    @property
+    def others(self) -> list[str]:
+        """Names of the others."""
+        return [name for name in self.results if name != self.first]
+
+    def queries(self, run: str) -> dict[str, npt.NDArray[Any]]:
+        """Return what a run makes of each query of Q+, from the best improved to the worst.
+
+        Returns
+        -------
+        dict of str to [N] array
+            ``query``, labels, ``AP_first``, ``AP``, ``first_rank_first``, ``first_rank``, in the
+            order of the difference in AP; equal differences in that of the first rank.
+
+        Raises
+        ------
+        KeyError
+            If there is no such run.
+        """
+        ranked = [
+            RankedQueries(one.statistics, one.options)
+            for one in (self.results[self.first], self.results[run])
+        ]
+        queries = np.intersect1d(ranked[0].ranks.queries, ranked[1].ranks.queries)
+        columns: dict[str, npt.NDArray[Any]] = {"query": queries}
+        for name, labels in self.results[self.first].columns.items():
+            columns[name] = np.asarray(labels)[queries]
+        for suffix, one in zip(("_first", ""), ranked, strict=True):
+            of_all = one.of_all_queries
+            columns[f"AP{suffix}"] = of_all(one.average_precision)[queries]
+            columns[f"first_rank{suffix}"] = of_all(one.ranks.first_rank())[queries]
+        gained = columns["AP"] - columns["AP_first"]
+        sooner = columns["first_rank_first"] - columns["first_rank"]
+        order = np.lexsort((queries, -sooner, -gained))
+        return {name: values[order] for name, values in columns.items()}
+
+    def changes(self, run: str) -> dict[str, dict[str, int]]:
+        """Return how many queries of Q+ are better, worse and as before: by AP, by first rank."""
+        columns = self.queries(run)
+        gains = {
+            "AP": columns["AP"] - columns["AP_first"],
+            "first_rank": columns["first_rank_first"] - columns["first_rank"],
+        }
+        return {
+            name: {
+                "better": int((gain > ROUNDING).sum()),
+                "worse": int((gain < -ROUNDING).sum()),
+                "same": int((np.abs(gain) <= ROUNDING).sum()),
+            }
+            for name, gain in gains.items()
+        }
+
+    def extremes(self, run: str, most: int) -> dict[str, list[dict[str, Any]]]:
+        """Return the queries that got better, and worse, by AP: the most changed first."""
+        columns = self.queries(run)
+        gained = columns["AP"] - columns["AP_first"]
+        better = np.flatnonzero(gained > ROUNDING)[:most]
+        worse = np.flatnonzero(gained < -ROUNDING)[::-1][:most]
+        return {
+            side: [{name: plain(values[at]) for name, values in columns.items()} for at in places]
+            for side, places in (("better", better), ("worse", worse))
+        }
+
+    def summary(self, queries: int = 10) -> dict[str, Any]:
+        """Return what ``--json`` prints, with so many queries that got better, and worse."""
+        summary: dict[str, Any] = plain(
+            {
+                "runs": list(self.results),
+                "how": asdict(self.how),
+                "remarks": self.remarks,
+                "differences": [
+                    asdict(one) | {"difference": one.difference} for one in self.differences
+                ],
+                "queries": {
+                    run: self.changes(run) | self.extremes(run, queries) for run in self.others
+                },
+            }
+        )
+        return summary
+
+
+def compare(
+    *runs: Evaluation | str | Path,
+    names: Sequence[str] = (),
+    metrics: str | Sequence[str] | None = None,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    despite: Collection[str] = (),
+) -> Comparison:
+    """Compare runs on the same queries with the first of them, without their distances.
+
+    Parameters
+    ----------
+    *runs : Evaluation, str or Path
+        At least two: results, or the folders where they are saved.
+    names : sequence of str, optional
+        What the runs are called: by default a folder's path, or ``run 1``, ``run 2``.
+    metrics : str or sequence of str, optional
+        Metrics to compare, by name; by default those that all runs have.
+    level, resamples, seed
+        As of `Evaluation.confidence`.
+    despite : collection of {"protocol", "gallery", "options"}
+        What the runs may differ in; `remarks` say how they do.
+
+    Raises
+    ------
+    InputError
+        If the runs are not on the same queries, or differ in what they may not.
+    OptionError
+        If there are less than two runs, names are not one a run and distinct, a metric is
+        unknown, or no metric is common to all.
+    OutputError
+        If a folder holds no result.
+    """
+    if len(runs) < 2:
+        raise OptionError(f"got {len(runs)} runs to compare: give at least two")
+    unknown = [one for one in despite if one not in KINDS]
+    if unknown:
+        raise OptionError(f"despite is {unknown[0]!r}; known: {', '.join(KINDS)}")
+    called = list(names) or [
+        f"run {at}" if isinstance(run, Evaluation) else str(run) for at, run in enumerate(runs, 1)
+    ]
+    if len(called) != len(runs) or len(set(called)) != len(runs):
+        raise OptionError(f"names are {', '.join(called)}: one a run is needed, all different")
+    how = Resampling(level, resamples, seed)
+    results = {
+        name: run if isinstance(run, Evaluation) else Evaluation.load(run)
+        for name, run in zip(called, runs, strict=True)
+    }
+    remarks = check_comparable(results, despite)
+    if metrics is not None:
+        wanted = split_names(metrics) if isinstance(metrics, str) else tuple(metrics)
+        results = {name: one.with_options(metrics=wanted) for name, one in results.items()}
+    return Comparison(results, how, tuple(_differences(results, how)), tuple(remarks))
+
+
+def check_comparable(results: Mapping[str, Evaluation], despite: Collection[str]) -> list[str]:
+    """Return in what runs differ, where they may.
+
+    Raises
+    ------
+    InputError
+        If they differ in their queries, or in what they may not; or one is of lists of
+        neighbours.
+    """
+    for name, one in results.items():
+        check_not_of_lists(one.lists, f"{name} is of lists: a comparison")
+    remarks: list[str] = []
+    first, *others = results
+    for other in others:
+        a, b = results[first], results[other]
+        queries = _queries_differ(a, b)
+        if queries:
+            raise InputError(
+                f"{first} and {other} are not on the same queries: {queries}; a paired comparison "
+                "needs the same queries in the same order: evaluate both with the same labels"
+            )
+        for kind, said in (
+            ("protocol", _protocols_differ(a, b)),
+            ("gallery", _galleries_differ(a, b)),
+            ("options", _options_differ(a, b)),
+        ):
+            if said and kind not in despite:
+                raise InputError(
+                    f"{first} and {other} differ in {kind}: {said}; evaluate both alike, or "
+                    f"compare all the same: --despite {kind}"
+                )
+            if said:
+                remarks.append(f"{first} and {other} differ in {kind}: {said}")
+    return remarks
+
+
+def _queries_differ(a: Evaluation, b: Evaluation) -> str:
+    if a.statistics.queries != b.statistics.queries:
+        return f"{a.statistics.queries:,} and {b.statistics.queries:,} of them"
+    for name in ("id", "cam"):
+        own, other = a.columns.get(name), b.columns.get(name)
+        if (own is None) != (other is None) and name == "id":
+            return f"only one has a column {name}"
+        if own is not None and other is not None:
+            unequal = np.flatnonzero(np.asarray(own != other))
+            if len(unequal):
+                at = int(unequal[0])
+                return f"query {at} has {name} {own[at]!s} in one, {other[at]!s} in the other"
+    return ""
+
+
+def _protocols_differ(a: Evaluation, b: Evaluation) -> str:
+    own, other = (plain(one.provenance.get("protocol", {})) for one in (a, b))
+    return _unequal(own, other)
+
+
+def _unequal(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    names = [name for name in {**own, **other} if own.get(name) != other.get(name)]
+    return ", ".join(f"{name} {own.get(name)} and {other.get(name)}" for name in names)
+
+
+def _galleries_differ(a: Evaluation, b: Evaluation) -> str:
+    if a.counts["gallery"] != b.counts["gallery"]:
+        return f"{a.counts['gallery']:,} items and {b.counts['gallery']:,}"
+    for field, what in (
+        ("same_identity", "items of its identity"),
+        ("positives", "positives"),
+        ("valid", "items that are not ignored"),
+    ):
+        own, other = getattr(a.statistics, field), getattr(b.statistics, field)
+        unequal = np.flatnonzero(own != other)
+        if len(unequal):
+            at = int(unequal[0])
+            return f"query {at} has {own[at]:,} {what} in one, {other[at]:,} in the other"
+    items, others = _positive_items(a), _positive_items(b)
+    if items is not None and others is not None and not np.array_equal(items, others):
+        return "the positives are other items: another gallery, or in another order"
+    return ""
+
+
+def _positive_items(result: Evaluation) -> npt.NDArray[np.int64] | None:
+    """Return the gallery items of the positives, ascending within each query, [P]."""
+    items = result.statistics.positive_item
+    if items is None:
+        return None
+    query = np.repeat(np.arange(result.statistics.queries), result.statistics.positives)
+    return items[np.lexsort((items, query))]
+
+
+def _options_differ(a: Evaluation, b: Evaluation) -> str:
+    own, other = (
+        {name: getattr(one.options, name) for name in ("ties", "ap", "vp", "cmc")}
+        | {"false_rate_budget": one.options.false_rate_budget}
+        for one in (a, b)
+    )
+    if len(a.statistics.thresholds) and len(b.statistics.thresholds):
+        own["range"], other["range"] = a.range["mode"], b.range["mode"]
+        if own["range"] == other["range"] == "given":
+            own["range"], other["range"] = (
+                f"{one.range['low']:g},{one.range['high']:g}" for one in (a, b)
+            )
+    return _unequal(own, other)
+
+
+def _differences(results: Mapping[str, Evaluation], how: Resampling) -> list[Difference]:
+    first, *others = results
+    of_all = [set(one.metrics.scalars) for one in results.values()]
+    common = set.intersection(*of_all)
+    measures = [one for one in results[first].measures() if one.name in common]
+    if not measures:
+        raise OptionError(
+            f"{', '.join(results)} have no metric in common; name those to compare: --metrics"
+        )
+    identities = results[first].identities()
+    drawn: dict[str, dict[str, FloatArray]] = {}
+    for name, one in results.items():
+        possible = [each for each in measures if not withheld(each, identities)]
+        drawn[name] = resampled_values(one.statistics, one.options, possible, identities, how)
+    found: list[Difference] = []
+    for other in others:
+        for measure in measures:
+            values = results[first][measure.name], results[other][measure.name]
+            samples = drawn[first].get(measure.name), drawn[other].get(measure.name)
+            reason = withheld(measure, identities)
+            if any(map(math.isnan, values)):
+                reason = "one of the runs has no value"
+            found.append(_difference(measure, other, values, samples, reason, how.level))
+    return corrected(found)
+
+
+def _difference(
+    measure: Measure,
+    run: str,
+    values: tuple[float, float],
+    samples: tuple[FloatArray | None, FloatArray | None],
+    reason: str,
+    level: float,
+) -> Difference:
+    is_tau = measure.metric.is_tau
+    before, after = samples
+    if reason or before is None or after is None:
+        return Difference(measure.name, run, *values, reason=reason, is_tau=is_tau)
+    gained = after - before
+    undefined = int(np.isnan(gained).sum())
+    if undefined > UNDEFINED_SHARE * len(gained):
+        reason = f"without a value in {undefined:,} of {len(gained):,} resamples"
+        return Difference(measure.name, run, *values, reason=reason, is_tau=is_tau)
+    between = interval(gained, level)
+    if is_tau:
+        return Difference(measure.name, run, *values, between, reason=A_PLACE, is_tau=True)
+    return Difference(measure.name, run, *values, between, p_value(gained))
+
+
+def p_value(gained: FloatArray) -> float:
+    """Return the two-sided p-value of differences [R] in resamples; those of NaN are left out."""
+    gained = gained[~np.isnan(gained)]
+    beyond = min(np.sum(gained <= ROUNDING), np.sum(gained >= -ROUNDING))
+    return min(2 * (1 + int(beyond)) / (1 + len(gained)), 1.0)
+
+
+def corrected(differences: Sequence[Difference]) -> list[Difference]:
+    """Return the differences with p-values corrected for their number, by Holm."""
+    holm = holm_adjusted([one.p for one in differences])
+    return [replace(one, p_holm=p) for one, p in zip(differences, holm, strict=True)]
+
+
+def holm_adjusted(values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted by Holm's step-down; NaN, which takes no part, stays."""
+    tested = [at for at, p in enumerate(values) if not math.isnan(p)]
+    adjusted = [math.nan] * len(values)
+    highest = 0.0
+    for place, at in enumerate(sorted(tested, key=lambda one: values[one])):
+        highest = max(highest, min((len(tested) - place) * values[at], 1.0))
+        adjusted[at] = highest
+    return adjusted
