@@ -13,7 +13,7 @@ from streameval.statistics import RankStatistics
 QUERIES = 10_000, 2_000  # full, quick
 RESAMPLES = 1000
 POSITIVES, GALLERY, THRESHOLDS = 10, 100_000, 101
-PER_IDENTITY = {"of one query": 1, "of 10 queries": 10}
+PER_IDENTITY = {"one-query": 1, "ten-queries": 10}
 STRANGERS = 0.2  # share of the queries
 
 
@@ -58,7 +58,7 @@ def intervals(per_identity: int, bench: Bench) -> Measured:
 
 CASES = tuple(
     Case(
-        (Figure(f"confidence/identities {name}/time", ("intervals",), 2.0, kind="value"),),
+        (Figure(f"confidence/{name}/time", ("intervals",), 2.0, kind="value"),),
         partial(intervals, per_identity),
     )
     for name, per_identity in PER_IDENTITY.items()
