@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from click.testing import CliRunner
 from clusters import cluster
@@ -101,7 +102,8 @@ def test_workers_and_any_memory_count_the_same(folder: Path) -> None:
     with cluster(2) as (_, client):
         for name in SIZES:
             one = ledger.append(f"{name}.npy", labels(name), client=client)
-            other = again.append(f"{name}.npy", labels(name), threads=1, memory="900MB")
+            memory = psutil.Process().memory_info().rss + (300 << 20)
+            other = again.append(f"{name}.npy", labels(name), threads=1, memory=memory)
             assert one.metrics == other.metrics
             assert (one.pairs, one.rescanned) == (other.pairs, other.rescanned)
         assert one.rescanned
