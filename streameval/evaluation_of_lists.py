@@ -23,7 +23,7 @@ from streameval.metrics.extremes import ListMetrics, ListReading, compute_list_m
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import PARTS
 from streameval.planning import RESERVED
-from streameval.planning.lists import FAISS_BYTES, plan_lists
+from streameval.planning.lists import plan_lists
 from streameval.preparation import Prepared, list_sizes
 from streameval.statistics import FloatArray, RankStatistics, uniform_edges
 
@@ -141,7 +141,7 @@ def count_outcome(
             list_sizes(source.at_depth(min(depth, gallery))),
             memory=plan.memory,
             threads=plan.threads,
-            reserved=plan.parts[RESERVED] - FAISS_BYTES,
+            reserved=(plan.client or plan.parts)[RESERVED],
             workers=prepared.workers,
         )
 

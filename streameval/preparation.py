@@ -119,7 +119,7 @@ class Prepared:
             problem,
             memory=self.plan.memory,
             threads=self.plan.threads,
-            reserved=self.plan.parts[RESERVED],
+            reserved=(self.plan.client or self.plan.parts)[RESERVED],
             tile=self.plan.tile,
             workers=self.workers,
         )

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.errors import BudgetError
-from streameval.planning import Plan, Problem, ShotSizes, make_plan
+from streameval.planning import Plan, Problem, ShotSizes, Workers, make_plan
+from streameval.planning.lists import ListSizes, plan_lists
 
 RESERVED = 200 << 20
 
@@ -125,3 +126,16 @@ def test_a_refusal_names_what_takes_the_memory() -> None:
         assert words in str(caught.value)
     with pytest.raises(BudgetError, match="smaller chunks than 1000 × 1000000"):
         plan_of(replace(ORDINARY, width=0, chunks=(1000, 1_000_000)), memory=1e9)
+
+
+def test_lists_on_a_cluster_are_bound_by_the_workers_memory_not_by_what_this_process_holds() -> (
+    None
+):
+    workers = Workers(count=2, threads=1, memory=1 << 30, reserved=300 << 20)
+    sizes = ListSizes(depth=60, stored=False, flat=True, ranked_again=True)
+    plan = plan_lists(ORDINARY, sizes, memory=4 << 30, threads=2, reserved=3 << 30, workers=workers)
+    assert plan.peak <= workers.memory
+    assert plan.client["process and libraries"] == 3 << 30
+    small = replace(workers, memory=300 << 20)
+    with pytest.raises(BudgetError, match="too small for lists"):
+        plan_lists(ORDINARY, sizes, memory=4 << 30, threads=2, reserved=0, workers=small)

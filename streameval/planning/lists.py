@@ -82,8 +82,8 @@ def plan_lists(
     problem : Problem
     sizes : ListSizes
     memory, threads, reserved, workers
-        As in `make_plan`; this process counts, and the workers of a cluster search and compute
-        distances.
+        As in `make_plan`; the workers of a cluster search and compute distances, and this process
+        counts the lists that they return.
 
     Returns
     -------
@@ -95,15 +95,20 @@ def plan_lists(
     BudgetError
         If no plan fits; says how much is needed, and for what.
     """
-    count = 0 if workers is None else workers.count
-    if workers is not None:
-        threads, memory = workers.threads, min(workers.memory, memory)
-    row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 8) + 64
-    kept = {
-        RESERVED: reserved + (FAISS_BYTES if sizes.searches else 0),
+    count = 0
+    here = {
+        RESERVED: reserved,
         "statistics": 2 * statistics_bytes(problem) + pairs_bytes(problem),
-        **({"index": sizes.index_bytes} if sizes.index_bytes else {}),
     }
+    kept = here
+    if workers is not None:
+        count, threads, memory = workers.count, workers.threads, workers.memory
+        kept = {RESERVED: workers.reserved, "pairs": pairs_bytes(problem)}
+    row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 8) + 64
+    if sizes.searches:
+        kept = kept | {"FAISS": FAISS_BYTES}
+    if sizes.index_bytes:
+        kept = kept | {"index": sizes.index_bytes}
     depth = min(sizes.depth, max(problem.gallery, 1))
 
     def parts(queries: int, block: int) -> dict[str, int]:
@@ -145,6 +150,7 @@ def plan_lists(
                 for start, stop in ranges(last - first, some)
             ]
     blocks = len(ranges(problem.queries, queries))
+    held = parts(queries, block)
     gallery_bytes = problem.gallery * problem.width * problem.stored_itemsize
     listed = problem.queries * depth * problem.width * problem.stored_itemsize
     read = problem.queries * sizes.depth * 16 if sizes.stored else 0
@@ -157,10 +163,11 @@ def plan_lists(
         (queries, depth),
         threads,
         memory,
-        parts(queries, block),
+        held,
         read,
         2 * problem.queries * problem.gallery * problem.width if sizes.flat else 0,
         count,
+        {} if workers is None else here | {"lists": held.get("lists", 0)},
     )
 
 
