@@ -22,6 +22,7 @@ from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.job import UNIT_TOLERANCE, Range
 from streameval.identities import Identities, find_identities
 from streameval.inputs.faiss_build import needs_of
+from streameval.inputs.memory import MemoryArray
 from streameval.inputs.neighbors import Neighbors, Source
 from streameval.inputs.sources import Distances, Features
 from streameval.listed import ListedPairs
@@ -492,6 +493,7 @@ def problem_of(source: Source, pairs: Pairs) -> Problem:
         stored_itemsize=stored.dtype.itemsize,
         scratch=stored.read_scratch_bytes,
         chunks=(stored.chunks[0], stored.chunks[1]),
+        converted=stored.dtype != source.dtype or isinstance(stored, MemoryArray),
         cameras=pairs.cameras,
     )
 

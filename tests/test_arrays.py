@@ -217,12 +217,13 @@ def test_scratch_of_a_read(tmp_path: Path) -> None:
     assert fortran.read_scratch_bytes(10, 10) == 400
     array = open_array(write_zarr(tmp_path, values, chunks=(16, 16)))
     chunk = 16 * 16 * 4
+    two, four = (min(os.cpu_count() or 1, count) for count in (2, 4))  # decoded at a time
     assert array.read_scratch_bytes(16, 16) == 3 * chunk
-    assert array.read_scratch_bytes(17, 16) == 3 * 2 * chunk + 2 * chunk  # both held in part
+    assert array.read_scratch_bytes(17, 16) == 3 * two * chunk + 2 * chunk  # both held in part
     raw = open_array(write_zarr(tmp_path, values, chunks=(16, 16), compressors=None))
-    assert raw.read_scratch_bytes(17, 16) == 3 * 2 * chunk
+    assert raw.read_scratch_bytes(17, 16) == 3 * two * chunk
     sharded = open_array(write_zarr(tmp_path, values, chunks=(16, 16), shards=(32, 32)))
-    assert sharded.read_scratch_bytes(32, 32) == 3 * 4 * chunk + 4 * chunk
+    assert sharded.read_scratch_bytes(32, 32) == 3 * four * chunk + 4 * chunk
 
 
 @QUICK
@@ -288,3 +289,31 @@ def test_importing_inputs_imports_no_heavy_library() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f2", "|u1"])
+def test_scattered_rows_alone_and_in_windows(tmp_path: Path, dtype: str) -> None:
+    values = (np.arange(4000 * 40).reshape(4000, 40) % 251).astype(dtype)
+    array = open_array(write_npy(tmp_path, values))
+    near, far = np.arange(0, 1000, 3), np.array([1500, 2600, 2601, 3999])
+    rows = np.concatenate([near, far])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(npy, "_NEAR_BYTES", 200)
+        patched.setattr(npy, "_WINDOW_BYTES", 3000)
+        np.testing.assert_array_equal(array.take(rows), values[rows])
+
+
+def test_scattered_rows_that_the_kernel_is_refused_are_read_again(tmp_path: Path) -> None:
+    values = np.arange(4000 * 40, dtype=">f4").reshape(4000, 40)
+    array = open_array(write_npy(tmp_path, values))
+    rows = np.array([0, 7, 1500, 1502, 3999])
+    tried: list[int] = []
+
+    def refused(fileno, offset, rows, pieces, window, out) -> int:
+        tried.append(len(pieces))
+        return 0
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("streameval.inputs.scattered.read_scattered", refused)
+        np.testing.assert_array_equal(array.take(rows), values[rows])
+    assert tried == list(range(tried[0], 0, -1))

@@ -13,9 +13,16 @@ Pure NumPy and numba; no files, no threads, no protocol names.
     features    counting these, and deciding what they leave in doubt
     near        the nearest negatives of each query
     doubtful    deciding much of that at a time, where a model has collapsed
+    caches      compiled kernels that an older source left behind
 
 A tile holds one value for each (query, gallery item) pair. Pairs that are not negatives are
 overwritten with +inf, which lies beyond every edge, so that the hot loop has no masks. Values
 further than the guard band from every edge are counted as they are; the others are decided by
 the canonical distance. So the counts are those of the canonical distances, whatever the tile.
 """
+
+from pathlib import Path
+
+from streameval.counting.caches import forget_older_kernels
+
+forget_older_kernels(Path(__file__).parent)

@@ -69,7 +69,7 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
         not_finite = counted.add(tile)
         if tile.operands is None and not_finite != finite:  # not only what has been masked
             item = tile.columns.item
-            job.distances.read(task.queries, (item[0], item[-1] + 1))  # names the entry
+            job.distances.first_bad_entry(task.queries, (int(item[0]), int(item[-1]) + 1))
     if counted is None:
         raise RuntimeError("a task of a stored matrix without its tile")
     statistics = counted.statistics(own, task)
@@ -316,11 +316,16 @@ def matrix_positives(job: Job, task: Task, watch: Watch) -> FloatArray:
     kept = own.positive[listed]
     query, item = query[kept], own.item[listed[kept]]
     distances = np.empty(len(item))
+    rows, dtype = task.queries[1] - task.queries[0], job.distances.matrix.dtype
     for begin, end in matrix_blocks(job, task):
         inside = np.flatnonzero((item >= begin) & (item < end))
         if inside.size:
-            block = job.distances.read(task.queries, (begin, end))
-            distances[inside] = block[query[inside], item[inside] - begin]
+            with job.buffers.lend("strip", (rows, end - begin), dtype) as memory:
+                # Whether all are finite is seen when they are counted.
+                block = job.distances.read(task.queries, (begin, end), memory, check=False)
+                distances[inside] = block[query[inside], item[inside] - begin]
+            if not np.isfinite(distances[inside]).all():
+                job.distances.first_bad_entry(task.queries, (begin, end))
     watch.advance(task.pairs)
     return distances
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import tokenize
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -150,22 +149,48 @@ class NpyArray(Array):
             super()._take(out, rows)
             return
         longest = min(_WINDOW_BYTES // cell_bytes, int(rows[-1] - rows[0]) + 1)
-        shape = () if self._header.fortran else self.shape[1:]
-        window = np.empty((longest, *shape), self._header.dtype)
         try:
             with self._path.open("rb", buffering=0) as file:
-                for begin, end in _near(rows, cell_bytes):
-                    first, last = int(rows[begin]), int(rows[end - 1])
-                    piece, kept = window[: last - first + 1], rows[begin:end] - first
-                    if not self._header.fortran:
-                        self._read_at(file.fileno(), piece, first * width)
-                        out[begin:end] = piece[kept]
-                        continue
-                    for column in range(width):
-                        self._read_at(file.fileno(), piece, column * self.shape[0] + first)
-                        out[begin:end, column] = piece[kept]
+                if self._header.fortran:
+                    self._take_transposed(file.fileno(), out, rows, longest)
+                else:
+                    self._take_rows(file.fileno(), out, rows, longest)
         except OSError as error:
             raise InputError(f"{self.uri} {self.shape} can't be read: {error}") from error
+
+    def _take_rows(
+        self, fileno: int, out: AnyArray, rows: npt.NDArray[np.int64], longest: int
+    ) -> None:
+        from streameval.inputs.scattered import read_scattered
+
+        width = math.prod(self.shape[1:])
+        row_bytes = width * self.dtype.itemsize
+        pieces = _near(rows, row_bytes)
+        taken = out.reshape(-1).view(np.uint8).reshape(len(rows), row_bytes)
+        window = np.empty((longest, row_bytes), np.uint8)
+        done = 0
+        while done < len(pieces):
+            done += read_scattered(fileno, self._offset, rows, pieces[done:], window, taken)
+            if done < len(pieces):  # again from here, which says why, or goes on
+                begin, end = pieces[done]
+                first = int(rows[begin])
+                piece = window[: int(rows[end - 1]) - first + 1]
+                self._read_at(fileno, piece, first * width)
+                taken[begin:end] = piece[rows[begin:end] - first]
+                done += 1
+        if not self._header.dtype.isnative:
+            out.byteswap(inplace=True)
+
+    def _take_transposed(
+        self, fileno: int, out: AnyArray, rows: npt.NDArray[np.int64], longest: int
+    ) -> None:
+        window = np.empty(longest, self._header.dtype)
+        for begin, end in _near(rows, self.dtype.itemsize):
+            first = int(rows[begin])
+            piece = window[: int(rows[end - 1]) - first + 1]
+            for column in range(self.shape[1]):
+                self._read_at(fileno, piece, column * self.shape[0] + first)
+                out[begin:end, column] = piece[rows[begin:end] - first]
 
     def _fill_rows(self, fileno: int, out: AnyArray, spans: tuple[Span, ...]) -> None:
         """Read whole rows in one piece; parts of rows one by one."""
@@ -206,14 +231,14 @@ class NpyArray(Array):
             buffer, offset = buffer[count:], offset + count
 
 
-def _near(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[Span]:
-    """Yield (begin, end) of rows to be read in one piece: near each other, in one window."""
-    window = _WINDOW_BYTES // row_bytes
-    far = np.flatnonzero(np.diff(rows) > _NEAR_BYTES // row_bytes) + 1
-    begin = 0
-    while begin < len(rows):
-        limit = int(np.searchsorted(rows, rows[begin] + window))
-        gap = int(np.searchsorted(far, begin, side="right"))
-        end = min(limit, int(far[gap])) if gap < len(far) else limit
-        yield begin, end
-        begin = end
+def _near(rows: npt.NDArray[np.int64], row_bytes: int) -> npt.NDArray[np.int64]:
+    """Return the rows to be read in one piece, near each other and in one window: [p, 2].
+
+    Begin and end of each piece, counted in `rows`.
+    """
+    far = np.diff(rows, prepend=rows[0]) > _NEAR_BYTES // row_bytes
+    far[0] = True
+    first = rows[far][np.cumsum(far) - 1]  # of the stretch that each row is in
+    window = (rows - first) // (_WINDOW_BYTES // row_bytes)
+    begin = np.flatnonzero(far | (np.diff(window, prepend=0) != 0))
+    return np.stack([begin, np.append(begin[1:], len(rows))], axis=1)

@@ -223,17 +223,28 @@ class Distances:
         ------
         BadRowError
         """
-        rows, columns = self.matrix.chunks
+        rows = self.matrix.chunks[0]
         for start in range(0, stop, rows):
-            errors = []
-            for left in range(0, self.shape[1], columns):
-                right = min(left + columns, self.shape[1])
-                try:
-                    self.read((start, min(start + rows, stop)), (left, right))
-                except BadRowError as error:
-                    errors.append(error)
-            if errors:
-                raise min(errors, key=lambda error: error.row)
+            self.first_bad_entry((start, min(start + rows, stop)), (0, self.shape[1]))
+
+    def first_bad_entry(self, queries: tuple[int, int], items: tuple[int, int]) -> None:
+        """Raise for the first entry of a block that is not finite, if there is one.
+
+        The block is read by columns of chunks: it may be as large as memory allows to hold once.
+
+        Raises
+        ------
+        BadRowError
+        """
+        columns = self.matrix.chunks[1]
+        errors = []
+        for left in range(*items, columns):
+            try:
+                self.read(queries, (left, min(left + columns, items[1])))
+            except BadRowError as error:
+                errors.append(error)
+        if errors:
+            raise min(errors, key=lambda error: error.row)
 
 
 def _convert(

@@ -27,7 +27,7 @@ _OPENING = threading.Lock()
 _FAST = {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.strict": True}
 _DEFAULT = {"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}
 _COPIES = 3  # of a chunk that is being decoded: encoded, decoded and, say, transposed
-_DEFAULT_CONCURRENCY = 10  # chunks in flight in the default pipeline
+_DEFAULT_CONCURRENCY = 10  # chunks in flight in the default pipeline; zarrs has a thread a core
 
 
 def open_zarr(path: Path, key: str | None, uri: str) -> Array:
@@ -132,7 +132,7 @@ class ZarrArray(Array):
         block = (rows, columns)[: len(self.shape)]
         chunk_bytes = math.prod(self.chunks) * self.dtype.itemsize
         touched, whole = _chunks_of_block(block, self.shape, self.chunks)
-        threads = max(os.cpu_count() or 1, _DEFAULT_CONCURRENCY)
+        threads = (os.cpu_count() or 1) if self._fast else _DEFAULT_CONCURRENCY
         scratch = _COPIES * chunk_bytes * min(touched, threads)
         if self.zarr.shards:  # one that is covered in whole is held encoded
             _, shards = _chunks_of_block(block, self.shape, self.zarr.shards)

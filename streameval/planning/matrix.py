@@ -24,7 +24,7 @@ def plan_matrix(problem: Problem, process: Process) -> Plan:
     chunk_rows = max(min(problem.chunks[0], problem.queries), 1)
     chunk_items = max(min(problem.chunks[1], problem.gallery), 1)
     gallery = max(problem.gallery, 1)
-    cell_bytes = problem.stored_itemsize + problem.itemsize  # as stored, as worked on
+    cell_bytes = problem.itemsize + problem.converted * problem.stored_itemsize
 
     def parts(rows: int, items: int) -> dict[str, int]:
         distances = rows * items * cell_bytes + problem.scratch(rows, items)

@@ -76,6 +76,8 @@ class Problem:
         reading it takes beside the block itself.
     chunks : (int, int)
         Chunk of the gallery features, or of the matrix: rows, columns.
+    converted : bool
+        Whether what is read is held beside what is worked on, as where their dtypes differ.
     cameras : int
         Cameras told apart by rule; 0 where none are.
     passes_for_range : int
@@ -98,6 +100,7 @@ class Problem:
     stored_itemsize: int
     scratch: Callable[[int, int], int]
     chunks: tuple[int, int]
+    converted: bool = True
     cameras: int = 0
     passes_for_range: int = 0
     passes_to_refine: int = 0
