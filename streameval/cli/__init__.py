@@ -3,8 +3,10 @@
 app       the group of commands; errors and warnings in words, exit statuses
 evaluate  the command ``streameval evaluate``
 ledger    the commands ``streameval ledger``
+config    options from a file, ``--config``
 listing   the commands ``streameval metrics`` and ``streameval conventions``
 options   what the options' texts stand for
+values    what kinds of texts they are: numbers, lists, places
 printing  stdout, and files in its place
 recording finished work beside --out, and what goes on with it
 show      the command ``streameval show``

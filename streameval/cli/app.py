@@ -21,6 +21,7 @@ from streameval.cli.ledger import ledger
 from streameval.cli.listing import conventions, metrics
 from streameval.cli.plot import plot
 from streameval.cli.show import show
+from streameval.cli.values import describe_values
 from streameval.errors import StreamevalError, StreamevalWarning
 
 
@@ -114,3 +115,4 @@ COMMANDS = (
 )
 for command in COMMANDS:
     main.add_command(command)
+describe_values(main)

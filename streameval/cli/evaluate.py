@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streameval.cli.config import in_force, takes_config
 from streameval.cli.neighbors import list_options, open_neighbors
 from streameval.cli.options import (
     LabelOptions,
@@ -115,6 +116,7 @@ class Given:
         return ids, cams, keys, table
 
 
+@takes_config
 @click.command
 @click.argument("bundle", metavar="[FILE]", required=False)
 @click.option("--distances", metavar="URI", help="Stored distances, [queries, gallery].")
@@ -346,6 +348,8 @@ def run(given: Given) -> None:
                         prepared, options, progress, executor=executor, record=recording.record
                     )
                 )
+                told = {"given": in_force(evaluate, vars(given))}
+                result = replace(result, provenance={**result.provenance, **told})
             if groups is not None:
                 result = result.grouped(groups)
             if resampling is not None:

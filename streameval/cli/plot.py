@@ -16,7 +16,9 @@ from streameval.errors import OptionError
     default="mReP",
     show_default=True,
 )
-@click.option("--metric", metavar="NAME", default="mAP", show_default=True, help="Of camera-pairs.")
+@click.option(
+    "--metric", metavar="METRIC", default="mAP", show_default=True, help="Of camera-pairs."
+)
 @click.option("--label", "labels", metavar="TEXT", multiple=True, help="Names for the legend.")
 @click.option("-o", "--out", metavar="FILE", required=True, help="A .png, .svg or .pdf file.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
