@@ -11,11 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from streameval.cli.statuses import ExitStatus
+
 pytest.importorskip("faiss")
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.M | re.S)
+
+
+def test_exit_statuses_are_listed() -> None:
+    listed = re.findall(r"^\| ([\d, ]+) \|", TEXT, re.M)
+    assert [int(one) for row in listed for one in row.split(",")] == list(ExitStatus)
 
 
 @pytest.fixture

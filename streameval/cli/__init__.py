@@ -12,6 +12,8 @@ recording finished work beside --out, and what goes on with it
 show      the command ``streameval show``
 compare   the command ``streameval compare``
 plot      the command ``streameval plot``
+completion  the command ``streameval completion``
+statuses  what an exit status means
 signals   Ctrl-C and SIGTERM
 
 Nothing heavy is imported here: ``streameval --help`` answers at once.
