@@ -2,6 +2,7 @@
 
 app       the group of commands; errors and warnings in words, exit statuses
 evaluate  the command ``streameval evaluate``
+running   what it does
 ledger    the commands ``streameval ledger``
 config    options from a file, ``--config``
 listing   the commands ``streameval metrics`` and ``streameval conventions``
@@ -14,6 +15,7 @@ compare   the command ``streameval compare``
 plot      the command ``streameval plot``
 completion  the command ``streameval completion``
 statuses  what an exit status means
+trec      the options ``--trec-run`` and ``--trec-qrels``
 signals   Ctrl-C and SIGTERM
 
 Nothing heavy is imported here: ``streameval --help`` answers at once.

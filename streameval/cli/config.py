@@ -22,7 +22,8 @@ Command = TypeVar("Command", bound=click.Command)
 
 CONFIG = "config"
 OF_OUTPUT = frozenset(
-    {"out", "overwrite", "resume", "json", "format", "quiet", "dry-run", "rate", "save-index"}
+    {"out", "overwrite", "resume", "json", "format", "quiet", "dry-run", "rate"}
+    | {"save-index", "trec-run", "trec-qrels"}
 )
 """Keys that say where a result goes, not what it is."""
 

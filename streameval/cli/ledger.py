@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streameval.cli.config import takes_config
-from streameval.cli.evaluate import AP, METRICS, PRESETS, SELF_MATCHES, TIES, VP, save
+from streameval.cli.evaluate import AP, METRICS, PRESETS, SELF_MATCHES, TIES, VP
 from streameval.cli.options import check_label_options, open_protocol, parse_junk_ids, parse_range
 from streameval.cli.printing import as_json, print_out
+from streameval.cli.running import save
 from streameval.cli.signals import Interruption
 from streameval.errors import InputError, OptionError, OutputError
 
