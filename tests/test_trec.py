@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from list_problems import labels, list_problems, nearest, protocol
 import streameval as se
 from streameval import evaluation
 from streameval.cli import main
+from streameval.cli.printing import NewFile
 from streameval.counting.returned import Returned
-from streameval.errors import StreamevalWarning
+from streameval.errors import OutputError, StreamevalWarning
 from streameval.preparation import prepare
 from streameval.report.trec import descending, names_of, qrels_lines, run_lines
 
@@ -222,3 +224,26 @@ def test_refused_without_a_file(arguments: tuple[str, ...], words: str) -> None:
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert words in refused.stderr
     assert sorted(Path.cwd().iterdir()) == before
+
+
+def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    target = tmp_path / "run.txt"
+
+    def lines() -> Iterator[str]:
+        yield from ("a\n", "b\n")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), NewFile(str(target), overwrite=False) as file:
+        file.write_all(lines())
+    assert list(tmp_path.iterdir()) == []
+    with ExitStack() as stack:
+        stopped = stack.enter_context(NewFile(str(target), overwrite=False))
+        stopped.write(b"half")
+        stopped.discard()  # as a signal does; then, the process ends
+        assert list(tmp_path.iterdir()) == []
+        with pytest.raises(OutputError, match="can't be written"):
+            stack.close()
+    with NewFile(str(target), overwrite=False) as file:
+        file.write_all(str(at) for at in range(25_000))
+    assert target.read_text() == "".join(map(str, range(25_000)))
+    assert list(tmp_path.iterdir()) == [target]

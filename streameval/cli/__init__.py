@@ -12,7 +12,7 @@ printing  stdout, and files in its place
 recording finished work beside --out, and what goes on with it
 show      the command ``streameval show``
 compare   the command ``streameval compare``
-plot      the command ``streameval plot``
+plot      the commands ``streameval plot`` and ``streameval ledger plot``
 completion  the command ``streameval completion``
 statuses  what an exit status means
 trec      the options ``--trec-run`` and ``--trec-qrels``

@@ -19,7 +19,7 @@ from streameval.cli.convert import convert
 from streameval.cli.evaluate import evaluate
 from streameval.cli.ledger import ledger
 from streameval.cli.listing import conventions, metrics
-from streameval.cli.plot import plot
+from streameval.cli.plot import plot, plot_ledgers
 from streameval.cli.show import show
 from streameval.cli.statuses import ExitStatus, statuses_text
 from streameval.cli.values import describe_values
@@ -61,12 +61,19 @@ class Commands(click.Group):
 def fail(message: str) -> NoReturn:
     """Print the message on stderr and exit with `ExitStatus.REFUSED`."""
     with suppress(OSError):
-        click.echo(f"error: {message}", err=True)
+        click.echo(f"error: {harmless(message)}", err=True)
     try:
         sys.stdout.flush()
     except OSError:  # Python would try once more on exit, and fail with a message of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(ExitStatus.REFUSED)
+
+
+def harmless(message: str) -> str:
+    """Return a message in one line that does nothing to a terminal, whatever labels are in it."""
+    from streameval.report.style import Style
+
+    return Style(plain=False).text(" ".join(message.split("\n")))
 
 
 @contextmanager
@@ -85,7 +92,7 @@ def warnings_in_words() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, StreamevalWarning):
-                click.echo(f"warning: {message}", err=True)
+                click.echo(f"warning: {harmless(str(message))}", err=True)
             else:
                 as_python_does(message, category, filename, lineno, file, line)
 
@@ -121,4 +128,5 @@ COMMANDS = (
 )
 for command in COMMANDS:
     main.add_command(command)
+ledger.add_command(plot_ledgers)
 describe_values(main)

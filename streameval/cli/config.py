@@ -151,5 +151,10 @@ def as_toml(values: Mapping[str, Any]) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
-    # What JSON escapes, TOML reads; it would have DEL escaped, too.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, str):  # what JSON escapes, TOML reads; what a terminal obeys, it may
+        return "".join(map(_shown, json.dumps(value, ensure_ascii=False)))
+    return json.dumps(value)
+
+
+def _shown(one: str) -> str:
+    return one if one.isprintable() or "\ud800" <= one <= "\udfff" else f"\\U{ord(one):08x}"

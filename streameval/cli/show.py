@@ -47,6 +47,7 @@ def show(
     from streameval.report.style import Style
     from streameval.report.terminal import render_evaluation, stdout_style
     from streameval.result import Evaluation
+    from streameval.result.comparable import warn_of_others
 
     if not folders:
         raise OptionError("got no result to show: give the folder of one, as evaluate --out wrote")
@@ -62,6 +63,7 @@ def show(
         if names is not None:
             result = result.with_options(metrics=split_names(names))
         results[folder] = result if ci is None else replace(result, resampling=resampling)
+    warn_of_others(results)
     content: str | bytes
     if form == JSON:
         summaries = {name: one.summary() for name, one in results.items()}

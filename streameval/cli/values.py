@@ -27,7 +27,18 @@ FOLDERS = frozenset({"DIR", "L"})
 NUMBERS = frozenset({"N", "K", "SIZE", "LEVEL", "SECONDS", "W"})
 LISTS = frozenset({"NAMES", "LO,HI"})  # written with commas
 TEXTS = frozenset(
-    {"ADDRESS", "COLUMN", "INDEX", "METRIC", "NAME", "NAME=N,..", "SNAPSHOT", "SPEC", "TEXT"}
+    {
+        "ADDRESS",
+        "COLUMN",
+        "INDEX",
+        "METRIC",
+        "NAME",
+        "NAME=N,..",
+        "SNAPSHOT",
+        "SPEC",
+        "TEMPLATE",
+        "TEXT",
+    }
 )
 PLACEHOLDERS = FILES | FOLDERS | NUMBERS | LISTS | TEXTS
 """What stands for something in a metavar; any other word of it is a value as it is."""
