@@ -24,6 +24,7 @@ from streameval.execution.passes import count_all, find_extremes, find_positives
 from streameval.execution.progress import Progress, Watch
 from streameval.execution.record import NO_RECORD, Record
 from streameval.execution.refining import refine
+from streameval.execution.searching import Collect
 from streameval.execution.threads import ThreadExecutor
 from streameval.execution.worker import check_sent
 from streameval.inputs.neighbors import Neighbors, Source
@@ -306,6 +307,7 @@ def run(
     *,
     executor: Executor | None = None,
     record: Record = NO_RECORD,
+    collect: Collect | None = None,
 ) -> Evaluation:
     """Run what `prepare` has prepared; the gallery's labels are not needed any more.
 
@@ -318,6 +320,9 @@ def run(
         What runs the tasks; the plan's threads by default.
     record : Record
         Keeps finished work, and knows of work finished before.
+    collect : callable, optional
+        Is given the lists of each block of queries, in order, where lists of neighbours of a
+        fixed length are evaluated.
 
     Raises
     ------
@@ -331,13 +336,13 @@ def run(
     try:
         try:
             statistics, used, reading, told = _counted(
-                prepared, options, executor, Watch(progress), record
+                prepared, options, executor, Watch(progress), record, collect
             )
         except NotUnitError:  # the range must come from the data after all
             prepared = prepared.with_range_from_data()
             record.begin("range from data")
             statistics, used, reading, told = _counted(
-                prepared, options, executor, Watch(progress), record
+                prepared, options, executor, Watch(progress), record, collect
             )
     except BadRowError as error:  # a pass may meet a later one first
         features = prepared.features
@@ -356,11 +361,16 @@ def run(
 
 
 def _counted(
-    prepared: Prepared, options: MetricOptions, executor: Executor, watch: Watch, record: Record
+    prepared: Prepared,
+    options: MetricOptions,
+    executor: Executor,
+    watch: Watch,
+    record: Record,
+    collect: Collect | None,
 ) -> tuple[RankStatistics, Range, ListReading | None, dict[str, Any]]:
     """Run all passes: the statistics, the range of the distances, and what lists tell."""
     if isinstance(prepared.source, Neighbors):
-        return evaluate_lists(prepared, prepared.source, options, executor, watch)
+        return evaluate_lists(prepared, prepared.source, options, executor, watch, collect)
     shots = _shots(prepared, options)
     return *_count(prepared, shots, executor, watch, record), None, {}
 

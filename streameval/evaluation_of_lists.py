@@ -36,8 +36,14 @@ def evaluate_lists(
     options: MetricOptions,
     executor: Executor,
     watch: Watch,
+    collect: Collect | None = None,
 ) -> Outcome:
     """Build the index, where there is one to be built; make or read the lists, and count them.
+
+    Parameters
+    ----------
+    prepared, source, options, executor, watch, collect
+        As of `count_outcome`.
 
     Returns
     -------
@@ -55,7 +61,7 @@ def evaluate_lists(
     if used is not None and used.unit and features is not None:
         check_unit(features, prepared.plan, executor, watch)
     with index_of(prepared, source, watch) as (built, told):
-        outcome = count_outcome(prepared, built, options, executor, watch)
+        outcome = count_outcome(prepared, built, options, executor, watch, collect)
     if told:
         outcome[3]["lists"]["index"] = told
     return outcome
@@ -120,7 +126,7 @@ def count_outcome(
         With the metrics that k auto is to close.
     executor, watch
     collect : callable, optional
-        Is given the lists of each block of queries, in order.
+        Is given the lists of each block of queries, in order; not of k auto.
     """
     if source.k != "auto":
         counted, used = _in_range(prepared, source, executor, watch, collect)
@@ -179,7 +185,10 @@ def _in_range(
     problem, used = prepared.problem, prepared.range
     nothing: FloatArray = np.empty(0)
     if used is None:
-        counted = count_lists(source, prepared.pairs, prepared.plan, nothing, None, executor, watch)
+        counted = count_lists(
+            source, prepared.pairs, prepared.plan, nothing, None, executor, watch, collect
+        )
+        collect = None  # the lists are the same at the thresholds
         if not counted.complete or not counted.least <= counted.most:
             return counted, Range(math.nan, math.nan)
         used = Range(counted.least, counted.most)

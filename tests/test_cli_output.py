@@ -29,6 +29,17 @@ def fail_to_work(*_: object, **__: object) -> None:
 
 
 @pytest.mark.usefixtures("data")
+def test_names_in_messages_do_nothing_to_a_terminal() -> None:
+    name = "\x1b[31m\n\u202e<script>alert(1)</script>.npy"
+    refused = run("--distances", name, *CSV)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("error: ")
+    assert refused.stderr.count("\n") == 1
+    assert not {"\x1b", "\u202e"}.intersection(refused.stderr)
+    assert "<script>" in refused.stderr
+
+
+@pytest.mark.usefixtures("data")
 @pytest.mark.parametrize(
     ("out", "words"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 import streameval as se
 from streameval.cli import main
 from streameval.metrics.resampling import Identities, Resampling
+from streameval.result.comparable import differing
 from streameval.result.paired import holm_adjusted, p_value
 
 QUERIES, ITEMS = 80, 120
@@ -242,3 +244,35 @@ def test_the_command_refuses(arguments: tuple[str, ...], words: str) -> None:
     refused = run(*arguments)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert words in refused.stderr
+
+
+def test_the_kinds_in_which_results_differ(good: se.Evaluation) -> None:
+    assert differing(good, good.with_options(metrics=("mAP",))) == {}
+    assert set(differing(good, good.with_options(ap="trapezoid"))) == {"options"}
+    assert set(differing(good, model(0.5, items=100))) == {"gallery"}
+    rng = np.random.default_rng(0)
+    fewer = se.evaluate(
+        se.Distances(rng.random((9, ITEMS))),
+        query=se.Labels(id=np.arange(9)),
+        gallery=se.Labels(id=rng.integers(0, 16, ITEMS)),
+        protocol="no-camera",
+    )
+    assert differing(good, fewer) == {"queries": "80 and 9 of them"}
+
+
+@pytest.mark.usefixtures("saved")
+def test_results_of_other_tasks_are_not_shown_together_silently() -> None:
+    model(0.5, items=100).save("small")
+    model(0.5, ties="optimistic").save("lenient")
+    commands = [["show"]]
+    with suppress(ImportError):
+        import matplotlib  # noqa: F401
+
+        commands.append(["plot", "-o", "figure.svg", "--overwrite", "--curve", "CMC"])
+    for command in commands:
+        for others, words in ((("bad", "lenient"), ""), (("bad", "small"), "differ in gallery")):
+            done = CliRunner().invoke(main, [command[0], "good", *others, *command[1:]])
+            assert done.exit_code == 0, done.output
+            lines = done.stderr.splitlines()
+            assert len(lines) == bool(words)
+            assert all(line.startswith("warning: good and small differ in") for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import warnings
 from pathlib import Path
@@ -253,3 +254,50 @@ def oracle_of_first_ranks(hit: np.ndarray) -> RankStatistics:
         ignored=zeros,
         same_identity=ones,
     )
+
+
+def test_groups_have_intervals_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plain = evaluation(seed=1)
+    assert plain.grouped("cam").group_confidence == {}
+    result = plain.grouped("cam").with_confidence(0.9, resamples=60, seed=4)
+    cams, ids = (np.asarray(plain.columns[name]) for name in ("cam", "id"))
+    for cam, found in result.group_confidence.items():
+        own = cams == cam  # as of a run on these queries alone
+        alone = se.Evaluation.compute(
+            plain.statistics.take(own),
+            plain.options,
+            range=plain.range,
+            columns={"id": ids[own]},
+            provenance={},
+        ).confidence(0.9, resamples=60, seed=4)
+        assert found.intervals == alone.intervals
+        assert found.identities == len(np.unique(ids[own]))
+        low, high = found.intervals["mAP"]
+        assert low < result.groups[cam].scalars["mAP"] < high
+    assert len(result.group_confidence) == 3
+    summary = json.loads(json.dumps(result.summary(), allow_nan=False))["groups"]["values"]
+    assert set(summary["0"]["confidence"]) == {"identities", "intervals", "reasons"}
+    result.save("saved")
+    assert se.Evaluation.load("saved").summary() == result.summary()
+    with Path("saved/groups.csv").open(newline="") as file:
+        rows = {row["cam"]: row for row in csv.DictReader(file)}
+    for cam, found in result.group_confidence.items():
+        written = tuple(float(rows[str(cam)][f"mAP {end}"]) for end in ("low", "high"))
+        assert written == found.intervals["mAP"]
+    shown = CliRunner().invoke(main, ["show", "saved"]).stdout
+    low, high = result.group_confidence[0].intervals["CMC@1"]
+    assert f"({100 * low:.2f}-{100 * high:.2f})" in shown
+
+
+def test_a_group_of_one_identity_has_none() -> None:
+    result = evaluation(seed=1).grouped("id").with_confidence(resamples=20)
+    for found in result.group_confidence.values():
+        assert not found.intervals
+        assert set(found.reasons.values()) <= {
+            "the queries are of one identity: there is nothing to draw from",
+            *evaluation(seed=1).confidence().reasons.values(),
+        }
+    assert "confidence" not in str(result.grouped("cam-pair").summary()["groups"]["values"])

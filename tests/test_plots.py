@@ -7,6 +7,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,13 +41,17 @@ def results() -> dict[str, se.Evaluation]:
 
 
 def svg_of(results: dict[str, se.Evaluation], curve: str) -> ET.Element:
-    return ET.fromstring(figure_bytes(plot(results, curve), "figure.svg"))
+    return svg_of_figure(plot(results, curve))
+
+
+def svg_of_figure(figure: Any) -> ET.Element:
+    return ET.fromstring(figure_bytes(figure, "figure.svg"))
 
 
 def points(svg: ET.Element, gid: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the points of the path of a group, in the units of the page."""
     (group,) = [one for one in svg.iter() if one.get("id") == gid]
-    (path,) = [one for one in group.iter() if one.tag.endswith("path")]
+    path = next(one for one in group.iter() if one.tag.endswith("path"))  # before its markers
     numbers = re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", path.get("d", ""))
     found = np.array(numbers, float).reshape(-1, 2)
     return found[:, 0], found[:, 1]

@@ -2,14 +2,20 @@
 
 app       the group of commands; errors and warnings in words, exit statuses
 evaluate  the command ``streameval evaluate``
+running   what it does
 ledger    the commands ``streameval ledger``
+config    options from a file, ``--config``
 listing   the commands ``streameval metrics`` and ``streameval conventions``
 options   what the options' texts stand for
+values    what kinds of texts they are: numbers, lists, places
 printing  stdout, and files in its place
 recording finished work beside --out, and what goes on with it
 show      the command ``streameval show``
 compare   the command ``streameval compare``
-plot      the command ``streameval plot``
+plot      the commands ``streameval plot`` and ``streameval ledger plot``
+completion  the command ``streameval completion``
+statuses  what an exit status means
+trec      the options ``--trec-run`` and ``--trec-qrels``
 signals   Ctrl-C and SIGTERM
 
 Nothing heavy is imported here: ``streameval --help`` answers at once.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -15,17 +14,20 @@ import click
 from streameval.cli.audit import audit
 from streameval.cli.compare import compare
 from streameval.cli.compare_index import compare_index
+from streameval.cli.completion import completion
 from streameval.cli.convert import convert
 from streameval.cli.evaluate import evaluate
 from streameval.cli.ledger import ledger
 from streameval.cli.listing import conventions, metrics
-from streameval.cli.plot import plot
+from streameval.cli.plot import plot, plot_ledgers
 from streameval.cli.show import show
+from streameval.cli.statuses import ExitStatus, statuses_text
+from streameval.cli.values import describe_values
 from streameval.errors import StreamevalError, StreamevalWarning
 
 
 class Commands(click.Group):
-    """Commands whose errors end in one message on stderr and exit status 2."""
+    """Commands whose errors end in one message on stderr and `ExitStatus.REFUSED`."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program; --help may meet a stdout that is full, too."""
@@ -53,18 +55,25 @@ class Commands(click.Group):
             fail(str(error))
         except KeyboardInterrupt:  # before the command has taken over the signals
             click.echo("interrupted", err=True)
-            sys.exit(128 + signal.SIGINT)
+            sys.exit(ExitStatus.INTERRUPTED)
 
 
 def fail(message: str) -> NoReturn:
-    """Print the message on stderr and exit with status 2."""
+    """Print the message on stderr and exit with `ExitStatus.REFUSED`."""
     with suppress(OSError):
-        click.echo(f"error: {message}", err=True)
+        click.echo(f"error: {harmless(message)}", err=True)
     try:
         sys.stdout.flush()
     except OSError:  # Python would try once more on exit, and fail with a message of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(2)
+    sys.exit(ExitStatus.REFUSED)
+
+
+def harmless(message: str) -> str:
+    """Return a message in one line that does nothing to a terminal, whatever labels are in it."""
+    from streameval.report.style import Style
+
+    return Style(plain=False).text(" ".join(message.split("\n")))
 
 
 @contextmanager
@@ -83,7 +92,7 @@ def warnings_in_words() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, StreamevalWarning):
-                click.echo(f"warning: {message}", err=True)
+                click.echo(f"warning: {harmless(str(message))}", err=True)
             else:
                 as_python_does(message, category, filename, lineno, file, line)
 
@@ -91,7 +100,11 @@ def warnings_in_words() -> Iterator[None]:
         yield
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=f"\b\n{statuses_text()}",
+)
 @click.version_option(package_name="streameval", message="%(prog)s %(version)s")
 def main() -> None:
     """Exact re-identification and retrieval metrics in one streaming pass.
@@ -111,6 +124,9 @@ COMMANDS = (
     audit,
     metrics,
     conventions,
+    completion,
 )
 for command in COMMANDS:
     main.add_command(command)
+ledger.add_command(plot_ledgers)
+describe_values(main)

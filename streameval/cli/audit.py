@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from streameval.cli.evaluate import METRICS, PROTOCOLS, SELF_MATCHES
 from streameval.cli.options import (
     check_label_options,
     open_features,
@@ -36,10 +37,12 @@ def _inputs(command: Callable[..., None]) -> Callable[..., None]:
 @click.command
 @click.argument("bundle", metavar="[FILE]", required=False)
 @_inputs
-@click.option("--metric", metavar="NAME", help="Distance of features.  [default: cosine]")
-@click.option("--protocol", metavar="NAME|FILE.toml", default="market1501", show_default=True)
+@click.option("--metric", metavar=METRICS, help="Distance of features.  [default: cosine]")
+@click.option(
+    "--protocol", metavar=f"{PROTOCOLS}|FILE.toml", default="market1501", show_default=True
+)
 @click.option("--junk-id", metavar="N", multiple=True, help="Gallery identity to ignore.")
-@click.option("--self-match", metavar="index|key", help="Ignore each query's own image.")
+@click.option("--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image.")
 @click.option(
     "--memory", metavar="SIZE", default="2GB", show_default=True, help="Budget of the process."
 )

@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import click
 
+from streameval.cli.config import takes_config
+from streameval.cli.evaluate import METRICS, PROTOCOLS, SELF_MATCHES
 from streameval.cli.options import (
     check_label_options,
     open_labels,
@@ -20,6 +22,7 @@ from streameval.errors import OptionError
 LABELS = ("ids", "cams", "keys", "labels")
 
 
+@takes_config
 @click.command("compare-index")
 @click.argument("settings", metavar="INDEX[@NAME=N,..]...", nargs=-1, required=True)
 @click.option("--query", metavar="URI", required=True, help="Features of the queries.")
@@ -33,14 +36,14 @@ LABELS = ("ids", "cams", "keys", "labels")
 @click.option("--query-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
 @click.option("--gallery-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
 @click.option(
-    "--metric", metavar="NAME", default="cosine", show_default=True, help="Distance of features."
+    "--metric", metavar=METRICS, default="cosine", show_default=True, help="Distance of features."
 )
 @click.option("-k", "depth", metavar="K", type=int, required=True, help="Items of a list.")
 @click.option("--rerank", is_flag=True, help="Rank lists by canonical distances.")
 @click.option("--train-rows", metavar="N", type=int, help="Gallery rows to train on.")
-@click.option("--protocol", metavar="NAME|FILE.toml", help="[default: market1501]")
+@click.option("--protocol", metavar=f"{PROTOCOLS}|FILE.toml", help="[default: market1501]")
 @click.option("--junk-id", metavar="N", multiple=True, help="Gallery identity to ignore.")
-@click.option("--self-match", metavar="index|key", help="Ignore each query's own image.")
+@click.option("--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image.")
 @click.option("--range", metavar="auto|minmax|LO,HI", help="Of tau.  [default: auto]")
 @click.option("--metrics", metavar="NAMES", help="Metrics to compare, by name.")
 @click.option("--memory", metavar="SIZE", default="2GB", show_default=True, help="Budget.")

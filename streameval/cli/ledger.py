@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.evaluate import AP, METRICS, PRESETS, SELF_MATCHES, TIES, VP, save
+from streameval.cli.config import takes_config
+from streameval.cli.evaluate import AP, METRICS, PRESETS, SELF_MATCHES, TIES, VP
 from streameval.cli.options import check_label_options, open_protocol, parse_junk_ids, parse_range
 from streameval.cli.printing import as_json, print_out
+from streameval.cli.running import save
 from streameval.cli.signals import Interruption
 from streameval.errors import InputError, OptionError, OutputError
 
@@ -144,6 +146,7 @@ def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
     print_out(text)
 
 
+@takes_config
 @ledger.command
 @click.argument("path", metavar="L")
 @click.option("--query", metavar="URI", help="Features of the queries; none: stored distances.")
@@ -187,6 +190,7 @@ def create(path: str, wants_json: bool, value_range: str | None, **given: Any) -
     _print(made.trajectory[-1], wants_json=wants_json)
 
 
+@takes_config
 @ledger.command
 @click.argument("path", metavar="L")
 @click.option("--gallery", metavar="URI", help="Features of the segment, [items, columns].")

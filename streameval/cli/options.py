@@ -149,7 +149,7 @@ def open_labels(
     from streameval.protocol import RESERVED_COLUMNS
 
     tables = query[3], gallery[3]
-    further = group_by is not None and _is_column(group_by) and group_by not in RESERVED_COLUMNS
+    further = group_by is not None and is_column(group_by) and group_by not in RESERVED_COLUMNS
     more = [group_by] if group_by is not None and further else []
     if tables[0] is not None and tables[1] is not None:
         return read_label_tables(tables[0], tables[1], more=more)
@@ -208,10 +208,10 @@ def open_groups(group_by: str) -> str | AnyArray:
     """
     from streameval.inputs.labels import read_labels
 
-    return group_by if _is_column(group_by) else read_labels(group_by).id
+    return group_by if is_column(group_by) else read_labels(group_by).id
 
 
-def _is_column(group_by: str) -> bool:
+def is_column(group_by: str) -> bool:
     """Tell whether a text is the name of a column; a URI has a suffix, or a folder."""
     return re.fullmatch(r"[\w -]+", group_by) is not None
 

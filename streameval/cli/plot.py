@@ -1,4 +1,4 @@
-"""The command ``streameval plot``."""
+"""The commands ``streameval plot`` and ``streameval ledger plot``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from streameval.errors import OptionError
     default="mReP",
     show_default=True,
 )
-@click.option("--metric", metavar="NAME", default="mAP", show_default=True, help="Of camera-pairs.")
+@click.option(
+    "--metric", metavar="METRIC", default="mAP", show_default=True, help="Of camera-pairs."
+)
 @click.option("--label", "labels", metavar="TEXT", multiple=True, help="Names for the legend.")
 @click.option("-o", "--out", metavar="FILE", required=True, help="A .png, .svg or .pdf file.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
@@ -36,15 +38,58 @@ def plot(
     """
     from streameval.report import plots
     from streameval.result import Evaluation
+    from streameval.result.comparable import warn_of_others
 
     if not folders:
         raise OptionError("got no result to plot: give the folder of one, as evaluate --out wrote")
-    if labels and len(labels) != len(folders):
-        raise OptionError(f"got {len(labels)} --label for {len(folders)} results: one each")
-    names = labels or folders
-    if len(set(names)) != len(names):
-        raise OptionError("two results are called the same: name them by --label")
+    named = by_name(folders, labels, "results")
     plots.file_type(out)
-    results = {name: Evaluation.load(folder) for name, folder in zip(names, folders, strict=True)}
+    results = {name: Evaluation.load(folder) for name, folder in named.items()}
+    warn_of_others(results)
     figure = plots.plot(results, curve, metric=metric)
+    write_out(out, plots.figure_bytes(figure, out), overwrite=overwrite)
+
+
+def by_name(places: tuple[str, ...], labels: tuple[str, ...], what: str) -> dict[str, str]:
+    """Return what is plotted by its name in the legend.
+
+    Raises
+    ------
+    OptionError
+        If there is not one label each, or two names are the same.
+    """
+    if labels and len(labels) != len(places):
+        raise OptionError(f"got {len(labels)} --label for {len(places)} {what}: one each")
+    names = labels or places
+    if len(set(names)) != len(names):
+        raise OptionError(f"two {what} are called the same: name them by --label")
+    return dict(zip(names, places, strict=True))
+
+
+@click.command("plot")
+@click.argument("paths", metavar="L [L...]", nargs=-1)
+@click.option(
+    "--metric", "metrics", metavar="METRIC", multiple=True, help="Repeatable.  [default: mAP]"
+)
+@click.option("--label", "labels", metavar="TEXT", multiple=True, help="Names for the legend.")
+@click.option("-o", "--out", metavar="FILE", required=True, help="A .png, .svg or .pdf file.")
+@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+def plot_ledgers(
+    paths: tuple[str, ...],
+    metrics: tuple[str, ...],
+    labels: tuple[str, ...],
+    out: str,
+    overwrite: bool,
+) -> None:
+    """Plot metrics of ledgers against the size of the gallery."""
+    from streameval.ledger import Ledger
+    from streameval.report import plots
+    from streameval.report.trajectory import plot_trajectories
+
+    if not paths:
+        raise OptionError("got no ledger to plot: give one, as ledger create made")
+    named = by_name(paths, labels, "ledgers")
+    plots.file_type(out)
+    ledgers = {name: Ledger(path).trajectory for name, path in named.items()}
+    figure = plot_trajectories(ledgers, tuple(dict.fromkeys(metrics)) or ("mAP",))
     write_out(out, plots.figure_bytes(figure, out), overwrite=overwrite)

@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
 
 import click
 
 from streameval.errors import OutputError
+
+LINES = 10_000  # written at a time
 
 
 def print_out(text: str) -> None:
@@ -55,18 +62,85 @@ def write_out(path: str, content: str | bytes, *, overwrite: bool) -> None:
     OutputError
         If it is there and is not to be replaced, or can't be written.
     """
-    target = Path(path)
-    if not overwrite and (target.exists() or target.is_symlink()):
-        raise OutputError(f"{path} exists already; choose another, or replace it: --overwrite")
-    partial = target.parent / f".{secrets.token_hex(8)}.partial"
-    try:
-        if target.is_dir():
-            raise IsADirectoryError(0, "Is a directory")
-        partial.write_bytes(content if isinstance(content, bytes) else content.encode())
-        os.replace(partial, target)  # noqa: PTH105 - a link is replaced, not followed
-    except OSError as error:
-        raise OutputError(
-            f"{path} can't be written: {error.strerror or error}; give a file that can be made"
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with NewFile(path, overwrite=overwrite) as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+
+
+class NewFile:
+    """A file being written: a context, which leaves it whole in its place, or not at all.
+
+    Parameters
+    ----------
+    path : str
+    overwrite : bool
+        Whether to replace what is there.
+
+    Raises
+    ------
+    OutputError
+        If it is there and is not to be replaced, or can't be written.
+    """
+
+    def __init__(self, path: str, *, overwrite: bool) -> None:
+        self._target = Path(path)
+        if not overwrite and (self._target.exists() or self._target.is_symlink()):
+            raise OutputError(f"{path} exists already; choose another, or replace it: --overwrite")
+        self._partial = self._target.parent / f".{secrets.token_hex(8)}.partial"
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> NewFile:
+        try:
+            if self._target.is_dir():
+                raise IsADirectoryError(0, "Is a directory")
+            self._file = self._partial.open("wb")
+        except OSError as error:
+            raise self._refusal(error) from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._file is not None:
+                self._file.close()
+            if error is None:
+                os.replace(self._partial, self._target)  # noqa: PTH105 - no link is followed
+        except OSError as failure:
+            raise self._refusal(failure) from failure
+        finally:
+            self.discard()
+
+    def write(self, content: bytes) -> None:
+        """Write some more.
+
+        Raises
+        ------
+        OutputError
+            If it can't be written.
+        """
+        if self._file is None:
+            raise ValueError("the file is not open")
+        try:
+            self._file.write(content)
+        except OSError as error:
+            raise self._refusal(error) from error
+
+    def write_all(self, lines: Iterable[str]) -> None:
+        """Write lines, many at a time."""
+        waiting = iter(lines)
+        while some := "".join(islice(waiting, LINES)):
+            self.write(some.encode())
+
+    def discard(self) -> None:
+        """Remove what is unfinished."""
+        with suppress(OSError):
+            self._partial.unlink(missing_ok=True)
+
+    def _refusal(self, error: OSError) -> OutputError:
+        return OutputError(
+            f"{self._target} can't be written: {error.strerror or error}; give a file that can be "
+            "made"
+        )

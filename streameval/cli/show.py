@@ -8,7 +8,7 @@ import click
 
 from streameval.cli.options import FORMATS, parse_level
 from streameval.cli.printing import as_json, print_or_write
-from streameval.errors import OptionError
+from streameval.errors import InputError, OptionError
 
 
 @click.command
@@ -16,6 +16,9 @@ from streameval.errors import OptionError
 @click.option("--metrics", "names", metavar="NAMES", help="Other metrics, by name.")
 @click.option(
     "--ci", metavar="LEVEL", type=float, help="Confidence intervals of so many percent: 95."
+)
+@click.option(
+    "--config", "wants_config", is_flag=True, help="Print the options of the run, for --config."
 )
 @click.option("--format", "form", metavar=FORMATS, default="table", show_default=True)
 @click.option("--json", "wants_json", is_flag=True, help="The same as --format json.")
@@ -25,6 +28,7 @@ def show(
     folders: tuple[str, ...],
     names: str | None,
     ci: float | None,
+    wants_config: bool,
     form: str,
     wants_json: bool,
     out: str | None,
@@ -34,7 +38,8 @@ def show(
 
     Metrics and confidence intervals are computed from what is saved, without any distance. The
     formats csv, markdown, latex and parquet have a row a result; json has the summary of one
-    result, or an object of the summaries of several.
+    result, or an object of the summaries of several. --config prints what evaluate --config takes
+    to repeat the run, from the folder that it was run in.
     """
     from streameval.metrics.selection import split_names
     from streameval.report.export import FORMATS as EXPORTS
@@ -42,18 +47,23 @@ def show(
     from streameval.report.style import Style
     from streameval.report.terminal import render_evaluation, stdout_style
     from streameval.result import Evaluation
+    from streameval.result.comparable import warn_of_others
 
     if not folders:
         raise OptionError("got no result to show: give the folder of one, as evaluate --out wrote")
     form = JSON if wants_json else form
     check_format(form, to_file=out is not None)
     resampling = parse_level(ci)
+    if wants_config:
+        print_or_write(_config(folders), out, overwrite=overwrite)
+        return
     results: dict[str, Evaluation] = {}
     for folder in folders:
         result = Evaluation.load(folder)
         if names is not None:
             result = result.with_options(metrics=split_names(names))
         results[folder] = result if ci is None else replace(result, resampling=resampling)
+    warn_of_others(results)
     content: str | bytes
     if form == JSON:
         summaries = {name: one.summary() for name, one in results.items()}
@@ -68,3 +78,21 @@ def show(
     else:
         content = EXPORTS[form](result_rows(results))
     print_or_write(content, out, overwrite=overwrite)
+
+
+def _config(folders: tuple[str, ...]) -> str:
+    """Return the options of the run of a saved result, as a config file."""
+    from pathlib import Path
+
+    from streameval.cli.config import as_toml
+    from streameval.result.summary import read_summary
+
+    if len(folders) != 1:
+        raise OptionError(f"--config is of one result; got {len(folders)}")
+    given = read_summary(Path(folders[0]))["provenance"].get("given")
+    if given is None:
+        raise InputError(
+            f"{folders[0]} does not hold the options of its run: it is of Python, of a ledger, or "
+            "of an older version; write a config by hand"
+        )
+    return f"# streameval evaluate --config, in the folder of that run\n{as_toml(given)}"

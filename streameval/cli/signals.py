@@ -33,7 +33,7 @@ class Interruption:
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release
         self.remains: Callable[[], str] = str
-        self._discard: Callable[[], None] | None = None
+        self._discards: list[Callable[[], None]] = []
         self._held = False
         self._received: int | None = None
         self._previous: dict[signal.Signals, Any] = {}
@@ -41,11 +41,11 @@ class Interruption:
     @contextmanager
     def discarding(self, discard: Callable[[], None]) -> Iterator[None]:
         """While entered, a signal calls this before the process ends."""
-        self._discard = discard
+        self._discards.append(discard)
         try:
             yield
         finally:
-            self._discard = None
+            self._discards.remove(discard)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -83,9 +83,9 @@ class Interruption:
     def _end(self, number: int) -> NoReturn:
         with suppress(Exception):  # whatever fails, the process ends
             self._release()
-        with suppress(Exception):
-            if self._discard is not None:
-                self._discard()
+        for discard in reversed(self._discards):
+            with suppress(Exception):
+                discard()
         word = "interrupted"
         with suppress(Exception):
             word += "".join(f"; {text}" for text in [self.remains()] if text)

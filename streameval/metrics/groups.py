@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.metrics.compute import Detail, Metrics, metrics_of
+from streameval.metrics.confidence import Confidence, confidence_of
 from streameval.metrics.extremes import ListReading, compute_list_metrics
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
+from streameval.metrics.resampling import Identities, Resampling
 from streameval.metrics.selection import available_fields, measures_of
 from streameval.statistics import RankStatistics
 
@@ -57,6 +60,36 @@ def metrics_by_group(
                 _leave_out(metrics, measure)
         groups[label] = metrics
     return groups
+
+
+def confidence_by_group(
+    stats: RankStatistics,
+    groups: Mapping[Any, Metrics],
+    labels: npt.NDArray[Any],
+    identity: npt.NDArray[Any],
+    options: MetricOptions,
+    how: Resampling,
+) -> dict[Any, Confidence]:
+    """Return the intervals of each group: of the identities of its own queries, drawn alone.
+
+    Parameters
+    ----------
+    stats : RankStatistics
+    groups : mapping of label to Metrics
+        As `metrics_by_group` returns.
+    labels, identity : [Q] arrays
+        Of the queries.
+    options : MetricOptions
+    how : Resampling
+    """
+    measures = measures_of(options, available_fields(stats))
+    found: dict[Any, Confidence] = {}
+    for label, metrics in groups.items():
+        own = labels == label
+        valued = [one for one in measures if not math.isnan(metrics.scalars[one.name])]
+        identities = Identities(identity[own])
+        found[label] = confidence_of(stats.take(own), options, valued, identities, how)
+    return found
 
 
 def list_metrics_by_group(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,6 +178,28 @@ def plot(results: Mapping[str, Evaluation], curve: str, *, metric: str = "mAP") 
     InputError
         If a result doesn't hold it; says which metric it needs.
     """
+    if curve not in (*CURVES, CAMERAS):
+        raise OptionError(
+            f"curve is {curve!r}; known: {', '.join((*CURVES, CAMERAS))}; a ledger's trajectory is "
+            "drawn by streameval ledger plot"
+        )
+    with drawing() as (figure, axes):
+        if curve == CAMERAS:
+            _heat_map(figure, axes, results, metric)
+        else:
+            _lines(axes, results, curve)
+    return figure
+
+
+@contextmanager
+def drawing() -> Iterator[tuple[Figure, Axes]]:
+    """Give a new figure with axes; while entered, all is drawn in `STYLE`.
+
+    Raises
+    ------
+    OptionError
+        If matplotlib is not installed.
+    """
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -184,16 +207,9 @@ def plot(results: Mapping[str, Evaluation], curve: str, *, metric: str = "mAP") 
         raise OptionError(
             "plots need matplotlib, which is not installed: pip install 'streameval[plots]'"
         ) from error
-    if curve not in (*CURVES, CAMERAS):
-        raise OptionError(f"curve is {curve!r}; known: {', '.join((*CURVES, CAMERAS))}")
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=SIZE, layout="constrained")
-        axes = figure.add_subplot()
-        if curve == CAMERAS:
-            _heat_map(figure, axes, results, metric)
-        else:
-            _lines(axes, results, curve)
-    return figure
+        yield figure, figure.add_subplot()
 
 
 def _lines(axes: Axes, results: Mapping[str, Evaluation], curve: str) -> None:

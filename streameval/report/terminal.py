@@ -282,28 +282,35 @@ def _table(evaluation: Evaluation, style: Style) -> Table:
 
 
 def groups_table(evaluation: Evaluation, style: Style) -> Table:
-    """Return a row a group of queries: their number, and the scores in percent that fit."""
+    """Return a row a group of queries: their number, and the scores in percent that fit.
+
+    With the confidence intervals, where the summary has them.
+    """
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     scores = [name for name, one in evaluation.metrics.details.items() if not one.is_tau]
-    widths = accumulate(max(len(name), len("100.00")) + 2 for name in scores)
+    intervals = evaluation.group_confidence
+    cell = len("100.00 (100.00–100.00)" if intervals else "100.00")
+    widths = accumulate(max(len(name), cell) + 2 for name in scores)
     names = [name for name, width in zip(scores, widths, strict=True) if width <= GROUPS_ROOM]
     for column in (str(evaluation.group_by), "queries", *names):
         table.add_column(style.text(column), no_wrap=True, justify="right")
     for label, metrics in evaluation.groups.items():
-        cells = (_cell(metrics, name) for name in names)
+        cells = (_cell(metrics, name, intervals.get(label)) for name in names)
         table.add_row(
             style.text(str(label)), f"{metrics.counts['queries']:,}", *map(style.text, cells)
         )
     return table
 
 
-def _cell(metrics: Metrics, name: str) -> str:
-    """Return a score in percent, or its bounds."""
+def _cell(metrics: Metrics, name: str, confidence: Confidence | None) -> str:
+    """Return a score in percent with its confidence interval, if there is one; or its bounds."""
     value = metrics.scalars[name]
     if not math.isnan(value):
-        return f"{100 * value:.2f}"
+        found = None if confidence is None else confidence.intervals.get(name)
+        between = "" if found is None else f" ({100 * found[0]:.2f}–{100 * found[1]:.2f})"
+        return f"{100 * value:.2f}{between}"
     if isinstance(metrics, ListMetrics) and name in metrics.bounds:
         low, high = metrics.bounds[name]
         return f"{100 * low:.2f}–{100 * high:.2f}"

@@ -39,7 +39,11 @@ from streameval.metrics.camera_pairs import (
 )
 from streameval.metrics.confidence import Confidence, confidence_of
 from streameval.metrics.extremes import ListMetrics, ListReading, compute_list_metrics
-from streameval.metrics.groups import list_metrics_by_group, metrics_by_group
+from streameval.metrics.groups import (
+    confidence_by_group,
+    list_metrics_by_group,
+    metrics_by_group,
+)
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Identities, Resampling
 from streameval.metrics.retrieval import precision_recall
@@ -296,6 +300,22 @@ class Evaluation:
             return list_metrics_by_group(self.statistics, self.lists, labels, self.options)
         return metrics_by_group(self.statistics, labels, self.options)
 
+    @cached_property
+    def group_confidence(self) -> Mapping[Any, Confidence]:
+        """The intervals of each group where the summary has any; pairs of cameras have none."""
+        if self.resampling is None or self.group_by in (None, CAMERA_PAIRS):
+            return {}
+        check_not_of_lists(self.lists, "a confidence interval")
+        self.identities()  # there are none without
+        return confidence_by_group(
+            self.statistics,
+            self.groups,
+            self.columns[str(self.group_by)],
+            self.columns["id"],
+            self.options,
+            self.resampling,
+        )
+
     def camera_matrix(self, name: str) -> CameraMatrix:
         """Return a metric of every pair of a query's camera and a positive's.
 
@@ -394,6 +414,13 @@ class Evaluation:
             pair = self.group_by == CAMERA_PAIRS
             return dict(zip(("query_cam", "gallery_cam"), label, strict=True)) if pair else {}
 
+        def confidence(label: Any) -> dict[str, Any]:
+            found = self.group_confidence.get(label)
+            if found is None:
+                return {}
+            told = {name: value for name, value in asdict(found).items() if name != "how"}
+            return {"confidence": told}
+
         values = {
             group_name(label): cameras(label)
             | {
@@ -401,6 +428,7 @@ class Evaluation:
                 "details": details_of(metrics),
                 "counts": metrics.counts,
             }
+            | confidence(label)
             for label, metrics in self.groups.items()
         }
         return {"by": self.group_by, "values": values}
@@ -440,7 +468,7 @@ class Evaluation:
             pq.write_table(pa.table(dict(self.positives)), folder / POSITIVES)
         if self.group_by is not None:
             with (folder / GROUPS).open("w", encoding="utf-8", newline="") as file:
-                write_groups(file, self.group_by, self.groups)
+                write_groups(file, self.group_by, self.groups, self.group_confidence)
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:

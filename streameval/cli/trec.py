@@ -1,0 +1,130 @@
+"""The options ``--trec-run`` and ``--trec-qrels``: lists of neighbours for other evaluators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streameval.cli.printing import NewFile
+from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    from streameval.cli.running import Given
+    from streameval.counting.returned import Returned
+    from streameval.pairs import Pairs
+    from streameval.protocol import Labels
+    from streameval.report.trec import Names
+
+TREC_OPTIONS = (
+    click.option(
+        "--trec-run", metavar="FILE", help="Write the lists to this new file, a TREC run."
+    ),
+    click.option("--trec-qrels", metavar="FILE", help="And all positives, a TREC qrels file."),
+)
+
+
+def trec_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of TREC files to a command."""
+    for option in reversed(TREC_OPTIONS):
+        command = option(command)
+    return command
+
+
+class TrecFiles:
+    """TREC files being written.
+
+    Parameters
+    ----------
+    run, qrels : NewFile or None
+    ties : str
+        Which of items at the same distance is first.
+    """
+
+    def __init__(self, run: NewFile | None, qrels: NewFile | None, ties: str) -> None:
+        self._run, self._qrels, self._ties = run, qrels, ties
+        self._names: tuple[Names, Names] = (), ()
+        self._pairs: Pairs | None = None
+        self._done = 0
+
+    def name(self, query: Labels, gallery: Labels) -> None:
+        """Take the names of both sides.
+
+        Raises
+        ------
+        InputError
+            If one can't be in a file.
+        """
+        from streameval.report.trec import names_of
+
+        self._names = names_of(query, "query"), names_of(gallery, "gallery")
+
+    def start(self, pairs: Pairs) -> None:
+        """Write the positives."""
+        from streameval.report.trec import qrels_lines
+
+        self._pairs = pairs
+        if self._qrels is not None:
+            self._qrels.write_all(qrels_lines(pairs, *self._names))
+
+    def collect(self, returned: Returned) -> None:
+        """Write the lists of the next queries."""
+        from streameval.report.trec import run_lines
+
+        if self._pairs is None:
+            raise TypeError("the pairs are not known yet")
+        first, last = self._done, self._done + len(returned.indptr) - 1
+        self._done = last
+        if self._run is not None:
+            pairs, (queries, gallery) = self._pairs.block(first, last), self._names
+            lines = run_lines(returned, pairs, self._ties, queries[first:last], gallery)
+            self._run.write_all(lines)
+
+    def discard(self) -> None:
+        """Remove what is unfinished."""
+        for file in (self._run, self._qrels):
+            if file is not None:
+                file.discard()
+
+
+@contextmanager
+def open_trec(given: Given, ties: str) -> Iterator[TrecFiles | None]:
+    """Open the files that the options name; they are there when all is done, and not before.
+
+    Raises
+    ------
+    OptionError
+        If there are no lists to be written, or no one order of them.
+    OutputError
+        If a file can't be written.
+    """
+    named = [
+        (f"--trec-{name}", path)
+        for name, path in (("run", given.trec_run), ("qrels", given.trec_qrels))
+        if path is not None
+    ]
+    if not named or given.dry_run:
+        yield None
+        return
+    from streameval.report.trec import check_ties
+
+    check_ties(ties)
+    if given.neighbors is None and given.index is None:
+        raise OptionError(
+            f"{named[0][0]} writes lists of neighbours: give --neighbors URI, or features with "
+            "--index Flat -k K (of all, K the size of the gallery)"
+        )
+    for option, why in (
+        ("-k auto", given.depth == "auto" and "of which there are several lengths"),
+        ("--resume", given.resume and "which keeps no lists"),
+    ):
+        if why:
+            raise OptionError(f"got {named[0][0]} and {option}, {why}: leave one of them out")
+    with ExitStack() as stack:
+        files = [
+            None if path is None else stack.enter_context(NewFile(path, overwrite=given.overwrite))
+            for path in (given.trec_run, given.trec_qrels)
+        ]
+        yield TrecFiles(files[0], files[1], ties)

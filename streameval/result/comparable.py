@@ -1,0 +1,144 @@
+"""Whether results are of the same task: queries, protocol, gallery; and read in the same way."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.errors import InputError, StreamevalWarning
+from streameval.result import Evaluation, check_not_of_lists
+from streameval.result.summary import plain
+
+QUERIES = "queries"
+KINDS = PROTOCOL, GALLERY, OPTIONS = "protocol", "gallery", "options"
+
+
+def check_comparable(results: Mapping[str, Evaluation], despite: Collection[str]) -> list[str]:
+    """Return in what runs differ, where they may.
+
+    Raises
+    ------
+    InputError
+        If they differ in their queries, or in what they may not; or one is of lists of
+        neighbours.
+    """
+    for name, one in results.items():
+        check_not_of_lists(one.lists, f"{name} is of lists: a comparison")
+    remarks: list[str] = []
+    first, *others = results
+    for other in others:
+        for kind, said in differing(results[first], results[other]).items():
+            if kind == QUERIES:
+                raise InputError(
+                    f"{first} and {other} are not on the same queries: {said}; a paired comparison "
+                    "needs the same queries in the same order: evaluate both with the same labels"
+                )
+            if kind not in despite:
+                raise InputError(
+                    f"{first} and {other} differ in {kind}: {said}; evaluate both alike, or "
+                    f"compare all the same: --despite {kind}"
+                )
+            remarks.append(f"{first} and {other} differ in {kind}: {said}")
+    return remarks
+
+
+def warn_of_others(results: Mapping[str, Evaluation]) -> None:
+    """Warn where results that are shown together are not of the same task.
+
+    Their options may differ: that is what a figure or a table may be about.
+    """
+    first, *others = results
+    for other in others:
+        for kind, said in differing(results[first], results[other]).items():
+            if kind != OPTIONS:
+                warnings.warn(
+                    f"{first} and {other} differ in {kind}: {said}; their numbers are of different "
+                    "tasks",
+                    StreamevalWarning,
+                    stacklevel=2,
+                )
+
+
+def differing(a: Evaluation, b: Evaluation) -> dict[str, str]:
+    """Return in what two results differ, and how: ``queries`` alone, or any of `KINDS`."""
+    queries = _queries_differ(a, b)
+    if queries:
+        return {QUERIES: queries}
+    said = {
+        PROTOCOL: _protocols_differ(a, b),
+        GALLERY: _galleries_differ(a, b),
+        OPTIONS: _options_differ(a, b),
+    }
+    return {kind: how for kind, how in said.items() if how}
+
+
+def _queries_differ(a: Evaluation, b: Evaluation) -> str:
+    if a.statistics.queries != b.statistics.queries:
+        return f"{a.statistics.queries:,} and {b.statistics.queries:,} of them"
+    for name in ("id", "cam"):
+        own, other = a.columns.get(name), b.columns.get(name)
+        if (own is None) != (other is None) and name == "id":
+            return f"only one has a column {name}"
+        if own is not None and other is not None:
+            unequal = np.flatnonzero(np.asarray(own != other))
+            if len(unequal):
+                at = int(unequal[0])
+                return f"query {at} has {name} {own[at]!s} in one, {other[at]!s} in the other"
+    return ""
+
+
+def _protocols_differ(a: Evaluation, b: Evaluation) -> str:
+    own, other = (plain(one.provenance.get("protocol", {})) for one in (a, b))
+    return _unequal(own, other)
+
+
+def _unequal(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    names = [name for name in {**own, **other} if own.get(name) != other.get(name)]
+    return ", ".join(f"{name} {own.get(name)} and {other.get(name)}" for name in names)
+
+
+def _galleries_differ(a: Evaluation, b: Evaluation) -> str:
+    if a.counts["gallery"] != b.counts["gallery"]:
+        return f"{a.counts['gallery']:,} items and {b.counts['gallery']:,}"
+    for field, what in (
+        ("same_identity", "items of its identity"),
+        ("positives", "positives"),
+        ("valid", "items that are not ignored"),
+    ):
+        own, other = getattr(a.statistics, field), getattr(b.statistics, field)
+        unequal = np.flatnonzero(own != other)
+        if len(unequal):
+            at = int(unequal[0])
+            return f"query {at} has {own[at]:,} {what} in one, {other[at]:,} in the other"
+    items, others = _positive_items(a), _positive_items(b)
+    if items is not None and others is not None and not np.array_equal(items, others):
+        return "the positives are other items: another gallery, or in another order"
+    return ""
+
+
+def _positive_items(result: Evaluation) -> npt.NDArray[np.int64] | None:
+    """Return the gallery items of the positives, ascending within each query, [P]."""
+    items = result.statistics.positive_item
+    if items is None:
+        return None
+    query = np.repeat(np.arange(result.statistics.queries), result.statistics.positives)
+    return items[np.lexsort((items, query))]
+
+
+def _options_differ(a: Evaluation, b: Evaluation) -> str:
+    own, other = (
+        {name: getattr(one.options, name) for name in ("ties", "ap", "vp", "cmc")}
+        | {"false_rate_budget": one.options.false_rate_budget}
+        for one in (a, b)
+    )
+    if len(a.statistics.thresholds) and len(b.statistics.thresholds):
+        own["range"], other["range"] = a.range["mode"], b.range["mode"]
+        if own["range"] == other["range"] == "given":
+            own["range"], other["range"] = (
+                f"{one.range['low']:g},{one.range['high']:g}" for one in (a, b)
+            )
+    return _unequal(own, other)

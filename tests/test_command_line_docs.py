@@ -1,0 +1,55 @@
+"""Every block of docs/command-line.md runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streameval.cli.statuses import ExitStatus
+
+pytest.importorskip("faiss")
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.M | re.S)
+
+
+def test_exit_statuses_are_listed() -> None:
+    listed = re.findall(r"^\| ([\d, ]+) \|", TEXT, re.M)
+    assert [int(one) for row in listed for one in row.split(",")] == list(ExitStatus)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a folder with the files that the page names."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for side, count in (("query", 20), ("gallery", 80)):
+        np.save(f"{side}.npy", rng.standard_normal((count, 8), dtype=np.float32))
+        rows = "".join(f"{rng.integers(0, 9)},{rng.integers(0, 3)}\n" for _ in range(count))
+        Path(f"{side}.csv").write_text("id,cam\n" + rows)
+    return tmp_path
+
+
+def test_blocks_run(folder: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for language, block in BLOCKS:
+        if language == "toml":
+            Path("run.toml").write_text(block)
+            continue
+        assert language == "bash"
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), f"{block}\n{done.stderr}"
+    assert (folder / "again" / "summary.json").is_file()
