@@ -93,6 +93,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a ranking: every metric, exactly, without the distance matrix in memory.
 
+    The counts are those of float64 distances, whatever the memory, threads, tiles or workers.
+
     Parameters
     ----------
     source : Features, Distances or Neighbors
@@ -152,6 +154,8 @@ def evaluate(
     Returns
     -------
     Evaluation
+        ``result["mAP"]`` is a metric, a fraction in [0, 1], NaN where undefined;
+        ``result.curves``, ``result.per_query`` and ``result.counts`` hold the rest.
 
     Raises
     ------

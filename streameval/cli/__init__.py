@@ -4,6 +4,7 @@ app       the group of commands; errors and warnings in words, exit statuses
 evaluate  the command ``streameval evaluate``
 ledger    the commands ``streameval ledger``
 listing   the commands ``streameval metrics`` and ``streameval conventions``
+examples  the examples at the end of --help
 options   what the options' texts stand for
 printing  stdout, and files in its place
 recording finished work beside --out, and what goes on with it

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import click
 
+from streameval.cli.examples import examples
 from streameval.cli.options import (
     check_label_options,
     open_labels,
@@ -20,7 +21,14 @@ from streameval.errors import OptionError
 LABELS = ("ids", "cams", "keys", "labels")
 
 
-@click.command("compare-index")
+@click.command(
+    "compare-index",
+    epilog=examples(
+        "compare-index Flat HNSW16@efSearch=32 -k 20 \\\n"
+        "    --query query.npy --gallery gallery.npy \\\n"
+        "    --query-labels query.csv --gallery-labels gallery.csv",
+    ),
+)
 @click.argument("settings", metavar="INDEX[@NAME=N,..]...", nargs=-1, required=True)
 @click.option("--query", metavar="URI", required=True, help="Features of the queries.")
 @click.option("--gallery", metavar="URI", required=True, help="Features of the gallery.")
@@ -38,7 +46,9 @@ LABELS = ("ids", "cams", "keys", "labels")
 @click.option("-k", "depth", metavar="K", type=int, required=True, help="Items of a list.")
 @click.option("--rerank", is_flag=True, help="Rank lists by canonical distances.")
 @click.option("--train-rows", metavar="N", type=int, help="Gallery rows to train on.")
-@click.option("--protocol", metavar="NAME|FILE.toml", help="[default: market1501]")
+@click.option(
+    "--protocol", metavar="NAME|FILE.toml", help="Which pairs are ignored.  [default: market1501]"
+)
 @click.option("--junk-id", metavar="N", multiple=True, help="Gallery identity to ignore.")
 @click.option("--self-match", metavar="index|key", help="Ignore each query's own image.")
 @click.option("--range", metavar="auto|minmax|LO,HI", help="Of tau.  [default: auto]")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streameval.cli.examples import examples
 from streameval.cli.neighbors import list_options, open_neighbors
 from streameval.cli.options import (
     LabelOptions,
@@ -115,7 +116,15 @@ class Given:
         return ids, cams, keys, table
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "evaluate --query query.npy --gallery gallery.npy --out result \\\n"
+        "    --query-labels query.csv --gallery-labels gallery.csv",
+        'evaluate --distances distances.zarr --metrics "CMC@1,mAP" --ci 95 \\\n'
+        "    --query-labels query.csv --gallery-labels gallery.csv",
+        "evaluate pytorch_result.mat --as torchreid",
+    )
+)
 @click.argument("bundle", metavar="[FILE]", required=False)
 @click.option("--distances", metavar="URI", help="Stored distances, [queries, gallery].")
 @click.option("--query", metavar="URI", help="Features of the queries, [queries, columns].")

@@ -6,18 +6,31 @@ from dataclasses import replace
 
 import click
 
+from streameval.cli.examples import examples
 from streameval.cli.options import FORMATS, parse_level
 from streameval.cli.printing import as_json, print_or_write
 from streameval.errors import OptionError
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "show result --ci 95",
+        'show result other --format latex --metrics "CMC@1,mAP"',
+    )
+)
 @click.argument("folders", metavar="DIR [DIR...]", nargs=-1)
 @click.option("--metrics", "names", metavar="NAMES", help="Other metrics, by name.")
 @click.option(
     "--ci", metavar="LEVEL", type=float, help="Confidence intervals of so many percent: 95."
 )
-@click.option("--format", "form", metavar=FORMATS, default="table", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    metavar=FORMATS,
+    default="table",
+    show_default=True,
+    help="How it is written.",
+)
 @click.option("--json", "wants_json", is_flag=True, help="The same as --format json.")
 @click.option("--out", metavar="FILE", help="Write to this new file, in place of stdout.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")

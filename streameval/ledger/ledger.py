@@ -246,6 +246,11 @@ class Ledger:
         wait : float
             Seconds to wait for another process that changes the ledger.
 
+        Returns
+        -------
+        Snapshot
+            Of the ledger with the segment.
+
         Raises
         ------
         InputError
@@ -409,6 +414,11 @@ class Ledger:
         ----------
         memory, threads, client, progress
             As of `evaluate`.
+
+        Returns
+        -------
+        list of str
+            Empty where all is as it was counted.
         """
         with means(memory, threads, client, progress) as using:
             return list(differences(self._store, using))

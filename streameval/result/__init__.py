@@ -150,6 +150,11 @@ class Evaluation:
         ----------
         **changes
             Attributes of `MetricOptions`, as ``ties="optimistic"``.
+
+        Raises
+        ------
+        OptionError
+            If a value can't be, or a metric that is named needs what was not counted.
         """
         return self.compute(
             self.statistics,

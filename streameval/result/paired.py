@@ -199,6 +199,13 @@ def compare(
     despite : collection of {"protocol", "gallery", "options"}
         What the runs may differ in; `remarks` say how they do.
 
+    Returns
+    -------
+    Comparison
+        A difference a metric and run, with its interval (percentiles of a paired bootstrap over
+        identities), its p-value (Davison and Hinkley 1997, §4.4.1), and that corrected for all
+        that are compared (Holm 1979).
+
     Raises
     ------
     InputError
