@@ -27,6 +27,8 @@ from streameval.report.style import TITLES
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"^<!-- made: (\S+) -->$", re.M)
+TABLE_ROW = re.compile(r"^\|.*$", re.M)
+CODE = re.compile(r"`[^`]+`")  # of a table: GitHub wants its bars escaped, mkdocs shows the escapes
 FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</(?:span|div)>', re.S
 )
@@ -34,7 +36,10 @@ FORMULA = re.compile(
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put the parts that are made from the code into a page."""
-    return MARK.sub(lambda found: PARTS[found[1]](), markdown)
+    whole = MARK.sub(lambda found: PARTS[found[1]](), markdown)
+    return TABLE_ROW.sub(
+        lambda row: CODE.sub(lambda code: code[0].replace("\\|", "|"), row[0]), whole
+    )
 
 
 def on_page_content(content: str, **_: Any) -> str:

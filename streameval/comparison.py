@@ -214,8 +214,7 @@ def compare_index(
     rerank : bool
         Whether lists are ranked by canonical distances, not by those of the index.
     train_rows : int, optional
-    protocol, junk_ids, self_match, range, memory, threads, progress
-        As in `evaluate`.
+    protocol, junk_ids, self_match, range, memory, threads, progress : as of `evaluate`
 
     Returns
     -------
