@@ -10,6 +10,7 @@
     preparation  inputs checked, protocol applied, work planned
     result       Evaluation: values, curves, per-query table; save and load
     execution    one task; the passes; the executors; progress events
+    audit        what in the inputs is likely a mistake
     inputs       arrays by URI, labels, features, stored distances
     planning     the byte model and the tiling, without I/O
     counting     canonical distances, edges, kernels
@@ -20,6 +21,7 @@
     presets      the conventions of other tools, as data
     protocol     the named protocols, as data
     statistics   RankStatistics, the one currency
+    errors       the exceptions, and the warning
 
 Imports point downwards. This module imports nothing heavy: the public names load what they
 need when they are first used.

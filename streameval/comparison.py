@@ -87,9 +87,11 @@ class Difference:
     Attributes
     ----------
     exact, deployed, value : float
+        Of the exact evaluation, of the setting, and their difference, fractions in [0, 1] or τ;
         NaN where there is none.
     low, high : float
-        Of the interval of the difference; NaN where there is none.
+        Bounds of the 95 % interval of the difference, by a jackknife that leaves out a twentieth
+        of the queries at a time; NaN where there is none.
     """
 
     exact: float
@@ -110,6 +112,7 @@ class Outcome:
         Share of the k nearest items, ignored ones among them, that are returned; one as near as
         the k-th counts.
     differences : dict of str to Difference
+        By metric; ``mAP (mAP@k/total)`` puts the lists' AP beside the whole mAP.
     build_seconds, search_seconds : float
         NaN of an index that was there.
     queries_per_second : float
@@ -211,12 +214,12 @@ def compare_index(
     rerank : bool
         Whether lists are ranked by canonical distances, not by those of the index.
     train_rows : int, optional
-    protocol, junk_ids, self_match, range, memory, threads, progress
-        As in `evaluate`.
+    protocol, junk_ids, self_match, range, memory, threads, progress : as of `evaluate`
 
     Returns
     -------
     Comparison
+        The exact evaluation, and an outcome a setting.
 
     Raises
     ------

@@ -94,6 +94,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a ranking: every metric, exactly, without the distance matrix in memory.
 
+    The counts are those of float64 distances, whatever the memory, threads, tiles or workers.
+
     Parameters
     ----------
     source : Features, Distances or Neighbors
@@ -105,7 +107,7 @@ def evaluate(
         one of your own, as from `read_protocol`.
     junk_ids : sequence of int or str, optional
         Gallery identities to ignore, in place of the protocol's own (−1).
-    self_match : {"index", "key"}, optional
+    self_match : {None, "index", "key"}
         Ignore each query's own image in the gallery.
     shot_draws, shot_seed : int, optional
         Of ``CMC_sampled@x`` under single gallery shot (protocols ``cuhk03`` and
@@ -115,11 +117,15 @@ def evaluate(
         Which pairs are positive and which are ignored, in place of identities and cameras: from
         `read_listed_pairs`, or `ListedPairs.of`. The protocol is ``listed`` then.
     range : {"auto", "minmax"} or (float, float), optional
-        What τ = 0 and τ = 1 of GOM stand for. ``auto``: the metric's own bounds ([0, 2] of
-        cosine, and of euclidean on unit vectors), else ``minmax``: the least and greatest
-        distance of all non-ignored pairs, which costs one more pass.
-    ties, ap, vp, false_rate_budget, metrics
-        See `MetricOptions`; names of metrics may be one text, ``"CMC@1,mAP"``.
+        What τ = 0 and τ = 1 of GOM stand for: two distances; or ``auto``, the metric's own
+        bounds ([0, 2] of cosine, and of euclidean on unit vectors), else ``minmax``, the least
+        and greatest distance of all non-ignored pairs, which costs one more pass.
+    ties, ap, vp : str, optional
+        Rules of ties, of average precision and of verification precision: see `MetricOptions`.
+    false_rate_budget : int, optional
+        See `MetricOptions`.
+    metrics : str or sequence of str, optional
+        Names of the metrics to compute, or one text, ``"CMC@1,mAP"``: see `MetricOptions`.
     preset : str, optional
         A key of `PRESETS`: the conventions of another tool, as far as no other argument says
         otherwise.
@@ -153,6 +159,8 @@ def evaluate(
     Returns
     -------
     Evaluation
+        ``result["mAP"]`` is a metric, a fraction in [0, 1], NaN where undefined;
+        ``result.curves``, ``result.per_query`` and ``result.counts`` hold the rest.
 
     Raises
     ------

@@ -111,6 +111,50 @@ PRESETS: Mapping[str, Preset] = {
         ),
     )
 }
+"""Presets by name: the conventions of other tools."""
+
+EQUIVALENTS: Mapping[str, Mapping[str, str]] = {
+    "scikit-learn": {
+        "average_precision_score": "mAP --ap threshold",  # equal scores are one threshold
+        "ndcg_score(k=10)": "nDCG@10 --ties expected",  # the mean over orders of equal scores
+        "precision_score": "precision/micro@tau=0.5",
+        "recall_score": "recall/micro@tau=0.5",
+        "f1_score": "F1/micro@tau=0.5",
+        "roc_auc_score": "AUC",
+        "roc_curve": "TAR|FAR=0.1",
+    },
+    "ranx": {
+        "hit_rate@5": "CMC@5",
+        "map": "mAP",
+        "mrr": "MRR",
+        "map@10": "mAP@10/total",  # its MAP@k is by all relevant documents
+        "precision@10": "P@10",
+        "recall@10": "recall@10",
+        "r-precision": "R-precision",
+        "ndcg@10": "nDCG@10",
+    },
+    "torchmetrics": {
+        "retrieval_average_precision": "mAP",
+        "retrieval_average_precision(top_k=10)": "mAP@10/hits",  # the mean over the hits within k
+        "retrieval_precision(top_k=10)": "P@10",
+        "retrieval_recall(top_k=10)": "recall@10",
+        "retrieval_r_precision": "R-precision",
+        "retrieval_reciprocal_rank": "MRR",
+        "retrieval_hit_rate(top_k=5)": "CMC@5",
+        "retrieval_normalized_dcg(top_k=10)": "nDCG@10",
+    },
+    "pytorch-metric-learning": {
+        "precision_at_1": "P@1",
+        "mean_reciprocal_rank": "MRR",
+        "r_precision": "R-precision",
+        "mean_average_precision_at_r": "MAP@R",
+        "mean_average_precision": "mAP",
+    },
+}
+"""What metrics of general packages are called here, with the option that reads as they do.
+
+Without cameras and junk: they know neither. The tests compare the values with these packages.
+"""
 
 
 def pair_options(

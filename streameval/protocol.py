@@ -91,6 +91,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
         Protocol("listed", same_identity_and_camera=False, junk_ids=(), listed=True),
     )
 }
+"""The protocols by name; ``market1501`` is the default."""
 
 
 def with_options(

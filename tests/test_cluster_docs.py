@@ -16,15 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from documents import BIN, ROOT, blocks
 from test_object_stores import credentials, free_port, moto, serving
 
 from streameval.errors import InputError
 from streameval.inputs.uri import open_array
 
-ROOT = Path(__file__).resolve().parent.parent
-BIN = Path(sys.executable).parent
 TEXT = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.M | re.S)
+BLOCKS = blocks(TEXT)
 SHELL = [block for language, block in BLOCKS if language == "bash"]
 
 

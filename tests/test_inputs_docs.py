@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import scipy.io
+from documents import ROOT, blocks, run_shell
 
 from streameval.inputs.bundle import NAMES
 from streameval.inputs.uri import FORMATS
 
-ROOT = Path(__file__).resolve().parent.parent
-BIN = Path(sys.executable).parent
 TEXT = (ROOT / "docs" / "inputs.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.M | re.S)
+BLOCKS = blocks(TEXT)
 
 
 def write_files(folder: Path) -> None:
@@ -47,19 +42,9 @@ def write_files(folder: Path) -> None:
 
 def test_blocks_run(tmp_path: Path) -> None:
     write_files(tmp_path)
-    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     assert {language for language, _ in BLOCKS} == {"bash"}
     for _, block in BLOCKS:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, ""), f"{block}\n{done.stderr}"
-        assert done.stdout
+        assert run_shell(block, tmp_path)
 
 
 def test_every_format_and_name_is_told() -> None:

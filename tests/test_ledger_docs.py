@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import ROOT, blocks, run_shell
 
 pytest.importorskip("icechunk")
 
-ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.M | re.S)
+BLOCKS = blocks(TEXT)
 SIZES = {"query": 20, "more": 4, "monday": 90, "tuesday": 60, "wednesday": 30}
 
 
@@ -32,19 +28,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.usefixtures("folder")
-def test_shell_blocks_run() -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def test_shell_blocks_run(folder: Path) -> None:
     for language, block in BLOCKS:
         if language == "bash":
-            done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", block],
-                env={**os.environ, "PATH": path},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert (done.returncode, done.stderr) == (0, ""), f"{block}\n{done.stderr}"
+            run_shell(block, folder)
     assert Path("wednesday-result/summary.json").is_file()
 
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import ROOT, blocks, run_shell
 
 pytest.importorskip("faiss")
 
-ROOT = Path(__file__).resolve().parent.parent
-BIN = Path(sys.executable).parent
 TEXT = (ROOT / "docs" / "lists.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.M | re.S)
+BLOCKS = blocks(TEXT)
 
 
 @pytest.fixture
@@ -44,20 +39,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.usefixtures("folder")
-def test_shell_blocks_run() -> None:
-    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+def test_shell_blocks_run(folder: Path) -> None:
     for block in (block for language, block in BLOCKS if language == "bash"):
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        said = [one for one in done.stderr.splitlines() if "trained on" not in one]
-        assert (done.returncode, said) == (0, []), f"{block}\n{done.stderr}"
-        assert done.stdout
+        assert run_shell(block, folder)
     assert Path("settings.svg").is_file()
     assert Path("hnsw.faiss.json").is_file()
 

@@ -18,6 +18,7 @@ from test_metrics import quietly
 from test_metrics_sklearn import lists
 
 from streameval.metrics import MetricOptions
+from streameval.presets import EQUIVALENTS
 
 pytestmark = pytest.mark.peers
 
@@ -55,16 +56,7 @@ def test_ranx(problem: dict[str, Any]) -> None:
     for at, (match, score) in enumerate(lists(problem)):
         qrels[f"q{at}"] = {f"d{k}": 1 for k in np.flatnonzero(match)}
         run[f"q{at}"] = {f"d{k}": float(value) for k, value in enumerate(score)}
-    names = {
-        "hit_rate@5": "CMC@5",
-        "map": "mAP",
-        "mrr": "MRR",
-        "map@10": "mAP@10/total",  # its MAP@k is by all relevant documents
-        "precision@10": "P@10",
-        "recall@10": "recall@10",
-        "r-precision": "R-precision",
-        "ndcg@10": "nDCG@10",
-    }
+    names = EQUIVALENTS["ranx"]
     theirs = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), list(names))
     values = mine(problem, *names.values())
     for name, own in names.items():
@@ -76,21 +68,17 @@ def test_torchmetrics(problem: dict[str, Any]) -> None:
     from torch import tensor
     from torchmetrics.functional import retrieval
 
-    names = {
-        "mAP": (retrieval.retrieval_average_precision, {}),
-        # Its AP@k is the mean over the hits within k.
-        "mAP@10/hits": (retrieval.retrieval_average_precision, {"top_k": 10}),
-        "P@10": (retrieval.retrieval_precision, {"top_k": 10}),
-        "recall@10": (retrieval.retrieval_recall, {"top_k": 10}),
-        "R-precision": (retrieval.retrieval_r_precision, {}),
-        "MRR": (retrieval.retrieval_reciprocal_rank, {}),
-        "CMC@5": (retrieval.retrieval_hit_rate, {"top_k": 5}),
-        "nDCG@10": (retrieval.retrieval_normalized_dcg, {"top_k": 10}),
-    }
-    values = mine(problem, *names)
-    for name, (function, options) in names.items():
+    names = EQUIVALENTS["torchmetrics"]
+    values = mine(problem, *names.values())
+    for theirs, name in names.items():
+        function, _, top = theirs.rstrip(")").partition("(top_k=")
+        options = {"top_k": int(top)} if top else {}
         each = [  # its AP leaves out what has a score of 0 or less
-            float(function(tensor(score - score.min() + 1), tensor(match), **options))
+            float(
+                getattr(retrieval, function)(
+                    tensor(score - score.min() + 1), tensor(match), **options
+                )
+            )
             for match, score in lists(problem)
         ]
         assert values[name] == pytest.approx(np.mean(each), abs=1e-6), name  # float32
@@ -103,13 +91,7 @@ def test_pytorch_metric_learning(problem: dict[str, Any]) -> None:
     from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
     from torch import tensor
 
-    names = {
-        "precision_at_1": "P@1",
-        "mean_reciprocal_rank": "MRR",
-        "r_precision": "R-precision",
-        "mean_average_precision_at_r": "MAP@R",
-        "mean_average_precision": "mAP",
-    }
+    names = EQUIVALENTS["pytorch-metric-learning"]
     rng = np.random.default_rng(8)
     query, gallery = (
         rng.standard_normal((len(problem[f"{side}_id"]), 8)).astype(np.float32)

@@ -6,6 +6,7 @@ running   what it does
 ledger    the commands ``streameval ledger``
 config    options from a file, ``--config``
 listing   the commands ``streameval metrics`` and ``streameval conventions``
+examples  the examples at the end of --help
 options   what the options' texts stand for
 values    what kinds of texts they are: numbers, lists, places
 printing  stdout, and files in its place

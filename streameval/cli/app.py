@@ -17,6 +17,7 @@ from streameval.cli.compare_index import compare_index
 from streameval.cli.completion import completion
 from streameval.cli.convert import convert
 from streameval.cli.evaluate import evaluate
+from streameval.cli.examples import examples
 from streameval.cli.ledger import ledger
 from streameval.cli.listing import conventions, metrics
 from streameval.cli.plot import plot, plot_ledgers
@@ -103,7 +104,13 @@ def warnings_in_words() -> Iterator[None]:
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=f"\b\n{statuses_text()}",
+    epilog=f"\b\n{statuses_text()}\n\n"
+    + examples(
+        "evaluate --query query.npy --gallery gallery.npy \\\n"
+        "    --query-labels query.csv --gallery-labels gallery.csv",
+        "evaluate --help",
+        "metrics",
+    ),
 )
 @click.version_option(package_name="streameval", message="%(prog)s %(version)s")
 def main() -> None:

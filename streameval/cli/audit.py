@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from streameval.cli.evaluate import METRICS, PROTOCOLS, SELF_MATCHES
+from streameval.cli.examples import examples
 from streameval.cli.options import (
     check_label_options,
     open_features,
@@ -25,21 +26,31 @@ def _inputs(command: Callable[..., None]) -> Callable[..., None]:
         command = click.option(
             f"--{side}-labels", metavar="TABLE", help=f"Labels of the {side}: a table, or names."
         )(command)
-        for column in ("keys", "cams", "ids"):
+        for column, what in (("keys", "Keys"), ("cams", "Cameras"), ("ids", "Identities")):
             command = click.option(
-                f"--{side}-{column}", metavar="URI", help=f"Labels of the {side}, an array."
+                f"--{side}-{column}", metavar="URI", help=f"{what} of the {side}, an array."
             )(command)
     for side in ("gallery", "query"):
         command = click.option(f"--{side}", metavar="URI", help=f"Features of the {side}.")(command)
     return command
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "audit --query query.npy --gallery gallery.npy \\\n"
+        "    --query-labels query.csv --gallery-labels gallery.csv",
+        "audit pytorch_result.mat --json",
+    ),
+)
 @click.argument("bundle", metavar="[FILE]", required=False)
 @_inputs
 @click.option("--metric", metavar=METRICS, help="Distance of features.  [default: cosine]")
 @click.option(
-    "--protocol", metavar=f"{PROTOCOLS}|FILE.toml", default="market1501", show_default=True
+    "--protocol",
+    metavar=f"{PROTOCOLS}|FILE.toml",
+    default="market1501",
+    show_default=True,
+    help="Which pairs are ignored.",
 )
 @click.option("--junk-id", metavar="N", multiple=True, help="Gallery identity to ignore.")
 @click.option("--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image.")

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import click
 
+from streameval.cli.examples import examples
 from streameval.cli.options import FORMATS, parse_level
 from streameval.cli.printing import as_json, print_or_write
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "compare result other",
+        "compare result other --metrics mAP --format csv --out differences.csv",
+    )
+)
 @click.argument("folders", metavar="DIR DIR [DIR...]", nargs=-1)
 @click.option("--metrics", "names", metavar="NAMES", help="Metrics to compare, by name.")
 @click.option(
@@ -19,8 +25,17 @@ from streameval.cli.printing import as_json, print_or_write
     show_default=True,
     help="Intervals of so many percent.",
 )
-@click.option("--resamples", metavar="N", type=int, default=10_000, show_default=True)
-@click.option("--seed", metavar="N", type=int, default=0, show_default=True)
+@click.option(
+    "--resamples",
+    metavar="N",
+    type=int,
+    default=10_000,
+    show_default=True,
+    help="How often identities are drawn.",
+)
+@click.option(
+    "--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the draws."
+)
 @click.option(
     "--queries",
     metavar="N",
@@ -35,7 +50,14 @@ from streameval.cli.printing import as_json, print_or_write
     multiple=True,
     help="Compare runs that differ in this; repeatable.",
 )
-@click.option("--format", "form", metavar=FORMATS, default="table", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    metavar=FORMATS,
+    default="table",
+    show_default=True,
+    help="How it is written.",
+)
 @click.option("--json", "wants_json", is_flag=True, help="The same as --format json.")
 @click.option("--out", metavar="FILE", help="Write to this new file, in place of stdout.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")

@@ -8,6 +8,7 @@ import click
 
 from streameval.cli.config import takes_config
 from streameval.cli.evaluate import METRICS, PROTOCOLS, SELF_MATCHES
+from streameval.cli.examples import examples
 from streameval.cli.options import (
     check_label_options,
     open_labels,
@@ -23,7 +24,14 @@ LABELS = ("ids", "cams", "keys", "labels")
 
 
 @takes_config
-@click.command("compare-index")
+@click.command(
+    "compare-index",
+    epilog=examples(
+        "compare-index Flat HNSW16@efSearch=32 -k 20 \\\n"
+        "    --query query.npy --gallery gallery.npy \\\n"
+        "    --query-labels query.csv --gallery-labels gallery.csv",
+    ),
+)
 @click.argument("settings", metavar="INDEX[@NAME=N,..]...", nargs=-1, required=True)
 @click.option("--query", metavar="URI", required=True, help="Features of the queries.")
 @click.option("--gallery", metavar="URI", required=True, help="Features of the gallery.")
@@ -41,7 +49,11 @@ LABELS = ("ids", "cams", "keys", "labels")
 @click.option("-k", "depth", metavar="K", type=int, required=True, help="Items of a list.")
 @click.option("--rerank", is_flag=True, help="Rank lists by canonical distances.")
 @click.option("--train-rows", metavar="N", type=int, help="Gallery rows to train on.")
-@click.option("--protocol", metavar=f"{PROTOCOLS}|FILE.toml", help="[default: market1501]")
+@click.option(
+    "--protocol",
+    metavar=f"{PROTOCOLS}|FILE.toml",
+    help="Which pairs are ignored.  [default: market1501]",
+)
 @click.option("--junk-id", metavar="N", multiple=True, help="Gallery identity to ignore.")
 @click.option("--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image.")
 @click.option("--range", metavar="auto|minmax|LO,HI", help="Of tau.  [default: auto]")

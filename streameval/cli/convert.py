@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import click
 
+from streameval.cli.examples import examples
 from streameval.cli.printing import as_json, print_out
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "convert 'gallery-*.npy' gallery.zarr",
+        "convert features.h5::gallery features.zarr",
+    ),
+)
 @click.argument("source", metavar="URI")
 @click.argument("out", metavar="OUT")
 @click.option(
@@ -16,14 +22,10 @@ from streameval.cli.printing import as_json, print_out
 @click.option("--overwrite", is_flag=True, help="Replace a Zarr array that is there.")
 @click.option("--json", "wants_json", is_flag=True, help="Print what was written as JSON.")
 def convert(source: str, out: str, memory: str, *, overwrite: bool, wants_json: bool) -> None:
-    r"""Write an array of any format to Zarr in chunks that are read fast.
+    """Write an array of any format to Zarr in chunks that are read fast.
 
     The values stay what they are; all are checked to be finite. After a crash the same command
     goes on with what is in OUT.progress.
-
-    \b
-    streameval convert 'gallery-*.npy' gallery.zarr --memory 500MB
-    streameval convert features.h5::gallery gallery.zarr
     """
     from streameval.inputs import convert as conversion
     from streameval.inputs import open_array

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from streameval.cli.config import in_force, takes_config
+from streameval.cli.examples import examples
 from streameval.cli.neighbors import list_options
 from streameval.cli.options import with_bundle
 from streameval.cli.running import Given, run
@@ -24,7 +25,15 @@ AP = "step|trapezoid|threshold"
 
 
 @takes_config
-@click.command
+@click.command(
+    epilog=examples(
+        "evaluate --query query.npy --gallery gallery.npy --out result \\\n"
+        "    --query-labels query.csv --gallery-labels gallery.csv",
+        'evaluate --distances distances.zarr --metrics "CMC@1,mAP" --ci 95 \\\n'
+        "    --query-labels query.csv --gallery-labels gallery.csv",
+        "evaluate pytorch_result.mat --as torchreid",
+    )
+)
 @click.argument("bundle", metavar="[FILE]", required=False)
 @click.option("--distances", metavar="URI", help="Stored distances, [queries, gallery].")
 @click.option("--query", metavar="URI", help="Features of the queries, [queries, columns].")

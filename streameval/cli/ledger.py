@@ -11,6 +11,7 @@ import click
 
 from streameval.cli.config import takes_config
 from streameval.cli.evaluate import AP, METRICS, PRESETS, SELF_MATCHES, TIES, VP
+from streameval.cli.examples import examples
 from streameval.cli.options import check_label_options, open_protocol, parse_junk_ids, parse_range
 from streameval.cli.printing import as_json, print_out
 from streameval.cli.running import save
@@ -25,7 +26,13 @@ PROTOCOLS = "market1501|allshots|separate-camera|no-camera"
 Command = Callable[..., None]
 
 
-@click.group
+@click.group(
+    epilog=examples(
+        "ledger create L --query query.npy --query-labels query.csv",
+        "ledger append L --gallery monday.npy --gallery-labels monday.csv",
+        "ledger show L",
+    ),
+)
 def ledger() -> None:
     """Keep an evaluation up to date while its gallery grows.
 
@@ -147,7 +154,12 @@ def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
 
 
 @takes_config
-@ledger.command
+@ledger.command(
+    epilog=examples(
+        "ledger create features --query query.npy --query-labels query.csv --range 0,2",
+        "ledger create distances --query-labels query.csv --range 0,20",
+    ),
+)
 @click.argument("path", metavar="L")
 @click.option("--query", metavar="URI", help="Features of the queries; none: stored distances.")
 @_label_options("query")
@@ -191,7 +203,12 @@ def create(path: str, wants_json: bool, value_range: str | None, **given: Any) -
 
 
 @takes_config
-@ledger.command
+@ledger.command(
+    epilog=examples(
+        "ledger append L --gallery tuesday.npy --gallery-labels tuesday.csv --dry-run",
+        "ledger append L --gallery tuesday.npy --gallery-labels tuesday.csv --name tuesday",
+    ),
+)
 @click.argument("path", metavar="L")
 @click.option("--gallery", metavar="URI", help="Features of the segment, [items, columns].")
 @click.option("--distances", metavar="URI", help="Or its distances, [queries, items].")
@@ -242,7 +259,12 @@ def _segment_uri(opened: Ledger, gallery: str | None, distances: str | None) -> 
     return uri
 
 
-@ledger.command
+@ledger.command(
+    epilog=examples(
+        "ledger remove L --name monday",
+        "ledger remove L --ids gone.txt",
+    ),
+)
 @click.argument("path", metavar="L")
 @click.option("--name", metavar="NAME", help="The segment to take out.")
 @click.option("--ids", metavar="FILE", help="Identities to forget: a text, one a line; or a URI.")
@@ -283,7 +305,12 @@ def _identities(file: str, queries: Labels) -> Any:
         ) from error
 
 
-@ledger.command("add-queries")
+@ledger.command(
+    "add-queries",
+    epilog=examples(
+        "ledger add-queries L --query more.npy --query-labels more.csv",
+    ),
+)
 @click.argument("path", metavar="L")
 @click.option("--query", metavar="URI", help="Features of the queries, [queries, columns].")
 @click.option("--distances", metavar="URI", help="Or their distances from all items.")
@@ -307,7 +334,11 @@ def add_queries(
     _print(snapshot, wants_json=wants_json)
 
 
-@ledger.command
+@ledger.command(
+    epilog=examples(
+        "ledger move L --name tuesday --gallery moved.npy",
+    ),
+)
 @click.argument("path", metavar="L")
 @click.option("--name", metavar="NAME", help="The segment that has moved; none: queries.")
 @click.option("--gallery", "--distances", "--query", "uri", metavar="URI", help="Where it is now.")
@@ -319,7 +350,12 @@ def move(path: str, name: str | None, uri: str | None, wait: float, wants_json: 
     _print(_open(path).move(name, uri, wait=wait), wants_json=wants_json)
 
 
-@ledger.command
+@ledger.command(
+    epilog=examples(
+        "ledger show L --plot CMC@1",
+        "ledger show L --json",
+    ),
+)
 @click.argument("path", metavar="L")
 @click.option("--plot", metavar="METRIC", help="The metric to plot.  [default: mAP]")
 @click.option("--json", "wants_json", is_flag=True, help="Print all of it as JSON.")
@@ -338,7 +374,12 @@ def show(path: str, plot: str | None, wants_json: bool) -> None:
     print_out(text)
 
 
-@ledger.command
+@ledger.command(
+    epilog=examples(
+        "ledger evaluate L --out now",
+        "ledger evaluate L --at tuesday --json",
+    ),
+)
 @click.argument("path", metavar="L")
 @click.option(
     "--at", metavar="SNAPSHOT", help="Number, or the segment that came with it.  [default: now]"
@@ -358,7 +399,11 @@ def evaluate(path: str, at: str | None, out: str | None, overwrite: bool, wants_
     print_out(as_json(result.summary()) if wants_json else shown)
 
 
-@ledger.command
+@ledger.command(
+    epilog=examples(
+        "ledger verify L",
+    ),
+)
 @click.argument("path", metavar="L")
 @_running
 def verify(path: str, **given: Any) -> None:

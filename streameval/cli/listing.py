@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import click
 
+from streameval.cli.examples import examples
 from streameval.cli.printing import as_json, print_out
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "metrics",
+        "metrics --json",
+    ),
+)
 @click.option("--json", "wants_json", is_flag=True, help="Print the list as JSON.")
 def metrics(wants_json: bool) -> None:
     """List all metrics and their formulas.
@@ -21,7 +27,12 @@ def metrics(wants_json: bool) -> None:
     print_out(text)
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "conventions result",
+        'conventions result --metrics "CMC@1,mAP"',
+    ),
+)
 @click.argument("folder", metavar="DIR")
 @click.option("--metrics", "names", metavar="NAMES", help="Metrics to compare, by name.")
 @click.option("--json", "wants_json", is_flag=True, help="Print the figures as JSON.")

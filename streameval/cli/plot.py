@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import click
 
+from streameval.cli.examples import examples
 from streameval.cli.printing import write_out
 from streameval.errors import OptionError
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "plot result -o mrep.pdf",
+        "plot result other --curve CMC --label old --label new -o cmc.svg",
+    )
+)
 @click.argument("folders", metavar="DIR [DIR...]", nargs=-1)
 @click.option(
     "--curve",
     metavar="mReP|mFR|mRP|mVP|CMC|precision-recall|DIR-FAR|pairs|camera-pairs",
     default="mReP",
     show_default=True,
+    help="What is plotted.",
 )
 @click.option(
     "--metric", metavar="METRIC", default="mAP", show_default=True, help="Of camera-pairs."

@@ -6,12 +6,18 @@ from dataclasses import replace
 
 import click
 
+from streameval.cli.examples import examples
 from streameval.cli.options import FORMATS, parse_level
 from streameval.cli.printing import as_json, print_or_write
 from streameval.errors import InputError, OptionError
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "show result --ci 95",
+        'show result other --format latex --metrics "CMC@1,mAP"',
+    )
+)
 @click.argument("folders", metavar="DIR [DIR...]", nargs=-1)
 @click.option("--metrics", "names", metavar="NAMES", help="Other metrics, by name.")
 @click.option(
@@ -20,7 +26,14 @@ from streameval.errors import InputError, OptionError
 @click.option(
     "--config", "wants_config", is_flag=True, help="Print the options of the run, for --config."
 )
-@click.option("--format", "form", metavar=FORMATS, default="table", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    metavar=FORMATS,
+    default="table",
+    show_default=True,
+    help="How it is written.",
+)
 @click.option("--json", "wants_json", is_flag=True, help="The same as --format json.")
 @click.option("--out", metavar="FILE", help="Write to this new file, in place of stdout.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")

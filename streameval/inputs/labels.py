@@ -31,6 +31,11 @@ def read_labels(
     ids, cams, keys : str, Path, [n] array or sequence
         URIs ``path[::key]``, or arrays or lists in memory, of integers or strings.
 
+    Returns
+    -------
+    Labels
+        Of n items; integers of a file in the smallest dtype that holds them.
+
     Raises
     ------
     InputError
@@ -101,6 +106,11 @@ def read_label_table(
     more : sequence of str
         Further columns to read, that results may be grouped by.
 
+    Returns
+    -------
+    Labels
+        An entry a row.
+
     Raises
     ------
     InputError
@@ -123,6 +133,17 @@ def read_label_tables(
 
     As `read_label_table`, but a CSV column is one of integers only if it is so on both sides:
     0001 is a string where the other side has 0002x. Further columns are the queries' alone.
+
+    Parameters
+    ----------
+    query, gallery : str or Path
+    more : sequence of str
+        Further columns of the queries to read, that results may be grouped by.
+
+    Returns
+    -------
+    (Labels, Labels)
+        Of the queries, and of the gallery.
 
     Raises
     ------

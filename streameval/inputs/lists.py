@@ -34,9 +34,15 @@ def read_listed_pairs(
     queries : int
         Their number Q.
     gallery : Labels
+        With keys, where these are listed.
     listed_as : {"1-based", "0-based", "key"}
         What stands for a gallery item: its index, counted from 1 (as in MATLAB, and in VeRi-776)
         or from 0, or its key: an image name, say.
+
+    Returns
+    -------
+    ListedPairs
+        For ``listed=`` of `evaluate`.
 
     Raises
     ------

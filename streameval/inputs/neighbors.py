@@ -58,7 +58,7 @@ class Neighbors:
         Gallery rows that an index is trained on.
     save_index : str or Path, optional
         Where an index that is built is kept.
-    missing : {"bounds", "never"}, optional
+    missing : {None, "bounds", "never"}
         What items that are not returned are taken for: as far as the last one that is, or
         further (``bounds``: metrics are intervals); or never found (``never``: a system as
         deployed). ``never`` is the default of an approximate index, else ``bounds``.

@@ -19,6 +19,15 @@ def read_protocol(path: str | Path) -> Protocol:
     Its keys are the attributes of `Protocol`; ``name`` is that of the file where it is left out,
     and ``same_identity_and_camera`` has to be there.
 
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    Protocol
+        For ``protocol=`` of `evaluate`.
+
     Raises
     ------
     InputError

@@ -105,8 +105,8 @@ class Ledger:
             URI of their features [Q, D]. Without, segments are stored distances [Q, n].
         metric : {"cosine", "euclidean", "sqeuclidean", "dot"}, optional
             Of features; cosine by default.
-        protocol, junk_ids, self_match, ties, ap, vp, false_rate_budget, metrics, preset, options
-            As of `evaluate`.
+        protocol, junk_ids, self_match : as of `evaluate`
+        ties, ap, vp, false_rate_budget, metrics, preset, options : as of `evaluate`
         range : {"auto"} or (float, float), optional
             As of `evaluate`, but for ``minmax``: it would move with the gallery.
         keep : str or int
@@ -241,10 +241,14 @@ class Ledger:
             Of its n items.
         name : str, optional
             The name of the file by default.
-        memory, threads, client, progress
-            As of `evaluate`.
+        memory, threads, client, progress : as of `evaluate`
         wait : float
             Seconds to wait for another process that changes the ledger.
+
+        Returns
+        -------
+        Snapshot
+            Of the ledger with the segment.
 
         Raises
         ------
@@ -311,8 +315,7 @@ class Ledger:
         Parameters
         ----------
         ids : sequence of int or str
-        memory, threads, client, progress, wait
-            As of `append`.
+        memory, threads, client, progress, wait : as of `append`
 
         Raises
         ------
@@ -352,8 +355,7 @@ class Ledger:
             segments, one after the other, forgotten items too.
         labels : Labels
             Of the q queries, with the columns of those that are there.
-        memory, threads, client, progress, wait
-            As of `append`.
+        memory, threads, client, progress, wait : as of `append`
 
         Raises
         ------
@@ -407,8 +409,12 @@ class Ledger:
 
         Parameters
         ----------
-        memory, threads, client, progress
-            As of `evaluate`.
+        memory, threads, client, progress : as of `evaluate`
+
+        Returns
+        -------
+        list of str
+            Empty where all is as it was counted.
         """
         with means(memory, threads, client, progress) as using:
             return list(differences(self._store, using))

@@ -50,6 +50,7 @@ class Snapshot:
     pairs, rescanned : int
         Pairs that were counted for the change, and how many of these were of old segments.
     seconds : float
+        That the change took.
     """
 
     number: int

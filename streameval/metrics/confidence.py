@@ -30,7 +30,8 @@ class Confidence:
     identities : int
         How many were drawn from, and how many were drawn for each resample.
     intervals : mapping of str to (float, float)
-        By metric: lower and upper bound.
+        By metric: lower and upper bound, percentiles of the resamples (Efron and Tibshirani 1993,
+        §13.3).
     reasons : mapping of str to str
         Why a metric that has a value has no interval.
     """

@@ -84,8 +84,11 @@ class Evaluation:
     Attributes
     ----------
     statistics : RankStatistics
+        The counts, which all metrics are computed from.
     metrics : Metrics
+        Scalars with their details, curves, columns a query.
     options : MetricOptions
+        How these are computed.
     range : dict
         ``mode`` ("auto", "minmax", "given"), ``low``, ``high``: what τ = 0 and 1 stand for.
     columns : dict of str to [Q] array
@@ -154,6 +157,11 @@ class Evaluation:
         ----------
         **changes
             Attributes of `MetricOptions`, as ``ties="optimistic"``.
+
+        Raises
+        ------
+        OptionError
+            If a value can't be, or a metric that is named needs what was not counted.
         """
         return self.compute(
             self.statistics,
@@ -275,12 +283,19 @@ class Evaluation:
 
     @property
     def curves(self) -> Mapping[str, npt.NDArray[Any]]:
-        """Every curve by name: CMC, tau, mRP, mVP, mReP, mFR, FAR, DIR@1 and more."""
+        """Every curve by name, [n] each: CMC, tau, mRP, mVP, mReP, mFR, FAR, DIR@1 and more.
+
+        ``CMC`` is at the ranks 1, 2, ..; those of GOM at the T thresholds ``tau``; ``FAR`` and
+        ``DIR@1`` where ``ROC_tau``, distances, are.
+        """
         return self.metrics.curves
 
     @property
     def intervals(self) -> Mapping[str, tuple[float, float]]:
-        """The metrics that ties leave open: between the pessimistic and the optimistic rule."""
+        """The metrics that ties leave open: (least, greatest) of pessimistic and optimistic ties.
+
+        Empty where nothing is tied.
+        """
         return self.metrics.intervals
 
     @cached_property
@@ -362,7 +377,10 @@ class Evaluation:
     def per_query(self) -> Mapping[str, npt.NDArray[Any]]:
         """A column each, [Q]: the query's index, id, class, counts and values.
 
-        Labels beside id and cam are there as ``label:weather``.
+        ``query``; ``id``, ``cam``; ``class`` ("positive" for Q+, "negative" for Q−, "excluded");
+        ``positives``, ``negatives``, ``ignored``, ``ties``, int64; ``nearest_positive`` and
+        ``nearest_negative``, distances; ``first_rank``, ``AP``, ``INP`` and others of the metrics,
+        float64, NaN where undefined. Labels beside id and cam are there as ``label:weather``.
         """
         index = {"query": np.arange(self.statistics.queries)}
         return {**index, **table_columns(self.columns), **self.metrics.per_query}
@@ -379,7 +397,11 @@ class Evaluation:
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
-        """Numbers of queries by class, of gallery items, of pairs, and of ties."""
+        """Numbers of queries by class, of gallery items, of pairs, and of ties.
+
+        ``queries``, ``queries_positive`` (N), ``queries_negative`` (M), ``queries_excluded``,
+        ``gallery``, ``pairs_positive``, ``pairs_ignored``, ``ties``.
+        """
         gallery = int((self.statistics.valid + self.statistics.ignored)[0])
         return self.metrics.counts | {"gallery": gallery}
 

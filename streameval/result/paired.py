@@ -196,10 +196,16 @@ def compare(
         What the runs are called: by default a folder's path, or ``run 1``, ``run 2``.
     metrics : str or sequence of str, optional
         Metrics to compare, by name; by default those that all runs have.
-    level, resamples, seed
-        As of `Evaluation.confidence`.
+    level, resamples, seed : as of `Evaluation.confidence`
     despite : collection of {"protocol", "gallery", "options"}
         What the runs may differ in; `remarks` say how they do.
+
+    Returns
+    -------
+    Comparison
+        A difference a metric and run, with its interval (percentiles of a paired bootstrap over
+        identities), its p-value (Davison and Hinkley 1997, §4.4.1), and that corrected for all
+        that are compared (Holm 1979).
 
     Raises
     ------

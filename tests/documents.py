@@ -1,0 +1,80 @@
+"""Blocks of code of the README and of the pages in docs/, and the files that they name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import zarr
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+QUERIES, ITEMS, WIDTH = 12, 60, 8
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Return language and text of each fenced block."""
+    return re.findall(r"^```(\w+)\n(.*?)^```", text, re.M | re.S)
+
+
+def run_shell(block: str, folder: Path) -> str:
+    """Run a block of shell in a folder, without a word on stderr; return what it prints."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block],
+        cwd=folder,
+        env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = [line for line in done.stderr.splitlines() if "trained on" not in line]
+    assert (done.returncode, said) == (0, []), f"{block}\n{done.stderr}"
+    return done.stdout
+
+
+def is_set_up(block: str) -> bool:
+    """Tell whether a block sets up or tests the checkout: its scripts are there, and run elsewhere.
+
+    test_demo runs one of them, another is running, and CI runs the rest.
+    """
+    scripts = re.findall(r"^bash (\S+)", block, re.M)
+    assert all((ROOT / script).is_file() for script in scripts)
+    return bool(scripts)
+
+
+def write_example_files(folder: Path) -> None:
+    """Write the data files that the examples name."""
+    rng = np.random.default_rng(0)
+    for side, count in (("query", QUERIES), ("gallery", ITEMS)):
+        ids, cams = rng.integers(0, 8, count), rng.integers(0, 3, count)
+        np.save(folder / f"{side}.npy", rng.standard_normal((count, WIDTH), dtype=np.float32))
+        np.save(folder / f"{side}_ids.npy", ids)
+        np.save(folder / f"{side}_cams.npy", cams)
+        write_table(folder / f"{side}.csv", ids, cams)
+    write_lists(folder)
+    stored = zarr.create_array(
+        folder / "distances.zarr", shape=(QUERIES, ITEMS), chunks=(5, 16), dtype="f4"
+    )
+    stored[...] = rng.random((QUERIES, ITEMS), dtype=np.float32)
+
+
+def write_table(path: Path, ids: np.ndarray, cams: np.ndarray) -> None:
+    """Write a table of labels."""
+    rows = "".join(f"{one},{cam}\n" for one, cam in zip(ids, cams, strict=True))
+    path.write_text("id,cam\n" + rows)
+
+
+def write_lists(folder: Path) -> None:
+    """Write the positives and the junk of each query by number, from 1."""
+    ids, cams = (
+        [np.load(folder / f"{side}_{column}.npy") for side in ("query", "gallery")]
+        for column in ("ids", "cams")
+    )
+    same, camera = ids[0][:, None] == ids[1], cams[0][:, None] == cams[1]
+    for name, listed in (("gt_index.txt", same & ~camera), ("jk_index.txt", same & camera)):
+        lines = [" ".join(map(str, np.flatnonzero(row) + 1)) for row in listed]
+        (folder / name).write_text("\n".join(lines) + "\n")

@@ -1,0 +1,289 @@
+"""Every block of the pages in docs/ runs, prints what the page says, and every name is told."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+import scipy.io
+from click.testing import CliRunner
+from documents import (
+    ITEMS,
+    QUERIES,
+    ROOT,
+    WIDTH,
+    blocks,
+    is_set_up,
+    run_shell,
+    write_example_files,
+    write_table,
+)
+
+import streameval as se
+from streameval.cli import main
+from streameval.cli.examples import commands_of
+from streameval.metrics import METRICS
+from streameval.metrics.selection import find_measure
+from streameval.presets import EQUIVALENTS
+
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import docs_hooks
+
+DOCS = ROOT / "docs"
+PAGES = {page.relative_to(DOCS).as_posix(): page for page in sorted(DOCS.rglob("*.md"))}
+ELSEWHERE = {"cluster.md", "inputs.md", "ledger.md", "lists.md"}
+"""Pages with a test of their own: test_cluster_docs and others."""
+
+HERE = sorted(set(PAGES) - ELSEWHERE)
+
+
+def text_of(page: str) -> str:
+    return PAGES[page].read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder with the files that the examples name."""
+    folder = tmp_path_factory.mktemp("data")
+    write_example_files(folder)
+    (folder / "scripts").symlink_to(ROOT / "scripts")
+    return folder
+
+
+@pytest.fixture
+def folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a copy of these files, and go there."""
+    shutil.copytree(data, tmp_path / "copy", symlinks=True)
+    monkeypatch.chdir(tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+@pytest.mark.filterwarnings("default::UserWarning")
+@pytest.mark.parametrize("page", HERE)
+def test_blocks_run(page: str, folder: Path) -> None:
+    if page.startswith("api/ledger"):
+        pytest.importorskip("icechunk")
+    shared: dict[str, object] = {}
+    printed = ""
+    for language, block in blocks(text_of(page)):
+        if language == "toml":
+            (folder / "network.toml").write_text(block)
+        elif language == "python":
+            exec(compile(block, page, "exec"), shared)
+        elif language == "bash" and not is_set_up(block):
+            printed = run_shell(block, folder)
+        elif language == "text" and page in ("tutorial.md", "cli.md"):
+            check_printed(block, printed)
+        assert language in ("bash", "python", "text", "toml")
+
+
+def check_printed(said: str, printed: str) -> None:
+    """Check that a command prints the lines that a page says it does; … is what the page omits."""
+    lines = [line.rstrip() for line in printed.splitlines()]
+    for line in said.splitlines():
+        pattern = ".*".join(re.escape(part) for part in line.rstrip().split("…"))
+        assert any(re.fullmatch(pattern, one) for one in lines), f"{line}\n\n{printed}"
+
+
+def test_an_omission_is_of_a_line_alone() -> None:
+    check_printed("a …\n…\nd", "a b\nc\nd\n")
+    with pytest.raises(AssertionError):
+        check_printed("a b c", "a b\nc")
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert sorted(listed) == sorted(PAGES)
+
+
+def test_pages_load_nothing_from_elsewhere() -> None:
+    assert "\n  font: false" in (ROOT / "mkdocs.yml").read_text()
+    for page in PAGES:
+        assert not re.search(r"<script|<link|<img|!\[", text_of(page)), page
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    told = [
+        name
+        for page in PAGES
+        if page.startswith("api/")
+        for name in re.findall(r"^::: (\S+)$", text_of(page), re.M)
+    ]
+    assert len(told) == len(set(told))
+    assert {f"streameval.{name}" for name in se.__all__} <= set(told)
+    for name in se.__all__:
+        assert (getattr(se, name).__doc__ or "").strip(), name
+
+
+def test_what_a_public_function_returns_is_in_the_reference() -> None:
+    told = "\n".join(text_of(page) for page in PAGES if page.startswith("api/"))
+    for name in (
+        "comparison.Comparison",
+        "ledger.Snapshot",
+        "ledger.forecast.Forecast",
+        "metrics.Metrics",
+        "metrics.camera_pairs.CameraMatrix",
+        "metrics.confidence.Confidence",
+        "presets.Preset",
+        "result.paired.Comparison",
+    ):
+        assert f"\n::: streameval.{name}\n" in told
+
+
+def test_every_part_that_is_made_is_of_use() -> None:
+    marks = [name for page in PAGES for name in docs_hooks.MARK.findall(text_of(page))]
+    assert sorted(marks) == sorted(docs_hooks.PARTS)
+
+
+def test_made_parts_are_whole() -> None:
+    metrics = docs_hooks.on_page_markdown(text_of("metrics.md"))
+    for metric in METRICS:
+        assert f"### `{metric.name}`" in metrics
+        assert metric.formula in metrics
+        assert metric.source in metrics
+    conventions = docs_hooks.on_page_markdown(text_of("conventions.md"))
+    for name, preset in se.PRESETS.items():
+        assert f"| `{name}` | `{preset.protocol}` |" in conventions
+    for name in se.PROTOCOLS:
+        assert f"| `{name}` |" in conventions
+        assert f"| `{name}` |" in docs_hooks.protocols_part()
+
+
+def test_every_module_is_told_of() -> None:
+    told = re.findall(r"^\| `(\S+)` \|", docs_hooks.modules_part(), re.M)
+    there = [
+        f"streameval/{path.name}{'/' if path.is_dir() else ''}"
+        for path in (ROOT / "streameval").iterdir()
+        if not path.name.startswith("_") and (path.is_dir() or path.suffix == ".py")
+    ]
+    assert sorted(told) == sorted(there)
+
+
+def test_equivalents_are_metrics() -> None:
+    for names in EQUIVALENTS.values():
+        for own in names.values():
+            name, *options = own.split()
+            assert find_measure(name).name == name
+            assert options[::2] in ([], ["--ap"], ["--ties"])
+
+
+def test_every_command_and_option_is_in_the_reference() -> None:
+    text = docs_hooks.on_page_markdown(text_of("cli.md"))
+    names = set()
+    for name, command in docs_hooks.commands():
+        names.add(name)
+        part = text[text.index(f"## `{name}`\n") :]
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.opts[0] in part, (name, parameter.opts)
+                assert parameter.help, f"{name} {parameter.opts[0]} says nothing of itself"
+    assert {"streameval", "streameval evaluate", "streameval ledger add-queries"} <= names
+
+
+def write_more_files(folder: Path) -> None:
+    """Write the further files that the examples of --help name."""
+    import h5py
+
+    rng = np.random.default_rng(1)
+    held = {}
+    for side in ("query", "gallery"):
+        held[f"{side}_f"] = np.load(folder / f"{side}.npy")
+        held[f"{side}_label"] = np.load(folder / f"{side}_ids.npy")
+        held[f"{side}_cam"] = np.load(folder / f"{side}_cams.npy")
+    scipy.io.savemat(folder / "pytorch_result.mat", held)
+    with h5py.File(folder / "features.h5", "w") as file:
+        file["gallery"] = held["gallery_f"]
+    for at, part in enumerate(np.array_split(held["gallery_f"], 3)):
+        np.save(folder / f"gallery-{at}.npy", part)
+    for name, count in (("monday", 50), ("tuesday", 40), ("more", 3)):
+        np.save(folder / f"{name}.npy", rng.standard_normal((count, WIDTH), dtype=np.float32))
+        write_table(folder / f"{name}.csv", rng.integers(0, 8, count), rng.integers(0, 3, count))
+    shutil.copy(folder / "tuesday.npy", folder / "moved.npy")
+    (folder / "gone.txt").write_text("3\n")
+    labels = se.read_label_tables("query.csv", "gallery.csv")
+    features = rng.standard_normal((QUERIES + ITEMS, WIDTH))
+    other = se.Features(features[:QUERIES], features[QUERIES:])
+    se.evaluate(other, query=labels[0], gallery=labels[1]).save("other")
+
+
+def examples_of(epilog: str) -> Iterator[list[str]]:
+    for line in commands_of(epilog).replace("\\\n", " ").splitlines():
+        program, *arguments = shlex.split(line)
+        assert program == "streameval"
+        yield arguments
+
+
+@pytest.mark.filterwarnings("default::UserWarning")
+def test_examples_of_help_run(folder: Path) -> None:
+    for package in ("faiss", "h5py", "icechunk", "matplotlib"):
+        pytest.importorskip(package)
+    write_more_files(folder)
+    known = dict(docs_hooks.commands())
+    first = ["streameval evaluate", "streameval ledger"]  # make what others read
+    for name in [*first, *(one for one in known if one not in first)]:
+        ran = list(examples_of(known[name].epilog or ""))
+        assert ran, f"{name} --help has no examples"
+        own = name.split()[1:]
+        assert any(arguments[: len(own)] == own for arguments in ran), name
+        for arguments in ran:
+            done = CliRunner().invoke(main, arguments)
+            assert done.exit_code == 0, (arguments, done.output)
+    for made in ("result/summary.json", "mrep.pdf", "cmc.svg", "differences.csv", "now"):
+        assert (folder / made).exists()
+
+
+def test_help_shows_examples_as_they_are_written() -> None:
+    shown = CliRunner().invoke(main, ["convert", "--help"]).stdout
+    assert "Examples:\n    streameval convert 'gallery-*.npy' gallery.zarr" in shown
+    assert "    streameval convert features.h5::gallery features.zarr\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        ("evalute", "evaluate"),
+        ("ledger apend L", "append"),
+        ("evaluate --qurey q.npy", "--query"),
+        ("ledger show L --polt mAP", "--plot"),
+        ("metrics --jsn", "--json"),
+        ("conventions result --metrics CMC@1,mPA", "mAP"),
+        ("evaluate --as torchried --distances distances.zarr", "torchreid"),
+        ("evaluate --distances distances.zarr --protocol market1510", "market1501"),
+    ],
+)
+def test_the_nearest_name_is_suggested(folder: Path, arguments: str, nearest: str) -> None:
+    labels = ["--query-labels", "query.csv", "--gallery-labels", "gallery.csv"]
+    if "conventions" in arguments:
+        query, gallery = se.read_label_tables("query.csv", "gallery.csv")
+        features = se.Features("query.npy", "gallery.npy")
+        se.evaluate(features, query=query, gallery=gallery).save("result")
+    own = labels if "--distances" in arguments else []
+    done = CliRunner().invoke(main, [*arguments.split(), *own])
+    assert done.exit_code == 2
+    assert nearest in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_formulas_become_mathml() -> None:
+    inline = '<p>of <span class="arithmatex">\\(r_j &lt; k\\)</span></p>'
+    formula = "\\frac{1}{N} \\sum_{i \\in Q_+} [\\, r_1 \\le x \\,]"
+    block = f'<div class="arithmatex">\\[\n{formula}\n\\]</div>'
+    shown = docs_hooks.on_page_content(inline + block)
+    assert shown.count("<math ") == 2
+    assert 'display="block"' in shown
+    assert "arithmatex" not in shown
+    assert "<mo>&lt;</mo>" in shown or "&#x0003C;" in shown
+
+
+def test_the_extra_of_the_pages_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert any(one.startswith("mkdocs") for one in project["optional-dependencies"]["docs"])
