@@ -20,6 +20,7 @@ from streameval.cli.evaluate import evaluate
 from streameval.cli.ledger import ledger
 from streameval.cli.listing import conventions, metrics
 from streameval.cli.plot import plot
+from streameval.cli.report import report
 from streameval.cli.show import show
 from streameval.errors import StreamevalError, StreamevalWarning
 
@@ -33,6 +34,19 @@ class Commands(click.Group):
             return super().main(*args, **kwargs)
         except OSError as error:
             fail(str(error))
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Return the context of a run, which knows its command line: see `described`."""
+        given = [info_name or "streameval", *args]  # parsing empties the list
+        ctx = super().make_context(info_name, args, parent, **extra)
+        ctx.obj = given
+        return ctx
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -105,6 +119,7 @@ COMMANDS = (
     show,
     compare,
     plot,
+    report,
     compare_index,
     ledger,
     convert,
