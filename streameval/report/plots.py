@@ -149,10 +149,10 @@ CURVES: Mapping[str, Curve] = {
     "mVP": Curve("mVP against τ", TAU, "mVP", _over_tau("mVP", None)),
     "CMC": Curve("CMC", "rank", "matching rate", _cmc),
     "precision-recall": Curve(
-        "mean interpolated precision at 101 recalls", "recall", "precision", _precision_recall
+        "Mean interpolated precision at 101 recalls", "recall", "precision", _precision_recall
     ),
     "DIR-FAR": Curve("DIR@x against FAR", RATE, "detection rate", _roc, log=True),
-    "pairs": Curve("densities of genuine and impostor distances", "distance", "density", _pairs),
+    "pairs": Curve("Densities of genuine and impostor distances", "distance", "density", _pairs),
 }
 CAMERAS = "camera-pairs"
 """A heat map of one metric: of one result."""

@@ -96,18 +96,19 @@ def _options(run: Run) -> dict[str, str]:
 def audit_table(run: Run) -> Table:
     """Return what the audit of the labels said of a run, as far as its result holds it."""
     if "audit" not in run.provenance:
-        said = [("Not recorded", "evaluated from Python, or by an earlier version: see the audit")]
-        return facts([(name, f"{text} command") for name, text in said], run.name)
+        said = "not recorded: evaluated from Python, or by an earlier version"
+        return facts([("Findings", f"{said}; the command audit looks at the inputs")], run.name)
     findings = run.provenance["audit"]
-    rows = [
+    if not findings:
+        said = "none in the labels; the command audit looks at the features, too"
+        return facts([("Findings", said)], run.name)
+    rows = (
         Row(
             one["severity"].capitalize(),
             (Cell(f"{one['message']}: {one['effect']}", mark="warning"),),
         )
         for one in findings
-    ]
-    if not rows:
-        rows = [Row("No warning", (Cell("of what labels alone show to be likely a mistake"),))]
+    )
     return Table((), (Part(tuple(rows)),), run.name, numbers=False)
 
 

@@ -26,6 +26,7 @@ from streameval.report.html.summary import (
     comparison_tables,
     method_of,
     metrics_table,
+    without_interval,
 )
 from streameval.report.plots import COLOURS, DASHES
 from streameval.report.style import Style, plural
@@ -46,8 +47,8 @@ class Picture:
     ----------
     image : Thumbnail
     kind : {"query", "match", "mismatch", "ignored"}
-    caption, label : str
-        Rank and distance; identity.
+    lines : tuple of str
+        Below it: rank, distance, labels.
     line : bool
         Whether the line of τ_max stands before it.
     far : bool
@@ -56,8 +57,7 @@ class Picture:
 
     image: Thumbnail
     kind: str
-    caption: str
-    label: str
+    lines: tuple[str, ...]
     line: bool = False
     far: bool = False
 
@@ -116,7 +116,7 @@ def render_report(
         chosen = hardest_queries(group, queries)
         galleries = [_gallery(query, group, images, lists) for query in chosen if images and lists]
         name = group[0].name if len(runs.all) > 1 and runs.comparison is None else ""
-        hardest.append((name, queries_table(group, chosen).cut(12), galleries))
+        hardest.append((name, queries_table(group, chosen).cut(9), galleries))
     comparison = runs.comparison
     page = environment.get_template(TEMPLATE).render(
         title=f"Evaluation of {plural(len(runs.all), 'run')}",
@@ -127,6 +127,7 @@ def render_report(
         comparison=comparison,
         differences=[] if comparison is None else comparison_tables(comparison),
         method="" if comparison is None else method_of(comparison),
+        without=[] if comparison is None else without_interval(comparison),
         changes=[] if comparison is None else change_tables(comparison),
         figures=drawn,
         missing=missing,
@@ -190,7 +191,7 @@ def _gallery(
     labels = [f"{name} {columns[name][query]}" for name in ("id", "cam") if name in columns]
     image = images[group[0].name].thumbnail("query", query)
     strips = tuple(_strip(run, lists[run.name][query], images[run.name]) for run in group)
-    picture = Picture(image, "query", "query", "")
+    picture = Picture(image, "query", ("query",))
     return Gallery(query, " · ".join(labels), picture, strips)
 
 
@@ -219,10 +220,9 @@ def _strip(run: Run, ranked: RankedList, images: Images) -> Strip:
 
 def _picture(item: Item, images: Images, *, line: bool, far: bool = False) -> Picture:
     rank = "ignored" if item.rank is None else f"{item.rank:,}"
-    caption = f"{SIGNS[item.kind]} {rank} · {item.distance:.4g}"
-    label = images.label("gallery", item.row)
+    lines = f"{SIGNS[item.kind]} {rank}", f"{item.distance:.4g}", images.label("gallery", item.row)
     thumbnail = images.thumbnail("gallery", item.row)
-    return Picture(thumbnail, item.kind.name.lower(), caption, label, line, far)
+    return Picture(thumbnail, item.kind.name.lower(), lines, line, far)
 
 
 def tau_max_distance(run: Run) -> float | None:

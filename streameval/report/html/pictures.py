@@ -65,9 +65,10 @@ class Images:
         except ValueError as error:
             raise OptionError(f"--images is {template!r}: {error}; {_EXPECTED}") from error
         fields = [name for _, name, _, _ in parts if name is not None]
-        if not fields or any(not name.replace("_", "a").isalnum() for name in fields):
+        if not fields or any(not name or set(name) & set(".[]") for name in fields):
             raise OptionError(f"--images is {template!r}; {_EXPECTED}")
-        self._root = os.path.dirname(parts[0][0])  # noqa: PTH120 - "" is no folder, and not "."
+        start = parts[0][0]
+        self._root = (os.path.dirname(start) or ".") if start else ""  # noqa: PTH120 - as written
         self._labels = inputs.labels
         self._columns = {side: _columns(fields, inputs, side) for side in ("query", "gallery")}
         self._made: dict[Path, Thumbnail] = {}
@@ -104,10 +105,9 @@ class Images:
         return self._made[path]
 
     def _read(self, path: Path) -> Thumbnail:
-        root = Path(os.path.normpath(self._root))
-        if self._root and not Path(os.path.normpath(path)).is_relative_to(root):
-            return Thumbnail("", f"{path} leads out of {self._root}")
         try:
+            if self._root and _leads_out(path, self._root):
+                return Thumbnail("", f"{path} leads out of {self._root}")
             if not path.is_file():
                 return Thumbnail("", f"{path} is not there")
             return Thumbnail(_data_uri(path))
@@ -161,3 +161,7 @@ def _data_uri(path: Path) -> str:
     file = io.BytesIO()
     image.save(file, "JPEG", quality=QUALITY)
     return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _leads_out(path: Path, root: str) -> bool:
+    return Path(os.path.relpath(path, root)).parts[:1] == (os.pardir,)

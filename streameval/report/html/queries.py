@@ -37,7 +37,7 @@ def queries_table(runs: Sequence[Run], queries: Sequence[int]) -> Table:
         heads += [f"AP{of}", f"First rank{of}"]
     rows = []
     for query in queries:
-        cells = [Cell(str(columns[name][query])) for name in labels]
+        cells = [Cell(str(columns[name][query]), wraps=True) for name in labels]
         cells.append(Cell(f"{runs[0].result.statistics.positives[query]:,}"))
         for own, rank in zip(precision, first_rank, strict=True):
             cells += [Cell(f"{100 * own[query]:.2f} %"), Cell(f"{rank[query]:,g}")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from streameval.metrics.extremes import ListMetrics
@@ -35,20 +36,22 @@ def metrics_table(runs: Runs) -> Table:
 
 def _metric_row(name: str, runs: Runs) -> Row:
     better = find_measure(name).metric.better
-    values = [run.result.metrics.scalars.get(name, math.nan) for run in runs.all]
-    best = None
-    known = [value for value in values if not math.isnan(value)]
-    if (
-        runs.comparison is not None
-        and better != "neither"
-        and min(known, default=0) != max(known, default=0)
-    ):
-        best = max(known) if better == "higher" else min(known)
-    cells = (_metric_cell(name, run, best) for run in runs.all)
+    cells = [_metric_cell(name, run) for run in runs.all]
+    if runs.comparison is not None and better != "neither":
+        values = [run.result.metrics.scalars.get(name, math.nan) for run in runs.all]
+        known = [value for value in values if not math.isnan(value)]
+        best = (max if better == "higher" else min)(known, default=math.nan)
+        best_texts = {cell.text for cell, value in zip(cells, values, strict=True) if value == best}
+        marked = [cell.text in best_texts for cell in cells]  # in the digits that are shown
+        if len({cell.text for cell in cells}) > 1:
+            cells = [
+                replace(cell, mark="best") if is_best else cell
+                for cell, is_best in zip(cells, marked, strict=True)
+            ]
     return Row(name, tuple(cells), ARROWS[better])
 
 
-def _metric_cell(name: str, run: Run, best: float | None) -> Cell:
+def _metric_cell(name: str, run: Run) -> Cell:
     metrics = run.result.metrics
     if name not in metrics.scalars:
         return Cell("", "not computed")
@@ -62,21 +65,16 @@ def _metric_cell(name: str, run: Run, best: float | None) -> Cell:
     if name in metrics.intervals:
         notes.append(f"{_between(*metrics.intervals[name], is_tau=detail.is_tau)} by ties")
     if detail.error:
-        notes.append(f"± {_number(detail.error, detail.is_tau)}")
+        notes.append(f"± {100 * detail.error:.2g} %")
     chosen = run.result.chosen_confidence
     if chosen is not None and name in chosen.intervals:
         between = _between(*chosen.intervals[name], is_tau=detail.is_tau)
         notes.append(f"{100 * chosen.how.level:g} %: {between}")
-    text = f"{value:.2f}" if detail.is_tau else f"{100 * value:.2f} %"
-    return Cell(text, " · ".join(notes), "best" if value == best else "")
+    return Cell(f"{value:.2f}" if detail.is_tau else f"{100 * value:.2f} %", " · ".join(notes))
 
 
 def _between(low: float, high: float, *, is_tau: bool) -> str:
     return f"{low:.2f} – {high:.2f}" if is_tau else percent_interval(low, high)
-
-
-def _number(value: float, is_tau: bool) -> str:
-    return f"{value:.2f}" if is_tau else f"{100 * value:.2g} %"
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
@@ -85,8 +83,8 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 
 
 def _differences(comparison: Comparison, run: str) -> Table:
-    own = [one for one in comparison.differences if one.run == run]
-    bounds = (abs(bound) for one in own if not one.is_tau for bound in (*(one.interval or ()), 0.0))
+    own = [one for one in comparison.differences if one.run == run and one.interval is not None]
+    bounds = (abs(bound) for one in own if not one.is_tau for bound in one.interval or ())
     scale = max(bounds, default=0.0) or 1.0
     rows = tuple(_difference_row(one, scale, comparison.how.level) for one in own)
     first = shortened(comparison.first)
@@ -94,12 +92,21 @@ def _differences(comparison: Comparison, run: str) -> Table:
     return Table(heads, (Part(rows),), f"{run} against {comparison.first}")
 
 
+def without_interval(comparison: Comparison) -> list[str]:
+    """Return the metrics of which there is no interval of the difference, and why."""
+    names: dict[str, dict[str, None]] = {}
+    for one in comparison.differences:
+        if one.interval is None:
+            names.setdefault(one.reason, {})[one.metric] = None
+    return [f"{', '.join(own)}: {reason}" for reason, own in names.items()]
+
+
 def _difference_row(one: Difference, scale: float, level: float) -> Row:
     def value(number: float, *, signed: bool = False) -> str:
         if math.isnan(number):
             return DASH
         shown = number if one.is_tau else 100 * number
-        return f"{shown:+.2f}" if signed else f"{shown:.2f}"
+        return (f"{shown:+.2f}" if signed else f"{shown:.2f}").replace("-", "−")
 
     between, span = DASH, None
     if one.interval is not None:
@@ -148,7 +155,9 @@ def change_tables(comparison: Comparison) -> list[tuple[str, Table | None]]:
             if rows
         )
         labels = _labels(comparison.results[comparison.first])
-        heads = ("Query", *labels, "AP before", "AP", "First rank before", "First rank")
+        both = shortened(comparison.first), shortened(run)
+        scores = [f"{what} {name}" for what in ("AP", "First rank") for name in both]
+        heads = ("Query", *labels, *scores)
         found.append((said, Table(heads, parts) if parts else None))
     return found
 
@@ -158,7 +167,7 @@ def _labels(result: Evaluation) -> list[str]:
 
 
 def _changed_row(row: dict[str, Any]) -> Row:
-    labels = [Cell(str(row[name])) for name in ("id", "cam") if name in row]
+    labels = [Cell(str(row[name]), wraps=True) for name in ("id", "cam") if name in row]
     scores = [Cell(f"{100 * row[name]:.2f} %") for name in ("AP_first", "AP")]
     ranks = [Cell(f"{row[name]:g}") for name in ("first_rank_first", "first_rank")]
     return Row(str(row["query"]), (*labels, *scores, *ranks))

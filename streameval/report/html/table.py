@@ -35,12 +35,15 @@ class Cell:
     mark : {"", "best", "differs", "warning"}
     span : Span, optional
         Drawn in place of the text.
+    wraps : bool
+        Whether the text is one that may be long, and no number.
     """
 
     text: str
     note: str = ""
     mark: Literal["", "best", "differs", "warning"] = ""
     span: Span | None = None
+    wraps: bool = False
 
 
 @dataclass(frozen=True)
