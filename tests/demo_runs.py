@@ -40,7 +40,7 @@ def make_runs(folder: Path) -> Path:
                 path = images / f"{row:06d}.png"
                 shades = 255 - pixels[at].reshape(8, 8) * 15.9
                 Image.fromarray(shades.astype(np.uint8)).save(path)
-                writer.writerow([ids[at], at % 3, path])
+                writer.writerow([ids[at], at % 4, path])
     for run in RUNS:
         evaluate(run, run)
     return folder

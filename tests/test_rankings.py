@@ -131,7 +131,7 @@ def test_other_inputs_are_refused() -> None:
     with pytest.raises(se.InputError, match=r"can't be read again: .*distances\.npy.*put back"):
         reopen(result, "result")
     np.save("distances.npy", distances)
-    Path("gallery.csv").write_text(labels.replace("\n3,", "\n4,"))
+    Path("gallery.csv").write_text(labels.replace(f"\n{result.columns['id'][0]},", "\n77,"))
     with pytest.raises(se.InputError, match="labels make other pairs"):
         reopen(result, "result")
     Path("gallery.csv").write_text(labels + "3,1\n")

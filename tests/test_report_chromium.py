@@ -29,16 +29,17 @@ QUIET = (
 )
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 MEASURE = """<script>
-const page = document.documentElement, all = [...document.querySelectorAll("body *")];
-const cut = all.filter(one => {
-  const style = getComputedStyle(one);
-  return style.overflowX === "hidden" && one.scrollWidth > one.clientWidth + 1;
+addEventListener("load", () => {
+  const page = document.documentElement, all = [...document.querySelectorAll("body *")];
+  const cut = all.filter(one => getComputedStyle(one).overflowX !== "visible"
+    && one.scrollWidth > one.clientWidth + 1);
+  const right = Math.max(...all.map(one => one.getBoundingClientRect().right));
+  const broken = [...document.images].filter(one => !one.complete || !one.naturalWidth);
+  document.title = JSON.stringify({window: innerWidth, page: page.scrollWidth, right,
+    cut: cut.length, broken: broken.length, images: document.images.length});
 });
-const right = Math.max(...all.map(one => one.getBoundingClientRect().right));
-const images = [...document.images].filter(one => !one.complete || !one.naturalWidth);
-document.title = JSON.stringify(
-  {window: innerWidth, page: page.scrollWidth, right, cut: cut.length, broken: images.length});
 </script>"""
+NOT_OF_A_PAGE = "not an origin"  # who asks for what the browser wants for itself
 
 pytestmark = pytest.mark.skipif(
     BROWSER is None, reason=f"there is no {' or '.join(BROWSERS)} to open a report in"
@@ -78,15 +79,19 @@ def browse(page: Path, *flags: str) -> tuple[str, list[str], list[str]]:
 
 
 def asked_for(log: Path) -> list[str]:
-    """Return the addresses of a log of the network."""
+    """Return what pages have asked for, by a log of the network."""
     recorded = json.loads(log.read_text())
     kinds = recorded["constants"]["logEventTypes"]
-    urls = [
-        str(event.get("params", {}).get("url", ""))
+    asked = [
+        event["params"]
         for event in recorded["events"]
-        if event["type"] == kinds["URL_REQUEST_START_JOB"]
+        if event["type"] == kinds["URL_REQUEST_START_JOB"] and "url" in event.get("params", {})
     ]
-    return [url for url in urls if url.startswith(("http:", "https:", "ws:", "wss:", "ftp:"))]
+    return [
+        str(one["url"])
+        for one in asked
+        if one.get("initiator") != NOT_OF_A_PAGE and not one["url"].startswith(("data:", "file:"))
+    ]
 
 
 def test_it_renders_without_a_request_or_an_error(folder: Path) -> None:
@@ -127,6 +132,7 @@ def test_nothing_is_wider_than_the_window_or_cut_off(folder: Path) -> None:
     assert found["right"] <= WIDTH
     assert found["cut"] == 0
     assert found["broken"] == 0
+    assert found["images"] > 3 * 5 * 10
 
 
 def test_it_is_shown_and_printed(folder: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_page_of_three_runs() -> None:
         assert result.provenance["started"] in page.text
     for title in ("Differences", "Curves", "Hardest queries", "Options", "Data", "Provenance"):
         assert title in page.text
-    assert len(page.named("figure", "plot")) == 8
+    assert len(page.named("figure", "plot")) == 8 + 3 * 2  # curves, and heat maps of each run
     assert len(page.named("figure", "query")) == 3 * 5
     kinds = [len(page.named("figure", kind)) for kind in ("match", "mismatch", "ignored")]
     assert sum(kinds) >= 3 * 5 * 10

@@ -79,6 +79,8 @@ class Curve:
 def _over_tau(name: str, mark: str | None) -> Draw:
     def draw(axes: Axes, result: Evaluation, look: dict[str, Any], label: str) -> None:
         curves = _curves(result, name, "MFR" if name == "mFR" else "mReP_max")
+        if np.isnan(curves[name]).all():
+            raise InputError(f"{label} has no value of {name} at any τ")
         place = math.nan if mark is None else result.metrics.scalars.get(mark, math.nan)
         if mark is not None and not math.isnan(place):
             label = f"{label} ({mark.replace('tau', 'τ')} = {place:.2f})"
@@ -119,6 +121,8 @@ def _roc(axes: Axes, result: Evaluation, look: dict[str, Any], label: str) -> No
         raise KeyError("DIR@1|FAR=0.1")
     far, rates = result.curves["FAR"], result.curves[names[0]]
     seen = far > 0  # 0 has no place on a logarithmic axis
+    if not seen.any():
+        raise InputError(f"{label} has no query of Q−, a stranger, to be accepted falsely")
     axes.step(far[seen], rates[seen], where="post", label=f"{label} ({names[0]})", **look)
 
 
