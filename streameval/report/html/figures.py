@@ -54,7 +54,8 @@ def figures_of(results: Mapping[str, Evaluation]) -> tuple[list[Image], list[str
     for name, result in results.items():
         for metric in _camera_metrics(result):
             figure = plots.plot({name: result}, plots.CAMERAS, metric=metric)
-            title = f"{metric} by camera of query and of positive, {name}"
+            title = f"{metric} by camera of query and of positive"
+            title += f", {plots.shortened(name)}" if len(results) > 1 else ""
             images.append(Image(title, as_data(figure)))
     return images, missing
 
