@@ -204,12 +204,13 @@ def _strip(run: Run, ranked: RankedList, images: Images) -> Strip:
     ]
     about = ""
     if ranked.next_match is not None:
+        last = max((item.rank or 0 for item in ranked.items), default=0)
         pictures.append(
             _picture(
                 ranked.next_match,
                 images,
                 line=not any(beyond) and limit is not None and ranked.next_match.distance > limit,
-                far=True,
+                far=(ranked.next_match.rank or 0) > last + 1,
             )
         )
     if limit is not None:
