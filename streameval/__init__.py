@@ -4,7 +4,9 @@
     report       what a person reads: the terminal table, the progress bar
     ledger       the growing gallery: an evaluation on disk that is always up to date
     comparison   settings of an index against the exact evaluation
+    rankings     the first items of a few queries, from the inputs of a saved result
     evaluation   evaluate(): puts everything below together
+    provenance   what a result was made from, by what, where and when
     evaluation_of_lists  lists of neighbours, in the place of the passes over all pairs
     resuming     what must be the same for a run to go on with another's work
     preparation  inputs checked, protocol applied, work planned

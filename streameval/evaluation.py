@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, OptionError, StreamevalWarning
-from streameval.evaluation_of_lists import describe_lists, evaluate_lists
+from streameval.evaluation_of_lists import evaluate_lists
 from streameval.execution.checkpoint import Checkpoint, check_packages
 from streameval.execution.cluster import ClusterExecutor
 from streameval.execution.connection import Connection, open_cluster
@@ -28,7 +29,7 @@ from streameval.execution.searching import Collect
 from streameval.execution.threads import ThreadExecutor
 from streameval.execution.worker import check_sent
 from streameval.inputs.neighbors import Neighbors, Source
-from streameval.inputs.sources import BadRowError, Features
+from streameval.inputs.sources import BadRowError
 from streameval.listed import ListedPairs
 from streameval.metrics import MetricOptions
 from streameval.metrics.camera_pairs import PositiveCameras
@@ -51,6 +52,7 @@ from streameval.preparation import (
 )
 from streameval.presets import Preset, find_preset, pair_options
 from streameval.protocol import CAMERA_PAIRS, Labels, Protocol
+from streameval.provenance import describe_run
 from streameval.result import Evaluation
 from streameval.result.columns import check_camera_pairs, check_group_column, group_labels
 from streameval.resuming import manifest
@@ -337,7 +339,7 @@ def run(
     InputError
         If the inputs hold what can't be evaluated.
     """
-    begin = time.perf_counter()
+    started, begin = datetime.now(UTC), time.perf_counter()
     options = resolve_options(options, prepared.protocol, prepared.refine)
     progress = progress or Progress()
     executor = executor or ThreadExecutor(prepared.plan.threads)
@@ -362,7 +364,7 @@ def run(
         options,
         range=prepared.range_summary(used),
         columns=prepared.query_columns,
-        provenance=_provenance(prepared, time.perf_counter() - begin) | told,
+        provenance=describe_run(prepared, started, time.perf_counter() - begin) | told,
         positive_cams=_positive_cams(prepared, statistics),
         lists=reading,
     )
@@ -449,36 +451,3 @@ def _count(
     if prepared.refine:
         counted = refine(job, counted, prepared.refine, executor, watch, record)
     return counted, used
-
-
-def _provenance(prepared: Prepared, seconds: float) -> dict[str, Any]:
-    source, plan = prepared.source, prepared.plan
-    inputs: dict[str, Any]
-    if isinstance(source, Neighbors):
-        inputs = describe_lists(source)
-    elif isinstance(source, Features):
-        inputs = {
-            "query": source.query.uri,
-            "gallery": source.gallery.uri,
-            "metric": source.metric,
-            "width": source.width,
-        }
-    else:
-        inputs = {"distances": source.matrix.uri}
-    protocol = prepared.protocol
-    return {
-        "inputs": inputs,
-        "protocol": asdict(protocol),
-        "plan": {
-            "layout": plan.layout,
-            "tasks": len(plan.tasks),
-            "tile": list(plan.tile),
-            "threads": plan.threads,
-            "workers": plan.workers,
-            "memory": plan.memory,
-            "projected_peak": plan.peak,
-        },
-        "refined": [measure.name for measure in prepared.refine],
-        "gallery": source.shape[1],
-        "seconds": round(seconds, 3),
-    }

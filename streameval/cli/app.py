@@ -21,6 +21,7 @@ from streameval.cli.examples import examples
 from streameval.cli.ledger import ledger
 from streameval.cli.listing import conventions, metrics
 from streameval.cli.plot import plot, plot_ledgers
+from streameval.cli.report import report
 from streameval.cli.show import show
 from streameval.cli.statuses import ExitStatus, statuses_text
 from streameval.cli.values import describe_values
@@ -36,6 +37,19 @@ class Commands(click.Group):
             return super().main(*args, **kwargs)
         except OSError as error:
             fail(str(error))
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Return the context of a run, which knows its command line: see `described`."""
+        given = [info_name or "streameval", *args]  # parsing empties the list
+        ctx = super().make_context(info_name, args, parent, **extra)
+        ctx.obj = given
+        return ctx
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -125,6 +139,7 @@ COMMANDS = (
     show,
     compare,
     plot,
+    report,
     compare_index,
     ledger,
     convert,

@@ -142,24 +142,14 @@ def open_labels(
 ) -> tuple[Labels, Labels]:
     """Read the labels of both sides; the options have passed `check_label_options`.
 
-    Where one side is a table, its columns are read as what they are on the other side. A table
-    of the queries may have a further column to group by.
+    A table of the queries may have a further column to group by.
     """
-    from streameval.inputs.labels import read_label_table, read_label_tables
+    from streameval.inputs.labels import LabelUris, read_sides
     from streameval.protocol import RESERVED_COLUMNS
 
-    tables = query[3], gallery[3]
     further = group_by is not None and is_column(group_by) and group_by not in RESERVED_COLUMNS
     more = [group_by] if group_by is not None and further else []
-    if tables[0] is not None and tables[1] is not None:
-        return read_label_tables(tables[0], tables[1], more=more)
-    if tables[0] is not None:
-        stored = _open_arrays(gallery)
-        return read_label_table(tables[0], text=_text_columns(stored), more=more), stored
-    stored = _open_arrays(query)
-    if tables[1] is not None:
-        return stored, read_label_table(tables[1], text=_text_columns(stored))
-    return stored, _open_arrays(gallery)
+    return read_sides(LabelUris(*query), LabelUris(*gallery), more=more)
 
 
 def open_listed(
@@ -214,22 +204,6 @@ def open_groups(group_by: str) -> str | AnyArray:
 def is_column(group_by: str) -> bool:
     """Tell whether a text is the name of a column; a URI has a suffix, or a folder."""
     return re.fullmatch(r"[\w -]+", group_by) is not None
-
-
-def _open_arrays(given: LabelOptions) -> Labels:
-    from streameval.inputs.labels import read_labels
-
-    ids, cams, keys, _ = given
-    if ids is None:
-        raise OptionError("neither ids nor a table of labels are given")
-    return read_labels(ids, cams, keys)
-
-
-def _text_columns(labels: Labels) -> list[str]:
-    columns = {"id": labels.id, "cam": labels.cam, "key": labels.key}
-    return [
-        name for name, values in columns.items() if values is not None and values.dtype.kind == "U"
-    ]
 
 
 def parse_range(text: str) -> RangeOption:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from streameval.result import Evaluation
 
 SUFFIX = ".progress"
-IDENTITY = "evaluation"  # in the provenance of a result
+IDENTITY, FINGERPRINTS = "evaluation", "fingerprints"  # in the provenance of a result
 
 
 class Recording:
@@ -51,6 +52,7 @@ class Recording:
         self._out, self._overwrite, self._resume = out, overwrite, resume
         self._checkpoint: Checkpoint | None = None
         self._identity = ""
+        self._fingerprints: Mapping[str, str] = {}
         if out is None:
             if resume:
                 raise OptionError("--resume goes on with the work kept for --out: give --out DIR")
@@ -83,10 +85,12 @@ class Recording:
         from streameval.result import Evaluation
         from streameval.resuming import identity, manifest
 
-        if self._checkpoint is None or self._out is None:
+        if self._out is None:
             return prepared, None
         described = manifest(prepared, options)
-        self._identity = identity(described)
+        self._identity, self._fingerprints = identity(described), described["inputs"]
+        if self._checkpoint is None:
+            return prepared, None
         if self._resume and Path(self._out).exists():
             found = Evaluation.load(self._out)
             if found.provenance.get(IDENTITY) == self._identity:
@@ -102,7 +106,8 @@ class Recording:
         """Return the result with what it is of in its provenance, to be known by again."""
         if not self._identity:
             return result
-        return replace(result, provenance={**result.provenance, IDENTITY: self._identity})
+        told = {IDENTITY: self._identity, FINGERPRINTS: self._fingerprints}
+        return replace(result, provenance={**result.provenance, **told})
 
     def done(self) -> None:
         """Remove what is kept: the result is there."""

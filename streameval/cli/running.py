@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from streameval.cli.described import described
 from streameval.cli.neighbors import open_neighbors
 from streameval.cli.options import (
     LabelOptions,
@@ -28,6 +29,7 @@ from streameval.cli.trec import open_trec
 from streameval.errors import OptionError, StreamevalError, StreamevalWarning
 
 if TYPE_CHECKING:
+    from streameval.audit import Finding
     from streameval.execution.connection import Connection
     from streameval.inputs.neighbors import Source
     from streameval.metrics.options import MetricOptions
@@ -190,8 +192,9 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
         )
         if groups is not None:
             evaluation.check_groups(groups, prepared)
+        findings: list[Finding] = []
         if query is not None and gallery is not None:
-            _warn_of_labels(query, gallery, prepared.protocol)
+            findings = _warn_of_labels(query, gallery, prepared.protocol)
         del query, gallery, listed, what  # the labels of a large gallery are large
         rate = None if given.rate is None else preparation.parse_bytes(given.rate, "rate")
         failure: Exception | None = None
@@ -208,17 +211,15 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
             if trec is not None:
                 trec.start(prepared.pairs)
             if result is None:
-                result = recording.identified(
-                    evaluation.run(
-                        prepared,
-                        options,
-                        progress,
-                        executor=executor,
-                        record=recording.record,
-                        collect=None if trec is None else trec.collect,
-                    )
+                result = evaluation.run(
+                    prepared,
+                    options,
+                    progress,
+                    executor=executor,
+                    record=recording.record,
+                    collect=None if trec is None else trec.collect,
                 )
-                result = replace(result, provenance={**result.provenance, "given": told})
+                result = described(recording.identified(result), given, told, findings)
             if groups is not None:
                 result = result.grouped(groups)
             if resampling is not None:
@@ -246,12 +247,14 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
             raise failure
 
 
-def _warn_of_labels(query: Labels, gallery: Labels, protocol: Protocol) -> None:
+def _warn_of_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Finding]:
     """Warn of what the labels alone show to be likely a mistake: the cheap part of the audit."""
     from streameval.audit import check_labels
 
-    for one in check_labels(query, gallery, protocol):
+    findings = check_labels(query, gallery, protocol)
+    for one in findings:
         warnings.warn(str(one), StreamevalWarning, stacklevel=2)
+    return findings
 
 
 def _is_declared(given: Given) -> bool:

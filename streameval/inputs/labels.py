@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,68 @@ def _labels(
         else:
             kept[name] = column.texts()
     return Labels(**values, source=str(path))
+
+
+@dataclass(frozen=True)
+class LabelUris:
+    """Where the labels of a side are: in arrays, or in a table.
+
+    Attributes
+    ----------
+    ids, cams, keys : str, optional
+        URIs of arrays.
+    table : str, optional
+        In their place.
+    """
+
+    ids: str | None = None
+    cams: str | None = None
+    keys: str | None = None
+    table: str | None = None
+
+    def read(self) -> Labels:
+        """Read the arrays.
+
+        Raises
+        ------
+        InputError
+        """
+        if self.ids is None:
+            raise InputError("neither ids nor a table of labels are given")
+        return read_labels(self.ids, self.cams, self.keys)
+
+
+def read_sides(
+    query: LabelUris, gallery: LabelUris, *, more: Sequence[str] = ()
+) -> tuple[Labels, Labels]:
+    """Read the labels of both sides, of which each is a table or arrays.
+
+    Where one side is a table, its columns are read as what they are on the other side.
+
+    Parameters
+    ----------
+    query, gallery : LabelUris
+    more : sequence of str
+        Further columns of the queries' table.
+
+    Raises
+    ------
+    InputError
+        As `read_labels` and `read_label_tables` do.
+    """
+    if query.table is not None and gallery.table is not None:
+        return read_label_tables(query.table, gallery.table, more=more)
+    if query.table is not None:
+        stored = gallery.read()
+        return read_label_table(query.table, text=_text_columns(stored), more=more), stored
+    stored = query.read()
+    if gallery.table is not None:
+        return stored, read_label_table(gallery.table, text=_text_columns(stored))
+    return stored, gallery.read()
+
+
+def _text_columns(labels: Labels) -> list[str]:
+    columns = {"id": labels.id, "cam": labels.cam, "key": labels.key}
+    return [
+        name for name, values in columns.items() if values is not None and values.dtype.kind == "U"
+    ]

@@ -263,6 +263,7 @@ def _reid(name: str, formula: str, *, is_tau: bool = False, tail: Tail = "own") 
         resampled=partial(resampled_reid_value, name=name),
         default=True,
         is_tau=is_tau,
+        better="neither" if is_tau else "higher",
         tail=tail,
         between=None if tail == "monotone" else partial(reid_bounds, name=name),
         deployed=True,
@@ -281,6 +282,7 @@ def _false_rate(name: str, formula: str, *, is_tau: bool = False) -> Metric:
         resampled=partial(resampled_false_rate_value, name=name),
         default=True,
         is_tau=is_tau,
+        better="higher" if is_tau else "lower",  # strangers get answers from further on
         tail="monotone",
         deployed=True,
     )

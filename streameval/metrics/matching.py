@@ -236,6 +236,7 @@ FMR = Metric(
     resampled=ratio_of(false_match_terms),
     parameters={"tau": _TAU},
     also=("FAR@tau={tau}",),
+    better="lower",
     tail="monotone",
     deployed=True,
 )
@@ -251,6 +252,7 @@ FNMR = Metric(
     resampled=ratio_of(false_non_match_terms),
     parameters={"tau": _TAU},
     also=("FRR@tau={tau}",),
+    better="lower",
     tail="monotone",
     deployed=True,
 )

@@ -22,6 +22,7 @@ from streameval.statistics import FIELDS, FloatArray
 Part = Literal["retrieval", "open-set", "gom", "verification"]
 Population = Literal["Q+", "Q−", "negatives"]
 Tail = Literal["monotone", "own", "cutoff", "withheld"]
+Better = Literal["higher", "lower", "neither"]
 
 EMPTY: Mapping[Population, str] = {
     "Q+": "no query has a positive in the gallery",
@@ -104,6 +105,8 @@ class Metric:
         Whether it is computed where no metrics are asked for.
     is_tau : bool
         Whether it is a normalised threshold, not a score.
+    better : {"higher", "lower", "neither"}
+        Which of two values is of the better run.
     tail : {"monotone", "own", "cutoff", "withheld"} or callable
         What can be said of it where lists of neighbours leave items out. ``monotone``: it lies
         between its values of the two extremes, never improving where a positive goes further or
@@ -132,6 +135,7 @@ class Metric:
     no_interval: str = "read off a histogram of all queries together, which can't be resampled"
     default: bool = False
     is_tau: bool = False
+    better: Better = "higher"
     tail: Tail | Callable[..., Tail] = "withheld"
     between: Callable[..., tuple[float, float] | None] | None = None
     deployed: bool = False

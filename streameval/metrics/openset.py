@@ -264,6 +264,7 @@ FNIR_FPIR = Metric(
     resampled=resampled_misses,
     parameters={"x": _X, "f": _F},
     also=("FNIR@FPIR={f}",),
+    better="lower",
     tail="monotone",
     deployed=True,
 )

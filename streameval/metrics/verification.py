@@ -297,6 +297,7 @@ FNMR_FMR = Metric(
     parameters={"f": _RATES},
     unsettled=around_rate,
     also=("FRR@FAR={f}",),
+    better="lower",
 )
 
 EER = Metric(
@@ -309,6 +310,7 @@ EER = Metric(
     compute=equal_error,
     unsettled=around_crossing,
     also=("equal-error-rate",),
+    better="lower",
 )
 
 AUC = Metric(

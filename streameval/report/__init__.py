@@ -6,6 +6,7 @@ ledger    a ledger: segments, trajectory, a metric against the size of the galle
 compare   runs compared, as tables
 export    tables for other programs: CSV, Markdown, LaTeX, Parquet
 plots     curves as figures
+html      a report as one file that opens offline
 trajectory  of ledgers, as a figure
 trec      lists of neighbours for other evaluators
 plan      the plan, for ``--dry-run``

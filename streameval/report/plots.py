@@ -80,6 +80,8 @@ class Curve:
 def _over_tau(name: str, mark: str | None) -> Draw:
     def draw(axes: Axes, result: Evaluation, look: dict[str, Any], label: str) -> None:
         curves = _curves(result, name, "MFR" if name == "mFR" else "mReP_max")
+        if np.isnan(curves[name]).all():
+            raise InputError(f"{label} has no value of {name} at any τ")
         place = math.nan if mark is None else result.metrics.scalars.get(mark, math.nan)
         if mark is not None and not math.isnan(place):
             label = f"{label} ({mark.replace('tau', 'τ')} = {place:.2f})"
@@ -120,6 +122,8 @@ def _roc(axes: Axes, result: Evaluation, look: dict[str, Any], label: str) -> No
         raise KeyError("DIR@1|FAR=0.1")
     far, rates = result.curves["FAR"], result.curves[names[0]]
     seen = far > 0  # 0 has no place on a logarithmic axis
+    if not seen.any():
+        raise InputError(f"{label} has no query of Q−, a stranger, to be accepted falsely")
     axes.step(far[seen], rates[seen], where="post", label=f"{label} ({names[0]})", **look)
 
 
@@ -150,10 +154,10 @@ CURVES: Mapping[str, Curve] = {
     "mVP": Curve("mVP against τ", TAU, "mVP", _over_tau("mVP", None)),
     "CMC": Curve("CMC", "rank", "matching rate", _cmc),
     "precision-recall": Curve(
-        "mean interpolated precision at 101 recalls", "recall", "precision", _precision_recall
+        "Mean interpolated precision at 101 recalls", "recall", "precision", _precision_recall
     ),
     "DIR-FAR": Curve("DIR@x against FAR", RATE, "detection rate", _roc, log=True),
-    "pairs": Curve("densities of genuine and impostor distances", "distance", "density", _pairs),
+    "pairs": Curve("Densities of genuine and impostor distances", "distance", "density", _pairs),
 }
 CAMERAS = "camera-pairs"
 """A heat map of one metric: of one result."""

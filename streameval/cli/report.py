@@ -1,0 +1,122 @@
+"""The command ``streameval report``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from streameval.cli.options import parse_level
+from streameval.cli.printing import print_out, write_out
+from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    from streameval.rankings import RankedList
+    from streameval.report.html import Images
+    from streameval.report.html.runs import Runs
+
+
+@click.command
+@click.argument("folders", metavar="DIR [DIR...]", nargs=-1)
+@click.option("-o", "--out", metavar="FILE", required=True, help="An .html file.")
+@click.option("--label", "labels", metavar="TEXT", multiple=True, help="Names for the results.")
+@click.option(
+    "--images",
+    metavar="TEMPLATE",
+    help="Where images are: 'images/{side}/{row:06d}.jpg', or a column of the label tables.",
+)
+@click.option(
+    "--queries",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Hardest queries shown.",
+)
+@click.option(
+    "--top",
+    metavar="N",
+    type=click.IntRange(1, 100),
+    default=10,
+    show_default=True,
+    help="Images of each ranked list.",
+)
+@click.option(
+    "--ci", metavar="LEVEL", type=float, default=95.0, show_default=True, help="Of differences."
+)
+@click.option("--resamples", metavar="N", type=int, default=10_000, show_default=True)
+@click.option("--seed", metavar="N", type=int, default=0, show_default=True)
+@click.option(
+    "--despite",
+    metavar="protocol|gallery|options",
+    multiple=True,
+    help="Compare runs that differ in this; repeatable.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+def report(
+    folders: tuple[str, ...],
+    out: str,
+    labels: tuple[str, ...],
+    images: str | None,
+    queries: int,
+    top: int,
+    ci: float,
+    resamples: int,
+    seed: int,
+    despite: tuple[str, ...],
+    overwrite: bool,
+) -> None:
+    """Write saved results as one HTML file that opens offline.
+
+    Metrics side by side, the differences of runs that can be compared, curves, the hardest
+    queries, options, the data and where all came from. With --images also the ranked lists of the
+    hardest queries as pictures: their distances are computed again from what was evaluated.
+    """
+    from streameval.report.html import render_report, runs_of
+
+    if not folders:
+        raise OptionError(
+            "got no result to report: give the folder of one, as evaluate --out wrote"
+        )
+    if labels and len(labels) != len(folders):
+        raise OptionError(f"got {len(labels)} --label for {len(folders)} results: one each")
+    names = labels or folders
+    if len(set(names)) != len(names):
+        raise OptionError("two results are called the same: name them by --label")
+    if not out.lower().endswith((".html", ".htm")):
+        raise OptionError(f"{out} is no .html by its ending: a report is one such file")
+    how = parse_level(ci, resamples=resamples, seed=seed)
+    if how is None:
+        raise OptionError("--ci is missing")
+    runs = runs_of(folders, names, how, despite)
+    pictures = lists = None
+    if images is not None:
+        pictures, lists = ranked_pictures(runs, images, queries, top)
+    page = render_report(runs, queries=queries, images=pictures, lists=lists)
+    write_out(out, page, overwrite=overwrite)
+    print_out(f"{out}\n")
+
+
+def ranked_pictures(
+    runs: Runs, template: str, queries: int, top: int
+) -> tuple[dict[str, Images], dict[str, dict[int, RankedList]]]:
+    """Return the images of each run, and the ranked lists of its hardest queries.
+
+    Raises
+    ------
+    InputError
+        If what a run was evaluated from is not there any more, or has changed.
+    """
+    from streameval.rankings import nearest_items, reopen
+    from streameval.report.html import Images, hardest_queries
+
+    pictures: dict[str, Images] = {}
+    lists: dict[str, dict[int, RankedList]] = {}
+    for group in runs.of_same_queries:
+        chosen = hardest_queries(group, queries)
+        for run in group:
+            inputs = reopen(run.result, run.name)
+            pictures[run.name] = Images(template, inputs)
+            ranked = nearest_items(run.result, inputs, chosen, top, run.name)
+            lists[run.name] = dict(zip(chosen, ranked, strict=True))
+    return pictures, lists
