@@ -33,7 +33,7 @@ from streameval.ledger.state import (
     cells_of,
     record_arrays,
 )
-from streameval.ledger.store import GALLERY, RECORDS, Change
+from streameval.ledger.store import Change
 from streameval.protocol import Labels
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
@@ -132,8 +132,8 @@ class Appending:
             fresh = Near.none(len(self._hard), most).with_more(found, most)
             near = near.put(self._hard, fresh)
         record = Record(len(head.trajectory), (number,), 0, head.queries)
-        change.append(GALLERY, segment.begin, segment.size, self._columns)
-        change.write(f"{RECORDS}/{record.number}", record_arrays(cells, [own]))
+        change.append(segment.begin, segment.size, self._columns)
+        change.write_record(record.number, record_arrays(cells, [own]))
         after = replace(
             head,
             segments=(*head.segments, segment),

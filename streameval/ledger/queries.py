@@ -26,7 +26,7 @@ from streameval.ledger.state import (
     cells_of,
     record_arrays,
 )
-from streameval.ledger.store import QUERIES, RECORDS, Change
+from streameval.ledger.store import QUERIES, Change
 from streameval.protocol import Labels
 from streameval.statistics import IntArray
 
@@ -74,7 +74,7 @@ def with_queries(
         numbers = tuple(part.segment.number for part in parts)
         record = Record(len(head.trajectory), numbers, first, first + more)
         arrays = record_arrays(cells, [Totals.of(one) for one in counted])
-        change.write(f"{RECORDS}/{record.number}", arrays)
+        change.write_record(record.number, arrays)
         grown = replace(
             grown,
             records=(*head.records, record),

@@ -18,7 +18,7 @@ from streameval.inputs.uri import open_array
 from streameval.ledger.counting import Part, take_labels
 from streameval.ledger.labels import labels_of
 from streameval.ledger.state import Place, Segment, State
-from streameval.ledger.store import GALLERY, QUERIES, Reader
+from streameval.ledger.store import QUERIES, Reader
 from streameval.protocol import Labels
 from streameval.statistics import IntArray
 
@@ -53,7 +53,7 @@ def place_of(array: Array) -> Place:
 
 def query_labels(reader: Reader) -> Labels:
     """Return the labels of all queries."""
-    return labels_of(reader.group(QUERIES), "queries")
+    return labels_of(reader.read(QUERIES), "queries")
 
 
 class Gallery:
@@ -90,7 +90,7 @@ class Gallery:
         if not segment.size:
             return Labels(np.empty(0, np.int64), source=f"segment {segment.name}")
         if self._labels is None:
-            self._labels = self._reader.group(GALLERY)
+            self._labels = self._reader.gallery()
         own = slice(segment.begin, segment.begin + segment.size)
         columns = {name: self._labels[name][own] for name in segment.columns}
         return labels_of(columns, f"segment {segment.name}")
