@@ -33,13 +33,18 @@ def label_arrays(labels: Labels, *, more: bool = False) -> dict[str, npt.NDArray
 
 def labels_of(arrays: Mapping[str, npt.NDArray[Any]], source: str) -> Labels:
     """Return the labels that `label_arrays` has written."""
-    columns = {name: _texts(values) for name, values in arrays.items()}
+    columns = columns_of(arrays)
     more = {
         unquote(name.removeprefix(_MORE)): columns.pop(name)
         for name in list(columns)
         if name.startswith(_MORE)
     }
     return Labels(columns["id"], columns.get("cam"), columns.get("key"), more=more, source=source)
+
+
+def columns_of(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, AnyArray]:
+    """Return the columns that `label_arrays` has made arrays of numbers of, by their names."""
+    return {name: _texts(values) for name, values in arrays.items()}
 
 
 def _numbers(values: AnyArray) -> npt.NDArray[Any]:

@@ -13,7 +13,7 @@ from streameval.ledger.appending import near_of, plus_counted
 from streameval.ledger.counting import Block, Means
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.labels import label_arrays, stack_labels
-from streameval.ledger.sources import Gallery, open_matrix, place_of
+from streameval.ledger.sources import Gallery, check_same, open_matrix, place_of
 from streameval.ledger.state import (
     Batch,
     Head,
@@ -55,7 +55,8 @@ def with_queries(
     array = open_matrix(query, "queries")
     _check_fits(array, more, head)
     both = stack_labels(source.queries(), labels)
-    grown = _with_place(head, place_of(array), more)
+    place = place_of(array)
+    grown = _with_place(head, place, more)
     source.head = grown
     features, parts = source.features(), source.parts()
     most, chosen = settings.near(first + more), np.arange(first, first + more)
@@ -80,6 +81,7 @@ def with_queries(
             records=(*head.records, record),
             next_serial=head.next_serial + len(positives),
         )
+    check_same(array, place)
     change.write(QUERIES, label_arrays(both, more=True))
     after = State(
         grown,
