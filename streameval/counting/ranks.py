@@ -13,6 +13,8 @@ from streameval.counting.canonical import distance
 from streameval.counting.filtering import filter_value, guard_band
 from streameval.counting.near import round_up, write_values
 
+_STRIDE = 256  # values among which those in doubt are looked for
+
 
 @numba.njit(nogil=True, cache=True)
 def _compare(row, first, last, low, high):  # type: ignore[no-untyped-def]
@@ -50,7 +52,7 @@ def ranks_features(  # type: ignore[no-untyped-def]
         Negatives closer than the limit, and as far as it.
     """
     row = np.empty(tile.shape[1], tile.dtype)
-    most = np.finfo(row.dtype).max
+    most = row.dtype.type(np.finfo(row.dtype).max)
     for r in range(tile.shape[0]):
         i = start + r
         if indptr[i] == indptr[i + 1]:
@@ -59,23 +61,30 @@ def ranks_features(  # type: ignore[no-untyped-def]
         write_values(tile[r], columns.weight, columns.offset[offset_row[i]], row)
         for p in range(indptr[i], indptr[i + 1]):
             at = filter_value(filter_, limit[p], queries.norms[i])
-            low, high = -round_up(band - at, row), min(round_up(at + band, row), most)
+            low, high = -round_up(band - at, row), round_up(at + band, row)
+            high = high if high < most else most  # and not what is no negative
             for s in range(len(begin) - 1):
                 below, within = _compare(row, begin[s], begin[s + 1], low, high)
                 ahead[s, 0, p] += below
-                for k in range(begin[s], begin[s + 1] if within > below else begin[s]):
-                    if low <= row[k] <= high:
-                        value = distance(
-                            filter_.metric,
-                            queries.rows,
-                            i,
-                            gallery.rows,
-                            k,
-                            queries.norms[i],
-                            gallery.norms[k],
-                        )
-                        ahead[s, 0, p] += value < limit[p]
-                        ahead[s, 1, p] += value == limit[p]
+                left, doubts = begin[s], within - below
+                while doubts > 0:
+                    right = min(left + _STRIDE, begin[s + 1])
+                    below, within = _compare(row, left, right, low, high)
+                    doubts -= within - below
+                    for k in range(left, right if within > below else left):
+                        if low <= row[k] <= high:
+                            value = distance(
+                                filter_.metric,
+                                queries.rows,
+                                i,
+                                gallery.rows,
+                                k,
+                                queries.norms[i],
+                                gallery.norms[k],
+                            )
+                            ahead[s, 0, p] += value < limit[p]
+                            ahead[s, 1, p] += value == limit[p]
+                    left = right
 
 
 @numba.njit(nogil=True, cache=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ROW_PAIRS = 150  # pairs that take as long as reading and preparing a row of gallery features
-RANK = 0.5  # what a pair takes that is counted for ranks alone
+ROW_PAIRS = 220  # pairs that take as long as reading and preparing a row of gallery features
+RANK = 0.75  # what a pair takes that is counted for ranks alone
 NEAR = 1.7  # and where the nearest negatives are looked for from nothing
 
 
