@@ -5,22 +5,28 @@ are kept of their query. For the forecast, positives are made hard on purpose: i
 segment bear the identities of some of the queries, and look like anyone. What the ledger holds
 then is compared with a fresh evaluation, bit for bit.
 
-Seconds are of the processor, all threads together: what else runs on the machine counts little.
+Seconds are of the processor, all threads together, as what else runs on the machine counts little
+then; and of the clock, which is what a user waits for: of changes within a process, and of
+commands, each in a process of its own. Beside these stands the commit of one number, which no
+change takes less than.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import psutil
 
 import streameval as se
-from benchmarks.data import FeatureSet, make_features
+from benchmarks.data import FeatureSet, make_features, save_labels
 from benchmarks.figure import BUDGET, Bench, Case, Figure, Measured
 
 WIDTH = 128
@@ -29,10 +35,28 @@ SHARE = 100  # a segment is one part in so many
 HARD = (0.25, 1.0)  # of the queries
 MANY, FEW, EACH = (200, 20), 2, (1000, 50)  # segments, and items of each: full, quick
 APPEND, FULL = "append 1 %", "full evaluation"
+CPU, CLOCK, COMMAND = "processor: ", "clock: ", "command: "
+COMMIT = CLOCK + "commit of one number"
 OFF, PLANNED, TAKEN = "off by", "forecast", "append"
-PAIRS = "pairs of "
+PAIRS = "pairs: "
 OPEN, AT_MANY, AT_FEW = "open", "append to many segments", f"append to {FEW} segments"
 THREADS = 2
+MAIN = "import sys; from streameval.cli import main; sys.argv[0] = 'streameval'; main()"
+
+
+class Seconds(NamedTuple):
+    """What something took: of the processor, and by the clock."""
+
+    cpu: float
+    clock: float
+
+    @classmethod
+    def now(cls) -> Seconds:
+        """Return where both stand."""
+        return cls(time.process_time(), time.perf_counter())
+
+    def __sub__(self, other: Seconds) -> Seconds:
+        return Seconds(self.cpu - other.cpu, self.clock - other.clock)
 
 
 class Grown:
@@ -59,23 +83,28 @@ class Grown:
         assert own.cam is not None
         return se.Labels(own.id[start:stop], own.cam[start:stop])
 
-    def append(self, name: str, rows: np.ndarray, labels: se.Labels) -> float:
-        """Append a segment; return the seconds, without writing the file."""
+    def write(self, name: str, rows: np.ndarray) -> Path:
+        """Write the file of a segment."""
         path = self.bench.folder / f"segment-{name}.npy"
         np.save(path, rows)
-        begin = time.process_time()
-        self.ledger.append(path, labels, name=name, memory=self.memory, threads=THREADS)
-        return time.process_time() - begin
+        return path
 
-    def evaluate(self, rows: Path, labels: se.Labels) -> tuple[float, se.Evaluation]:
+    def append(self, name: str, rows: np.ndarray, labels: se.Labels) -> Seconds:
+        """Append a segment; return the seconds, without writing the file."""
+        path = self.write(name, rows)
+        begin = Seconds.now()
+        self.ledger.append(path, labels, name=name, memory=self.memory, threads=THREADS)
+        return Seconds.now() - begin
+
+    def evaluate(self, rows: Path, labels: se.Labels) -> tuple[Seconds, se.Evaluation]:
         """Evaluate a gallery afresh; return the seconds, too."""
-        begin = time.process_time()
+        begin = Seconds.now()
         result = self.bench.evaluate(
             se.Features(self.features.query, rows, "cosine"),
             {"query": self.features.labels["query"], "gallery": labels},
             THREADS,
         )
-        return time.process_time() - begin, result
+        return Seconds.now() - begin, result
 
     def check(self, fresh: se.Evaluation) -> None:
         """Check that the ledger holds what a fresh evaluation does."""
@@ -96,21 +125,72 @@ def appending(bench: Bench) -> Measured:
     grown = Grown(bench)
     gallery = len(grown.rows)
     own = grown.rows[grown.cut :], grown.labels(grown.cut, gallery)
-    samples: dict[str, list[float]] = {APPEND: [], FULL: []}
-    pairs: dict[str, list[float]] = {PAIRS + APPEND: [], PAIRS + FULL: []}
+    samples: dict[str, list[float]] = {
+        kind + side: [] for kind in (CPU, CLOCK, PAIRS) for side in (APPEND, FULL)
+    }
+    samples[COMMIT] = []
     for number in range(bench.rounds + 1):
+        floor = commit(bench.folder / "commits")
         append = grown.append("new", *own)
         last = grown.ledger.trajectory[-1]
         full, fresh = grown.evaluate(grown.features.gallery, grown.features.labels["gallery"])
         grown.check(fresh)
         grown.ledger.remove("new")
         if number:  # the first warms up
-            samples[APPEND].append(append)
-            samples[FULL].append(full)
-            pairs[PAIRS + APPEND].append(last.pairs)
-            pairs[PAIRS + FULL].append(last.queries * last.gallery)
+            for side, seconds in ((APPEND, append), (FULL, full)):
+                samples[CPU + side].append(seconds.cpu)
+                samples[CLOCK + side].append(seconds.clock)
+            samples[PAIRS + APPEND].append(last.pairs)
+            samples[PAIRS + FULL].append(last.queries * last.gallery)
+            samples[COMMIT].append(floor)
     shape = [last.queries, gallery, WIDTH]
-    return Measured(samples | pairs, {"shape": shape, "rescanned": last.rescanned})
+    return Measured(samples, {"shape": shape, "rescanned": last.rescanned})
+
+
+def commit(path: Path) -> float:
+    """Return the seconds of an icechunk commit of one number, in a repository of its own."""
+    import icechunk
+    import zarr
+
+    shutil.rmtree(path, ignore_errors=True)
+    icechunk.set_logs_filter("error")
+    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(path)))
+    begin = time.perf_counter()
+    session = repository.writable_session("main")
+    zarr.open_group(session.store, mode="a").attrs["number"] = 1
+    session.commit("a number")
+    return time.perf_counter() - begin
+
+
+def commands(bench: Bench) -> Measured:
+    """Measure what a user runs: both as commands, each in a process of its own."""
+    grown = Grown(bench)
+    gallery, labels = len(grown.rows), grown.features.labels
+    segment = str(grown.write("new", grown.rows[grown.cut :]))
+    whole = save_labels(bench.folder, labels)
+    part = save_labels(bench.folder, {"gallery": grown.labels(grown.cut, gallery)})
+    running = ["--threads", str(THREADS), "--memory", str(BUDGET), "--quiet", "--json"]
+
+    def columns(side: str, paths: dict[str, str]) -> list[str]:
+        names = (f"--{side}-ids", paths[f"{side}_id"]), (f"--{side}-cams", paths[f"{side}_cam"])
+        return [one for pair in names for one in pair]
+
+    features = ["--query", str(grown.features.query), "--gallery", str(grown.features.gallery)]
+    append = ["ledger", "append", grown.ledger.path, "--gallery", segment, "--name", "new"]
+    sides = {
+        APPEND: [*append, *columns("gallery", part)],
+        FULL: ["evaluate", *features, *columns("query", whole), *columns("gallery", whole)],
+    }
+    samples: dict[str, list[float]] = {COMMAND + side: [] for side in sides}
+    for number in range(bench.rounds + 1):
+        for side, arguments in sides.items():
+            command = [sys.executable, "-c", MAIN, *arguments, *running]
+            begin = time.perf_counter()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            if number:
+                samples[COMMAND + side].append(time.perf_counter() - begin)
+        grown.ledger.remove("new")
+    return Measured(samples, {"shape": [len(labels["query"]), gallery, WIDTH]})
 
 
 def forecasting(hard: float, bench: Bench) -> Measured:
@@ -143,9 +223,9 @@ def forecasting(hard: float, bench: Bench) -> Measured:
         grown.check(fresh)
         grown.ledger.remove("new")
         if number:
-            samples[OFF].append(abs(forecast.share * full / append - 1))
-            samples[PLANNED].append(forecast.share * full)
-            samples[TAKEN].append(append)
+            samples[OFF].append(abs(forecast.share * full.cpu / append.cpu - 1))
+            samples[PLANNED].append(forecast.share * full.cpu)
+            samples[TAKEN].append(append.cpu)
     whole.unlink()
     details = {"share": forecast.share, "queries": forecast.queries, "pairs": forecast.pairs}
     return Measured(samples, details)
@@ -200,9 +280,14 @@ CASES = (
     Case(
         (
             Figure("ledger/append/pairs", (PAIRS + APPEND, PAIRS + FULL), 0.03, unit=""),
-            Figure("ledger/append/time", (APPEND, FULL), 0.03),
+            Figure("ledger/append/time", (CPU + APPEND, CPU + FULL), 0.03),
+            Figure("ledger/append/clock", (CLOCK + APPEND, CLOCK + FULL, COMMIT), 0.03),
         ),
         appending,
+    ),
+    Case(
+        (Figure("ledger/command/append", (COMMAND + APPEND, COMMAND + FULL), 0.03),),
+        commands,
     ),
     *(
         Case(

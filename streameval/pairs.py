@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _BLOCK = 1 << 16  # gallery labels looked up at a time: temporaries stay small
+_TABLE = 1 << 20  # labels that a table may have, 4 bytes each
+_FAR = 1 << 62  # labels that may be counted from one another
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,15 +316,32 @@ def _look_up(
     known: AnyArray, labels: AnyArray
 ) -> Iterator[tuple[int, IntArray, npt.NDArray[np.int32]]]:
     """Yield, block by block, its start, which labels are among `known`, and their numbers."""
-    if known.dtype.kind != "U":
-        known = known.astype(np.int64)
+    number_of = _finder(known)
     for start in range(0, len(labels) if len(known) else 0, _BLOCK):
-        block = labels[start : start + _BLOCK]
-        if block.dtype.kind != "U":
-            block = block.astype(np.int64)
-        at = np.minimum(np.searchsorted(known, block), len(known) - 1)
-        found = np.flatnonzero(known[at] == block)
-        yield start, found, at[found].astype(np.int32)
+        number = number_of(labels[start : start + _BLOCK])
+        found = np.flatnonzero(number >= 0)
+        yield start, found, number[found]
+
+
+def _finder(known: AnyArray) -> Callable[[AnyArray], npt.NDArray[np.int32]]:
+    """Return what gives the number of each label among `known`; −1 of those that are not.
+
+    Integers that lie close together, as they mostly do, are looked up in a table, by the label.
+    """
+    if known.dtype.kind == "U":
+        return partial(_search, known)
+    known = known.astype(np.int64)
+    low, high = (int(known[0]), int(known[-1])) if len(known) else (0, 0)
+    if not -_FAR < low <= high < _FAR or high - low >= _TABLE:
+        return lambda labels: _search(known, labels.astype(np.int64))
+    table = np.full(high - low + 3, -1, np.int32)  # beyond either end, one that is not known
+    table[known - (low - 1)] = np.arange(len(known))
+    return lambda labels: table[np.clip(labels.astype(np.int64), low - 1, high + 1) - (low - 1)]
+
+
+def _search(known: AnyArray, labels: AnyArray) -> npt.NDArray[np.int32]:
+    at = np.minimum(np.searchsorted(known, labels), len(known) - 1)
+    return np.where(known[at] == labels, at, -1).astype(np.int32)
 
 
 def _matches(query: AnyArray, gallery: AnyArray, what: str) -> tuple[IntArray, IntArray]:

@@ -280,7 +280,9 @@ def test_the_bare_product_covers_every_pair(monkeypatch: pytest.MonkeyPatch) -> 
     assert max(seen) == 16 * 40
 
 
-@pytest.mark.parametrize("only", ["ledger/append", "ledger/hard-100", "ledger/segments"])
+@pytest.mark.parametrize(
+    "only", ["ledger/append", "ledger/command", "ledger/hard-100", "ledger/segments"]
+)
 def test_ledger_figures_are_measured(
     only: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

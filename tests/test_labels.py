@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from streameval.errors import InputError
 from streameval.inputs import read_label_table, read_labels
-from streameval.protocol import Labels
+from streameval.pairs import find_pairs
+from streameval.protocol import PROTOCOLS, Labels
 
 
 def test_labels_by_uri(tmp_path: Path) -> None:
@@ -245,3 +246,20 @@ def test_tables_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(InputError, match=r"bad\.parquet can't be read"):
         read_label_table(tmp_path / "bad.parquet")
+
+
+INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5) | st.integers(10**6, 10**6 + 9)
+
+
+@given(st.lists(INTEGERS, max_size=9), st.lists(INTEGERS, max_size=20), st.booleans())
+def test_matches_are_found_wherever_labels_lie(
+    query: list[int], gallery: list[int], text: bool
+) -> None:
+    sides = [np.array(own, np.int64) for own in (query, gallery)]
+    if text:
+        sides = [own.astype(str) for own in sides]
+    pairs = find_pairs(*(Labels(own) for own in sides), PROTOCOLS["no-camera"])
+    expected = sides[0][:, None] == sides[1]
+    found = np.zeros_like(expected)
+    found[np.repeat(np.arange(len(query)), np.diff(pairs.indptr)), pairs.item] = True
+    assert np.array_equal(found, expected)

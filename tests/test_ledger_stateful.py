@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,16 @@ SIZES = st.integers(0, 9)
 SEEDS = st.integers(0, 2**32 - 1)
 WIDTH, IDENTITIES, LOW, HIGH = 3, 6, 0.0, 64.0
 HISTOGRAM = ("impostor_histogram", "histogram_edges")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _in_a_folder_that_goes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep all ledgers in one folder: an example that is broken off leaves its own behind."""
+    folder = tmp_path_factory.mktemp("ledgers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass

@@ -39,12 +39,14 @@ from streameval.counting.canonical import (
     Metric,
 )
 from streameval.counting.products import (
+    FEW_ROWS,
     NO_PANELS,
     Float32Matrix,
     Memory,
     Panels,
     gallery_panels,
     multiply,
+    multiply_few,
     query_panels,
     roundings,
 )
@@ -128,7 +130,8 @@ def prepare_queries(rows: FloatMatrix, norms: FloatArray, metric: Metric) -> Ope
         scale = _power_of_two(float(norms.max(initial=0.0)))
         factor = np.full(len(rows), -scale if metric == "dot" else -2.0 * scale)
     left = _scaled(rows, factor)
-    return Operand(rows, norms, left, scale, query_panels(left))
+    panels = NO_PANELS if len(rows) <= FEW_ROWS else query_panels(left)
+    return Operand(rows, norms, left, scale, panels)
 
 
 def prepare_gallery(rows: FloatMatrix, norms: FloatArray) -> Operand:
@@ -166,6 +169,8 @@ def write_products(
     """
     if queries.panels.digits.size:
         multiply(queries.panels, start, gallery.panels, gallery.rows.shape[1], out)
+    elif len(queries.filter) <= FEW_ROWS:
+        multiply_few(queries.filter[start : start + len(out)], gallery.filter, out)
     else:
         np.matmul(queries.filter[start : start + len(out)], gallery.filter.T, out=out)
 

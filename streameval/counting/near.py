@@ -38,14 +38,14 @@ def _put(heap, value):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def _up(value, like):  # type: ignore[no-untyped-def]
+def round_up(value, like):  # type: ignore[no-untyped-def]
     """Return a float64 as a value of another dtype that is not less."""
     rounded = like.dtype.type(value)
     return rounded if rounded >= value else np.nextafter(rounded, like.dtype.type(np.inf))
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
-def _values(tile_row, weight, add, row):  # type: ignore[no-untyped-def]
+def write_values(tile_row, weight, add, row):  # type: ignore[no-untyped-def]
     """Write the filter values of a row of a tile; vectorises."""
     for k in range(tile_row.shape[0]):
         row[k] = tile_row[k] * weight[k] + add[k]
@@ -103,14 +103,14 @@ def near_features(  # type: ignore[no-untyped-def]
             heap[:] = -np.inf
             continue
         band = guard_band(filter_, queries.norms[i])
-        _values(tile[r], weight, add, row)
+        write_values(tile[r], weight, add, row)
         if bound < np.inf:
             cut = filter_value(filter_, bound, queries.norms[i]) + band
         elif n > most:
             cut = np.float64(np.partition(row, most - 1)[most - 1]) + 2 * band
         else:
             cut = np.inf
-        limit = _up(cut, row)
+        limit = round_up(cut, row)
         found = _count_within(row, limit, some)
         if found > 4 * most + n // 4:  # a model that has collapsed: of no use, at any price
             heap[:] = -np.inf

@@ -13,6 +13,7 @@ counting   some queries against some segments, each counted apart
 sources    the data of segments, found to be what they were
 forecast   what a change will count, said beforehand
 labels     labels as they are kept
+packing    several arrays in one
 store      the icechunk repository: one snapshot a change
 """
 

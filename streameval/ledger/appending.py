@@ -20,7 +20,7 @@ from streameval.inputs.sources import Distances, Features
 from streameval.ledger.counting import Block, Means, Part
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.labels import label_arrays
-from streameval.ledger.sources import Gallery, open_matrix, place_of
+from streameval.ledger.sources import Gallery, check_same, open_matrix, place_of
 from streameval.ledger.state import (
     Head,
     Near,
@@ -33,7 +33,7 @@ from streameval.ledger.state import (
     cells_of,
     record_arrays,
 )
-from streameval.ledger.store import GALLERY, RECORDS, Change
+from streameval.ledger.store import Change
 from streameval.protocol import Labels
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
@@ -83,6 +83,7 @@ class Appending:
         self.name = _default_name(gallery) if name is None else name
         place = replace(place_of(array), stop=head.queries)
         _check_new(head, self.name, place, array)
+        self._array, self._place = array, place
         self._columns = label_arrays(labels)
         columns = tuple(self._columns)
         self._segment = Segment(
@@ -96,6 +97,7 @@ class Appending:
             self._new = self._block.find_positives(head.next_serial)
         beyond = self._new.distance >= state.near.reach[self._new.query]
         self._hard = np.unique(self._new.query[beyond])
+        self._spent = self._hard[state.near.few()[self._hard]]
         old = head.gallery if len(self._hard) else 0
         self.forecast = Forecast(
             0 if self._block is None else self._block.size,
@@ -104,11 +106,19 @@ class Appending:
             head.queries * (head.gallery + len(labels)),
             items=len(labels),
             old=old,
+            searched=len(self._spent) * old,
             features=head.settings.metric is not None,
         )
 
     def run(self, change: Change) -> State:
-        """Count; return the state with the segment."""
+        """Count; return the state with the segment.
+
+        Raises
+        ------
+        InputError
+            If data can't be read, or have changed in the meantime; or a distance lies outside the
+            range.
+        """
         state, head, segment = self._state, self._state.head, self._segment
         number, most = segment.number, head.settings.near(head.queries)
         positives, totals, near = state.positives.with_more(self._new), state.totals, state.near
@@ -117,7 +127,7 @@ class Appending:
         further: list[tuple[int, FloatArray]] = []
         if self._block is not None:
             reach = near.reach.copy()
-            reach[self._hard] = np.inf
+            reach[self._spent] = np.inf
             counted = self._block.count(positives, most, reach)[0]
             own = Totals.of(counted)
             totals = totals.plus(own)
@@ -129,11 +139,12 @@ class Appending:
         if len(self._hard):
             positives, rescanned, found = self._rescan(positives)
             cells.extend(rescanned)
-            fresh = Near.none(len(self._hard), most).with_more(found, most)
-            near = near.put(self._hard, fresh)
+            fresh = Near.none(len(self._spent), most).with_more(found, most)
+            near = near.put(self._spent, fresh)
+        check_same(self._array, self._place)
         record = Record(len(head.trajectory), (number,), 0, head.queries)
-        change.append(GALLERY, segment.begin, segment.size, self._columns)
-        change.write(f"{RECORDS}/{record.number}", record_arrays(cells, [own]))
+        change.append(segment.begin, segment.size, self._columns)
+        change.write_record(record.number, record_arrays(cells, [own]))
         after = replace(
             head,
             segments=(*head.segments, segment),
@@ -170,25 +181,37 @@ class Appending:
     def _rescan(
         self, positives: Positives
     ) -> tuple[Positives, list[IntArray], list[tuple[int, FloatArray]]]:
-        """Count all old segments for the queries with new positives beyond their reach."""
+        """Count all old segments for the queries with new positives beyond their reach.
+
+        The nearest negatives are looked for again of those that have few left.
+        """
         head, parts = self._state.head, self._source.parts()
         if not parts:
             return positives, [], []
-        most = head.settings.near(head.queries)
         own = positives.segment == self._segment.number
-        hard = np.flatnonzero(own & np.isin(positives.query, self._hard))
-        some = positives.take(hard)
-        block = Block(head.settings, self.queries, self._features, parts, self._means, self._hard)
+        columns = {name: getattr(positives, name).copy() for name in _COUNTED}
         cells: list[IntArray] = []
         found: list[tuple[int, FloatArray]] = []
-        everywhere = np.full(len(self._hard), np.inf)
-        for part, one in zip(parts, block.count(some, most, everywhere), strict=True):
-            some = plus_counted(some, one)
-            cells.append(cells_of(some.serial, part.segment.number, one.closer, one.tied))
-            found += near_of(part.segment.number, one)
-        columns = {name: getattr(positives, name).copy() for name in _COUNTED}
-        for name, values in columns.items():
-            values[hard] = getattr(some, name)
+        for queries in (np.setdiff1d(self._hard, self._spent), self._spent):
+            if not len(queries):
+                continue
+            at = np.flatnonzero(own & np.isin(positives.query, queries))
+            some, ranks = positives.take(at), head.settings.ranks_alone()
+            block = Block(ranks, self.queries, self._features, parts, self._means, queries)
+            if queries is self._spent:
+                most = head.settings.near(head.queries)
+                statistics = block.count(some, most, np.full(len(queries), np.inf))
+                ahead = np.stack([[one.closer, one.tied] for one in statistics])
+                for part, one in zip(parts, statistics, strict=True):
+                    found += near_of(part.segment.number, one)
+            else:
+                ahead = block.ahead(some)
+            for part, (closer, tied) in zip(parts, ahead, strict=True):
+                cells.append(cells_of(some.serial, part.segment.number, closer, tied))
+            closer, tied = ahead.sum(axis=0)
+            columns["closer"][at] += closer
+            columns["tied"][at] += tied
+            columns["before"][at] += tied  # all that is old comes before what is new
         return replace(positives, **columns), cells, found
 
 

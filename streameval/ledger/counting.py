@@ -23,6 +23,7 @@ from streameval.execution.job import Job, NotUnitError, Range
 from streameval.execution.job import Positives as JobPositives
 from streameval.execution.passes import count_stretches, find_positives
 from streameval.execution.progress import Progress, Watch
+from streameval.execution.ranks import rank_stretches
 from streameval.execution.task import RangeError
 from streameval.execution.threads import ThreadExecutor
 from streameval.inputs.array import Array
@@ -204,14 +205,39 @@ class Block:
         InputError
             If an input can't be read, or a distance lies outside the range.
         """
+        with self._in_words():
+            job = replace(self._counting(positives, near), near=near, reach=reach)
+            return count_stretches(job, self._ends.tolist(), self._means.executor, self._watch)
+
+    def ahead(self, positives: Positives) -> IntArray:
+        """Count the negatives ahead of positives, each part apart; nothing else.
+
+        Parameters
+        ----------
+        positives : Positives
+            Of these queries; they lie behind all parts.
+
+        Returns
+        -------
+        [parts, 2, P] int64
+            Negatives closer than each positive, and as far as it.
+
+        Raises
+        ------
+        InputError
+            If an input can't be read.
+        """
+        with self._in_words():
+            job = self._counting(positives, 0)
+            return rank_stretches(job, self._ends.tolist(), self._means.executor, self._watch)
+
+    def _counting(self, positives: Positives, near: int) -> Job:
+        """Return the job that counts what is ahead of positives."""
         item = self._items(positives)
         given = JobPositives(positives.indptr(self.queries), positives.distance, item)
-        with self._in_words():
-            job = self._job(self._plan(len(positives), near))
-            job = replace(job, positives=given, near=near, reach=reach)
-            self._watch.begin(self.size, job.plan.bytes_read)
-            ends = self._ends.tolist()
-            return count_stretches(job, ends, self._means.executor, self._watch)
+        job = replace(self._job(self._plan(len(positives), near)), positives=given)
+        self._watch.begin(self.size, job.plan.bytes_read)
+        return job
 
     def _items(self, positives: Positives) -> IntArray:
         """Return the place of each positive among the items of the block: how many come before."""

@@ -1,4 +1,4 @@
-"""Labels as a ledger keeps them: an array a column, strings as code points."""
+"""Labels as a ledger keeps them: an array a column, small integers, strings as code points."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from streameval.errors import InputError
 from streameval.protocol import AnyArray, Labels
 
 _MORE = "more:"
+_INTEGERS = ("int8", "int16", "int32", "int64")
 
 
 def label_arrays(labels: Labels, *, more: bool = False) -> dict[str, npt.NDArray[Any]]:
@@ -32,7 +33,7 @@ def label_arrays(labels: Labels, *, more: bool = False) -> dict[str, npt.NDArray
 
 def labels_of(arrays: Mapping[str, npt.NDArray[Any]], source: str) -> Labels:
     """Return the labels that `label_arrays` has written."""
-    columns = {name: _texts(values) for name, values in arrays.items()}
+    columns = columns_of(arrays)
     more = {
         unquote(name.removeprefix(_MORE)): columns.pop(name)
         for name in list(columns)
@@ -41,17 +42,29 @@ def labels_of(arrays: Mapping[str, npt.NDArray[Any]], source: str) -> Labels:
     return Labels(columns["id"], columns.get("cam"), columns.get("key"), more=more, source=source)
 
 
+def columns_of(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, AnyArray]:
+    """Return the columns that `label_arrays` has made arrays of numbers of, by their names."""
+    return {name: _texts(values) for name, values in arrays.items()}
+
+
 def _numbers(values: AnyArray) -> npt.NDArray[Any]:
     if values.dtype.kind != "U":
-        return values.astype(np.int64)
+        extremes = int(values.min(initial=0)), int(values.max(initial=0))
+        dtype = next(one for one in _INTEGERS if _holds(one, *extremes))
+        return values.astype(dtype)
     width = values.dtype.itemsize // 4
     points: npt.NDArray[Any] = np.ascontiguousarray(values).view(np.uint32)
     return points.reshape(len(values), width)
 
 
+def _holds(dtype: str, low: int, high: int) -> bool:
+    limits = np.iinfo(dtype)
+    return int(limits.min) <= low and high <= int(limits.max)
+
+
 def _texts(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if values.ndim == 1:
-        return values
+        return values.astype(np.int64)
     texts: npt.NDArray[Any] = np.ascontiguousarray(values).view(f"<U{values.shape[1]}")
     return texts.reshape(len(values))
 

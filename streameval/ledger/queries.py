@@ -13,7 +13,7 @@ from streameval.ledger.appending import near_of, plus_counted
 from streameval.ledger.counting import Block, Means
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.labels import label_arrays, stack_labels
-from streameval.ledger.sources import Gallery, open_matrix, place_of
+from streameval.ledger.sources import Gallery, check_same, open_matrix, place_of
 from streameval.ledger.state import (
     Batch,
     Head,
@@ -26,7 +26,7 @@ from streameval.ledger.state import (
     cells_of,
     record_arrays,
 )
-from streameval.ledger.store import QUERIES, RECORDS, Change
+from streameval.ledger.store import QUERIES, Change
 from streameval.protocol import Labels
 from streameval.statistics import IntArray
 
@@ -55,7 +55,8 @@ def with_queries(
     array = open_matrix(query, "queries")
     _check_fits(array, more, head)
     both = stack_labels(source.queries(), labels)
-    grown = _with_place(head, place_of(array), more)
+    place = place_of(array)
+    grown = _with_place(head, place, more)
     source.head = grown
     features, parts = source.features(), source.parts()
     most, chosen = settings.near(first + more), np.arange(first, first + more)
@@ -74,12 +75,13 @@ def with_queries(
         numbers = tuple(part.segment.number for part in parts)
         record = Record(len(head.trajectory), numbers, first, first + more)
         arrays = record_arrays(cells, [Totals.of(one) for one in counted])
-        change.write(f"{RECORDS}/{record.number}", arrays)
+        change.write_record(record.number, arrays)
         grown = replace(
             grown,
             records=(*head.records, record),
             next_serial=head.next_serial + len(positives),
         )
+    check_same(array, place)
     change.write(QUERIES, label_arrays(both, more=True))
     after = State(
         grown,

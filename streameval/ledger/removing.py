@@ -24,7 +24,7 @@ from streameval.ledger.state import (
     cells_of,
     record_arrays,
 )
-from streameval.ledger.store import RECORDS, Change, Reader
+from streameval.ledger.store import Change, Reader
 from streameval.protocol import Labels
 from streameval.statistics import FloatArray, IntArray
 
@@ -33,11 +33,10 @@ def taken(reader: Reader, head: Head, segment: int) -> Taken:
     """Return what all records say that a segment has added."""
     found = Taken(Totals.none(head.queries, head.settings))
     for record in head.records:
-        where = f"{RECORDS}/{record.number}"
         if segment in record.segments:
-            found.add(record, reader.group(where), segment)
+            found.add(record, reader.record(record.number), segment)
         else:
-            found.add_cells(reader.array(f"{where}/cells"), segment)
+            found.add_cells(reader.outline(record.number)["cells"], segment)
     return found
 
 
@@ -45,7 +44,7 @@ def nearest_by_segment(reader: Reader, head: Head) -> dict[int, FloatArray]:
     """Return the nearest negative of each query in each segment, [Q] each."""
     nearest = {segment.number: np.full(head.queries, np.inf) for segment in head.segments}
     for record in head.records:
-        values = reader.array(f"{RECORDS}/{record.number}/nearest")
+        values = reader.outline(record.number)["nearest"]
         for number, newer in zip(record.segments, values, strict=True):
             if number in nearest:
                 own = nearest[number][record.start : record.stop]
@@ -71,7 +70,7 @@ def without_segment(state: State, segment: Segment, change: Change) -> State:
     alone = next(record for record in head.records if number in record.segments)
     records = head.records
     if alone.segments == (number,) and alone.start == 0:  # what came with it goes with it
-        change.delete(f"{RECORDS}/{alone.number}")
+        change.delete_record(alone.number)
         records = tuple(one for one in records if one is not alone)
     own = (state.forgotten >= segment.begin) & (state.forgotten < segment.begin + segment.size)
     return State(
@@ -142,7 +141,7 @@ def without_identities(
             near = without_distances(near, number, one.nearest_negatives)
     least = np.min([np.full(head.queries, np.inf), *nearest.values()], axis=0)
     record = Record(len(head.trajectory), tuple(rows), 0, head.queries)
-    change.write(f"{RECORDS}/{record.number}", record_arrays(cells, added))
+    change.write_record(record.number, record_arrays(cells, added))
     after = replace(head, segments=tuple(segments.values()), records=(*head.records, record))
     work = Forecast(block.size, recounted, 0, 0)
     totals = replace(totals, nearest=least)

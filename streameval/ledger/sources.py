@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.inputs.array import Array
@@ -16,10 +14,10 @@ from streameval.inputs.fingerprint import state as files_state
 from streameval.inputs.remote import is_remote
 from streameval.inputs.uri import open_array
 from streameval.ledger.counting import Part, take_labels
-from streameval.ledger.labels import labels_of
+from streameval.ledger.labels import columns_of, labels_of
 from streameval.ledger.state import Place, Segment, State
-from streameval.ledger.store import GALLERY, QUERIES, Reader
-from streameval.protocol import Labels
+from streameval.ledger.store import QUERIES, Reader
+from streameval.protocol import AnyArray, Labels
 from streameval.statistics import IntArray
 
 
@@ -48,12 +46,27 @@ def open_matrix(uri: str | Path, what: str) -> Array:
 
 def place_of(array: Array) -> Place:
     """Return where an array lies, and what it holds."""
-    return Place(array.uri, content(array), files_state(array))
+    files = files_state(array)  # before it is read: a change since is seen later
+    return Place(array.uri, content(array), files)
+
+
+def check_same(array: Array, place: Place) -> None:
+    """Refuse an array whose files have changed since `place_of` read it.
+
+    Raises
+    ------
+    InputError
+    """
+    if files_state(array) != place.files:
+        raise InputError(
+            f"{place.uri} has changed while it was read: nothing has been changed in the ledger; "
+            "run this again when it is written"
+        )
 
 
 def query_labels(reader: Reader) -> Labels:
     """Return the labels of all queries."""
-    return labels_of(reader.group(QUERIES), "queries")
+    return labels_of(reader.read(QUERIES), "queries")
 
 
 class Gallery:
@@ -78,8 +91,8 @@ class Gallery:
     def __init__(self, path: str, reader: Reader, state: State, *, thorough: bool = False) -> None:
         self.head, self.gone = state.head, state.forgotten
         self._path, self._reader, self._thorough = path, reader, thorough
-        self._arrays: dict[str, Array] = {}
-        self._labels: dict[str, npt.NDArray[Any]] | None = None
+        self._arrays: dict[tuple[str, str], Array] = {}
+        self._labels: dict[str, AnyArray] | None = None
 
     def queries(self) -> Labels:
         """Return the labels of all queries."""
@@ -90,10 +103,11 @@ class Gallery:
         if not segment.size:
             return Labels(np.empty(0, np.int64), source=f"segment {segment.name}")
         if self._labels is None:
-            self._labels = self._reader.group(GALLERY)
+            self._labels = columns_of(self._reader.gallery())
         own = slice(segment.begin, segment.begin + segment.size)
         columns = {name: self._labels[name][own] for name in segment.columns}
-        return labels_of(columns, f"segment {segment.name}")
+        cam, key = columns.get("cam"), columns.get("key")
+        return Labels(columns["id"], cam, key, source=f"segment {segment.name}")
 
     def forgotten(self, segment: Segment) -> IntArray:
         """Return the indices of the forgotten items of a segment, ascending."""
@@ -165,8 +179,9 @@ class Gallery:
         return some[0] if len(some) == 1 else JoinedArray(some, 0, segment.name)
 
     def _open(self, place: Place, what: str, option: str) -> Array:
-        if place.uri in self._arrays:
-            return self._arrays[place.uri]
+        known = place.uri, place.content  # another segment's place may be the same
+        if known in self._arrays:
+            return self._arrays[known]
         moved = f"where it has moved, say so: streameval ledger move {self._path} {option}"
         try:
             array = open_array(place.uri)
@@ -182,5 +197,5 @@ class Gallery:
                 f"changed in the ledger: restore it; or, {moved}; or remove the segment, and "
                 "append it anew"
             )
-        self._arrays[place.uri] = array
+        self._arrays[known] = array
         return array

@@ -69,6 +69,10 @@ class Settings:
             }
         )
 
+    def ranks_alone(self) -> Settings:
+        """Return the settings to count negatives ahead of positives by, and nothing else."""
+        return replace(self, range=None, thresholds=0, edges=0)
+
     def near(self, queries: int) -> int:
         """Return how many nearest negatives are kept of each of so many queries."""
         return max(1, min(MOST_NEAR, self.keep // (NEAR_BYTES * max(queries, 1))))
@@ -383,6 +387,12 @@ class Near:
             np.concatenate([one.segment, two.segment]),
             np.concatenate([one.reach, two.reach]),
         )
+
+    def few(self) -> npt.NDArray[np.bool_]:
+        """Tell of which queries, for what has gone since, less than half is left, [Q]."""
+        left = np.isfinite(self.distance).sum(axis=1)
+        few: npt.NDArray[np.bool_] = 2 * left < self.distance.shape[1]
+        return few & (self.reach < np.inf)
 
     def put(self, queries: IntArray, other: Near) -> Near:
         """Return these, of some queries those of another, of the same width."""

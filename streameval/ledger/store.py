@@ -3,20 +3,22 @@
     lock        held by the process that writes; on local storage alone
     snapshots/  the repository: at the root what a ledger is but for its arrays, as JSON
 
-      state/      arrays of the state, written anew with each change
-      records/N/  what change N added: never changed, and deleted with the one segment it is of
+      state       the state, written anew with each change
+      record-N    what change N added, but for what is within each threshold, which is in
+      within-N    by itself: never changed, and deleted with the one segment that it is of
       gallery/    labels of all items that ever came, one segment behind the other
-      queries/    labels of the queries
+      queries     labels of the queries
 
-Every chunk has a checksum. Changes are committed one after the other: on a local folder a lock
-sees to that, in an object store the commit of the second is refused.
+All but the gallery are several arrays in one, see `packing`. Every chunk has a checksum. Changes
+are committed one after the other: on a local folder a lock sees to that, in an object store the
+commit of the second is refused.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -28,15 +30,16 @@ import numpy.typing as npt
 from streameval.errors import InputError, OptionError, OutputError
 from streameval.execution.checkpoint import check_packages, in_a_line
 from streameval.inputs.remote import is_remote
+from streameval.ledger.packing import Arrays, pack, unpack
 from streameval.ledger.state import Head, Near, Positives, State, Totals
 
 BRANCH = "main"
 SNAPSHOTS = "snapshots"  # the folder of the repository
-HEAD, STATE, RECORDS, GALLERY, QUERIES = "ledger", "state", "records", "gallery", "queries"
-CHUNK = 1 << 18  # elements
-LABELS = 1 << 16  # labels in a chunk: the last one is written anew
+HEAD, STATE, GALLERY, QUERIES = "ledger", "state", "gallery", "queries"
+RECORD, WITHIN = "record-{}", "within-{}"
+CHUNK = 4 << 20  # bytes
+LABELS = 1 << 18  # labels in a chunk: the last one is written anew
 
-Arrays = Mapping[str, npt.NDArray[Any]]
 COUNTS = ("serial", "query", "segment", "index", "closer", "tied", "before")
 
 
@@ -262,11 +265,11 @@ class Reader:
     def head(self) -> Head:
         """Read all but the arrays."""
         with self._store.telling("read"):
-            return Head.of(self.array(HEAD).tobytes())
+            return Head.of(self._bytes(HEAD).tobytes())
 
     def state(self) -> State:
         """Read the state."""
-        head, arrays = self.head(), self.group(STATE)
+        head, arrays = self.head(), self.read(STATE)
         with self._store.telling("read"):
             columns = dict(zip(COUNTS, arrays["positives"], strict=True))
             return State(
@@ -277,17 +280,28 @@ class Reader:
                 arrays["forgotten"],
             )
 
-    def array(self, path: str) -> npt.NDArray[Any]:
-        """Read an array."""
+    def read(self, path: str) -> dict[str, npt.NDArray[Any]]:
+        """Read what `Change.write` has written."""
         with self._store.telling("read"):
-            array: Any = self.root[path]
-            return np.asarray(array[...])
+            return unpack(self._bytes(path))
 
-    def group(self, path: str) -> dict[str, npt.NDArray[Any]]:
-        """Read all arrays of a group."""
+    def record(self, number: int) -> dict[str, npt.NDArray[Any]]:
+        """Read the arrays of a record."""
+        return self.outline(number) | self.read(WITHIN.format(number))
+
+    def outline(self, number: int) -> dict[str, npt.NDArray[Any]]:
+        """Read the arrays of a record but for the large one, ``within``."""
+        return self.read(RECORD.format(number))
+
+    def gallery(self) -> dict[str, npt.NDArray[Any]]:
+        """Read the labels of all items that ever came."""
         with self._store.telling("read"):
-            group: Any = self.root[path]
+            group: Any = self.root[GALLERY]
             return {name: np.asarray(array[...]) for name, array in group.arrays()}
+
+    def _bytes(self, path: str) -> npt.NDArray[np.uint8]:
+        array: Any = self.root[path]
+        return np.asarray(array[...])
 
 
 class Change(Reader):
@@ -308,14 +322,24 @@ class Change(Reader):
             self.root = zarr.open_group(self._session.store, mode="a")
 
     def write(self, path: str, arrays: Arrays) -> None:
-        """Write the arrays of a group; those of these names are replaced."""
+        """Write arrays as one, in place of what is there."""
         with self._store.telling("written"):
-            group = self.root.require_group(path)
-            for name, values in arrays.items():
-                _write(group, name, values)
+            _write(self.root, path, pack(arrays))
 
-    def append(self, path: str, begin: int, size: int, arrays: Arrays) -> None:
-        """Write rows behind those of the arrays of a group; what lacks them is 0 there.
+    def write_record(self, number: int, arrays: Arrays) -> None:
+        """Write the arrays of a record."""
+        rest = dict(arrays)
+        self.write(WITHIN.format(number), {"within": rest.pop("within")})
+        self.write(RECORD.format(number), rest)
+
+    def delete_record(self, number: int) -> None:
+        """Delete the arrays of a record."""
+        with self._store.telling("written"):
+            for path in (RECORD, WITHIN):
+                del self.root[path.format(number)]
+
+    def append(self, begin: int, size: int, labels: Arrays) -> None:
+        """Write labels of further items of the gallery; a column that they lack is 0 there.
 
         Raises
         ------
@@ -323,31 +347,28 @@ class Change(Reader):
             If there are texts where there were numbers, or numbers where there were texts.
         """
         with self._store.telling("written"):
-            group = self.root.require_group(path)
+            group = self.root.require_group(GALLERY)
             there: dict[str, Any] = dict(group.arrays())
-            arrays = arrays if size else {}
-            for name in there.keys() - arrays.keys():
+            labels = labels if size else {}
+            for name in there.keys() - labels.keys():
                 there[name].resize((begin + size, *there[name].shape[1:]))
-            for name, values in arrays.items():
-                if name not in there:
-                    shape = (begin + size, *values.shape[1:])
-                    chunks = (max(LABELS // max(values.shape[1:], default=1), 1), *values.shape[1:])
-                    there[name] = _create(group, name, shape, values.dtype, chunks)
-                array = there[name]
+            for name, values in labels.items():
+                array = there.get(name)
+                if array is None:
+                    array = _create_labels(group, name, begin, values)
                 if values.ndim != array.ndim:
                     kinds = ["integers" if n == 1 else "strings" for n in (values.ndim, array.ndim)]
                     raise InputError(
                         f"labels {name!r} are {kinds[0]}, those of the gallery {kinds[1]}: give "
                         "both as the same"
                     )
+                if values.dtype.itemsize > array.dtype.itemsize:  # the first that need as much
+                    known = np.asarray(array[...]).astype(values.dtype)
+                    array = _create_labels(group, name, begin, known)
+                    array[...] = known
                 width = tuple(map(max, array.shape[1:], values.shape[1:]))
                 array.resize((begin + size, *width))
                 array[(slice(begin, None), *map(slice, values.shape[1:]))] = values
-
-    def delete(self, path: str) -> None:
-        """Delete a group."""
-        with self._store.telling("written"):
-            del self.root[path]
 
     def commit(self, state: State) -> str:
         """Write the state, and commit all; return the id of the snapshot.
@@ -377,15 +398,15 @@ class Change(Reader):
         return snapshot
 
 
-def _write(group: Any, name: str, values: npt.NDArray[Any]) -> None:
-    rows = max(CHUNK // max(int(np.prod(values.shape[1:])), 1), 1)
-    chunks = tuple(
-        max(min(size, rows if axis == 0 and values.ndim > 1 else CHUNK), 1)
-        for axis, size in enumerate(values.shape)
-    )
-    array = _create(group, name, values.shape, values.dtype, chunks)
-    if values.size:
-        array[...] = values
+def _write(group: Any, path: str, packed: npt.NDArray[np.uint8]) -> None:
+    array = _create(group, path, packed.shape, packed.dtype, (min(len(packed), CHUNK),))
+    array[...] = packed
+
+
+def _create_labels(group: Any, name: str, items: int, like: npt.NDArray[Any]) -> Any:
+    width = like.shape[1:]
+    chunks = (max(LABELS // max(width, default=1), 1), *width)
+    return _create(group, name, (items, *width), like.dtype, chunks)
 
 
 def _create(

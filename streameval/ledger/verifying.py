@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from streameval.ledger.counting import Block, Means
 from streameval.ledger.snapshots import scalars_of
 from streameval.ledger.sources import Gallery
 from streameval.ledger.state import Head, Near, Positives, State, Taken, Totals
-from streameval.ledger.store import GALLERY, QUERIES, RECORDS, Reader, Store
+from streameval.ledger.store import GALLERY, QUERIES, RECORD, Reader, Store
 from streameval.protocol import Labels
 from streameval.statistics import IntArray
 
@@ -49,19 +50,22 @@ def _unreadable(store: Store) -> Iterator[str]:
         try:
             reader = store.reader(snapshot)
             head = reader.state().head
-            paths = [f"{QUERIES} {len(head.batches)}"]
-            paths += [f"{GALLERY} {head.rows}"] if head.next_segment else []
-            paths += [f"{RECORDS}/{one.number}" for one in head.records]
+            parts: dict[str, Callable[[], object]] = {
+                f"{QUERIES} {len(head.batches)}": partial(reader.read, QUERIES)
+            }
+            if head.next_segment:
+                parts[f"{GALLERY} {head.rows}"] = reader.gallery
+            for record in head.records:
+                parts[RECORD.format(record.number)] = partial(reader.record, record.number)
         except OutputError as error:
             yield f"snapshot {number}: {error}"
             continue
-        for path in paths:
-            if path not in seen:
-                seen.add(path)
-                try:
-                    reader.group(path.partition(" ")[0])
-                except OutputError as error:
-                    yield f"snapshot {number}, {path.partition(' ')[0]}: {error}"
+        for name in [one for one in parts if one not in seen]:
+            seen.add(name)
+            try:
+                parts[name]()
+            except OutputError as error:
+                yield f"snapshot {number}, {name.partition(' ')[0]}: {error}"
 
 
 def _changed(gallery: Gallery) -> Iterator[str]:
@@ -124,7 +128,7 @@ def _added(reader: Reader, head: Head) -> dict[int, Taken]:
         segment.number: Taken(Totals.none(head.queries, head.settings)) for segment in head.segments
     }
     for record in head.records:
-        arrays = reader.group(f"{RECORDS}/{record.number}")
+        arrays = reader.record(record.number)
         for number, taken in added.items():
             if number in record.segments:
                 taken.add(record, arrays, number)

@@ -1,0 +1,154 @@
+"""Which old data an append reads again, and how it is told that they are what they were."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+import streameval as se
+from streameval.errors import InputError
+from streameval.ledger.counting import Block
+from streameval.ledger.packing import pack, unpack
+
+pytest.importorskip("icechunk")
+QUERIES, WIDTH = 8, 4
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder of queries and segments."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name, rows in {"q": QUERIES, "a": 60, "b": 50, "c": 40, "d": 30}.items():
+        np.save(f"{name}.npy", rng.standard_normal((rows, WIDTH)))
+    return tmp_path
+
+
+def labels(name: str, low: int = 0, high: int = 5) -> se.Labels:
+    count = len(np.load(f"{name}.npy"))
+    return se.Labels(np.random.default_rng(count).integers(low, high, count))
+
+
+def create(keep: int) -> se.Ledger:
+    return se.Ledger.create(
+        "L", query="q.npy", query_labels=labels("q"), protocol="no-camera", keep=12 * QUERIES * keep
+    )
+
+
+def check(ledger: se.Ledger, names: str, own: dict[str, se.Labels] | None = None) -> None:
+    """Compare a ledger with a fresh evaluation, and with itself counted again."""
+    segments = [(own or {}).get(name, labels(name)) for name in names]
+    fresh = se.evaluate(
+        se.Features("q.npy", np.concatenate([np.load(f"{name}.npy") for name in names]), "cosine"),
+        query=labels("q"),
+        gallery=se.Labels(np.concatenate([one.id for one in segments])),
+        protocol="no-camera",
+    )
+    assert ledger.evaluation().statistics.equals(fresh.statistics)
+    assert ledger.verify() == []
+
+
+@pytest.mark.usefixtures("folder")
+def test_old_data_are_not_needed_where_enough_negatives_are_kept() -> None:
+    ledger = create(keep=200)
+    ledger.append("a.npy", labels("a"))
+    Path("a.npy").rename("away.npy")
+    snapshot = ledger.append("b.npy", labels("b"))
+    assert snapshot.rescanned == 0
+    Path("away.npy").rename("a.npy")
+    check(ledger, "ab")
+
+
+@pytest.mark.usefixtures("folder")
+def test_nearest_negatives_are_looked_for_again_once_few_are_left() -> None:
+    ledger = create(keep=6)
+    for name in "abc":
+        ledger.append(f"{name}.npy", labels(name))
+    ledger.remove("a")
+    ledger.remove("b")
+    near = ledger._store.reader().state().near
+    few = near.few()
+    assert few.any()
+    snapshot = ledger.append("d.npy", labels("d"))
+    assert snapshot.rescanned == QUERIES * 40
+    after = ledger._store.reader().state().near
+    assert not after.few().any()
+    assert (np.isfinite(after.distance).sum(axis=1)[few] == 6).any()
+    check(ledger, "cd")
+
+
+@pytest.mark.usefixtures("folder")
+def test_data_in_place_of_others_are_not_taken_for_these() -> None:
+    ledger = create(keep=1)
+    ledger.append("b.npy", labels("b"))
+    ledger.append("a.npy", labels("a"))
+    np.save("a.npy", np.load("b.npy"))
+    ledger.move("b", "a.npy")
+    with pytest.raises(InputError, match=r"segment 'a' of L, .*a\.npy, has changed"):
+        ledger.append("c.npy", labels("c"))
+
+
+@pytest.mark.parametrize("change", ["append", "add_queries"])
+@pytest.mark.usefixtures("folder")
+def test_data_that_change_while_they_are_read_are_refused(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = create(keep=1)
+    ledger.append("a.npy", labels("a"))
+    before = ledger.evaluation().statistics
+    count = Block.count
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        os.utime("b.npy", ns=(1, 1))
+        return count(*arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Block, "count", counted)
+        with pytest.raises(InputError, match=r"b\.npy has changed while it was read: nothing"):
+            getattr(ledger, change)("b.npy", labels("b"))
+    assert ledger.evaluation().statistics.equals(before)
+    getattr(ledger, change)("b.npy", labels("b"))
+    assert ledger.verify() == []
+
+
+@pytest.mark.usefixtures("folder")
+def test_identities_may_be_of_any_size() -> None:
+    ledger = create(keep=3)
+    own = {
+        "a": labels("a"),
+        "b": labels("b", 300, 999),
+        "c": labels("c", -(2**40), 2**40),
+        "d": labels("d"),
+    }
+    for name, one in own.items():
+        ledger.append(f"{name}.npy", one)
+        check(ledger, "abcd"[: "abcd".index(name) + 1], own)
+    assert ledger.forget(own["c"].id[:2]).gallery < 180
+
+
+DTYPES = st.sampled_from(["<i8", "<f8", "<i4", "|u1", "<i2"])
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=5),
+        DTYPES.flatmap(
+            lambda dtype: arrays.arrays(dtype, arrays.array_shapes(min_dims=1, min_side=0))
+        ),
+        max_size=5,
+    )
+)
+def test_what_is_packed_is_unpacked(given_arrays: dict[str, Any]) -> None:
+    found = unpack(pack(given_arrays))
+    assert list(found) == list(given_arrays)
+    for name, values in given_arrays.items():
+        assert found[name].dtype == values.dtype
+        assert found[name].shape == values.shape
+        assert found[name].tobytes() == values.tobytes()

@@ -1,0 +1,99 @@
+"""Negatives ahead of positives, each stretch of the gallery apart: as a full count has them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import streameval as se
+from streameval.inputs import open_array
+from streameval.ledger.counting import Block, Means, Part
+from streameval.ledger.creating import settings_of
+from streameval.ledger.state import Segment
+from streameval.metrics.options import MetricOptions
+
+WIDTH = 5
+QUIET = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+
+
+def labels_of(rng: np.random.Generator, count: int) -> se.Labels:
+    return se.Labels(rng.integers(-1, 4, count), rng.integers(0, 3, count))
+
+
+def part_of(number: int, values: np.ndarray, labels: se.Labels) -> Part:
+    segment = Segment(number, str(number), len(labels), 0, 0, ("id", "cam"), ())
+    return Part(segment, labels, open_array(values))
+
+
+def both_ways(
+    rng: np.random.Generator,
+    metric: Any,
+    queries: int,
+    sizes: list[int],
+    scales: tuple[float, ...],
+    dtype: str,
+    protocol: str,
+) -> None:
+    """Count what is ahead of the positives of a segment behind all others, in both ways."""
+    own = labels_of(rng, queries)
+
+    def rows(count: int) -> np.ndarray:
+        values = rng.integers(-3, 4, (count, WIDTH)) + 0.5
+        return (values * rng.choice(scales, (count, 1))).astype(dtype)
+
+    features = None if metric is None else open_array(rows(queries))
+    parts = []
+    for number, size in enumerate(sizes):
+        values = rng.integers(0, 7, (queries, size)).astype(dtype)
+        parts.append(
+            part_of(number, values if metric is None else rows(size), labels_of(rng, size))
+        )
+    wanted: Any = "auto" if metric == "cosine" else (0.0, 1e9)
+    arguments = (None, protocol, None, None, wanted, MetricOptions(), 1000)
+    fixed = settings_of(features, metric, *arguments)
+    fixed = replace(fixed, range=None, thresholds=0)
+    means = Means(threads=2)
+    positives = Block(fixed, own, features, parts[-1:], means).find_positives(0)
+    chosen = np.unique(positives.query)
+    old = parts[:-1]
+    if not len(chosen):
+        return
+    block = Block(fixed, own, features, old, means, chosen)
+    ahead = block.ahead(positives)
+    for one, (closer, tied) in zip(block.count(positives), ahead, strict=True):
+        assert np.array_equal(one.closer, closer)
+        assert np.array_equal(one.tied, tied)
+        assert np.array_equal(one.tied_before, tied)
+
+
+@QUIET
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    metric=st.sampled_from([None, "cosine", "euclidean", "sqeuclidean", "dot"]),
+    queries=st.sampled_from([1, 3, 16, 17, 70]),
+    sizes=st.lists(st.integers(1, 60), min_size=2, max_size=5),
+    spread=st.sampled_from([(1.0,), (1.0, 1e-3, 1e3), (1e-30, 1.0)]),
+    dtype=st.sampled_from(["f4", "f8"]),
+    protocol=st.sampled_from(["market1501", "separate-camera"]),
+)
+def test_ranks_by_stretch_are_those_of_a_full_count(
+    seed: int,
+    metric: Any,
+    queries: int,
+    sizes: list[int],
+    spread: tuple[float, ...],
+    dtype: str,
+    protocol: str,
+) -> None:
+    both_ways(np.random.default_rng(seed), metric, queries, sizes, spread, dtype, protocol)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "sqeuclidean", None])
+def test_tiles_and_tasks_are_cut_anywhere(metric: Any) -> None:
+    rng = np.random.default_rng(0)
+    both_ways(rng, metric, 20, [9000, 1, 300, 8240, 12_000, 50], (1.0,), "f4", "market1501")
