@@ -40,7 +40,7 @@ import docs_hooks
 
 DOCS = ROOT / "docs"
 PAGES = {page.relative_to(DOCS).as_posix(): page for page in sorted(DOCS.rglob("*.md"))}
-ELSEWHERE = {"cluster.md", "inputs.md", "ledger.md", "lists.md"}
+ELSEWHERE = {"cluster.md", "command-line.md", "inputs.md", "ledger.md", "lists.md", "reports.md"}
 """Pages with a test of their own: test_cluster_docs and others."""
 
 HERE = sorted(set(PAGES) - ELSEWHERE)

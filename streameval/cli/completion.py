@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from streameval.cli.examples import examples
 from streameval.cli.printing import print_out
 from streameval.errors import OptionError
 
@@ -12,7 +13,7 @@ VARIABLE = "_STREAMEVAL_COMPLETE"  # what click looks for in the environment
 SHELLS = "bash|zsh|fish"
 
 
-@click.command
+@click.command(epilog=examples("completion bash"))
 @click.argument("shell", metavar=SHELLS)
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

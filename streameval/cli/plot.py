@@ -73,7 +73,7 @@ def by_name(places: tuple[str, ...], labels: tuple[str, ...], what: str) -> dict
     return dict(zip(names, places, strict=True))
 
 
-@click.command("plot")
+@click.command("plot", epilog=examples("ledger plot L --metric mAP -o trajectory.svg"))
 @click.argument("paths", metavar="L [L...]", nargs=-1)
 @click.option(
     "--metric", "metrics", metavar="METRIC", multiple=True, help="Repeatable.  [default: mAP]"

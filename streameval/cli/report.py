@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from streameval.cli.examples import examples
 from streameval.cli.options import parse_level
 from streameval.cli.printing import print_out, write_out
 from streameval.errors import OptionError
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
     from streameval.report.html.runs import Runs
 
 
-@click.command
+@click.command(
+    epilog=examples(
+        "report result -o report.html",
+        "report result other --label old --label new --despite gallery -o both.html",
+    )
+)
 @click.argument("folders", metavar="DIR [DIR...]", nargs=-1)
 @click.option("-o", "--out", metavar="FILE", required=True, help="An .html file.")
 @click.option("--label", "labels", metavar="TEXT", multiple=True, help="Names for the results.")
@@ -44,8 +50,17 @@ if TYPE_CHECKING:
 @click.option(
     "--ci", metavar="LEVEL", type=float, default=95.0, show_default=True, help="Of differences."
 )
-@click.option("--resamples", metavar="N", type=int, default=10_000, show_default=True)
-@click.option("--seed", metavar="N", type=int, default=0, show_default=True)
+@click.option(
+    "--resamples",
+    metavar="N",
+    type=int,
+    default=10_000,
+    show_default=True,
+    help="Draws of queries.",
+)
+@click.option(
+    "--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the draws."
+)
 @click.option(
     "--despite",
     metavar="protocol|gallery|options",
