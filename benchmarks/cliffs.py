@@ -21,6 +21,7 @@ WIDTH = 128
 QUERIES, GALLERY = (512, 256), (200_000, 40_000)  # full, quick
 BOUND = 4.0
 WORST, ORDINARY = "worst case", "ordinary"
+FEW, ALL = "CMC@1 and mAP", "all metrics"
 
 
 def equal(rows: Rows, _: np.random.Generator) -> Rows:
@@ -122,6 +123,21 @@ def on_features(name: str, bench: Bench) -> Measured:
     return Measured(samples, {"shape": [*shape, WIDTH]})
 
 
+def few_metrics(bench: Bench) -> Measured:
+    """Measure what reads no thresholds, so that some queries have nothing to count against."""
+    shape = bench.count(*QUERIES), bench.count(*GALLERY)
+    threads = len(os.sched_getaffinity(0))
+    features = make_features(bench.folder, *shape, WIDTH)
+    source = features.source("cosine")
+    samples = bench.time(
+        {
+            FEW: lambda: bench.evaluate(source, features.labels, threads, metrics="CMC@1,mAP"),
+            ALL: lambda: bench.evaluate(source, features.labels, threads),
+        }
+    )
+    return Measured(samples, {"shape": [*shape, WIDTH]})
+
+
 def on_quantised_distances(bench: Bench) -> Measured:
     """Measure a stored uint8 matrix against a float32 one, each with the range of its numbers."""
     shape = bench.count(*QUERIES), bench.count(*GALLERY)
@@ -155,5 +171,6 @@ CASES = (
         Case((Figure(f"cliffs/{name}", (WORST, ORDINARY), BOUND),), partial(on_features, name))
         for name in FEATURES
     ),
+    Case((Figure("cliffs/few-metrics", (FEW, ALL), 1.1),), few_metrics),
     Case((Figure("cliffs/stored-uint8", (WORST, ORDINARY), BOUND),), on_quantised_distances),
 )

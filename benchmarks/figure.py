@@ -102,6 +102,7 @@ class Bench:
         range: Literal["auto"] | tuple[float, float] = "auto",
         protocol: str = "market1501",
         memory: int = BUDGET,
+        metrics: str | None = None,
     ) -> se.Evaluation:
         """Return the whole evaluation, within a budget beside what is held already."""
         return se.evaluate(
@@ -112,6 +113,7 @@ class Bench:
             threads=threads,
             range=range,
             protocol=protocol,
+            metrics=metrics,
         )
 
     def time(self, sides: Sides) -> Samples:

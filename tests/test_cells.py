@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.counting.cells import quantise
-from streameval.counting.grids import ABOVE, LAST, cell_of
+from streameval.counting.grids import (
+    ABOVE,
+    LAST,
+    bins_for,
+    cell_of,
+    codes_for,
+    lay_grid,
+    touched_bit,
+)
+from streameval.counting.rows import bin_row
 
 Array = npt.NDArray[Any]
 
@@ -62,3 +71,21 @@ def test_rows_of_other_kinds_are_refused() -> None:
     zero = np.float32(0)
     with pytest.raises(numba.TypingError, match="all must be contiguous, of float32"):
         cells_of(row, row.astype(np.float64), row, zero, zero, zero, row, cells)
+
+
+@pytest.mark.parametrize("band", [0.0, 1e-6])
+def test_a_row_without_edges_has_next_to_nothing_to_place(band: float) -> None:
+    values = np.random.default_rng(0).standard_normal(8192).astype(np.float32)
+    ones, zeros = np.ones(8192, np.float32), np.zeros(8192, np.float32)
+    code = codes_for(np.array([0, 0]))
+    origin, scale, far, base, stop = lay_grid(
+        np.empty(0), 0, band, 0.0, 0.0, values, ones, zeros, code
+    )
+    assert base == stop == 0
+    cells = np.full(8192, LAST, np.uint16)
+    cells_of(values, ones, zeros, origin, scale, far, np.empty(8192, np.float32), cells)
+    fours, touched = np.empty(8192 // 4 + 1, np.uint32), np.empty(8192 + 4, np.uint32)
+    found = bin_row(cells, code, bins_for(code), fours, touched)
+    assert found < 8192 // 20
+    inside = np.setdiff1d(np.arange(8192), touched[:found])
+    assert np.all(code[cells[inside]] < touched_bit(code))

@@ -23,7 +23,7 @@ ABOVE = CELLS - 2  # beyond the grid, perhaps not beyond every edge
 SAMPLED = 16  # places of a row that are looked at, four values each
 RUN = 64  # cells that are written at once
 BITS = (7, 10)  # the touched bit of codes of one byte and of two
-WAYS = 2  # bins a code: an addition would wait for the one before to the same bin
+WAYS = 4  # bins a code: an addition would wait for the one before to the same bin
 
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
@@ -127,7 +127,8 @@ def lay_grid(level, m, band, pitch, phase, values, weight, offset, code):  # typ
     low, high = _bulk(values, weight, offset)
     if low > high:
         low, high = least, most
-    low, high = min(max(low, least), most), max(min(high, most), least)
+    if m:  # without an edge, the grid tells the values before the bulk, if there are any
+        low, high = min(max(low, least), most), max(min(high, most), least)
     # The floor keeps the scale finite, and cells no finer than numbers or bands.
     floor = max(1e-30, (1e-7 if single else 1e-12) * max(abs(low), abs(high)))
     step = max((high - low) / (CELLS - 6), band / 4, floor)

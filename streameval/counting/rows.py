@@ -28,7 +28,7 @@ def bin_row(cells, code, bins, fours, touched):  # type: ignore[no-untyped-def]
     -------
     number of positions in `touched`
     """
-    even, odd = bins[0], bins[1]
+    first, second, third, fourth = bins[0], bins[1], bins[2], bins[3]
     one, found = np.uint32(1), np.uint64(0)
     to_bit = np.uint64(BITS[code.itemsize - 1])
     # A number is kept only where `found` moves on behind it. Unsigned numbers, as signed
@@ -37,10 +37,10 @@ def bin_row(cells, code, bins, fours, touched):  # type: ignore[no-untyped-def]
         k = 4 * four
         a, b = np.uint64(code[cells[k]]), np.uint64(code[cells[k + 1]])
         c, d = np.uint64(code[cells[k + 2]]), np.uint64(code[cells[k + 3]])
-        even[a] += one
-        odd[b] += one
-        even[c] += one
-        odd[d] += one
+        first[a] += one
+        second[b] += one
+        third[c] += one
+        fourth[d] += one
         fours[found] = four
         found += (a | b | c | d) >> to_bit
     count = np.uint64(0)
