@@ -247,6 +247,18 @@ def test_segments_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("written", [None, 7])
+def test_a_ledger_of_another_format_is_refused(
+    monkeypatch: pytest.MonkeyPatch, written: int | None
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("streameval.ledger.state.FORMAT", written)
+        create()
+    with pytest.raises(OutputError, match="format 1 is expected"):
+        se.Ledger("L").trajectory  # noqa: B018
+
+
+@pytest.mark.usefixtures("folder")
 def test_data_that_have_changed_or_gone_are_refused_where_they_are_read() -> None:
     ledger = filled(keep=12 * QUERIES)
     before = ledger.evaluation().statistics

@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.canonical import Metric
+from streameval.errors import OutputError
 from streameval.execution.job import Range
 from streameval.metrics.options import MetricOptions
 from streameval.protocol import Protocol
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
+FORMAT = 1  # of what is written; another one is not read
 MOST_NEAR = 4096  # nearest negatives that are kept of a query
 NEAR_BYTES = 12  # of each
 
@@ -209,13 +211,31 @@ class Head:
 
     def as_json(self) -> bytes:
         """Return it as it is written."""
-        text = json.dumps(self, default=vars, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(
+            {"format": FORMAT, **vars(self)},
+            default=vars,
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
         return text.encode()
 
     @classmethod
     def of(cls, text: bytes) -> Head:
-        """Read what `as_json` returns."""
+        """Read what `as_json` returns.
+
+        Raises
+        ------
+        OutputError
+            If it was written in another format.
+        """
         written = json.loads(text)
+        found = written.get("format")
+        if found != FORMAT:
+            raise OutputError(
+                f"the ledger was written in format {found or 'without a number'}, and format "
+                f"{FORMAT} is expected: use it with the version of streameval that made it, or "
+                "create it again"
+            )
         return cls(
             settings=Settings.of(written["settings"]),
             batches=tuple(
