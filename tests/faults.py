@@ -79,6 +79,11 @@ def dies_once(job: Job, task: Task, watch: Watch) -> RankStatistics:
     return count(job, task, watch)
 
 
+def dies_merging(one: RankStatistics, other: RankStatistics) -> RankStatistics:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return one.merge(other)
+
+
 def eats_memory_once(job: Job, task: Task, watch: Watch) -> RankStatistics:
     if is_wrong(task) and attempt(job, task) == 1:
         eat()

@@ -196,6 +196,21 @@ def test_workers_killed_for_memory_always(folder: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
+def test_a_sum_that_workers_die_of_is_not_blamed_on_its_tasks(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "MERGE_DEATHS", 1)
+    monkeypatch.setattr(passes, "COUNT", replace(passes.COUNT, merge=faults.dies_merging))
+    with (
+        cluster(2) as (_, client),
+        pytest.raises(TaskError, match=r"^merging of \d+ results, the first of count of .*died"),
+    ):
+        evaluation.run(
+            prepared(folder, "features"), OPTIONS, executor=ClusterExecutor(Connection(client))
+        )
+
+
+@pytest.mark.slow
 def test_workers_killed_at_random_all_the_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 FLUSH_SECONDS = 4.0  # after which what is merged comes to the client
 PER_THREAD = 3  # tasks in flight: one that runs, and some that wait for their turn
 DEATHS = 2  # times that Dask may give up on a task, after several workers each
+MERGE_DEATHS = 6  # the same of a sum: more often it dies with a worker that a task has killed
 LOOK_EVERY = 2.0  # seconds between looks at how many workers there are
 RESCUE = 10.0  # seconds in which a finished part is to come, where the run ends in an error
 
@@ -136,6 +137,7 @@ class _Run(Generic[Item, Part]):
         self._job: Future[Job] | None = None
         self._pending = list(items)  # a heap
         self._deaths: Counter[int] = Counter()
+        self._merge_deaths: Counter[int] = Counter()
         self._running: dict[Hashable, _Node[Part]] = {}
         self._groups: dict[Hashable, _Group] = defaultdict(_Group)
         for item in items.values():
@@ -326,18 +328,21 @@ class _Run(Generic[Item, Part]):
         if node.level or node.future.status == "finished":  # they had been done
             self._groups[self._key(node)].unfinished += len(node.indices)
             self._watch.advance(-self._pairs(node))
+        deaths, most = (self._merge_deaths, MERGE_DEATHS) if node.level else (self._deaths, DEATHS)
         for index in node.indices:
             if error is not None:
-                self._deaths[index] += 1
-                if self._deaths[index] >= DEATHS:
-                    raise self._killed(index, error) from error
+                deaths[index] += 1
+                if deaths[index] >= most:
+                    raise self._killed(node, error) from error
             heapq.heappush(self._pending, index)
 
-    def _killed(self, index: int, error: BaseException) -> TaskError:
+    def _killed(self, node: _Node[Part], error: BaseException) -> TaskError:
+        what = f"{self._work.name} of {self._items[node.indices[0]]}"
+        if node.level:
+            what = f"merging of {len(node.indices)} results, the first of {what}"
         return TaskError(
-            f"{self._work.name} of {self._items[index]}: the workers that ran it died, again and "
-            f"again ({error}); most likely they were killed for memory: give each more, or lower "
-            "their threads"
+            f"{what}: the workers that ran it died, again and again ({error}); most likely they "
+            "were killed for memory: give each more, or lower their threads"
         )
 
     def _first_error(self, failed: _Node[Part], roots: list[_Node[Part]]) -> BaseException:
