@@ -252,9 +252,9 @@ def test_a_ledger_of_another_format_is_refused(
     monkeypatch: pytest.MonkeyPatch, written: int | None
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("streameval.ledger.state.FORMAT", written)
+        patch.setattr("streameval.ledger.head.FORMAT", written)
         create()
-    with pytest.raises(OutputError, match="format 1 is expected"):
+    with pytest.raises(OutputError, match="format 2 is expected"):
         se.Ledger("L").trajectory  # noqa: B018
 
 

@@ -14,7 +14,7 @@ import streameval as se
 from streameval.inputs import open_array
 from streameval.ledger.counting import Block, Means, Part
 from streameval.ledger.creating import settings_of
-from streameval.ledger.state import Segment
+from streameval.ledger.head import Segment
 from streameval.metrics.options import MetricOptions
 
 WIDTH = 5

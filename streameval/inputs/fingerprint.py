@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -92,10 +93,15 @@ def _files(array: Array) -> list[str]:
 
 
 def _files_below(path: Path) -> list[str]:
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [f"{one.relative_to(path)} {_state(one)}\n" for one in files if one.is_file()]
+    names = {".": path}
+    if path.is_dir():
+        names = {str(one.relative_to(path)): one for one in sorted(path.rglob("*"))}
+    return [line for name, file in names.items() if (line := _line(name, file))]
 
 
-def _state(file: Path) -> str:
-    status = file.stat()
-    return f"{status.st_size} {status.st_mtime_ns}"
+def _line(name: str, file: Path) -> str:
+    try:
+        status = file.stat()
+    except FileNotFoundError:  # it has gone since, or is a link to nothing
+        return ""
+    return f"{name} {status.st_size} {status.st_mtime_ns}\n" if stat.S_ISREG(status.st_mode) else ""

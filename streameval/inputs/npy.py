@@ -10,6 +10,8 @@ import math
 import os
 import tokenize
 from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +24,10 @@ from streameval.inputs.array import AnyArray, Array, Span, native_dtype
 _NEAR_BYTES = 16 << 10  # rows nearer than this are read together: a call costs as much
 _WINDOW_BYTES = 1 << 20  # and so far together
 _PANEL_BYTES = 1 << 20  # of a Fortran-ordered file, held at a time while it is transposed
+_READERS = {  # by version: the bytes that tell the length of what follows, and what reads both
+    (1, 0): (2, np.lib.format.read_array_header_1_0),
+    (2, 0): (4, np.lib.format.read_array_header_2_0),
+}
 
 
 @dataclass(frozen=True)
@@ -58,15 +64,12 @@ def read_header(file: IO[bytes], uri: str) -> Header:
     InputError
         If it isn't an `.npy` header, or is of an array that can't be evaluated.
     """
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
     try:
         version = np.lib.format.read_magic(file)
-        if version not in readers:  # version 3 is for the names of fields only
+        if version not in _READERS:  # version 3 is for the names of fields only
             raise ValueError(f"format version {version} is for structured arrays")
-        shape, fortran, dtype = readers[version](file)
+        size = file.read(_READERS[version][0])
+        shape, fortran, dtype = _parsed(version, size + file.read(int.from_bytes(size, "little")))
         if any(size < 0 for size in shape):
             raise ValueError(f"shape {shape} has a negative size")
     except (ValueError, SyntaxError, tokenize.TokenError) as error:
@@ -75,6 +78,21 @@ def read_header(file: IO[bytes], uri: str) -> Header:
         ) from error
     native_dtype(uri, shape, dtype)
     return Header(dtype, shape, fortran and len(shape) == 2, file.tell())
+
+
+@lru_cache(256)
+def _parsed(
+    version: tuple[int, int], text: bytes
+) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    """Return what a header says: shape, order and dtype. Many files bear the same one.
+
+    Raises
+    ------
+    ValueError, SyntaxError, tokenize.TokenError
+        If it can't be read.
+    """
+    found: tuple[tuple[int, ...], bool, np.dtype[np.generic]] = _READERS[version][1](BytesIO(text))
+    return found
 
 
 def open_npy(path: Path, key: str | None, uri: str) -> Array:

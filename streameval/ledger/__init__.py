@@ -8,6 +8,7 @@ queries    further queries
 moving     data that have moved
 verifying  everything read, and counted again
 snapshots  the statistics of a state, and its entry of the trajectory
+head       all of a ledger but its arrays: settings, segments, what has happened
 state      what a ledger knows, and what each change has added
 counting   some queries against some segments, each counted apart
 sources    the data of segments, found to be what they were

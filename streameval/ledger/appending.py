@@ -19,20 +19,10 @@ from streameval.inputs.fingerprint import content
 from streameval.inputs.sources import Distances, Features
 from streameval.ledger.counting import Block, Means, Part
 from streameval.ledger.forecast import Forecast
+from streameval.ledger.head import Head, Place, Record, Segment
 from streameval.ledger.labels import label_arrays
 from streameval.ledger.sources import Gallery, check_same, open_matrix, place_of
-from streameval.ledger.state import (
-    Head,
-    Near,
-    Place,
-    Positives,
-    Record,
-    Segment,
-    State,
-    Totals,
-    cells_of,
-    record_arrays,
-)
+from streameval.ledger.state import Near, Positives, State, Totals, cells_of, record_arrays
 from streameval.ledger.store import Change
 from streameval.protocol import Labels
 from streameval.statistics import FloatArray, IntArray, RankStatistics
@@ -142,7 +132,7 @@ class Appending:
             fresh = Near.none(len(self._spent), most).with_more(found, most)
             near = near.put(self._spent, fresh)
         check_same(self._array, self._place)
-        record = Record(len(head.trajectory), (number,), 0, head.queries)
+        record = Record(len(head.happened), (number,), 0, head.queries)
         change.append(segment.begin, segment.size, self._columns)
         change.write_record(record.number, record_arrays(cells, [own]))
         after = replace(
@@ -206,8 +196,10 @@ class Appending:
                     found += near_of(part.segment.number, one)
             else:
                 ahead = block.ahead(some)
-            for part, (closer, tied) in zip(parts, ahead, strict=True):
-                cells.append(cells_of(some.serial, part.segment.number, closer, tied))
+            numbers = np.array([part.segment.number for part in parts])
+            every = np.broadcast_to(some.serial, (len(parts), len(some)))
+            owner = np.broadcast_to(numbers[:, None], every.shape)
+            cells.append(cells_of(every, owner, ahead[:, 0], ahead[:, 1]))
             closer, tied = ahead.sum(axis=0)
             columns["closer"][at] += closer
             columns["tied"][at] += tied

@@ -29,7 +29,8 @@ from streameval.execution.threads import ThreadExecutor
 from streameval.inputs.array import Array
 from streameval.inputs.composed import JoinedArray, SelectedArray
 from streameval.inputs.sources import BadRowError, Distances, Features
-from streameval.ledger.state import Positives, Segment, Settings
+from streameval.ledger.head import Segment, Settings
+from streameval.ledger.state import Positives
 from streameval.pairs import find_pairs
 from streameval.planning import Plan, make_plan
 from streameval.preparation import cores, problem_of, reserved_bytes

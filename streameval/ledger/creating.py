@@ -11,7 +11,7 @@ from streameval.counting.canonical import Metric
 from streameval.errors import OptionError
 from streameval.inputs.array import Array
 from streameval.inputs.sources import Distances, Features
-from streameval.ledger.state import Settings
+from streameval.ledger.head import Settings
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import required_fields
 from streameval.preparation import (

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError
+from streameval.ledger.packing import narrow
 from streameval.protocol import AnyArray, Labels
 
 _MORE = "more:"
-_INTEGERS = ("int8", "int16", "int32", "int64")
 
 
 def label_arrays(labels: Labels, *, more: bool = False) -> dict[str, npt.NDArray[Any]]:
@@ -49,17 +49,10 @@ def columns_of(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, AnyArray]:
 
 def _numbers(values: AnyArray) -> npt.NDArray[Any]:
     if values.dtype.kind != "U":
-        extremes = int(values.min(initial=0)), int(values.max(initial=0))
-        dtype = next(one for one in _INTEGERS if _holds(one, *extremes))
-        return values.astype(dtype)
+        return narrow(values)
     width = values.dtype.itemsize // 4
     points: npt.NDArray[Any] = np.ascontiguousarray(values).view(np.uint32)
     return points.reshape(len(values), width)
-
-
-def _holds(dtype: str, low: int, high: int) -> bool:
-    limits = np.iinfo(dtype)
-    return int(limits.min) <= low and high <= int(limits.max)
 
 
 def _texts(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

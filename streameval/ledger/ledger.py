@@ -20,13 +20,14 @@ from streameval.ledger.appending import Appending
 from streameval.ledger.counting import means
 from streameval.ledger.creating import settings_of
 from streameval.ledger.forecast import Forecast
+from streameval.ledger.head import Batch, Head, Segment
 from streameval.ledger.labels import label_arrays
 from streameval.ledger.moving import moved, named
 from streameval.ledger.queries import with_queries
 from streameval.ledger.removing import without_identities, without_segment
 from streameval.ledger.snapshots import Snapshot, entry_of, range_summary, statistics_of
 from streameval.ledger.sources import Gallery, open_matrix, place_of, query_labels
-from streameval.ledger.state import Batch, Head, Segment, State
+from streameval.ledger.state import State
 from streameval.ledger.store import Change, Reader, Store
 from streameval.ledger.verifying import differences
 from streameval.metrics.camera_pairs import PositiveCameras
@@ -150,7 +151,7 @@ class Ledger:
         empty = State.empty(head)
         entry = entry_of(empty, empty, query_columns(query_labels), ("create", ""), NOTHING, 0.0)
         labels = label_arrays(query_labels, more=True)
-        store.create(empty.with_head(trajectory=(entry,)), labels)
+        store.create(empty.with_entry(entry), labels)
         return cls(path)
 
     @property
@@ -213,7 +214,7 @@ class Ledger:
             "protocol": asdict(head.settings.protocol),
             "ledger": {
                 "path": self.path,
-                "snapshot": len(head.trajectory) - 1,
+                "snapshot": len(head.happened) - 1,
                 "segments": [segment.name for segment in head.segments],
             },
             "gallery": head.gallery,
@@ -442,7 +443,7 @@ class Ledger:
         queries = queries or query_labels(change)
         seconds = time.perf_counter() - started
         entry = entry_of(before, after, query_columns(queries), what, work, seconds)
-        change.commit(after.with_head(trajectory=(*after.head.trajectory, entry)))
+        change.commit(after.with_entry(entry))
         return Snapshot(**entry)
 
     def _reader(self, at: int | str | None) -> Reader:

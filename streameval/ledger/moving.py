@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streameval.errors import InputError, OptionError
-from streameval.ledger.state import Head, Place, Segment, State
+from streameval.ledger.head import Head, Place, Segment
+from streameval.ledger.state import State
 
 
 def named(head: Head, name: str) -> Segment:

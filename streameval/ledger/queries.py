@@ -12,20 +12,10 @@ from streameval.inputs.array import Array
 from streameval.ledger.appending import near_of, plus_counted
 from streameval.ledger.counting import Block, Means
 from streameval.ledger.forecast import Forecast
+from streameval.ledger.head import Batch, Head, Place, Record
 from streameval.ledger.labels import label_arrays, stack_labels
 from streameval.ledger.sources import Gallery, check_same, open_matrix, place_of
-from streameval.ledger.state import (
-    Batch,
-    Head,
-    Near,
-    Place,
-    Positives,
-    Record,
-    State,
-    Totals,
-    cells_of,
-    record_arrays,
-)
+from streameval.ledger.state import Near, Positives, State, Totals, cells_of, record_arrays
 from streameval.ledger.store import QUERIES, Change
 from streameval.protocol import Labels
 from streameval.statistics import IntArray
@@ -73,7 +63,7 @@ def with_queries(
             cells.append(cells_of(positives.serial, part.segment.number, one.closer, one.tied))
             near = near.with_more(near_of(part.segment.number, one), most)
         numbers = tuple(part.segment.number for part in parts)
-        record = Record(len(head.trajectory), numbers, first, first + more)
+        record = Record(len(head.happened), numbers, first, first + more)
         arrays = record_arrays(cells, [Totals.of(one) for one in counted])
         change.write_record(record.number, arrays)
         grown = replace(

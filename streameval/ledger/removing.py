@@ -11,19 +11,9 @@ import numpy.typing as npt
 from streameval.errors import InputError
 from streameval.ledger.counting import Block, Means
 from streameval.ledger.forecast import Forecast
+from streameval.ledger.head import Head, Record, Segment
 from streameval.ledger.sources import Gallery
-from streameval.ledger.state import (
-    Head,
-    Near,
-    Positives,
-    Record,
-    Segment,
-    State,
-    Taken,
-    Totals,
-    cells_of,
-    record_arrays,
-)
+from streameval.ledger.state import Near, Positives, State, Taken, Totals, cells_of, record_arrays
 from streameval.ledger.store import Change, Reader
 from streameval.protocol import Labels
 from streameval.statistics import FloatArray, IntArray
@@ -140,7 +130,7 @@ def without_identities(
         if one.nearest_negatives is not None:
             near = without_distances(near, number, one.nearest_negatives)
     least = np.min([np.full(head.queries, np.inf), *nearest.values()], axis=0)
-    record = Record(len(head.trajectory), tuple(rows), 0, head.queries)
+    record = Record(len(head.happened), tuple(rows), 0, head.queries)
     change.write_record(record.number, record_arrays(cells, added))
     after = replace(head, segments=tuple(segments.values()), records=(*head.records, record))
     work = Forecast(block.size, recounted, 0, 0)

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from streameval.counting.thresholds import threshold_distances
 from streameval.errors import StreamevalWarning
 from streameval.ledger.forecast import Forecast
+from streameval.ledger.head import Settings
 from streameval.ledger.sources import Gallery
-from streameval.ledger.state import Settings, State
+from streameval.ledger.state import State
 from streameval.preparation import UNUSED, query_columns
 from streameval.protocol import Labels
 from streameval.result import Evaluation
@@ -140,7 +141,7 @@ def entry_of(
         if one != other:
             sides[f"{one}>{other}"] = sides.get(f"{one}>{other}", 0) + 1
     entry = Snapshot(
-        number=len(before.head.trajectory),
+        number=len(before.head.happened),
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         change=what[0],
         name=what[1],

@@ -14,8 +14,9 @@ from streameval.inputs.fingerprint import state as files_state
 from streameval.inputs.remote import is_remote
 from streameval.inputs.uri import open_array
 from streameval.ledger.counting import Part, take_labels
+from streameval.ledger.head import Place, Segment
 from streameval.ledger.labels import columns_of, labels_of
-from streameval.ledger.state import Place, Segment, State
+from streameval.ledger.state import State
 from streameval.ledger.store import QUERIES, Reader
 from streameval.protocol import AnyArray, Labels
 from streameval.statistics import IntArray

@@ -1,4 +1,4 @@
-"""What a ledger knows: segments, queries, and counts that every segment can be taken out of.
+"""What a ledger knows: counts that every segment can be taken out of.
 
 Totals alone would do for adding. To subtract exactly, without reading what is to go, each
 change keeps what it added, by segment: see `Record`.
@@ -6,7 +6,6 @@ change keeps what it added, by segment: see `Record`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -14,252 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.counting.canonical import Metric
-from streameval.errors import OutputError
-from streameval.execution.job import Range
-from streameval.metrics.options import MetricOptions
-from streameval.protocol import Protocol
+from streameval.ledger.head import Head, Record, Settings
 from streameval.statistics import FloatArray, IntArray, RankStatistics
-
-FORMAT = 1  # of what is written; another one is not read
-MOST_NEAR = 4096  # nearest negatives that are kept of a query
-NEAR_BYTES = 12  # of each
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is fixed when a ledger is created.
-
-    Attributes
-    ----------
-    metric : str or None
-        Of features; None where stored distances are appended.
-    protocol : Protocol
-    options : MetricOptions
-    range : Range or None
-        None where nothing is counted that needs one.
-    thresholds, edges : int
-        Thresholds, and edges of the histogram of impostors; 0 where there are none.
-    keep : int
-        Bytes for the nearest negatives of all queries.
-    """
-
-    metric: Metric | None
-    protocol: Protocol
-    options: MetricOptions
-    range: Range | None
-    thresholds: int
-    edges: int
-    keep: int
-
-    @classmethod
-    def of(cls, written: Mapping[str, Any]) -> Settings:
-        """Return settings that were written as JSON."""
-        protocol = dict(written["protocol"])
-        protocol["junk_ids"] = tuple(protocol["junk_ids"])
-        options: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in written["options"].items()
-        }
-        value_range = written["range"]
-        return cls(
-            **{
-                **written,
-                "protocol": Protocol(**protocol),
-                "options": MetricOptions(**options),
-                "range": None if value_range is None else Range(**value_range),
-            }
-        )
-
-    def ranks_alone(self) -> Settings:
-        """Return the settings to count negatives ahead of positives by, and nothing else."""
-        return replace(self, range=None, thresholds=0, edges=0)
-
-    def near(self, queries: int) -> int:
-        """Return how many nearest negatives are kept of each of so many queries."""
-        return max(1, min(MOST_NEAR, self.keep // (NEAR_BYTES * max(queries, 1))))
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where values of a segment, or of queries, lie.
-
-    Attributes
-    ----------
-    uri : str
-    content : str
-        Fingerprint of all values of the array.
-    files : str
-        Fingerprint of the files' sizes and times.
-    start, stop : int
-        Of a stored matrix, the queries that its rows are of.
-    column : int
-        And the column in which the segment begins.
-    """
-
-    uri: str
-    content: str
-    files: str
-    start: int = 0
-    stop: int = 0
-    column: int = 0
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A part of the gallery that came at once.
-
-    Attributes
-    ----------
-    number : int
-        Ascending in the order of the gallery.
-    name : str
-    size, forgotten : int
-        Items that came, and those of them that have been forgotten.
-    begin : int
-        Where its items begin among all that ever came: the rows of the labels.
-    columns : tuple of str
-        The labels that there are: ``id``, ``cam``, ``key``.
-    places : tuple of Place
-        One of features; of stored distances one for each time that queries came.
-    """
-
-    number: int
-    name: str
-    size: int
-    forgotten: int
-    begin: int
-    columns: tuple[str, ...]
-    places: tuple[Place, ...]
-
-    @property
-    def items(self) -> int:
-        """Items that are in the gallery."""
-        return self.size - self.forgotten
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Queries that came at once: from `start` to `stop`; `place` is of their features."""
-
-    start: int
-    stop: int
-    place: Place | None
-
-
-@dataclass(frozen=True)
-class Record:
-    """What a change added, of which segments and queries.
-
-    Its arrays, of m segments and q queries (of all there were then, or those that came):
-
-        cells       [4, c] int64: positive (serial), segment, closer, tied
-        per_query   [m, q, 3] int64: valid, ignored, same_identity
-        within      [m, q, T] int64
-        nearest     [m, q] float64: in place of what was written before; NaN: it stays
-        histogram   [m, E + 1] int64
-
-    Attributes
-    ----------
-    number : int
-    segments : tuple of int
-        Their numbers.
-    start, stop : int
-        The queries.
-    """
-
-    number: int
-    segments: tuple[int, ...]
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True)
-class Head:
-    """All of a ledger but its arrays.
-
-    Attributes
-    ----------
-    settings : Settings
-    batches, segments, records : tuple
-    trajectory : tuple of dict
-        An entry a snapshot.
-    next_segment, next_serial : int
-        Numbers not yet given to a segment, and to a positive.
-    rows : int
-        Items that ever came.
-    """
-
-    settings: Settings
-    batches: tuple[Batch, ...] = ()
-    segments: tuple[Segment, ...] = ()
-    records: tuple[Record, ...] = ()
-    trajectory: tuple[Mapping[str, Any], ...] = ()
-    next_segment: int = 0
-    next_serial: int = 0
-    rows: int = 0
-
-    @property
-    def queries(self) -> int:
-        """Number of queries."""
-        return self.batches[-1].stop if self.batches else 0
-
-    @property
-    def gallery(self) -> int:
-        """Items of the gallery."""
-        return sum(segment.items for segment in self.segments)
-
-    def as_json(self) -> bytes:
-        """Return it as it is written."""
-        text = json.dumps(
-            {"format": FORMAT, **vars(self)},
-            default=vars,
-            separators=(",", ":"),
-            ensure_ascii=False,
-        )
-        return text.encode()
-
-    @classmethod
-    def of(cls, text: bytes) -> Head:
-        """Read what `as_json` returns.
-
-        Raises
-        ------
-        OutputError
-            If it was written in another format.
-        """
-        written = json.loads(text)
-        found = written.get("format")
-        if found != FORMAT:
-            raise OutputError(
-                f"the ledger was written in format {found or 'without a number'}, and format "
-                f"{FORMAT} is expected: use it with the version of streameval that made it, or "
-                "create it again"
-            )
-        return cls(
-            settings=Settings.of(written["settings"]),
-            batches=tuple(
-                Batch(one["start"], one["stop"], one["place"] and Place(**one["place"]))
-                for one in written["batches"]
-            ),
-            segments=tuple(
-                Segment(
-                    **{
-                        **one,
-                        "columns": tuple(one["columns"]),
-                        "places": tuple(Place(**place) for place in one["places"]),
-                    }
-                )
-                for one in written["segments"]
-            ),
-            records=tuple(
-                Record(**{**one, "segments": tuple(one["segments"])}) for one in written["records"]
-            ),
-            trajectory=tuple(written["trajectory"]),
-            next_segment=written["next_segment"],
-            next_serial=written["next_serial"],
-            rows=written["rows"],
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -532,6 +287,10 @@ class State:
     def with_head(self, **changes: Any) -> State:
         """Return the state with other values in its head."""
         return replace(self, head=replace(self.head, **changes))
+
+    def with_entry(self, entry: Mapping[str, Any]) -> State:
+        """Return the state with a further entry of its trajectory."""
+        return replace(self, head=self.head.with_entry(entry))
 
 
 RecordArrays = Mapping[str, npt.NDArray[Any]]

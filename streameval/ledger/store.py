@@ -30,14 +30,15 @@ import numpy.typing as npt
 from streameval.errors import InputError, OptionError, OutputError
 from streameval.execution.checkpoint import check_packages, in_a_line
 from streameval.inputs.remote import is_remote
+from streameval.ledger.head import Head
 from streameval.ledger.packing import Arrays, pack, unpack
-from streameval.ledger.state import Head, Near, Positives, State, Totals
+from streameval.ledger.state import Near, Positives, State, Totals
 
 BRANCH = "main"
 SNAPSHOTS = "snapshots"  # the folder of the repository
 HEAD, STATE, GALLERY, QUERIES = "ledger", "state", "gallery", "queries"
 RECORD, WITHIN = "record-{}", "within-{}"
-CHUNK = 4 << 20  # bytes
+CHUNK = 16 << 20  # bytes, at most
 LABELS = 1 << 18  # labels in a chunk: the last one is written anew
 
 COUNTS = ("serial", "query", "segment", "index", "closer", "tied", "before")
@@ -378,10 +379,10 @@ class Change(Reader):
         OutputError
             If it can't be written, or another process has committed in the meantime.
         """
-        entry = state.head.trajectory[-1]
+        entry = state.head.last
         positives, near = state.positives, state.near
         with self._store.telling("written"):
-            _write(self.root, HEAD, np.frombuffer(state.head.as_json(), np.uint8))
+            _write(self.root, HEAD, np.frombuffer(state.head.as_lines(), np.uint8))
             self.write(
                 STATE,
                 {
@@ -399,7 +400,8 @@ class Change(Reader):
 
 
 def _write(group: Any, path: str, packed: npt.NDArray[np.uint8]) -> None:
-    array = _create(group, path, packed.shape, packed.dtype, (min(len(packed), CHUNK),))
+    chunks = -(-len(packed) // CHUNK)  # of one size: the last would be filled up with zeros
+    array = _create(group, path, packed.shape, packed.dtype, (-(-len(packed) // chunks),))
     array[...] = packed
 
 

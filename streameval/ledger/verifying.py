@@ -12,9 +12,10 @@ import numpy.typing as npt
 from streameval.errors import InputError, OutputError
 from streameval.ledger.appending import near_of, plus_counted
 from streameval.ledger.counting import Block, Means
+from streameval.ledger.head import Head
 from streameval.ledger.snapshots import scalars_of
 from streameval.ledger.sources import Gallery
-from streameval.ledger.state import Head, Near, Positives, State, Taken, Totals
+from streameval.ledger.state import Near, Positives, State, Taken, Totals
 from streameval.ledger.store import GALLERY, QUERIES, RECORD, Reader, Store
 from streameval.protocol import Labels
 from streameval.statistics import IntArray
@@ -115,7 +116,7 @@ def _recounted(state: State, reader: Reader, gallery: Gallery, means: Means) -> 
         yield from _compare(name, state.totals, totals, name)
     yield from _compare_near(state.near, near)
     metrics, counts = scalars_of(state, gallery.queries())
-    last = head.trajectory[-1]
+    last = head.last
     for name, value in {**metrics, **counts}.items():
         written = {**last["metrics"], **last["counts"]}.get(name)
         if written != value:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from streameval.ledger import Snapshot
     from streameval.ledger.forecast import Forecast
-    from streameval.ledger.state import Head
+    from streameval.ledger.head import Head
 
 PLOT_ROWS, PLOT_COLUMNS = 10, 60
 SHOWN = ("CMC@1", "mAP", "mINP", "mReP_max", "DIR@1|FAR=0.01")
@@ -36,7 +36,7 @@ SIDES = {"positive": "Q+", "negative": "Q−", "excluded": "excluded"}
 
 def ledger_summary(path: str, head: Head) -> dict[str, Any]:
     """Return what ``show --json`` prints."""
-    settings, last = head.settings, head.trajectory[-1]
+    settings, last = head.settings, head.last
     return {
         "ledger": path,
         "metric": settings.metric,
@@ -141,7 +141,7 @@ def render_ledger(path: str, head: Head, style: Style, plotted: str | None = Non
     OptionError
         If there is no such metric.
     """
-    last = head.trajectory[-1]
+    last = head.last
     name = _shown(last["metrics"])[0] if plotted is None else plotted
     if plotted is None and "mAP" in last["metrics"]:
         name = "mAP"
@@ -189,7 +189,7 @@ def _segments(head: Head, style: Style) -> RenderableType:
 
 
 def _trajectory(head: Head, style: Style) -> RenderableType:
-    names = _shown(head.trajectory[-1]["metrics"], ROOM)
+    names = _shown(head.last["metrics"], ROOM)
     titles = ("snapshot", "change", "name", "gallery", "Q+", "Q−", "excluded", *names)
     table = _table(style, titles)
     for entry in head.trajectory:

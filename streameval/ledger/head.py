@@ -1,0 +1,271 @@
+"""All of a ledger but its arrays: settings, queries, segments, records, what has happened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from streameval.counting.canonical import Metric
+from streameval.errors import OutputError
+from streameval.execution.job import Range
+from streameval.metrics.options import MetricOptions
+from streameval.protocol import Protocol
+
+FORMAT = 2  # of what is written; another one is not read
+MOST_NEAR = 4096  # nearest negatives that are kept of a query
+NEAR_BYTES = 12  # of each
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is fixed when a ledger is created.
+
+    Attributes
+    ----------
+    metric : str or None
+        Of features; None where stored distances are appended.
+    protocol : Protocol
+    options : MetricOptions
+    range : Range or None
+        None where nothing is counted that needs one.
+    thresholds, edges : int
+        Thresholds, and edges of the histogram of impostors; 0 where there are none.
+    keep : int
+        Bytes for the nearest negatives of all queries.
+    """
+
+    metric: Metric | None
+    protocol: Protocol
+    options: MetricOptions
+    range: Range | None
+    thresholds: int
+    edges: int
+    keep: int
+
+    @classmethod
+    def of(cls, written: Mapping[str, Any]) -> Settings:
+        """Return settings that were written as JSON."""
+        protocol = dict(written["protocol"])
+        protocol["junk_ids"] = tuple(protocol["junk_ids"])
+        options: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in written["options"].items()
+        }
+        value_range = written["range"]
+        return cls(
+            **{
+                **written,
+                "protocol": Protocol(**protocol),
+                "options": MetricOptions(**options),
+                "range": None if value_range is None else Range(**value_range),
+            }
+        )
+
+    def ranks_alone(self) -> Settings:
+        """Return the settings to count negatives ahead of positives by, and nothing else."""
+        return replace(self, range=None, thresholds=0, edges=0)
+
+    def near(self, queries: int) -> int:
+        """Return how many nearest negatives are kept of each of so many queries."""
+        return max(1, min(MOST_NEAR, self.keep // (NEAR_BYTES * max(queries, 1))))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where values of a segment, or of queries, lie.
+
+    Attributes
+    ----------
+    uri : str
+    content : str
+        Fingerprint of all values of the array.
+    files : str
+        Fingerprint of the files' sizes and times.
+    start, stop : int
+        Of a stored matrix, the queries that its rows are of.
+    column : int
+        And the column in which the segment begins.
+    """
+
+    uri: str
+    content: str
+    files: str
+    start: int = 0
+    stop: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of the gallery that came at once.
+
+    Attributes
+    ----------
+    number : int
+        Ascending in the order of the gallery.
+    name : str
+    size, forgotten : int
+        Items that came, and those of them that have been forgotten.
+    begin : int
+        Where its items begin among all that ever came: the rows of the labels.
+    columns : tuple of str
+        The labels that there are: ``id``, ``cam``, ``key``.
+    places : tuple of Place
+        One of features; of stored distances one for each time that queries came.
+    """
+
+    number: int
+    name: str
+    size: int
+    forgotten: int
+    begin: int
+    columns: tuple[str, ...]
+    places: tuple[Place, ...]
+
+    @property
+    def items(self) -> int:
+        """Items that are in the gallery."""
+        return self.size - self.forgotten
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Queries that came at once: from `start` to `stop`; `place` is of their features."""
+
+    start: int
+    stop: int
+    place: Place | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a change added, of which segments and queries.
+
+    Its arrays, of m segments and q queries (of all there were then, or those that came):
+
+        cells       [4, c] int64: positive (serial), segment, closer, tied
+        per_query   [m, q, 3] int64: valid, ignored, same_identity
+        within      [m, q, T] int64
+        nearest     [m, q] float64: in place of what was written before; NaN: it stays
+        histogram   [m, E + 1] int64
+
+    Attributes
+    ----------
+    number : int
+    segments : tuple of int
+        Their numbers.
+    start, stop : int
+        The queries.
+    """
+
+    number: int
+    segments: tuple[int, ...]
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Head:
+    """All of a ledger but its arrays.
+
+    Attributes
+    ----------
+    settings : Settings
+    batches, segments, records : tuple
+    happened : tuple of bytes
+        The trajectory as it is written, an entry a snapshot: a change needs none but its own.
+    next_segment, next_serial : int
+        Numbers not yet given to a segment, and to a positive.
+    rows : int
+        Items that ever came.
+    """
+
+    settings: Settings
+    batches: tuple[Batch, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    records: tuple[Record, ...] = ()
+    happened: tuple[bytes, ...] = ()
+    next_segment: int = 0
+    next_serial: int = 0
+    rows: int = 0
+
+    @property
+    def queries(self) -> int:
+        """Number of queries."""
+        return self.batches[-1].stop if self.batches else 0
+
+    @property
+    def gallery(self) -> int:
+        """Items of the gallery."""
+        return sum(segment.items for segment in self.segments)
+
+    @property
+    def trajectory(self) -> tuple[Mapping[str, Any], ...]:
+        """The entries of all snapshots, the first one first."""
+        return tuple(map(json.loads, self.happened))
+
+    @property
+    def last(self) -> Mapping[str, Any]:
+        """The entry of the last snapshot."""
+        entry: Mapping[str, Any] = json.loads(self.happened[-1])
+        return entry
+
+    def with_entry(self, entry: Mapping[str, Any]) -> Head:
+        """Return it with a further snapshot."""
+        return replace(self, happened=(*self.happened, _line(entry)))
+
+    def as_lines(self) -> bytes:
+        """Return it as it is written: a line of JSON, and one for each snapshot."""
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        del own["happened"]
+        return b"\n".join((_line({"format": FORMAT, **own}), *self.happened))
+
+    @classmethod
+    def of(cls, written: bytes) -> Head:
+        """Read what `as_lines` returns.
+
+        Raises
+        ------
+        OutputError
+            If it was written in another format.
+        """
+        first, *happened = written.split(b"\n")
+        own = json.loads(first)
+        found = own.get("format")
+        if found != FORMAT:
+            raise OutputError(
+                f"the ledger was written in format {found or 'without a number'}, and format "
+                f"{FORMAT} is expected: use it with the version of streameval that made it, or "
+                "create it again"
+            )
+        return cls(
+            settings=Settings.of(own["settings"]),
+            batches=tuple(
+                Batch(one["start"], one["stop"], one["place"] and Place(**one["place"]))
+                for one in own["batches"]
+            ),
+            segments=tuple(
+                Segment(
+                    **{
+                        **one,
+                        "columns": tuple(one["columns"]),
+                        "places": tuple(Place(**place) for place in one["places"]),
+                    }
+                )
+                for one in own["segments"]
+            ),
+            records=tuple(
+                Record(**{**one, "segments": tuple(one["segments"])}) for one in own["records"]
+            ),
+            happened=tuple(happened),
+            next_segment=own["next_segment"],
+            next_serial=own["next_serial"],
+            rows=own["rows"],
+        )
+
+
+def _line(value: Any) -> bytes:
+    """Return it as JSON, which has no newline."""
+    return json.dumps(value, default=vars, separators=(",", ":"), ensure_ascii=False).encode()
