@@ -33,32 +33,37 @@ class ThreadExecutor:
         ):
             running: dict[Future[Part], int] = {}
             pending = iter(items.items())
+
+            def start() -> None:
+                """Start as many as there are threads; what could not start is held back."""
+                while len(running) < self.threads and (following := next(pending, None)):
+                    index, item = following
+                    running[pool.submit(run_task, work, job, item, watch)] = index
+
             try:
-                while True:
-                    # Hold back what could not start: finished results are merged, not queued.
-                    while len(running) < self.threads and (following := next(pending, None)):
-                        index, item = following
-                        running[pool.submit(run_task, work, job, item, watch)] = index
-                    if not running:
-                        return
-                    for future in wait(running, return_when=FIRST_COMPLETED).done:
-                        index = running.pop(future)
-                        if future.exception() is not None:
-                            raise _first_error(future, index, running)
+                start()
+                while running:
+                    done = wait(running, return_when=FIRST_COMPLETED).done
+                    failed = [future for future in done if future.exception() is not None]
+                    if failed:
+                        raise _first_error(failed[0], running)
+                    finished = [(running.pop(future), future) for future in done]
+                    del done
+                    start()  # threads go on while these are merged
+                    while finished:
+                        index, future = finished.pop()
                         yield (index,), future.result()
+                        del future
             except BaseException:
                 watch.cancel()
                 raise
 
 
-def _first_error(
-    failed: Future[Part], index: int, running: dict[Future[Part], int]
-) -> BaseException:
+def _first_error(failed: Future[Part], running: dict[Future[Part], int]) -> BaseException:
     """Return the error of the first failing item: all before it have been started."""
-    earlier = {future: at for future, at in running.items() if at < index}
+    earlier = {future: at for future, at in running.items() if at <= running[failed]}
     wait(earlier)
-    failures = {index: failed.exception()}
-    failures |= {at: future.exception() for future, at in earlier.items()}
+    failures = {at: future.exception() for future, at in earlier.items()}
     first = min(
         at
         for at, error in failures.items()

@@ -6,14 +6,15 @@ import math
 
 from streameval.counting.products import panel_bytes
 from streameval.counting.tiles import DOUBTS, FINE_QUERIES
-from streameval.planning.plan import Plan, Process, Task, ranges, refusal
+from streameval.planning.plan import SHARDS_PER_THREAD, Plan, Process, Task, ranges, refusal
 from streameval.planning.problem import Problem, part_bytes, shot_parts, task_statistics_bytes
 
 TARGET_BLOCK_BYTES = 4 << 20
 SMALL_BLOCK = 1100  # gallery rows; before blocks are any smaller, those of queries are
 DOUBT_BYTES = 26 * DOUBTS  # the list of pairs in doubt of a task, and deciding them
 SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all threads
-TASK_FLOPS = 2 << 40  # of a task on a cluster: what is lost with a worker is soon done again
+SMALL_SHARD = 16_384  # gallery rows
+TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
 
 
 def plan_features(problem: Problem, process: Process, tile: tuple[int, int]) -> Plan:
@@ -78,13 +79,12 @@ def plan_features(problem: Problem, process: Process, tile: tuple[int, int]) -> 
             raise refusal(problem, process, smallest, "raise --memory or lower --threads")
         items = min(items, block)
     query_ranges = ranges(problem.queries, query_block)
-    shard = -(-problem.gallery // process.shares)
-    if process.workers:
-        shard = min(shard, TASK_FLOPS // (2 * problem.width * query_block))
-    shard = max(-(-shard // block) * block, 1)
+    unit = chunk if block % chunk == 0 else block  # no chunk is decoded twice
+    most = TASK_FLOPS // (2 * problem.width * query_block)
+    shards = _shards(problem.gallery, unit, most, process)
     if problem.shots is not None:
-        shard = max(problem.gallery, 1)
-    tasks = tuple(Task(q, g) for q in query_ranges for g in ranges(problem.gallery, shard))
+        shards = [(0, problem.gallery)]
+    tasks = tuple(Task(q, g) for q in query_ranges for g in shards)
     gallery_bytes = problem.gallery * problem.width * problem.stored_itemsize
     decoded = (block + chunk - math.gcd(block, chunk)) / block if block < problem.gallery else 1
     passes = len(query_ranges) * problem.passes * decoded
@@ -103,3 +103,30 @@ def plan_features(problem: Problem, process: Process, tile: tuple[int, int]) -> 
         2 * problem.queries * problem.gallery * problem.width * problem.passes,
         process.workers,
     )
+
+
+def _shards(gallery: int, unit: int, most: int, process: Process) -> list[tuple[int, int]]:
+    """Cut the gallery for the threads: each takes a large shard, then small ones even them out.
+
+    A shard costs as much a query as some thousand items: a small gallery has none to spare.
+
+    Parameters
+    ----------
+    gallery : int
+    unit : int
+        Rows that stay together.
+    most : int
+        Rows of the largest shard, about.
+    process : Process
+    """
+    threads = process.threads * max(process.workers, 1)
+    large = gallery
+    if threads > 1 and gallery >= SMALL_SHARD * process.shares:
+        large = gallery * (SHARDS_PER_THREAD - 1) // SHARDS_PER_THREAD
+    large = min(-(-large // unit) * unit, gallery)
+    shards = []
+    for begin, end in ((0, large), (large, gallery)):
+        count = threads * max(-(-(end - begin) // (threads * max(most, 1))), 1)
+        step = max(-(-(end - begin) // (count * unit)), 1) * unit
+        shards += [(start, min(start + step, end)) for start in range(begin, end, step)]
+    return shards or [(0, 0)]

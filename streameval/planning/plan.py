@@ -145,7 +145,7 @@ class Process:
 
     def merging(self, statistics: int) -> dict[str, int]:
         """Return the bytes of parts of so many bytes that are merged here, by what holds them."""
-        return {"merging": (FAN_IN + 2) * statistics} if self.workers else {}
+        return {"merging": (FAN_IN + 2 if self.workers else self.threads) * statistics}
 
 
 def format_bytes(count: float) -> str:
