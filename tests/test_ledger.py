@@ -149,6 +149,25 @@ def test_identities_and_cameras_may_be_texts_of_any_length() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_labels_of_any_byte_order_and_of_mixed_kinds_stay_what_they_were() -> None:
+    ids = [np.array([f"p{one}" for one in labels(name).id]) for name in ("q", "monday")]
+    query = se.Labels(ids[0].astype(">U3"), np.array(list("abc"))[labels("q").cam])
+    gallery = se.Labels(ids[1].astype(">U3"), labels("monday").cam)
+    ledger = se.Ledger.create("L", query="q.npy", query_labels=query, protocol="no-camera")
+    ledger.append("monday.npy", gallery)
+    assert list(ledger.queries().id) == list(ids[0])
+    expected = se.evaluate(
+        se.Features("q.npy", "monday.npy"), query=query, gallery=gallery, protocol="no-camera"
+    )
+    for by in ("id", "cam-pair"):  # a query's camera is a text, a positive's an integer
+        found = ledger.evaluation().grouped(by).groups
+        assert found.keys() == expected.grouped(by).groups.keys()
+    ledger.forget(["p3"])
+    assert ledger.head().gallery == (ids[1] != "p3").sum()
+    assert ledger.verify() == []
+
+
+@pytest.mark.usefixtures("folder")
 def test_queries_change_sides_and_that_is_told() -> None:
     ledger = create()
     first = ledger.append("monday.npy", labels("monday"))

@@ -53,7 +53,8 @@ def _numbers(values: AnyArray) -> npt.NDArray[Any]:
         dtype = next(one for one in _INTEGERS if _holds(one, *extremes))
         return values.astype(dtype)
     width = values.dtype.itemsize // 4
-    points: npt.NDArray[Any] = np.ascontiguousarray(values).view(np.uint32)
+    texts = np.ascontiguousarray(values, f"<U{width}")
+    points: npt.NDArray[Any] = texts.view("<u4")
     return points.reshape(len(values), width)
 
 

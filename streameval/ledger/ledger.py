@@ -465,8 +465,8 @@ def _positive_cams(state: State, gallery: Gallery, queries: Labels) -> PositiveC
     """Return the camera of each positive, where both sides have cameras."""
     if queries.cam is None:
         return None
-    found: list[npt.NDArray[Any]] = [np.empty(0, queries.cam.dtype)]
-    place: list[IntArray] = [np.empty(0, np.int64)]
+    found: list[npt.NDArray[Any]] = []
+    place: list[IntArray] = []
     for segment in state.head.segments:
         cam = gallery.labels(segment).cam
         own = np.flatnonzero(state.positives.segment == segment.number)
@@ -475,4 +475,6 @@ def _positive_cams(state: State, gallery: Gallery, queries: Labels) -> PositiveC
         if cam is not None and len(own):
             found.append(cam[state.positives.index[own]])
             place.append(own)
+    if not found:
+        return PositiveCameras.of(np.empty(0, queries.cam.dtype))
     return PositiveCameras.of(np.concatenate(found)).take(np.argsort(np.concatenate(place)))
