@@ -372,6 +372,41 @@ def test_commands_tell_what_they_did() -> None:
         assert CliRunner().invoke(main, ["ledger", *wrong]).exit_code == 2
 
 
+@pytest.mark.usefixtures("folder")
+def test_identities_to_be_forgotten_are_lines_with_their_spaces() -> None:
+    names = np.array([f"person {one}" for one in labels("monday").id])
+    query = se.Labels(np.array([f"person {one}" for one in labels("q").id]), labels("q").cam)
+    ledger = se.Ledger.create("L", query="q.npy", query_labels=query)
+    ledger.append("monday.npy", se.Labels(names, labels("monday").cam))
+    Path("gone.txt").write_bytes("\ufeffperson 3\r\n\r\nperson 4".encode())
+    done = CliRunner().invoke(main, ["ledger", "remove", "L", "--ids", "gone.txt"])
+    assert done.exit_code == 0, done.output
+    assert ledger.head().gallery == (~np.isin(names, ["person 3", "person 4"])).sum()
+    Path("none.txt").write_text("\n")
+    done = CliRunner().invoke(main, ["ledger", "remove", "L", "--ids", "none.txt"])
+    assert "none.txt holds no identity: one a line is expected" in done.output
+    create("M").append("monday.npy", labels("monday"))
+    Path("comma.txt").write_text("3,4\n")
+    done = CliRunner().invoke(main, ["ledger", "remove", "M", "--ids", "comma.txt"])
+    assert "comma.txt has the line '3,4'" in done.output
+    assert "give one integer a line" in done.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_identities_to_be_forgotten_may_be_any_array_of_labels() -> None:
+    names = np.array([f"p{one}" for one in labels("monday").id])
+    query = se.Labels(np.array([f"p{one}" for one in labels("q").id]), labels("q").cam)
+    ledger = se.Ledger.create("L", query="q.npy", query_labels=query)
+    ledger.append("monday.npy", se.Labels(names, labels("monday").cam))
+    texts: Any
+    for texts in (np.array(["p3"], object), np.array([b"p4"]), np.array(["p5"], "T")):
+        assert ledger.forget(texts).change == "forget"
+    assert ledger.head().gallery == (~np.isin(names, ["p3", "p4", "p5"])).sum()
+    for wrong in ([3.0], [True], [3, "p3"]):
+        with pytest.raises(InputError, match=r"to be forgotten .* integers or strings"):
+            ledger.forget(wrong)  # type: ignore[arg-type]
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from streameval.cli import main; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -292,17 +293,21 @@ def _identities(file: str, queries: Labels) -> Any:
     if Path(file).suffix.lower() != ".txt":
         return read_labels(file).id
     try:
-        lines = Path(file).read_text(encoding="utf-8").split()
+        text = Path(file).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} can't be read: {error}") from error
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    if not lines:
+        raise InputError(f"{file} holds no identity: one a line is expected")
     if queries.id.dtype.kind == "U":
         return lines
-    try:
-        return [int(line) for line in lines]
-    except ValueError as error:
-        raise InputError(
-            f"{file} holds what is no integer ({error}), and the identities of the ledger are"
-        ) from error
+    for line in lines:
+        if not re.fullmatch(r"[+-]?\d+", line):
+            raise InputError(
+                f"{file} has the line {line!r}, and the identities of the ledger are integers: "
+                "give one integer a line"
+            )
+    return [int(line) for line in lines]
 
 
 @ledger.command(

@@ -39,7 +39,7 @@ from streameval.metrics.options import (
 from streameval.metrics.selection import split_names
 from streameval.preparation import RangeOption, query_columns
 from streameval.presets import find_preset
-from streameval.protocol import Labels, Protocol
+from streameval.protocol import Labels, Protocol, label_column
 from streameval.result import Evaluation
 from streameval.statistics import IntArray
 
@@ -320,13 +320,13 @@ class Ledger:
         Raises
         ------
         InputError
-            If none of them is in the gallery, or the data of a segment that they are in have
-            changed, or are gone. Nothing is changed then.
+            If they are no integers or strings, or none of them is in the gallery; or the data of
+            a segment that they are in have changed, or are gone. Nothing is changed then.
         OutputError
             If the ledger can't be written; it is as it was before.
         """
         started = time.perf_counter()
-        wanted = np.asarray(ids).reshape(-1)
+        wanted = label_column(ids, "identities to be forgotten")
         with means(memory, threads, client, progress) as using, self._changing(wait) as change:
             state = change.state()
             gallery = Gallery(self.path, change, state)
