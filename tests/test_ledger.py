@@ -266,6 +266,41 @@ def test_segments_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_queries_that_no_gallery_can_be_evaluated_with_are_refused_when_they_come() -> None:
+    """Without a gallery, too: they could never be taken out again."""
+    good, more = np.load("q.npy"), np.load("more.npy")
+    np.save("q.npy", np.where(np.arange(QUERIES)[:, None] == 4, np.nan, good))
+    with pytest.raises(InputError, match=r"q\.npy \(30, 8\) row 4 holds nan in column 0"):
+        create()
+    assert not Path("L").exists()
+    np.save("q.npy", good)
+    np.save("more.npy", np.where(np.arange(5)[:, None] == 3, 0, more))
+    ledger = create()
+    zero = r"more\.npy \(5, 8\) row 3 is a zero vector"
+    with pytest.raises(InputError, match=zero):
+        ledger.add_queries("more.npy", labels("more"))
+    ledger.append("monday.npy", labels("monday"))
+    with pytest.raises(InputError, match=zero):
+        ledger.add_queries("more.npy", labels("more"))
+    np.save("more.npy", np.full((5, WIDTH), "a"))
+    with pytest.raises(InputError, match="floats or integers are needed"):
+        create("M").add_queries("more.npy", labels("more"))
+    np.save("more.npy", 3 * more)
+    with pytest.raises(InputError, match=r"more\.npy.* row 0 is of length .* length 1"):
+        create("N", metric="euclidean").add_queries("more.npy", labels("more"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_distance_of_new_queries_that_is_not_finite_is_named_with_its_file() -> None:
+    ledger = se.Ledger.create("L", query_labels=labels("q"), range=(0, 20))
+    np.save("block.npy", np.ones((QUERIES, 40), np.float32))
+    ledger.append("block.npy", labels("wednesday"))
+    np.save("more.npy", np.where(np.arange(40) == 7, np.inf, np.ones((5, 40))))
+    with pytest.raises(InputError, match=r"more\.npy \(5, 40\) holds inf in row 0, column 7"):
+        ledger.add_queries("more.npy", labels("more"))
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("written", [None, 7])
 def test_a_ledger_of_another_format_is_refused(
     monkeypatch: pytest.MonkeyPatch, written: int | None

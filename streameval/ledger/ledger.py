@@ -22,7 +22,7 @@ from streameval.ledger.creating import settings_of
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.labels import label_arrays
 from streameval.ledger.moving import moved, named
-from streameval.ledger.queries import with_queries
+from streameval.ledger.queries import check_rows, with_queries
 from streameval.ledger.removing import without_identities, without_segment
 from streameval.ledger.snapshots import Snapshot, entry_of, range_summary, statistics_of
 from streameval.ledger.sources import Gallery, open_matrix, place_of, query_labels
@@ -145,6 +145,8 @@ class Ledger:
             )
         if not len(query_labels):
             raise InputError(f"{query_labels.source} has no ids: at least one query is needed")
+        if array is not None:
+            check_rows(array, settings)
         place = None if array is None else place_of(array)
         head = Head(settings, (Batch(0, len(query_labels), place),))
         empty = State.empty(head)
