@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -298,6 +299,28 @@ def test_a_distance_of_new_queries_that_is_not_finite_is_named_with_its_file() -
     np.save("more.npy", np.where(np.arange(40) == 7, np.inf, np.ones((5, 40))))
     with pytest.raises(InputError, match=r"more\.npy \(5, 40\) holds inf in row 0, column 7"):
         ledger.add_queries("more.npy", labels("more"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_options_may_be_numbers_of_numpy() -> None:
+    chosen = se.MetricOptions(cmc_ranks=(np.int64(1), 3), false_accept_rates=(np.float32(0.5),))
+    one = create(junk_ids=np.array([-1, 3]), options=chosen, false_rate_budget=np.int64(9))
+    other = create(
+        "M",
+        junk_ids=[-1, 3],
+        options=se.MetricOptions(cmc_ranks=(1, 3), false_accept_rates=(0.5,)),
+        false_rate_budget=9,
+    )
+    assert one.head().settings == other.head().settings
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are texts there")
+def test_a_path_may_be_any_bytes() -> None:
+    place = Path("monday.npy").rename(os.fsdecode(b"\xff.npy"))
+    ledger = create()
+    ledger.append(place, labels("monday"))
+    assert ledger.verify() == []
 
 
 @pytest.mark.usefixtures("folder")

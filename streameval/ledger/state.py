@@ -213,11 +213,11 @@ class Head:
         """Return it as it is written."""
         text = json.dumps(
             {"format": FORMAT, **vars(self)},
-            default=vars,
+            default=_as_json,
             separators=(",", ":"),
             ensure_ascii=False,
         )
-        return text.encode()
+        return text.encode(errors="surrogatepass")  # of a path that is no UTF-8
 
     @classmethod
     def of(cls, text: bytes) -> Head:
@@ -260,6 +260,10 @@ class Head:
             next_serial=written["next_serial"],
             rows=written["rows"],
         )
+
+
+def _as_json(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else vars(value)
 
 
 @dataclass(frozen=True, eq=False)
