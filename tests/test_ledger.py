@@ -366,6 +366,25 @@ def test_data_that_have_changed_or_gone_are_refused_where_they_are_read() -> Non
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", [None, "wednesday"])
+def test_stored_distances_of_queries_that_have_moved_are_found_again(name: str | None) -> None:
+    """They are of all segments, and are told once: by any of them, or as those of queries."""
+    rng = np.random.default_rng(0)
+    ledger = se.Ledger.create("L", query_labels=labels("q"), range=(0, 20))
+    for one in ("tuesday", "wednesday"):
+        np.save("block.npy", rng.integers(0, 20, (QUERIES, SIZES[one])).astype("f4"))
+        ledger.append(Path("block.npy").rename(f"{one}-distances.npy"), labels(one), name=one)
+    np.save("before.npy", rng.integers(0, 20, (5, 130)).astype("f4"))
+    ledger.add_queries("before.npy", labels("more"))
+    Path("before.npy").rename("after.npy")
+    assert len(ledger.verify()) == 2
+    ledger.move(name, "after.npy")
+    assert ledger.verify() == []
+    with pytest.raises(InputError, match="holds none of the queries'"):
+        ledger.move(None, "tuesday-distances.npy")
+
+
+@pytest.mark.usefixtures("folder")
 def test_two_writers_at_once_wait_or_are_told() -> None:
     ledger = create()
     results: list[Any] = []

@@ -381,7 +381,8 @@ class Ledger:
         Parameters
         ----------
         name : str or None
-            Of the segment; None for features of queries, which are found by their content.
+            Of the segment; None for data of queries, which are found by their content: features,
+            or the distances that they brought.
         uri : str or Path
 
         Raises
