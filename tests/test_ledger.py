@@ -366,6 +366,22 @@ def test_data_that_have_changed_or_gone_are_refused_where_they_are_read() -> Non
 
 
 @pytest.mark.usefixtures("folder")
+def test_data_are_found_when_the_folder_that_they_were_named_from_has_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = se.Ledger(Path(create().path).absolute())
+    Path("work").mkdir()
+    np.savez("all.npz", rows=np.load("tuesday.npy"))
+    tables = [labels(name) for name in ("monday", "tuesday")]
+    with monkeypatch.context() as patch:
+        patch.chdir("work")
+        ledger.append("../monday.npy", tables[0])
+        ledger.append("../all.npz::rows", tables[1])
+    Path("work").rmdir()
+    assert ledger.verify() == []
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", [None, "wednesday"])
 def test_stored_distances_of_queries_that_have_moved_are_found_again(name: str | None) -> None:
     """They are of all segments, and are told once: by any of them, or as those of queries."""

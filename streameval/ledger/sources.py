@@ -37,11 +37,17 @@ def open_matrix(uri: str | Path, what: str) -> Array:
     text = str(uri)
     if not is_remote(text):
         path, separator, key = text.rpartition("::")
-        text = f"{Path(path).absolute()}::{key}" if separator else str(Path(text).absolute())
+        text = f"{_absolute(path)}::{key}" if separator else _absolute(text)
     array = open_array(text)
     if len(array.shape) != 2:
         raise InputError(f"{what} {uri} has shape {array.shape}; a 2-d array is needed")
     return array
+
+
+def _absolute(path: str) -> str:
+    """Return a path from the root; a folder that it leaves again (``..``) may go."""
+    whole = Path(path).absolute()
+    return str(whole.resolve() if ".." in whole.parts else whole)
 
 
 def place_of(array: Array) -> Place:
