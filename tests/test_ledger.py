@@ -366,6 +366,17 @@ def test_data_that_have_changed_or_gone_are_refused_where_they_are_read() -> Non
 
 
 @pytest.mark.usefixtures("folder")
+def test_data_that_have_changed_behind_their_time_are_refused() -> None:
+    """As by a tool that gives files the time that they had."""
+    ledger = filled(keep=12 * QUERIES)
+    before = Path("monday.npy").stat()
+    np.save("monday.npy", np.load("monday.npy")[::-1])
+    os.utime("monday.npy", ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(InputError, match=r"'monday' of L, .*monday\.npy, has changed"):
+        ledger.append("more.npy", labels("more"))
+
+
+@pytest.mark.usefixtures("folder")
 def test_data_are_found_when_the_folder_that_they_were_named_from_has_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

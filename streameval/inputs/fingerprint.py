@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +24,7 @@ READ_BYTES = 256 << 20  # an array up to this size is read as a whole
 SAMPLES = 64  # blocks of rows of a larger one
 HASHING = 4  # threads
 BLOCK_BYTES = 1 << 20
+WRITTEN = ("st_size", "st_mtime_ns")  # of a file: its size, and when it was written
 
 
 def fingerprint(array: Array) -> str:
@@ -70,32 +72,36 @@ def content(array: Array) -> str:
 
 
 def state(array: Array) -> str:
-    """Return a text that changes where a file of an array does, by its size or time of change.
+    """Return a text that changes where a file of an array does, by its size or times of change.
 
-    Nothing is read of it. An array in memory has none: "".
+    One of these is that of the file system, which no tool sets back. Nothing is read of the
+    array. One in memory has none: "".
     """
     if isinstance(array, MemoryArray) and not isinstance(array, LoadedArray):
         return ""
-    return hashlib.blake2b("".join(_files(array)).encode(), digest_size=16).hexdigest()
+    lines = _files(array, (*WRITTEN, "st_ctime_ns"))
+    return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
 
 
-def _files(array: Array) -> list[str]:
-    """Return a line for each file of an array: name, size and time of change."""
+def _files(array: Array, known_by: Sequence[str] = WRITTEN) -> list[str]:
+    """Return a line for each file of an array: its name, and what it is known by."""
     if is_remote(array.uri):
         return remote_state(array.uri.partition("::")[0])
     path, _ = parse_uri(array.uri)
     if is_pattern(path):
         return [
-            f"{shard} {line}" for shard in matching(path, array.uri) for line in _files_below(shard)
+            f"{shard} {line}"
+            for shard in matching(path, array.uri)
+            for line in _files_below(shard, known_by)
         ]
-    return _files_below(path)
+    return _files_below(path, known_by)
 
 
-def _files_below(path: Path) -> list[str]:
+def _files_below(path: Path, known_by: Sequence[str]) -> list[str]:
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [f"{one.relative_to(path)} {_state(one)}\n" for one in files if one.is_file()]
-
-
-def _state(file: Path) -> str:
-    status = file.stat()
-    return f"{status.st_size} {status.st_mtime_ns}"
+    lines = []
+    for one in filter(Path.is_file, files):
+        status = one.stat()
+        values = " ".join(str(getattr(status, name)) for name in known_by)
+        lines.append(f"{one.relative_to(path)} {values}\n")
+    return lines
