@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,7 @@ class Gallery:
         self.head, self.gone = state.head, state.forgotten
         self._path, self._reader, self._thorough = path, reader, thorough
         self._arrays: dict[tuple[str, str], Array] = {}
+        self._opened: list[tuple[Array, Place]] = []
         self._labels: dict[str, AnyArray] | None = None
 
     def queries(self) -> Labels:
@@ -196,7 +198,8 @@ class Gallery:
                 f"{what} of {self._path} can't be read: {error}. Nothing has been changed in the "
                 f"ledger: put it back, or, {moved}"
             ) from error
-        same = not self._thorough and files_state(array) == place.files
+        files = files_state(array)
+        same = not self._thorough and files == place.files
         if not same and content(array) != place.content:
             raise InputError(
                 f"{what} of {self._path}, {place.uri}, has changed since it came. Nothing has been "
@@ -204,4 +207,15 @@ class Gallery:
                 "append it anew"
             )
         self._arrays[known] = array
+        self._opened.append((array, replace(place, files=files)))
         return array
+
+    def check_same(self) -> None:
+        """Refuse data that have changed since they were opened, while they were read.
+
+        Raises
+        ------
+        InputError
+        """
+        for array, place in self._opened:
+            check_same(array, place)
