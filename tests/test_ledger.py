@@ -19,7 +19,7 @@ from clusters import cluster
 
 import streameval as se
 from streameval.cli import main
-from streameval.errors import InputError, OptionError, OutputError
+from streameval.errors import InputError, OptionError, OutputError, StreamevalError
 from streameval.inputs.composed import JoinedArray, SelectedArray
 from streameval.inputs.fingerprint import content
 from streameval.inputs.uri import open_array
@@ -230,6 +230,22 @@ def test_a_distance_outside_the_range_names_the_pair_and_changes_nothing() -> No
 def test_what_cannot_be_kept_up_to_date_is_refused(options: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         create(**options)
+    assert not Path("L").exists()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "ignores pairs by camera, and labels has no cameras"),
+        ({"protocol": "no-camera", "self_match": "key"}, "self_match by key needs keys"),
+        ({"protocol": "no-camera", "junk_ids": ["3"]}, "junk id '3' is a string"),
+    ],
+)
+def test_queries_that_the_protocol_has_no_use_for_are_refused(options: Any, message: str) -> None:
+    """Else every segment would be."""
+    with pytest.raises(StreamevalError, match=message):
+        se.Ledger.create("L", query="q.npy", query_labels=se.Labels(labels("q").id), **options)
     assert not Path("L").exists()
 
 

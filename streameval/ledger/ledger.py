@@ -17,7 +17,7 @@ from streameval.errors import InputError, OptionError
 from streameval.evaluation import check_counted, metric_options
 from streameval.execution.progress import Progress
 from streameval.ledger.appending import Appending
-from streameval.ledger.counting import means
+from streameval.ledger.counting import means, take_labels
 from streameval.ledger.creating import settings_of
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.labels import label_arrays
@@ -37,6 +37,7 @@ from streameval.metrics.options import (
     VerificationPrecision,
 )
 from streameval.metrics.selection import split_names
+from streameval.pairs import find_pairs
 from streameval.preparation import RangeOption, query_columns
 from streameval.presets import find_preset
 from streameval.protocol import Labels, Protocol, label_column
@@ -116,9 +117,10 @@ class Ledger:
         Raises
         ------
         InputError
-            If labels and features don't fit, or the features can't be read.
+            If labels and features don't fit, or the features can't be evaluated.
         OptionError
-            If an option is unknown, or can't be kept up to date.
+            If an option is unknown, or can't be kept up to date; or the protocol needs labels
+            that are not there.
         OutputError
             If there is something in that place, or it can't be written.
         """
@@ -145,6 +147,8 @@ class Ledger:
             )
         if not len(query_labels):
             raise InputError(f"{query_labels.source} has no ids: at least one query is needed")
+        nothing = take_labels(query_labels, np.empty(0, np.int64))
+        find_pairs(query_labels, nothing, settings.protocol)  # what it refuses, it always would
         if array is not None:
             check_rows(array, settings)
         place = None if array is None else place_of(array)
