@@ -234,6 +234,21 @@ def test_what_cannot_be_kept_up_to_date_is_refused(options: Any, message: str) -
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_segment_may_have_any_name_but_none() -> None:
+    ledger = create()
+    ledger.append("monday.npy", labels("monday"), name="one day/é; [red]")
+    ledger.append("tuesday.npy", labels("tuesday"), name=7)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"name of the segment is empty.*--name NAME"):
+        ledger.append("wednesday.npy", labels("wednesday"), name="")
+    Path("monday.npy").unlink()
+    with pytest.raises(InputError, match=r"move L --name 'one day/é; \[red\]' --gallery URI"):
+        ledger.forget([5])
+    ledger.remove("one day/é; [red]")
+    ledger.remove("7")
+    assert not ledger.segments
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -174,7 +175,9 @@ class Gallery:
             If they have changed, or are gone.
         """
         stored = self.head.settings.metric is None
-        option = f"--name {segment.name} {'--distances' if stored else '--gallery'} URI"
+        option = (
+            f"--name {shlex.quote(segment.name)} {'--distances' if stored else '--gallery'} URI"
+        )
         what = f"segment {segment.name!r}"
         arrays = [self._open(one, what, option) for one in segment.places]
         if not stored:
@@ -190,7 +193,9 @@ class Gallery:
         known = place.uri, place.content  # another segment's place may be the same
         if known in self._arrays:
             return self._arrays[known]
-        moved = f"where it has moved, say so: streameval ledger move {self._path} {option}"
+        moved = (
+            f"where it has moved, say so: streameval ledger move {shlex.quote(self._path)} {option}"
+        )
         try:
             array = open_array(place.uri)
         except InputError as error:
