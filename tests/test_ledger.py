@@ -517,6 +517,12 @@ def test_identities_to_be_forgotten_are_lines_with_their_spaces() -> None:
     done = CliRunner().invoke(main, ["ledger", "remove", "L", "--ids", "gone.txt"])
     assert done.exit_code == 0, done.output
     assert ledger.head().gallery == (~np.isin(names, ["person 3", "person 4"])).sum()
+    Path("gone").write_text("person 5")  # no array by its name
+    done = CliRunner().invoke(main, ["ledger", "remove", "L", "--ids", "gone"])
+    assert "forget person 5" in done.output
+    np.save("gone.npy", np.array(["person 6"]))
+    done = CliRunner().invoke(main, ["ledger", "remove", "L", "--ids", "gone.npy"])
+    assert "forget person 6" in done.output
     Path("none.txt").write_text("\n")
     done = CliRunner().invoke(main, ["ledger", "remove", "L", "--ids", "none.txt"])
     assert "none.txt holds no identity: one a line is expected" in done.output

@@ -172,7 +172,12 @@ def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
 @click.option("--ties", metavar=TIES, help="Who is ahead at the same distance.")
 @click.option("--range", "value_range", metavar="auto|LO,HI", help="Distances of tau = 0 and 1.")
 @click.option("--vp", metavar=VP, help="VP of GOM.")
-@click.option("--false-rate-budget", metavar="N", type=int, help="See: evaluate.")
+@click.option(
+    "--false-rate-budget",
+    metavar="N",
+    type=int,
+    help="Returned negatives that count as failure.  [default: 3000]",
+)
 @click.option("--ap", metavar=AP, help="Rule of average precision.")
 @click.option("--metrics", metavar="NAMES", help="Metrics by name, or all.")
 @click.option(
@@ -268,7 +273,9 @@ def _segment_uri(opened: Ledger, gallery: str | None, distances: str | None) -> 
 )
 @click.argument("path", metavar="L")
 @click.option("--name", metavar="NAME", help="The segment to take out.")
-@click.option("--ids", metavar="FILE", help="Identities to forget: a text, one a line; or a URI.")
+@click.option(
+    "--ids", metavar="FILE", help="Identities to forget: a text, one a line, or an array."
+)
 @_running
 @_waiting
 def remove(
@@ -287,10 +294,11 @@ def remove(
 
 
 def _identities(file: str, queries: Labels) -> Any:
-    """Read identities, as what the queries' are."""
+    """Read identities, as what the queries' are: of an array, or any other file as a text."""
     from streameval.inputs.labels import read_labels
+    from streameval.inputs.uri import FORMATS
 
-    if Path(file).suffix.lower() != ".txt":
+    if "::" in file or Path(file).suffix.lower() in FORMATS:
         return read_labels(file).id
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
