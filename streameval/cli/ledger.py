@@ -421,17 +421,20 @@ def evaluate(path: str, at: str | None, out: str | None, overwrite: bool, wants_
 @_running
 def verify(path: str, **given: Any) -> None:
     """Read all there is, count it again from the segments, and report any difference."""
+    from streameval.report.style import plural
+
     opened = _open(path)
     with _counting(**given) as means:
         found = opened.verify(**means)
     if found:
         print_out("".join(f"{line}\n" for line in found))
         raise OutputError(
-            f"{len(found)} differences in {path}: restore what is damaged from a copy, or make the "
-            "ledger again from its segments"
+            f"{plural(len(found), 'difference')} in {path}: restore what is damaged from a copy, "
+            "or make the ledger again from its segments"
         )
     head = opened.head()
     print_out(
-        f"{path}: {len(head.segments)} segments and {head.queries:,} queries are as they were; "
-        f"{head.queries * head.gallery:,} pairs counted again, no difference\n"
+        f"{path}: {plural(len(head.segments), 'segment')} and "
+        f"{plural(head.queries, 'query', 'queries')} are as they were; "
+        f"{plural(head.queries * head.gallery, 'pair')} counted again, no difference\n"
     )
