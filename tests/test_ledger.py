@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from clusters import cluster
 
 import streameval as se
 from streameval.cli import main
-from streameval.errors import InputError, OptionError, OutputError
+from streameval.errors import InputError, OptionError, OutputError, StreamevalError
 from streameval.inputs.composed import JoinedArray, SelectedArray
 from streameval.inputs.fingerprint import content
 from streameval.inputs.uri import open_array
@@ -149,6 +150,25 @@ def test_identities_and_cameras_may_be_texts_of_any_length() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_labels_of_any_byte_order_and_of_mixed_kinds_stay_what_they_were() -> None:
+    ids = [np.array([f"p{one}" for one in labels(name).id]) for name in ("q", "monday")]
+    query = se.Labels(ids[0].astype(">U3"), np.array(list("abc"))[labels("q").cam])
+    gallery = se.Labels(ids[1].astype(">U3"), labels("monday").cam)
+    ledger = se.Ledger.create("L", query="q.npy", query_labels=query, protocol="no-camera")
+    ledger.append("monday.npy", gallery)
+    assert list(ledger.queries().id) == list(ids[0])
+    expected = se.evaluate(
+        se.Features("q.npy", "monday.npy"), query=query, gallery=gallery, protocol="no-camera"
+    )
+    for by in ("id", "cam-pair"):  # a query's camera is a text, a positive's an integer
+        found = ledger.evaluation().grouped(by).groups
+        assert found.keys() == expected.grouped(by).groups.keys()
+    ledger.forget(["p3"])
+    assert ledger.head().gallery == (ids[1] != "p3").sum()
+    assert ledger.verify() == []
+
+
+@pytest.mark.usefixtures("folder")
 def test_queries_change_sides_and_that_is_told() -> None:
     ledger = create()
     first = ledger.append("monday.npy", labels("monday"))
@@ -214,6 +234,37 @@ def test_what_cannot_be_kept_up_to_date_is_refused(options: Any, message: str) -
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_segment_may_have_any_name_but_none() -> None:
+    ledger = create()
+    ledger.append("monday.npy", labels("monday"), name="one day/é; [red]")
+    ledger.append("tuesday.npy", labels("tuesday"), name=7)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"name of the segment is empty.*--name NAME"):
+        ledger.append("wednesday.npy", labels("wednesday"), name="")
+    Path("monday.npy").unlink()
+    with pytest.raises(InputError, match=r"move L --name 'one day/é; \[red\]' --gallery URI"):
+        ledger.forget([5])
+    ledger.remove("one day/é; [red]")
+    ledger.remove("7")
+    assert not ledger.segments
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "ignores pairs by camera, and labels has no cameras"),
+        ({"protocol": "no-camera", "self_match": "key"}, "self_match by key needs keys"),
+        ({"protocol": "no-camera", "junk_ids": ["3"]}, "junk id '3' is a string"),
+    ],
+)
+def test_queries_that_the_protocol_has_no_use_for_are_refused(options: Any, message: str) -> None:
+    """Else every segment would be."""
+    with pytest.raises(StreamevalError, match=message):
+        se.Ledger.create("L", query="q.npy", query_labels=se.Labels(labels("q").id), **options)
+    assert not Path("L").exists()
+
+
+@pytest.mark.usefixtures("folder")
 def test_segments_that_do_not_fit_are_refused() -> None:
     ledger = filled()
     shutil.copy("monday.npy", "other.npy")
@@ -244,6 +295,63 @@ def test_segments_that_do_not_fit_are_refused() -> None:
     with pytest.raises(OutputError, match="holds file: a ledger needs a folder of its own"):
         create("full")
     assert len(ledger.trajectory) == 4
+
+
+@pytest.mark.usefixtures("folder")
+def test_queries_that_no_gallery_can_be_evaluated_with_are_refused_when_they_come() -> None:
+    """Without a gallery, too: they could never be taken out again."""
+    good, more = np.load("q.npy"), np.load("more.npy")
+    np.save("q.npy", np.where(np.arange(QUERIES)[:, None] == 4, np.nan, good))
+    with pytest.raises(InputError, match=r"q\.npy \(30, 8\) row 4 holds nan in column 0"):
+        create()
+    assert not Path("L").exists()
+    np.save("q.npy", good)
+    np.save("more.npy", np.where(np.arange(5)[:, None] == 3, 0, more))
+    ledger = create()
+    zero = r"more\.npy \(5, 8\) row 3 is a zero vector"
+    with pytest.raises(InputError, match=zero):
+        ledger.add_queries("more.npy", labels("more"))
+    ledger.append("monday.npy", labels("monday"))
+    with pytest.raises(InputError, match=zero):
+        ledger.add_queries("more.npy", labels("more"))
+    np.save("more.npy", np.full((5, WIDTH), "a"))
+    with pytest.raises(InputError, match="floats or integers are needed"):
+        create("M").add_queries("more.npy", labels("more"))
+    np.save("more.npy", 3 * more)
+    with pytest.raises(InputError, match=r"more\.npy.* row 0 is of length .* length 1"):
+        create("N", metric="euclidean").add_queries("more.npy", labels("more"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_distance_of_new_queries_that_is_not_finite_is_named_with_its_file() -> None:
+    ledger = se.Ledger.create("L", query_labels=labels("q"), range=(0, 20))
+    np.save("block.npy", np.ones((QUERIES, 40), np.float32))
+    ledger.append("block.npy", labels("wednesday"))
+    np.save("more.npy", np.where(np.arange(40) == 7, np.inf, np.ones((5, 40))))
+    with pytest.raises(InputError, match=r"more\.npy \(5, 40\) holds inf in row 0, column 7"):
+        ledger.add_queries("more.npy", labels("more"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_options_may_be_numbers_of_numpy() -> None:
+    chosen = se.MetricOptions(cmc_ranks=(np.int64(1), 3), false_accept_rates=(np.float32(0.5),))
+    one = create(junk_ids=np.array([-1, 3]), options=chosen, false_rate_budget=np.int64(9))
+    other = create(
+        "M",
+        junk_ids=[-1, 3],
+        options=se.MetricOptions(cmc_ranks=(1, 3), false_accept_rates=(0.5,)),
+        false_rate_budget=9,
+    )
+    assert one.head().settings == other.head().settings
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are texts there")
+def test_a_path_may_be_any_bytes() -> None:
+    place = Path("monday.npy").rename(os.fsdecode(b"\xff.npy"))
+    ledger = create()
+    ledger.append(place, labels("monday"))
+    assert ledger.verify() == []
 
 
 @pytest.mark.usefixtures("folder")
@@ -286,6 +394,52 @@ def test_data_that_have_changed_or_gone_are_refused_where_they_are_read() -> Non
     np.save("q.npy", np.load("q.npy")[::-1])
     with pytest.raises(InputError, match=r"queries of L, .*q\.npy, has changed"):
         ledger.forget([5])
+
+
+@pytest.mark.usefixtures("folder")
+def test_data_that_have_changed_behind_their_time_are_refused() -> None:
+    """As by a tool that gives files the time that they had."""
+    ledger = filled(keep=12 * QUERIES)
+    before = Path("monday.npy").stat()
+    np.save("monday.npy", np.load("monday.npy")[::-1])
+    os.utime("monday.npy", ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(InputError, match=r"'monday' of L, .*monday\.npy, has changed"):
+        ledger.append("more.npy", labels("more"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_data_are_found_when_the_folder_that_they_were_named_from_has_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = se.Ledger(Path(create().path).absolute())
+    Path("work").mkdir()
+    np.savez("all.npz", rows=np.load("tuesday.npy"))
+    tables = [labels(name) for name in ("monday", "tuesday")]
+    with monkeypatch.context() as patch:
+        patch.chdir("work")
+        ledger.append("../monday.npy", tables[0])
+        ledger.append("../all.npz::rows", tables[1])
+    Path("work").rmdir()
+    assert ledger.verify() == []
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", [None, "wednesday"])
+def test_stored_distances_of_queries_that_have_moved_are_found_again(name: str | None) -> None:
+    """They are of all segments, and are told once: by any of them, or as those of queries."""
+    rng = np.random.default_rng(0)
+    ledger = se.Ledger.create("L", query_labels=labels("q"), range=(0, 20))
+    for one in ("tuesday", "wednesday"):
+        np.save("block.npy", rng.integers(0, 20, (QUERIES, SIZES[one])).astype("f4"))
+        ledger.append(Path("block.npy").rename(f"{one}-distances.npy"), labels(one), name=one)
+    np.save("before.npy", rng.integers(0, 20, (5, 130)).astype("f4"))
+    ledger.add_queries("before.npy", labels("more"))
+    Path("before.npy").rename("after.npy")
+    assert len(ledger.verify()) == 2
+    ledger.move(name, "after.npy")
+    assert ledger.verify() == []
+    with pytest.raises(InputError, match="holds none of the queries'"):
+        ledger.move(None, "tuesday-distances.npy")
 
 
 @pytest.mark.usefixtures("folder")
@@ -351,6 +505,47 @@ def test_commands_tell_what_they_did() -> None:
     assert se.Evaluation.load("past").statistics.equals(expected)
     for wrong in (["append", "L", "--distances", "q.npy"], ["remove", "L"], ["move", "L"]):
         assert CliRunner().invoke(main, ["ledger", *wrong]).exit_code == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_identities_to_be_forgotten_are_lines_with_their_spaces() -> None:
+    names = np.array([f"person {one}" for one in labels("monday").id])
+    query = se.Labels(np.array([f"person {one}" for one in labels("q").id]), labels("q").cam)
+    ledger = se.Ledger.create("L", query="q.npy", query_labels=query)
+    ledger.append("monday.npy", se.Labels(names, labels("monday").cam))
+    Path("gone.txt").write_bytes("\ufeffperson 3\r\n\r\nperson 4".encode())
+    done = CliRunner().invoke(main, ["ledger", "remove", "L", "--ids", "gone.txt"])
+    assert done.exit_code == 0, done.output
+    assert ledger.head().gallery == (~np.isin(names, ["person 3", "person 4"])).sum()
+    Path("gone").write_text("person 5")  # no array by its name
+    done = CliRunner().invoke(main, ["ledger", "remove", "L", "--ids", "gone"])
+    assert "forget person 5" in done.output
+    np.save("gone.npy", np.array(["person 6"]))
+    done = CliRunner().invoke(main, ["ledger", "remove", "L", "--ids", "gone.npy"])
+    assert "forget person 6" in done.output
+    Path("none.txt").write_text("\n")
+    done = CliRunner().invoke(main, ["ledger", "remove", "L", "--ids", "none.txt"])
+    assert "none.txt holds no identity: one a line is expected" in done.output
+    create("M").append("monday.npy", labels("monday"))
+    Path("comma.txt").write_text("3,4\n")
+    done = CliRunner().invoke(main, ["ledger", "remove", "M", "--ids", "comma.txt"])
+    assert "comma.txt has the line '3,4'" in done.output
+    assert "give one integer a line" in done.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_identities_to_be_forgotten_may_be_any_array_of_labels() -> None:
+    names = np.array([f"p{one}" for one in labels("monday").id])
+    query = se.Labels(np.array([f"p{one}" for one in labels("q").id]), labels("q").cam)
+    ledger = se.Ledger.create("L", query="q.npy", query_labels=query)
+    ledger.append("monday.npy", se.Labels(names, labels("monday").cam))
+    texts: Any
+    for texts in (np.array(["p3"], object), np.array([b"p4"]), np.array(["p5"], "T")):
+        assert ledger.forget(texts).change == "forget"
+    assert ledger.head().gallery == (~np.isin(names, ["p3", "p4", "p5"])).sum()
+    for wrong in ([3.0], [True], [3, "p3"]):
+        with pytest.raises(InputError, match=r"to be forgotten .* integers or strings"):
+            ledger.forget(wrong)  # type: ignore[arg-type]
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -151,6 +151,20 @@ def test_a_damaged_ledger_says_so_and_past_snapshots_stay() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_ledger_that_has_lost_its_branch_is_not_made_anew_over_its_snapshots() -> None:
+    from ledger_crashes import CHANGES
+
+    refs = Path("L/snapshots/refs").rename("refs")
+    before = {path: path.read_bytes() for path in Path("L").rglob("*") if path.is_file()}
+    for attempt in (lambda: se.Ledger("L"), CHANGES[0]):
+        with pytest.raises(OutputError, match=r"has lost .*refs.* from a copy"):
+            attempt()
+    refs.rename("L/snapshots/refs")
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert se.Ledger("L").verify() == []
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_flipped_bit_in_the_data_is_found() -> None:
     rows = bytearray(Path("b.npy").read_bytes())
     rows[-100] ^= 4

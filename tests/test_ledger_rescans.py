@@ -95,26 +95,34 @@ def test_data_in_place_of_others_are_not_taken_for_these() -> None:
         ledger.append("c.npy", labels("c"))
 
 
-@pytest.mark.parametrize("change", ["append", "add_queries"])
+@pytest.mark.parametrize(
+    ("change", "file"),
+    [
+        *((change, f"{one}.npy") for change in ("append", "add_queries") for one in "abq"),
+        *(("forget", f"{one}.npy") for one in "aq"),
+    ],
+)
 @pytest.mark.usefixtures("folder")
 def test_data_that_change_while_they_are_read_are_refused(
-    change: str, monkeypatch: pytest.MonkeyPatch
+    change: str, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Those that come, and those that are there: here a, and the queries."""
     ledger = create(keep=1)
     ledger.append("a.npy", labels("a"))
     before = ledger.evaluation().statistics
     count = Block.count
+    given = (labels("a").id[:2],) if change == "forget" else ("b.npy", labels("b"))
 
     def counted(*arguments: Any, **named: Any) -> Any:
-        os.utime("b.npy", ns=(1, 1))
+        os.utime(file, ns=(1, 1))
         return count(*arguments, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(Block, "count", counted)
-        with pytest.raises(InputError, match=r"b\.npy has changed while it was read: nothing"):
-            getattr(ledger, change)("b.npy", labels("b"))
+        with pytest.raises(InputError, match=rf"{file} has changed while it was read: nothing"):
+            getattr(ledger, change)(*given)
     assert ledger.evaluation().statistics.equals(before)
-    getattr(ledger, change)("b.npy", labels("b"))
+    getattr(ledger, change)(*given)
     assert ledger.verify() == []
 
 

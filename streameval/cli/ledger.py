@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -171,7 +172,12 @@ def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
 @click.option("--ties", metavar=TIES, help="Who is ahead at the same distance.")
 @click.option("--range", "value_range", metavar="auto|LO,HI", help="Distances of tau = 0 and 1.")
 @click.option("--vp", metavar=VP, help="VP of GOM.")
-@click.option("--false-rate-budget", metavar="N", type=int, help="See: evaluate.")
+@click.option(
+    "--false-rate-budget",
+    metavar="N",
+    type=int,
+    help="Returned negatives that count as failure.  [default: 3000]",
+)
 @click.option("--ap", metavar=AP, help="Rule of average precision.")
 @click.option("--metrics", metavar="NAMES", help="Metrics by name, or all.")
 @click.option(
@@ -267,7 +273,9 @@ def _segment_uri(opened: Ledger, gallery: str | None, distances: str | None) -> 
 )
 @click.argument("path", metavar="L")
 @click.option("--name", metavar="NAME", help="The segment to take out.")
-@click.option("--ids", metavar="FILE", help="Identities to forget: a text, one a line; or a URI.")
+@click.option(
+    "--ids", metavar="FILE", help="Identities to forget: a text, one a line, or an array."
+)
 @_running
 @_waiting
 def remove(
@@ -286,23 +294,28 @@ def remove(
 
 
 def _identities(file: str, queries: Labels) -> Any:
-    """Read identities, as what the queries' are."""
+    """Read identities, as what the queries' are: of an array, or any other file as a text."""
     from streameval.inputs.labels import read_labels
+    from streameval.inputs.uri import FORMATS
 
-    if Path(file).suffix.lower() != ".txt":
+    if "::" in file or Path(file).suffix.lower() in FORMATS:
         return read_labels(file).id
     try:
-        lines = Path(file).read_text(encoding="utf-8").split()
+        text = Path(file).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} can't be read: {error}") from error
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    if not lines:
+        raise InputError(f"{file} holds no identity: one a line is expected")
     if queries.id.dtype.kind == "U":
         return lines
-    try:
-        return [int(line) for line in lines]
-    except ValueError as error:
-        raise InputError(
-            f"{file} holds what is no integer ({error}), and the identities of the ledger are"
-        ) from error
+    for line in lines:
+        if not re.fullmatch(r"[+-]?\d+", line):
+            raise InputError(
+                f"{file} has the line {line!r}, and the identities of the ledger are integers: "
+                "give one integer a line"
+            )
+    return [int(line) for line in lines]
 
 
 @ledger.command(
@@ -408,17 +421,20 @@ def evaluate(path: str, at: str | None, out: str | None, overwrite: bool, wants_
 @_running
 def verify(path: str, **given: Any) -> None:
     """Read all there is, count it again from the segments, and report any difference."""
+    from streameval.report.style import plural
+
     opened = _open(path)
     with _counting(**given) as means:
         found = opened.verify(**means)
     if found:
         print_out("".join(f"{line}\n" for line in found))
         raise OutputError(
-            f"{len(found)} differences in {path}: restore what is damaged from a copy, or make the "
-            "ledger again from its segments"
+            f"{plural(len(found), 'difference')} in {path}: restore what is damaged from a copy, "
+            "or make the ledger again from its segments"
         )
     head = opened.head()
     print_out(
-        f"{path}: {len(head.segments)} segments and {head.queries:,} queries are as they were; "
-        f"{head.queries * head.gallery:,} pairs counted again, no difference\n"
+        f"{path}: {plural(len(head.segments), 'segment')} and "
+        f"{plural(head.queries, 'query', 'queries')} are as they were; "
+        f"{plural(head.queries * head.gallery, 'pair')} counted again, no difference\n"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import stat
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,6 +25,7 @@ READ_BYTES = 256 << 20  # an array up to this size is read as a whole
 SAMPLES = 64  # blocks of rows of a larger one
 HASHING = 4  # threads
 BLOCK_BYTES = 1 << 20
+WRITTEN = ("st_size", "st_mtime_ns")  # of a file: its size, and when it was written
 
 
 def fingerprint(array: Array) -> str:
@@ -71,37 +73,43 @@ def content(array: Array) -> str:
 
 
 def state(array: Array) -> str:
-    """Return a text that changes where a file of an array does, by its size or time of change.
+    """Return a text that changes where a file of an array does, by its size or times of change.
 
-    Nothing is read of it. An array in memory has none: "".
+    One of these is that of the file system, which no tool sets back. Nothing is read of the
+    array. One in memory has none: "".
     """
     if isinstance(array, MemoryArray) and not isinstance(array, LoadedArray):
         return ""
-    return hashlib.blake2b("".join(_files(array)).encode(), digest_size=16).hexdigest()
+    lines = _files(array, (*WRITTEN, "st_ctime_ns"))
+    return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
 
 
-def _files(array: Array) -> list[str]:
-    """Return a line for each file of an array: name, size and time of change."""
+def _files(array: Array, known_by: Sequence[str] = WRITTEN) -> list[str]:
+    """Return a line for each file of an array: its name, and what it is known by."""
     if is_remote(array.uri):
         return remote_state(array.uri.partition("::")[0])
     path, _ = parse_uri(array.uri)
     if is_pattern(path):
         return [
-            f"{shard} {line}" for shard in matching(path, array.uri) for line in _files_below(shard)
+            f"{shard} {line}"
+            for shard in matching(path, array.uri)
+            for line in _files_below(shard, known_by)
         ]
-    return _files_below(path)
+    return _files_below(path, known_by)
 
 
-def _files_below(path: Path) -> list[str]:
+def _files_below(path: Path, known_by: Sequence[str]) -> list[str]:
     names = {".": path}
     if path.is_dir():
         names = {str(one.relative_to(path)): one for one in sorted(path.rglob("*"))}
-    return [line for name, file in names.items() if (line := _line(name, file))]
+    return [line for name, file in names.items() if (line := _line(name, file, known_by))]
 
 
-def _line(name: str, file: Path) -> str:
+def _line(name: str, file: Path, known_by: Sequence[str]) -> str:
     try:
         status = file.stat()
     except FileNotFoundError:  # it has gone since, or is a link to nothing
         return ""
-    return f"{name} {status.st_size} {status.st_mtime_ns}\n" if stat.S_ISREG(status.st_mode) else ""
+    if not stat.S_ISREG(status.st_mode):
+        return ""
+    return f"{name} {' '.join(str(getattr(status, one)) for one in known_by)}\n"

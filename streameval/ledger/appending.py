@@ -70,7 +70,7 @@ class Appending:
         self._features = source.features()
         array = open_matrix(gallery, "gallery")
         _check_fits(array, labels, head, self._features)
-        self.name = _default_name(gallery) if name is None else name
+        self.name = _default_name(gallery) if name is None else str(name)
         place = replace(place_of(array), stop=head.queries)
         _check_new(head, self.name, place, array)
         self._array, self._place = array, place
@@ -250,10 +250,15 @@ def _check_fits(array: Array, labels: Labels, head: Head, features: Array | None
 
 
 def _check_new(head: Head, name: str, place: Place, array: Array) -> None:
-    """Refuse a segment that is there already.
+    """Refuse a segment that is there already, or that has no name.
 
     Of stored distances, those from the queries that there were when the other came are compared.
     """
+    if not name:
+        raise InputError(
+            "the name of the segment is empty: give one (--name NAME), or leave it out, and it has "
+            "that of its file"
+        )
     known = {array.shape[0]: place.content}
     for segment in head.segments:
         first = segment.places[0]

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+
 from streameval.counting.canonical import Metric
 from streameval.errors import OutputError
 from streameval.execution.job import Range
@@ -268,4 +270,9 @@ class Head:
 
 def _line(value: Any) -> bytes:
     """Return it as JSON, which has no newline."""
-    return json.dumps(value, default=vars, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(value, default=_as_json, separators=(",", ":"), ensure_ascii=False)
+    return text.encode(errors="surrogatepass")  # of a path that is no UTF-8
+
+
+def _as_json(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else vars(value)

@@ -51,7 +51,8 @@ def _numbers(values: AnyArray) -> npt.NDArray[Any]:
     if values.dtype.kind != "U":
         return narrow(values)
     width = values.dtype.itemsize // 4
-    points: npt.NDArray[Any] = np.ascontiguousarray(values).view(np.uint32)
+    texts = np.ascontiguousarray(values, f"<U{width}")
+    points: npt.NDArray[Any] = texts.view("<u4")
     return points.reshape(len(values), width)
 
 

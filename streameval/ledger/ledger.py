@@ -17,13 +17,13 @@ from streameval.errors import InputError, OptionError
 from streameval.evaluation import check_counted, metric_options
 from streameval.execution.progress import Progress
 from streameval.ledger.appending import Appending
-from streameval.ledger.counting import means
+from streameval.ledger.counting import means, take_labels
 from streameval.ledger.creating import settings_of
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.head import Batch, Head, Segment
 from streameval.ledger.labels import label_arrays
 from streameval.ledger.moving import moved, named
-from streameval.ledger.queries import with_queries
+from streameval.ledger.queries import check_rows, with_queries
 from streameval.ledger.removing import without_identities, without_segment
 from streameval.ledger.snapshots import Snapshot, entry_of, range_summary, statistics_of
 from streameval.ledger.sources import Gallery, open_matrix, place_of, query_labels
@@ -38,9 +38,10 @@ from streameval.metrics.options import (
     VerificationPrecision,
 )
 from streameval.metrics.selection import split_names
+from streameval.pairs import find_pairs
 from streameval.preparation import RangeOption, query_columns
 from streameval.presets import find_preset
-from streameval.protocol import Labels, Protocol
+from streameval.protocol import Labels, Protocol, label_column
 from streameval.result import Evaluation
 from streameval.statistics import IntArray
 
@@ -117,9 +118,10 @@ class Ledger:
         Raises
         ------
         InputError
-            If labels and features don't fit, or the features can't be read.
+            If labels and features don't fit, or the features can't be evaluated.
         OptionError
-            If an option is unknown, or can't be kept up to date.
+            If an option is unknown, or can't be kept up to date; or the protocol needs labels
+            that are not there.
         OutputError
             If there is something in that place, or it can't be written.
         """
@@ -146,6 +148,10 @@ class Ledger:
             )
         if not len(query_labels):
             raise InputError(f"{query_labels.source} has no ids: at least one query is needed")
+        nothing = take_labels(query_labels, np.empty(0, np.int64))
+        find_pairs(query_labels, nothing, settings.protocol)  # what it refuses, it always would
+        if array is not None:
+            check_rows(array, settings)
         place = None if array is None else place_of(array)
         head = Head(settings, (Batch(0, len(query_labels), place),))
         empty = State.empty(head)
@@ -265,6 +271,7 @@ class Ledger:
             source = Gallery(self.path, change, state)
             work = Appending(state, source, gallery, labels, name, using)
             after = work.run(change)
+            source.check_same()
             what = "append", work.name
             return self._commit(change, state, after, what, work.forecast, started, work.queries)
 
@@ -321,17 +328,18 @@ class Ledger:
         Raises
         ------
         InputError
-            If none of them is in the gallery, or the data of a segment that they are in have
-            changed, or are gone. Nothing is changed then.
+            If they are no integers or strings, or none of them is in the gallery; or the data of
+            a segment that they are in have changed, or are gone. Nothing is changed then.
         OutputError
             If the ledger can't be written; it is as it was before.
         """
         started = time.perf_counter()
-        wanted = np.asarray(ids).reshape(-1)
+        wanted = label_column(ids, "identities to be forgotten")
         with means(memory, threads, client, progress) as using, self._changing(wait) as change:
             state = change.state()
             gallery = Gallery(self.path, change, state)
             after, work = without_identities(state, wanted, gallery, change, using)
+            gallery.check_same()
             name = ", ".join(str(one) for one in wanted[:3].tolist())
             name += f" and {len(wanted) - 3} more" if len(wanted) > 3 else ""
             return self._commit(change, state, after, ("forget", name), work, started)
@@ -371,6 +379,7 @@ class Ledger:
             state = change.state()
             source = Gallery(self.path, change, state)
             after, work = with_queries(state, query, labels, source, change, using)
+            source.check_same()
             what = "add-queries", f"{len(labels)} of {Path(str(query)).name}"
             return self._commit(change, state, after, what, work, started)
 
@@ -380,7 +389,8 @@ class Ledger:
         Parameters
         ----------
         name : str or None
-            Of the segment; None for features of queries, which are found by their content.
+            Of the segment; None for data of queries, which are found by their content: features,
+            or the distances that they brought.
         uri : str or Path
 
         Raises
@@ -466,8 +476,8 @@ def _positive_cams(state: State, gallery: Gallery, queries: Labels) -> PositiveC
     """Return the camera of each positive, where both sides have cameras."""
     if queries.cam is None:
         return None
-    found: list[npt.NDArray[Any]] = [np.empty(0, queries.cam.dtype)]
-    place: list[IntArray] = [np.empty(0, np.int64)]
+    found: list[npt.NDArray[Any]] = []
+    place: list[IntArray] = []
     for segment in state.head.segments:
         cam = gallery.labels(segment).cam
         own = np.flatnonzero(state.positives.segment == segment.number)
@@ -476,4 +486,6 @@ def _positive_cams(state: State, gallery: Gallery, queries: Labels) -> PositiveC
         if cam is not None and len(own):
             found.append(cam[state.positives.index[own]])
             place.append(own)
+    if not found:
+        return PositiveCameras.of(np.empty(0, queries.cam.dtype))
     return PositiveCameras.of(np.concatenate(found)).take(np.argsort(np.concatenate(place)))

@@ -25,7 +25,9 @@ def named(head: Head, name: str) -> Segment:
 
 
 def moved(state: State, name: str | None, found: Place) -> State:
-    """Return the state with the new place of a segment's data, or (None) of queries' features.
+    """Return the state with the new place of a segment's data, or (None) of queries' data.
+
+    Distances of queries that came later are those of all segments, too: of each the place is told.
 
     Raises
     ------
@@ -59,8 +61,8 @@ def moved(state: State, name: str | None, found: Place) -> State:
         and all(one.place is None or one.place.content != found.content for one in head.batches)
     ):
         raise InputError(
-            f"{found.uri} holds none of the queries' features as they were when they came: nothing "
-            "has been changed; give the same data"
+            f"{found.uri} holds none of the queries' data as they were when they came: nothing has "
+            "been changed; give the same data"
         )
     segments = tuple(
         replace(
@@ -69,7 +71,7 @@ def moved(state: State, name: str | None, found: Place) -> State:
                 put(place) if place.content == found.content else place for place in one.places
             ),
         )
-        if name is not None
+        if name is not None or head.settings.metric is None
         else one
         for one in head.segments
     )

@@ -8,17 +8,21 @@ from pathlib import Path
 import numpy as np
 
 from streameval.errors import InputError
+from streameval.execution.job import UNIT_TOLERANCE
 from streameval.inputs.array import Array
+from streameval.inputs.sources import BadRowError, Distances, Features
 from streameval.ledger.appending import near_of, plus_counted
 from streameval.ledger.counting import Block, Means
 from streameval.ledger.forecast import Forecast
-from streameval.ledger.head import Batch, Head, Place, Record
+from streameval.ledger.head import Batch, Head, Place, Record, Settings
 from streameval.ledger.labels import label_arrays, stack_labels
 from streameval.ledger.sources import Gallery, check_same, open_matrix, place_of
 from streameval.ledger.state import Near, Positives, State, Totals, cells_of, record_arrays
 from streameval.ledger.store import QUERIES, Change
 from streameval.protocol import Labels
 from streameval.statistics import IntArray
+
+_ROWS = 4096  # of features that are checked at a time
 
 
 def with_queries(
@@ -44,6 +48,7 @@ def with_queries(
     head, settings, first, more = state.head, state.head.settings, state.head.queries, len(labels)
     array = open_matrix(query, "queries")
     _check_fits(array, more, head)
+    check_rows(array, settings)
     both = stack_labels(source.queries(), labels)
     place = place_of(array)
     grown = _with_place(head, place, more)
@@ -54,8 +59,13 @@ def with_queries(
     size = 0
     if parts:
         block = Block(settings, both, features, parts, means, chosen)
-        size, positives = block.size, block.find_positives(head.next_serial)
-        counted = block.count(positives, most, np.full(more, np.inf))
+        try:
+            size, positives = block.size, block.find_positives(head.next_serial)
+            counted = block.count(positives, most, np.full(more, np.inf))
+        except BadRowError:
+            if settings.metric is None:  # the new matrix itself is named, not what is made of it
+                Distances(array).first_bad_row(more)
+            raise
         cells: list[IntArray] = []
         for part, one in zip(parts, counted, strict=True):
             totals = totals.plus(Totals.of(one))
@@ -81,6 +91,31 @@ def with_queries(
         state.forgotten,
     )
     return after, Forecast(size, 0, 0, 0)
+
+
+def check_rows(array: Array, settings: Settings) -> None:
+    """Refuse features of queries that can't be evaluated, whatever the gallery.
+
+    Queries can't be taken out of a ledger again.
+
+    Raises
+    ------
+    InputError
+        If a row can't be evaluated, or is not of length 1 where the range relies on it.
+    """
+    if settings.metric is None:
+        Distances(array)
+        return
+    source, used = Features(array, array, settings.metric), settings.range
+    for start in range(0, array.shape[0], _ROWS):
+        _, norms = source.read_query(start, min(start + _ROWS, array.shape[0]))
+        others = np.flatnonzero(np.abs(norms - 1) > UNIT_TOLERANCE)
+        if used is not None and used.unit and len(others):
+            raise InputError(
+                f"{array.uri} row {start + others[0]} is of length {norms[others[0]]:.6g}, and the "
+                f"range [{used.low!r}, {used.high!r}] is that of vectors of length 1: scale them "
+                "to length 1, or create a ledger with --range LO,HI"
+            )
 
 
 def _check_fits(array: Array, queries: int, head: Head) -> None:

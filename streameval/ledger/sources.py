@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,11 +40,17 @@ def open_matrix(uri: str | Path, what: str) -> Array:
     text = str(uri)
     if not is_remote(text):
         path, separator, key = text.rpartition("::")
-        text = f"{Path(path).absolute()}::{key}" if separator else str(Path(text).absolute())
+        text = f"{_absolute(path)}::{key}" if separator else _absolute(text)
     array = open_array(text)
     if len(array.shape) != 2:
         raise InputError(f"{what} {uri} has shape {array.shape}; a 2-d array is needed")
     return array
+
+
+def _absolute(path: str) -> str:
+    """Return a path from the root; a folder that it leaves again (``..``) may go."""
+    whole = Path(path).absolute()
+    return str(whole.resolve() if ".." in whole.parts else whole)
 
 
 def place_of(array: Array) -> Place:
@@ -93,6 +101,7 @@ class Gallery:
         self.head, self.gone = state.head, state.forgotten
         self._path, self._reader, self._thorough = path, reader, thorough
         self._arrays: dict[tuple[str, str], Array] = {}
+        self._opened: list[tuple[Array, Place]] = []
         self._labels: dict[str, AnyArray] | None = None
 
     def queries(self) -> Labels:
@@ -167,7 +176,9 @@ class Gallery:
             If they have changed, or are gone.
         """
         stored = self.head.settings.metric is None
-        option = f"--name {segment.name} {'--distances' if stored else '--gallery'} URI"
+        option = (
+            f"--name {shlex.quote(segment.name)} {'--distances' if stored else '--gallery'} URI"
+        )
         what = f"segment {segment.name!r}"
         arrays = [self._open(one, what, option) for one in segment.places]
         if not stored:
@@ -183,7 +194,9 @@ class Gallery:
         known = place.uri, place.content  # another segment's place may be the same
         if known in self._arrays:
             return self._arrays[known]
-        moved = f"where it has moved, say so: streameval ledger move {self._path} {option}"
+        moved = (
+            f"where it has moved, say so: streameval ledger move {shlex.quote(self._path)} {option}"
+        )
         try:
             array = open_array(place.uri)
         except InputError as error:
@@ -191,7 +204,8 @@ class Gallery:
                 f"{what} of {self._path} can't be read: {error}. Nothing has been changed in the "
                 f"ledger: put it back, or, {moved}"
             ) from error
-        same = not self._thorough and files_state(array) == place.files
+        files = files_state(array)
+        same = not self._thorough and files == place.files
         if not same and content(array) != place.content:
             raise InputError(
                 f"{what} of {self._path}, {place.uri}, has changed since it came. Nothing has been "
@@ -199,4 +213,15 @@ class Gallery:
                 "append it anew"
             )
         self._arrays[known] = array
+        self._opened.append((array, replace(place, files=files)))
         return array
+
+    def check_same(self) -> None:
+        """Refuse data that have changed since they were opened, while they were read.
+
+        Raises
+        ------
+        InputError
+        """
+        for array, place in self._opened:
+            check_same(array, place)

@@ -17,6 +17,10 @@ from streameval.ledger.head import Head, Record, Settings
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 
+def _as_json(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else vars(value)
+
+
 @dataclass(frozen=True, eq=False)
 class Positives:
     """Every positive pair, by query, then distance, then place in the gallery.

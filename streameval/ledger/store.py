@@ -73,6 +73,7 @@ class Store:
             self._check_unfinished(self.local)
         with self.telling("written"), self.locked(0):
             if self.local is not None and not self._has_refs(self.local):
+                self._check_nothing_lost(self.local)
                 shutil.rmtree(self.local / SNAPSHOTS, ignore_errors=True)
             storage = self._storage()
             if icechunk.Repository.exists(storage):
@@ -97,6 +98,16 @@ class Store:
             raise OutputError(f"{folder} holds {other}: a ledger needs a folder of its own")
 
     @staticmethod
+    def _check_nothing_lost(folder: Path) -> None:
+        """Refuse snapshots without a branch: its file is written before any of their chunks."""
+        snapshots = folder / SNAPSHOTS
+        if any((snapshots / "chunks").glob("*")):
+            raise OutputError(
+                f"{folder} has lost {snapshots / 'refs'}, which says what its last snapshot is: "
+                "restore it from a copy, or delete the folder and make the ledger again"
+            )
+
+    @staticmethod
     def _has_refs(folder: Path) -> bool:
         return any((folder / SNAPSHOTS / "refs").rglob("ref.json"))
 
@@ -111,6 +122,7 @@ class Store:
         import icechunk
 
         if self.local is not None and not self._has_refs(self.local):
+            self._check_nothing_lost(self.local)
             raise OutputError(
                 f"{self.location} is no ledger; make one: streameval ledger create {self.location}"
             )
