@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.job import UNIT_TOLERANCE, Range
 from streameval.identities import Identities, find_identities
 from streameval.inputs.faiss_build import needs_of
+from streameval.inputs.fingerprint import of_labels
 from streameval.inputs.memory import MemoryArray
 from streameval.inputs.neighbors import Neighbors, Source
 from streameval.inputs.sources import Distances, Features
@@ -86,6 +87,9 @@ class Prepared:
         Of the gallery, where one item each of them is drawn.
     positive_cams : PositiveCameras, optional
         Of the positive pairs as `Pairs.positives` lists them, where both sides have cameras.
+    label_fingerprints : dict of str to str
+        What galleries are told apart by, which a result does not hold: see
+        `gallery_fingerprints`.
     """
 
     source: Source
@@ -100,6 +104,7 @@ class Prepared:
     positive_cams: PositiveCameras | None = None
     workers: Workers | None = None
     groups: IntArray | None = None
+    label_fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def features(self) -> Features | Distances | None:
@@ -206,10 +211,12 @@ def prepare(
     given = wanted is not None and wanted.strict
     columns: Mapping[str, AnyArray] = {}
     identities = cams = None
+    fingerprints: Mapping[str, str] = {}
     if query is None or gallery is None:
         pairs = Pairs.assumed(*source.shape, ASSUMED_POSITIVES)
     else:
         pairs, columns = find_pairs(query, gallery, protocol, listed), query_columns(query)
+        fingerprints = gallery_fingerprints(gallery, None if listed is None else pairs)
         if protocol.cmc == SINGLE_GALLERY_SHOT and not needs.isdisjoint(SHOT_FIELDS):
             identities = find_identities(gallery, pairs)
         if query.cam is not None and gallery.cam is not None:
@@ -251,6 +258,7 @@ def prepare(
         cams,
         workers,
         groups,
+        fingerprints,
     )
 
 
@@ -346,6 +354,17 @@ def check_shots(options: MetricOptions, protocol: Protocol) -> None:
 def query_columns(query: Labels) -> dict[str, AnyArray]:
     """Return the labels of the queries that are kept with a result: ``id``, ``cam``, and more."""
     return {"id": query.id, **({} if query.cam is None else {"cam": query.cam}), **query.more}
+
+
+def gallery_fingerprints(gallery: Labels, listed: Pairs | None) -> dict[str, str]:
+    """Return fingerprints of a gallery's labels, and of the pairs that are listed, if any are.
+
+    Of labels only: they cost little beside `find_pairs`. Features or distances cost a read, and
+    differ between the models that are compared, whether or not the images do.
+    """
+    columns = {"gallery ids": gallery.id, "gallery cams": gallery.cam}
+    columns["listed pairs"] = None if listed is None else listed.item
+    return {name: of_labels(column) for name, column in columns.items() if column is not None}
 
 
 def cores() -> int:
