@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from streameval.cli.evaluate import METRICS, PROTOCOLS, SELF_MATCHES
+from streameval.cli import declared
 from streameval.cli.examples import examples
 from streameval.cli.options import (
     check_label_options,
@@ -20,21 +19,6 @@ from streameval.cli.options import (
 from streameval.cli.printing import as_json, print_out
 
 
-def _inputs(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name features and labels."""
-    for side in ("gallery", "query"):
-        command = click.option(
-            f"--{side}-labels", metavar="TABLE", help=f"Labels of the {side}: a table, or names."
-        )(command)
-        for column, what in (("keys", "Keys"), ("cams", "Cameras"), ("ids", "Identities")):
-            command = click.option(
-                f"--{side}-{column}", metavar="URI", help=f"{what} of the {side}, an array."
-            )(command)
-    for side in ("gallery", "query"):
-        command = click.option(f"--{side}", metavar="URI", help=f"Features of the {side}.")(command)
-    return command
-
-
 @click.command(
     epilog=examples(
         "audit --query query.npy --gallery gallery.npy \\\n"
@@ -43,21 +27,13 @@ def _inputs(command: Callable[..., None]) -> Callable[..., None]:
     ),
 )
 @click.argument("bundle", metavar="[FILE]", required=False)
-@_inputs
-@click.option("--metric", metavar=METRICS, help="Distance of features.  [default: cosine]")
-@click.option(
-    "--protocol",
-    metavar=f"{PROTOCOLS}|FILE.toml",
-    default="market1501",
-    show_default=True,
-    help="Which pairs are ignored.",
-)
-@click.option("--junk-id", metavar="N", multiple=True, help="Gallery identity to ignore.")
-@click.option("--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image.")
-@click.option(
-    "--memory", metavar="SIZE", default="2GB", show_default=True, help="Budget of the process."
-)
-@click.option("--json", "wants_json", is_flag=True, help="Print the audit as JSON.")
+@declared.features()
+@declared.labels()
+@declared.metric
+@declared.pairs()
+@declared.self_match
+@declared.own_memory
+@declared.json("the audit")
 def audit(**given: Any) -> None:
     """Say what in the inputs is likely a mistake, and what it would change.
 

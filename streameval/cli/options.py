@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from streameval.protocol import AnyArray, Labels, Protocol
 
 
-FORMATS = "table|json|csv|markdown|latex|parquet"
-
-
 def open_source(
     distances: str | None, query: str | None, gallery: str | None, metric: str | None
 ) -> Distances | Features:

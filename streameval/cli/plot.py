@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from streameval.cli import declared
 from streameval.cli.examples import examples
 from streameval.cli.printing import write_out
 from streameval.errors import OptionError
@@ -26,9 +27,7 @@ from streameval.errors import OptionError
 @click.option(
     "--metric", metavar="METRIC", default="mAP", show_default=True, help="Of camera-pairs."
 )
-@click.option("--label", "labels", metavar="TEXT", multiple=True, help="Names for the legend.")
-@click.option("-o", "--out", metavar="FILE", required=True, help="A .png, .svg or .pdf file.")
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@declared.figure("A .png, .svg or .pdf file.", "legend")
 def plot(
     folders: tuple[str, ...],
     curve: str,
@@ -78,9 +77,7 @@ def by_name(places: tuple[str, ...], labels: tuple[str, ...], what: str) -> dict
 @click.option(
     "--metric", "metrics", metavar="METRIC", multiple=True, help="Repeatable.  [default: mAP]"
 )
-@click.option("--label", "labels", metavar="TEXT", multiple=True, help="Names for the legend.")
-@click.option("-o", "--out", metavar="FILE", required=True, help="A .png, .svg or .pdf file.")
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@declared.figure("A .png, .svg or .pdf file.", "legend")
 def plot_ledgers(
     paths: tuple[str, ...],
     metrics: tuple[str, ...],
