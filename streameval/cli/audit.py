@@ -10,6 +10,7 @@ from streameval.cli import declared
 from streameval.cli.examples import examples
 from streameval.cli.options import (
     check_label_options,
+    label_options,
     open_features,
     open_labels,
     open_protocol,
@@ -49,18 +50,15 @@ def audit(**given: Any) -> None:
     from streameval.report.style import stdout_style
 
     given = with_bundle(given)
-    sides = [
-        (*(given[f"{side}_{column}"] for column in ("ids", "cams", "keys", "labels")),)
-        for side in ("query", "gallery")
-    ]
-    for side, labels in zip(("query", "gallery"), sides, strict=True):
-        check_label_options(side, *labels)
+    labels = {side: label_options(given, side) for side in ("query", "gallery")}
+    for side, own in labels.items():
+        check_label_options(side, *own)
     if given["metric"] is not None and given["query"] is None:
         raise OptionError("got --metric without features: give --query and --gallery, too")
     features = None
     if given["query"] is not None or given["gallery"] is not None:
         features = open_features(given["query"], given["gallery"], given["metric"])
-    query, gallery = open_labels(sides[0], sides[1], None)
+    query, gallery = open_labels(labels["query"], labels["gallery"], None)
     if features is not None:
         check_rows(features, query, gallery)
     junk = parse_junk_ids(given["junk_id"], gallery)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -11,6 +11,7 @@ from streameval.cli.config import takes_config
 from streameval.cli.examples import examples
 from streameval.cli.options import (
     check_label_options,
+    label_options,
     open_features,
     open_labels,
     open_protocol,
@@ -20,8 +21,6 @@ from streameval.cli.options import (
 from streameval.cli.printing import as_json, print_out
 from streameval.cli.signals import Interruption
 from streameval.errors import OptionError
-
-LABELS = ("ids", "cams", "keys", "labels")
 
 
 @takes_config
@@ -59,9 +58,7 @@ def compare_index(settings: tuple[str, ...], **given: Any) -> None:
     """
     from streameval.report.progress import show_progress
 
-    labels = {
-        side: tuple(given[f"{side}_{column}"] for column in LABELS) for side in ("query", "gallery")
-    }
+    labels = {side: label_options(given, side) for side in ("query", "gallery")}
     with show_progress(quiet=given["quiet"]) as progress, Interruption(progress.close):
         from streameval import comparison
         from streameval.metrics.options import MetricOptions
@@ -73,9 +70,7 @@ def compare_index(settings: tuple[str, ...], **given: Any) -> None:
             check_label_options(side, *own)
         if given["depth"] < 1:
             raise OptionError(f"-k is {given['depth']}; expected a positive integer")
-        query, gallery = open_labels(
-            cast("Any", labels["query"]), cast("Any", labels["gallery"]), None
-        )
+        query, gallery = open_labels(labels["query"], labels["gallery"], None)
         names = () if given["names"] is None else split_names(given["names"])
         compared = comparison.compare_index(
             open_features(given["query"], given["gallery"], given["metric"]),

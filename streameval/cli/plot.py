@@ -6,6 +6,7 @@ import click
 
 from streameval.cli import declared
 from streameval.cli.examples import examples
+from streameval.cli.options import by_name
 from streameval.cli.printing import write_out
 from streameval.errors import OptionError
 
@@ -54,22 +55,6 @@ def plot(
     warn_of_others(results)
     figure = plots.plot(results, curve, metric=metric)
     write_out(out, plots.figure_bytes(figure, out), overwrite=overwrite)
-
-
-def by_name(places: tuple[str, ...], labels: tuple[str, ...], what: str) -> dict[str, str]:
-    """Return what is plotted by its name in the legend.
-
-    Raises
-    ------
-    OptionError
-        If there is not one label each, or two names are the same.
-    """
-    if labels and len(labels) != len(places):
-        raise OptionError(f"got {len(labels)} --label for {len(places)} {what}: one each")
-    names = labels or places
-    if len(set(names)) != len(names):
-        raise OptionError(f"two {what} are called the same: name them by --label")
-    return dict(zip(names, places, strict=True))
 
 
 @click.command("plot", epilog=examples("ledger plot L --metric mAP -o trajectory.svg"))

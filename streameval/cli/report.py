@@ -8,7 +8,7 @@ import click
 
 from streameval.cli import declared
 from streameval.cli.examples import examples
-from streameval.cli.options import parse_level
+from streameval.cli.options import by_name, parse_level
 from streameval.cli.printing import print_out, write_out
 from streameval.errors import OptionError
 
@@ -66,17 +66,13 @@ def report(
         raise OptionError(
             "got no result to report: give the folder of one, as evaluate --out wrote"
         )
-    if labels and len(labels) != len(folders):
-        raise OptionError(f"got {len(labels)} --label for {len(folders)} results: one each")
-    names = labels or folders
-    if len(set(names)) != len(names):
-        raise OptionError("two results are called the same: name them by --label")
+    named = by_name(folders, labels, "results")
     if not out.lower().endswith((".html", ".htm")):
         raise OptionError(f"{out} is no .html by its ending: a report is one such file")
     how = parse_level(ci, resamples=resamples, seed=seed)
     if how is None:
         raise OptionError("--ci is missing")
-    runs = runs_of(folders, names, how, despite)
+    runs = runs_of(folders, tuple(named), how, despite)
     pictures = lists = None
     if images is not None:
         pictures, lists = ranked_pictures(runs, images, queries, top)
