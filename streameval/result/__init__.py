@@ -32,11 +32,7 @@ from streameval.metrics.camera_pairs import (
 )
 from streameval.metrics.confidence import Confidence, confidence_of
 from streameval.metrics.extremes import ListReading, compute_list_metrics
-from streameval.metrics.groups import (
-    confidence_by_group,
-    list_metrics_by_group,
-    metrics_by_group,
-)
+from streameval.metrics.groups import confidence_by_group, list_metrics_by_group, metrics_by_group
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Identities, Resampling
 from streameval.metrics.retrieval import precision_recall
