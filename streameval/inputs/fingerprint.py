@@ -76,7 +76,7 @@ def of_labels(labels: AnyArray) -> str:
     """Return a text that two columns of labels have in common where all labels are the same.
 
     Of integers or strings, however wide. It takes 0.01 s a million integers, 0.04 s a million
-    strings: less than finding their pairs does.
+    strings.
     """
     are_texts = labels.dtype.kind == "U"
     digest = hashlib.blake2b(f"{len(labels)} {are_texts}".encode(), digest_size=16)

@@ -285,8 +285,8 @@ def query_columns(query: Labels) -> dict[str, AnyArray]:
 def gallery_fingerprints(gallery: Labels, listed: Pairs | None) -> dict[str, str]:
     """Return fingerprints of a gallery's labels, and of the pairs that are listed, if any are.
 
-    Of labels only: they cost little beside `find_pairs`. Features or distances cost a read, and
-    differ between the models that are compared, whether or not the images do.
+    Of labels only: a second for ten million at most, as `find_pairs`. Features or distances cost
+    a read, and differ between the models that are compared, whether or not the images do.
     """
     columns = {"gallery ids": gallery.id, "gallery cams": gallery.cam}
     columns["listed pairs"] = None if listed is None else listed.item
