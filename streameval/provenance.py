@@ -49,6 +49,7 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> dict[
         },
         "refined": [measure.name for measure in prepared.refine],
         "gallery": prepared.source.shape[1],
+        "label_fingerprints": dict(prepared.label_fingerprints),
         "started": started.isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
         "versions": versions(),

@@ -216,14 +216,14 @@ def test_warnings_are_words() -> None:
 
 
 def test_choices_shown_are_those_that_exist() -> None:
-    assert command.METRICS.split("|") == list(METRIC_CODES)
-    assert command.PROTOCOLS.split("|") == list(protocol.PROTOCOLS)
-    assert command.PRESETS.split("|") == list(presets.PRESETS)
-    shown = {"ties": command.TIES, "ap": command.AP, "vp": command.VP}
+    shown = {one.name: tuple(str(one.metavar).split("|")) for one in command.evaluate.params}
+    assert shown["metric"] == tuple(METRIC_CODES)
+    assert shown["protocol"] == (*protocol.PROTOCOLS, "FILE.toml")
+    assert shown["preset"] == tuple(presets.PRESETS)
     known = {name: choices for name, choices in CHOICES.items() if name != "cmc"}  # of a protocol
-    assert {name: tuple(text.split("|")) for name, text in shown.items()} == known
+    assert {name: shown[name] for name in known} == known
     matches, _ = get_args(get_type_hints(protocol.Protocol)["self_match"])
-    assert command.SELF_MATCHES.split("|") == list(get_args(matches))
+    assert shown["self_match"] == get_args(matches)
 
 
 def test_ranges_are_parsed() -> None:

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 import zarr
 from documents import BIN, ROOT, blocks
-from test_object_stores import credentials, free_port, moto, serving
+from servers import bucket, credentials, free_port, put_files
 
 from streameval.errors import InputError
 from streameval.inputs.uri import open_array
@@ -51,20 +50,17 @@ def environment(folder: Path) -> Iterator[dict[str, str]]:
     """Run an S3 server with the inputs in it; yield the environment that points to it."""
     from obstore.store import S3Store
 
-    port = free_port()
-    with serving(moto(port), port) as url:
-        request = urllib.request.Request(f"{url}/bucket", method="PUT")
-        urllib.request.urlopen(request, timeout=10).close()
+    with bucket() as url:
         keys = {
             "access_key_id": "key",
             "secret_access_key": "secret",
             "region": "us-east-1",
             "endpoint": url,
         }
-        store = S3Store("bucket", config=keys, client_options={"allow_http": True})
-        for file in (folder / "all.zarr").rglob("*"):
-            if file.is_file():
-                store.put(file.relative_to(folder).as_posix(), file.read_bytes())
+        store = S3Store(
+            "bucket", prefix="all.zarr", config=keys, client_options={"allow_http": True}
+        )
+        put_files(folder / "all.zarr", store)
         yield {
             **os.environ,
             **credentials(url),

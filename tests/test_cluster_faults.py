@@ -6,7 +6,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ import faults
 import pytest
 from clusters import cluster, prepared, write_inputs
 from distributed import LocalCluster
+from servers import free_port
 
 from streameval import evaluation
 from streameval.errors import TaskError
@@ -232,12 +232,6 @@ def test_workers_killed_at_random_all_the_time(
 
 
 # A scheduler of its own.
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clusters import write_inputs
-from test_object_stores import free_port
+from servers import free_port
 
 pytest.importorskip("cryptography")
 

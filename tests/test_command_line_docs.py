@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import ROOT, blocks, run_shell
 
 from streameval.cli.statuses import ExitStatus
 
 pytest.importorskip("faiss")
 
-ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.M | re.S)
+BLOCKS = blocks(TEXT)
 
 
 def test_exit_statuses_are_listed() -> None:
@@ -38,18 +35,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_blocks_run(folder: Path) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for language, block in BLOCKS:
         if language == "toml":
             Path("run.toml").write_text(block)
             continue
         assert language == "bash"
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, ""), f"{block}\n{done.stderr}"
+        run_shell(block, folder)
     assert (folder / "again" / "summary.json").is_file()

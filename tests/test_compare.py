@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import streameval as se
 from streameval.cli import main
+from streameval.inputs.fingerprint import of_labels as of_labels_in
 from streameval.metrics.resampling import Identities, Resampling
 from streameval.result.comparable import differing
 from streameval.result.paired import holm_adjusted, p_value
@@ -170,6 +171,62 @@ def test_unlike_runs_are_compared_despite_it_only(
     despite = ["gallery", "protocol"] if kind == "protocol" else [kind]  # junk is left out
     found = se.compare(good, other, despite=despite, resamples=20)
     assert f"differ in {kind}" in found.remarks[0]
+
+
+def of_labels(**gallery: Any) -> se.Evaluation:
+    """Evaluate 3 queries of the identities 0 to 2; `gallery` is other labels than the usual."""
+    how = {"protocol": "separate-camera", **gallery.pop("how", {})}
+    usual = {"id": [0, 1, 2, 7, 8, 9], "cam": [1, 1, 1, 0, 1, 2]}
+    return se.evaluate(
+        se.Distances(np.arange(18.0).reshape(3, 6)),
+        query=se.Labels(id=np.arange(3), cam=np.zeros(3, int)),
+        gallery=se.Labels(**{**usual, **gallery}),
+        **how,
+    )
+
+
+def of_junk(item: int) -> dict[str, Any]:
+    pairs = se.ListedPairs.of([[0], [1], [2]], [[item], [], []])
+    return {"how": {"protocol": None, "listed": pairs}}
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "words"),
+    [
+        ({}, {"id": [0, 1, 2, 8, 7, 9]}, "gallery ids"),
+        ({}, {"cam": [1, 1, 1, 1, 0, 2]}, "gallery cams"),  # another item is ignored
+        (of_junk(4), of_junk(5), "listed pairs"),
+    ],
+)
+def test_galleries_differ_in_what_no_count_tells(
+    first: dict[str, Any], other: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    of_labels(**other).save(tmp_path / "other")
+    runs = of_labels(**first), tmp_path / "other"
+    with pytest.raises(se.InputError, match=f"differ in gallery: the {words}.*--despite gallery"):
+        se.compare(*runs, resamples=5)
+    found = se.compare(*runs, resamples=5, despite=["gallery"])
+    assert words in found.remarks[0]
+
+
+def test_equal_labels_compare_however_they_are_held() -> None:
+    earlier = of_labels(id=[0, 1, 2, 8, 7, 9])
+    earlier.provenance["label_fingerprints"].clear()  # as of an earlier version
+    narrow = np.array([0, 1, 2, 7, 8, 9], np.uint8)
+    for one in (of_labels(id=narrow), earlier):
+        assert differing(of_labels(), one) == {}
+    with_cameras, without = (
+        of_labels(how={"protocol": "no-camera"}, **more) for more in ({}, {"cam": None})
+    )
+    assert differing(with_cameras, without) == {}
+
+
+@given(st.lists(st.text(max_size=3).filter(lambda text: "\0" not in text), min_size=1, max_size=9))
+def test_fingerprints_of_labels(labels: list[str]) -> None:
+    own = np.array(labels)
+    assert of_labels_in(own) == of_labels_in(own.astype("U30"))
+    assert of_labels_in(own) != of_labels_in(np.array([*labels[:-1], labels[-1] + "."]))
+    assert of_labels_in(own) != of_labels_in(np.array([*labels, ""]))
 
 
 def test_other_queries_are_never_compared(good: se.Evaluation) -> None:

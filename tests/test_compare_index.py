@@ -69,11 +69,11 @@ def test_the_interval_is_that_of_a_mean() -> None:
     """A jackknife of single queries is the usual interval of a mean."""
     from scipy.stats import t
 
-    from streameval.comparison import _interval
+    from streameval.comparison.jackknife import interval
 
     values = np.random.default_rng(0).random(20)
     left = np.array([np.delete(values, i).mean() for i in range(20)])
-    low, high = _interval(float(values.mean()), left)
+    low, high = interval(float(values.mean()), left)
     reach = t.ppf(0.975, 19) * values.std(ddof=1) / math.sqrt(20)
     assert (low, high) == pytest.approx((values.mean() - reach, values.mean() + reach))
 

@@ -43,6 +43,12 @@ def labels(rng: np.random.Generator, queries: int, gallery: int) -> dict[str, se
     }
 
 
+def few_valued(rng: np.random.Generator, rows: int, width: int, levels: int) -> Array:
+    """Return features of few values, so that there are duplicates and ties; of any for 0 levels."""
+    values = rng.standard_normal((rows, width)).astype(np.float32)
+    return np.sign(values) * np.ceil(np.abs(values) * levels) if levels else values
+
+
 def evaluate(*args: Any, **kwargs: Any) -> se.Evaluation:
     """Evaluate; that Q+ may be empty is no concern here."""
     with warnings.catch_warnings():
@@ -224,10 +230,7 @@ def test_any_problem_under_any_tiling(
     block: int,
 ) -> None:
     rng = np.random.default_rng(seed)
-    q = rng.standard_normal((queries, width)).astype(np.float32)
-    g = rng.standard_normal((gallery, width)).astype(np.float32)
-    if levels:  # few values: duplicates and ties
-        q, g = np.sign(q) * np.ceil(np.abs(q) * levels), np.sign(g) * np.ceil(np.abs(g) * levels)
+    q, g = (few_valued(rng, rows, width, levels) for rows in (queries, gallery))
     sides = labels(rng, queries, gallery)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streameval.planning.features.TARGET_BLOCK_BYTES", block)

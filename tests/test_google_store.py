@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 import zarr
 from clusters import labels, write_inputs
+from servers import answering
 
 import streameval as se
 from streameval.errors import InputError
@@ -99,24 +99,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     Bucket.failures.clear()
     Bucket.status = 200
     monkeypatch.setattr(remote, "FIRST_BACK_OFF", timedelta(milliseconds=5))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Bucket)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    account = {
-        "gcs_base_url": f"http://127.0.0.1:{server.server_address[1]}",
-        "disable_oauth": True,
-        "client_email": "",
-        "private_key": "",
-        "private_key_id": "",
-    }
-    (folder / "account.json").write_text(json.dumps(account))
+    account = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
     monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(folder / "account.json"))
     monkeypatch.setenv("GOOGLE_ALLOW_HTTP", "true")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    yield folder
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(Bucket) as url:
+        (folder / "account.json").write_text(json.dumps({"gcs_base_url": url, **account}))
+        yield folder
 
 
 def test_features_from_gs_are_those_on_disk(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from test_object_stores import credentials, free_port, moto, serving
+from servers import bucket, credentials, put_files
 
 import streameval as se
 from streameval.errors import InputError, OptionError, OutputError
@@ -29,21 +28,15 @@ def store(tmp_path: Path) -> Iterator[None]:
     from obstore.store import from_url
 
     rng = np.random.default_rng(0)
-    port = free_port()
-    with serving(moto(port), port) as url, pytest.MonkeyPatch.context() as patch:
+    with bucket() as url, pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         for name, value in credentials(url).items():
             patch.setenv(name, value)
-        request = urllib.request.Request(f"{url}/bucket", method="PUT")
-        urllib.request.urlopen(request, timeout=10).close()
         for name, rows in {"q": QUERIES, "a": 50, "b": 30, "c": 9}.items():
             np.save(f"{name}.npy", rng.standard_normal((rows, WIDTH)))
             np.save(f"{name}_ids.npy", rng.integers(0, 8, rows))
             zarr.create_array(f"{name}.zarr", data=np.load(f"{name}.npy"), chunks=(7, WIDTH))
-            target = from_url(f"s3://bucket/data/{name}.zarr")
-            for file in Path(f"{name}.zarr").rglob("*"):
-                if file.is_file():
-                    target.put(file.relative_to(f"{name}.zarr").as_posix(), file.read_bytes())
+            put_files(Path(f"{name}.zarr"), from_url(f"s3://bucket/data/{name}.zarr"))
         yield
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
-import subprocess
 import sys
-import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +18,7 @@ import numpy as np
 import pytest
 import zarr
 from clusters import cluster, labels, write_inputs
+from servers import answering, bucket, credentials, free_port, moto, put_files, serving
 from zarr.storage import ObjectStore
 
 import streameval as se
@@ -32,58 +29,6 @@ from streameval.inputs.uri import open_array
 
 pytest.importorskip("obstore")
 pytest.importorskip("moto")
-
-BIN = Path(sys.executable).parent
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-@contextmanager
-def serving(arguments: list[str], port: int, **environment: str) -> Iterator[str]:
-    """Run a server until the block ends; yield its URL once it answers."""
-    process = subprocess.Popen(
-        arguments,
-        env={**os.environ, **environment},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                urllib.request.urlopen(url, timeout=5).close()
-                break
-            except urllib.error.HTTPError as error:  # it answers
-                error.close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-        yield url
-    finally:
-        process.kill()
-        process.wait()
-
-
-def moto(port: int) -> list[str]:
-    return [str(BIN / "moto_server"), "-H", "127.0.0.1", "-p", str(port)]
-
-
-def credentials(url: str) -> dict[str, str]:
-    return {
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT": url,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_METADATA_ENDPOINT": "http://127.0.0.1:9",  # nothing is asked beyond loopback
-        "NO_PROXY": "127.0.0.1",
-    }
 
 
 @pytest.fixture(scope="module")
@@ -102,17 +47,11 @@ def store(folder: Path) -> Iterator[str]:
     """Run a server with the inputs in a bucket, and point the environment to it."""
     from obstore.store import from_url
 
-    port = free_port()
-    with serving(moto(port), port) as url, pytest.MonkeyPatch.context() as patch:
+    with bucket() as url, pytest.MonkeyPatch.context() as patch:
         for name, value in credentials(url).items():
             patch.setenv(name, value)
-        request = urllib.request.Request(f"{url}/bucket", method="PUT")
-        urllib.request.urlopen(request, timeout=10).close()
         for name in ("all.zarr", "d.zarr"):
-            target = from_url(f"s3://bucket/data/{name}")
-            for file in (folder / name).rglob("*"):
-                if file.is_file():
-                    target.put(file.relative_to(folder / name).as_posix(), file.read_bytes())
+            put_files(folder / name, from_url(f"s3://bucket/data/{name}"))
         yield url
 
 
@@ -209,15 +148,8 @@ class Proxy(BaseHTTPRequestHandler):
 def proxy(target: str, failures: int) -> Iterator[str]:
     Proxy.target, Proxy.failures = target, failures
     Proxy.seen.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(Proxy) as url:
+        yield url
 
 
 def test_errors_that_pass_are_tried_again(
@@ -314,9 +246,8 @@ def test_a_fingerprint_tells_that_an_object_has_changed(monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("store")
 def test_keys_that_are_wrong_or_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    port = free_port()
     strict = {"INITIAL_NO_AUTH_ACTION_COUNT": "0"}  # moto asks for keys that it knows: it has none
-    with serving(moto(port), port, **strict) as url:
+    with moto(**strict) as url:
         monkeypatch.setenv("AWS_ENDPOINT", url)
         message = r"s3://bucket/data/all\.zarr::g can't be opened: access is denied; check the cred"
         with pytest.raises(InputError, match=message):

@@ -93,8 +93,8 @@ def test_a_page_of_three_runs() -> None:
             shown = f"{value:.2f}" if result.metrics.details[name].is_tau else f"{100 * value:.2f}"
             assert name in page.text
             assert np.isnan(value) or shown in page.text, name
-        for what in (result.provenance["fingerprints"].values(), result.provenance["versions"]):
-            assert all(one in page.text for one in what)
+        for what in ("fingerprints", "label_fingerprints", "versions"):
+            assert all(one in page.text for one in result.provenance[what].values())
         assert f"--out {run}" in page.text
         assert result.provenance["started"] in page.text
     for title in ("Differences", "Curves", "Hardest queries", "Options", "Data", "Provenance"):

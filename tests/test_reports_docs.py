@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import ROOT, blocks, run_shell
 from PIL import Image
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 
-ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.M | re.S)
+BLOCKS = blocks(TEXT)
 
 
 def test_shell_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,17 +30,9 @@ def test_shell_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         Path(f"{side}.csv").write_text("id,cam,path\n" + "".join(rows))
         for run in ("old", "new"):
             np.save(f"{run}_{side}.npy", rng.standard_normal((count, 8), dtype=np.float32))
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     assert {language for language, _ in BLOCKS} == {"bash"}
     for _, block in BLOCKS:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, ""), f"{block}\n{done.stderr}"
+        run_shell(block, tmp_path)
     for page in ("report", "pictures", "of-a-column"):
         content = Path(f"{page}.html").read_text(encoding="utf-8")
         assert ("data:image/jpeg" in content) == (page != "report")

@@ -342,6 +342,7 @@ def command(folder: Path, *more: str) -> list[str]:
     ]
 
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(HERE)}
 SLOW = """
 import sys
 import faults
@@ -354,15 +355,14 @@ main(sys.argv[1:])
 """
 
 
+def finished(folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
+
+
 def test_the_command_line_killed_and_resumed(folder: Path) -> None:
     arguments = [*command(folder)[1:], "--threads", "16", "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(HERE)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, *arguments],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-    )
+    slow = [sys.executable, "-c", SLOW, *arguments]
+    process = subprocess.Popen(slow, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
     try:
         while attempts(folder) < 1 or not (folder / "out.progress" / "record" / "refs").is_dir():
             assert process.poll() is None
@@ -371,81 +371,45 @@ def test_the_command_line_killed_and_resumed(folder: Path) -> None:
         process.kill()
         process.wait()
     assert not (folder / "out").exists()
-    refused = subprocess.run(
-        [sys.executable, "-c", SLOW, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    refused = finished(folder, slow)
     assert refused.returncode == 2
     assert re.search(r"out\.progress holds the unfinished work.*--resume", refused.stderr)
-    resumed = subprocess.run(
-        [sys.executable, "-c", SLOW, *arguments, "--resume"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    resumed = finished(folder, [*slow, "--resume"])
     assert resumed.returncode == 0, resumed.stderr
     assert not (folder / "out.progress").exists()
     counted = attempts(folder)
-    again = subprocess.run(  # finished: the result is shown, and nothing evaluated
-        [sys.executable, "-c", SLOW, *arguments, "--resume"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    again = finished(folder, [*slow, "--resume"])  # the result is shown, and nothing evaluated
     assert again.stdout == resumed.stdout
     assert attempts(folder) == counted
-    plain = subprocess.run(
-        command(folder, "--overwrite", "--json"), cwd=folder, capture_output=True, text=True
-    )
+    plain = finished(folder, command(folder, "--overwrite", "--json"))
     summaries = [json.loads(one.stdout) for one in (resumed, plain)]
     assert summaries[0]["metrics"] == summaries[1]["metrics"]
-    other = subprocess.run(
-        [*command(folder, "--resume"), "--ap", "trapezoid"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
+    other = finished(folder, [*command(folder, "--resume"), "--ap", "trapezoid"])
     assert other.returncode == 2
     assert "out holds the result of another evaluation" in other.stderr
 
 
 def test_resume_wants_a_folder(folder: Path) -> None:
     arguments = command(folder)[:-2]
-    done = subprocess.run([*arguments, "--resume"], cwd=folder, capture_output=True, text=True)
+    done = finished(folder, [*arguments, "--resume"])
     assert (done.returncode, done.stdout) == (2, "")
     assert "give --out DIR" in done.stderr
 
 
 def test_a_result_is_replaced_whole_or_not_at_all(folder: Path) -> None:
-    first = subprocess.run(command(folder, "--json"), cwd=folder, capture_output=True, text=True)
+    first = finished(folder, command(folder, "--json"))
     assert first.returncode == 0, first.stderr
     before = (folder / "out" / "summary.json").read_bytes()
     arguments = [*command(folder)[1:], "--overwrite", "--ap", "trapezoid"]
-    environment = {**os.environ, "PYTHONPATH": str(HERE)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, *arguments],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-    )
+    slow = [sys.executable, "-c", SLOW, *arguments]
+    process = subprocess.Popen(slow, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
     while not attempts(folder):
         assert process.poll() is None
         time.sleep(0.01)
     process.kill()
     process.wait()
     assert (folder / "out" / "summary.json").read_bytes() == before
-    resumed = subprocess.run(
-        [sys.executable, "-c", SLOW, *arguments, "--resume", "--json"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    resumed = finished(folder, [*slow, "--resume", "--json"])
     assert resumed.returncode == 0, resumed.stderr
     found = json.loads((folder / "out" / "summary.json").read_bytes())
     assert found["options"]["ap"] == "trapezoid"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from oracle import Problem
 from oracle_shots import RULES, OracleShots, numbers_ahead, oracle_shots
 from reference import canonical_distances
-from test_exactness import HOSTILE, METRICS, labels, least_memory
+from test_exactness import HOSTILE, METRICS, few_valued, labels, least_memory
 
 import streameval as se
 from streameval.counting.ahead import ONE, ROWS, Ahead, fold, most_entries
@@ -151,10 +151,7 @@ def test_any_problem_under_any_tiling(
     together: int,
 ) -> None:
     rng = np.random.default_rng(seed)
-    q = rng.standard_normal((queries, 20)).astype(np.float32)
-    g = rng.standard_normal((gallery, 20)).astype(np.float32)
-    if levels:  # few values: duplicates and ties
-        q, g = np.sign(q) * np.ceil(np.abs(q) * levels), np.sign(g) * np.ceil(np.abs(g) * levels)
+    q, g = (few_valued(rng, rows, 20, levels) for rows in (queries, gallery))
     sides = labels(rng, queries, gallery)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streameval.planning.features.TARGET_BLOCK_BYTES", block)
@@ -212,7 +209,7 @@ def test_positives_behind_too_many_identities(
     oracle = expected(canonical_distances(q, g, "euclidean"), sides, protocol)
     monkeypatch.setattr("streameval.execution.shots.SHOT_DOUBTS", 1)  # folded often
     for tile, entries in (((12, 1500), 10**4), ((3, 40), 10**4), ((12, 100), 0)):
-        monkeypatch.setattr("streameval.preparation.most_entries", lambda *_, n=entries: n)
+        monkeypatch.setattr("streameval.preparation.sizes.most_entries", lambda *_, n=entries: n)
         found = shots(
             se.Features(q, g, "euclidean"), sides, protocol=protocol, tile=tile, threads=2
         )

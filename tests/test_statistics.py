@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracle import Problem, oracle_statistics
 from problems import problems
 
-from streameval.result import load_statistics, save_statistics
+from streameval.result.folder import load_statistics, save_statistics
 from streameval.statistics import FIELDS, RankStatistics
 
 THRESHOLDS = np.linspace(0, 1, 11)

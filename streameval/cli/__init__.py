@@ -7,6 +7,7 @@ ledger    the commands ``streameval ledger``
 config    options from a file, ``--config``
 listing   the commands ``streameval metrics`` and ``streameval conventions``
 examples  the examples at the end of --help
+declared  the options that several commands have
 options   what the options' texts stand for
 values    what kinds of texts they are: numbers, lists, places
 printing  stdout, and files in its place

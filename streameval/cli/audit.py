@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from streameval.cli.evaluate import METRICS, PROTOCOLS, SELF_MATCHES
+from streameval.cli import declared
 from streameval.cli.examples import examples
 from streameval.cli.options import (
     check_label_options,
+    label_options,
     open_features,
     open_labels,
     open_protocol,
@@ -18,21 +18,6 @@ from streameval.cli.options import (
     with_bundle,
 )
 from streameval.cli.printing import as_json, print_out
-
-
-def _inputs(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name features and labels."""
-    for side in ("gallery", "query"):
-        command = click.option(
-            f"--{side}-labels", metavar="TABLE", help=f"Labels of the {side}: a table, or names."
-        )(command)
-        for column, what in (("keys", "Keys"), ("cams", "Cameras"), ("ids", "Identities")):
-            command = click.option(
-                f"--{side}-{column}", metavar="URI", help=f"{what} of the {side}, an array."
-            )(command)
-    for side in ("gallery", "query"):
-        command = click.option(f"--{side}", metavar="URI", help=f"Features of the {side}.")(command)
-    return command
 
 
 @click.command(
@@ -43,21 +28,13 @@ def _inputs(command: Callable[..., None]) -> Callable[..., None]:
     ),
 )
 @click.argument("bundle", metavar="[FILE]", required=False)
-@_inputs
-@click.option("--metric", metavar=METRICS, help="Distance of features.  [default: cosine]")
-@click.option(
-    "--protocol",
-    metavar=f"{PROTOCOLS}|FILE.toml",
-    default="market1501",
-    show_default=True,
-    help="Which pairs are ignored.",
-)
-@click.option("--junk-id", metavar="N", multiple=True, help="Gallery identity to ignore.")
-@click.option("--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image.")
-@click.option(
-    "--memory", metavar="SIZE", default="2GB", show_default=True, help="Budget of the process."
-)
-@click.option("--json", "wants_json", is_flag=True, help="Print the audit as JSON.")
+@declared.features()
+@declared.labels()
+@declared.metric
+@declared.pairs()
+@declared.self_match
+@declared.own_memory
+@declared.json("the audit")
 def audit(**given: Any) -> None:
     """Say what in the inputs is likely a mistake, and what it would change.
 
@@ -73,18 +50,15 @@ def audit(**given: Any) -> None:
     from streameval.report.style import stdout_style
 
     given = with_bundle(given)
-    sides = [
-        (*(given[f"{side}_{column}"] for column in ("ids", "cams", "keys", "labels")),)
-        for side in ("query", "gallery")
-    ]
-    for side, labels in zip(("query", "gallery"), sides, strict=True):
-        check_label_options(side, *labels)
+    labels = {side: label_options(given, side) for side in ("query", "gallery")}
+    for side, own in labels.items():
+        check_label_options(side, *own)
     if given["metric"] is not None and given["query"] is None:
         raise OptionError("got --metric without features: give --query and --gallery, too")
     features = None
     if given["query"] is not None or given["gallery"] is not None:
         features = open_features(given["query"], given["gallery"], given["metric"])
-    query, gallery = open_labels(sides[0], sides[1], None)
+    query, gallery = open_labels(labels["query"], labels["gallery"], None)
     if features is not None:
         check_rows(features, query, gallery)
     junk = parse_junk_ids(given["junk_id"], gallery)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from streameval.cli import declared
 from streameval.cli.examples import examples
-from streameval.cli.options import FORMATS, parse_level
+from streameval.cli.options import parse_level
 from streameval.cli.printing import as_json, print_or_write
 
 
@@ -16,51 +17,10 @@ from streameval.cli.printing import as_json, print_or_write
     )
 )
 @click.argument("folders", metavar="DIR DIR [DIR...]", nargs=-1)
-@click.option("--metrics", "names", metavar="NAMES", help="Metrics to compare, by name.")
-@click.option(
-    "--ci",
-    metavar="LEVEL",
-    type=float,
-    default=95.0,
-    show_default=True,
-    help="Intervals of so many percent.",
-)
-@click.option(
-    "--resamples",
-    metavar="N",
-    type=int,
-    default=10_000,
-    show_default=True,
-    help="How often identities are drawn.",
-)
-@click.option(
-    "--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the draws."
-)
-@click.option(
-    "--queries",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=5,
-    show_default=True,
-    help="Queries shown that got better, and worse.",
-)
-@click.option(
-    "--despite",
-    metavar="protocol|gallery|options",
-    multiple=True,
-    help="Compare runs that differ in this; repeatable.",
-)
-@click.option(
-    "--format",
-    "form",
-    metavar=FORMATS,
-    default="table",
-    show_default=True,
-    help="How it is written.",
-)
-@click.option("--json", "wants_json", is_flag=True, help="The same as --format json.")
-@click.option("--out", metavar="FILE", help="Write to this new file, in place of stdout.")
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@declared.compared
+@declared.differences
+@declared.queries("Queries shown that got better, and worse.")
+@declared.table
 def compare(
     folders: tuple[str, ...],
     names: str | None,

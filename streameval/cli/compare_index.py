@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import click
 
+from streameval.cli import declared
 from streameval.cli.config import takes_config
-from streameval.cli.evaluate import METRICS, PROTOCOLS, SELF_MATCHES
 from streameval.cli.examples import examples
 from streameval.cli.options import (
     check_label_options,
+    label_options,
+    open_features,
     open_labels,
     open_protocol,
     parse_junk_ids,
@@ -19,8 +21,6 @@ from streameval.cli.options import (
 from streameval.cli.printing import as_json, print_out
 from streameval.cli.signals import Interruption
 from streameval.errors import OptionError
-
-LABELS = ("ids", "cams", "keys", "labels")
 
 
 @takes_config
@@ -33,36 +33,21 @@ LABELS = ("ids", "cams", "keys", "labels")
     ),
 )
 @click.argument("settings", metavar="INDEX[@NAME=N,..]...", nargs=-1, required=True)
-@click.option("--query", metavar="URI", required=True, help="Features of the queries.")
-@click.option("--gallery", metavar="URI", required=True, help="Features of the gallery.")
-@click.option("--query-ids", metavar="URI", help="Identities of the queries.")
-@click.option("--gallery-ids", metavar="URI", help="Identities of the gallery.")
-@click.option("--query-cams", metavar="URI", help="Cameras of the queries.")
-@click.option("--gallery-cams", metavar="URI", help="Cameras of the gallery.")
-@click.option("--query-keys", metavar="URI", help="Keys of the queries, for --self-match key.")
-@click.option("--gallery-keys", metavar="URI", help="Keys of the gallery.")
-@click.option("--query-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
-@click.option("--gallery-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key].")
-@click.option(
-    "--metric", metavar=METRICS, default="cosine", show_default=True, help="Distance of features."
-)
+@declared.features(required=True)
+@declared.labels()
+@declared.metric
 @click.option("-k", "depth", metavar="K", type=int, required=True, help="Items of a list.")
 @click.option("--rerank", is_flag=True, help="Rank lists by canonical distances.")
 @click.option("--train-rows", metavar="N", type=int, help="Gallery rows to train on.")
-@click.option(
-    "--protocol",
-    metavar=f"{PROTOCOLS}|FILE.toml",
-    help="Which pairs are ignored.  [default: market1501]",
-)
-@click.option("--junk-id", metavar="N", multiple=True, help="Gallery identity to ignore.")
-@click.option("--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image.")
-@click.option("--range", metavar="auto|minmax|LO,HI", help="Of tau.  [default: auto]")
-@click.option("--metrics", metavar="NAMES", help="Metrics to compare, by name.")
-@click.option("--memory", metavar="SIZE", default="2GB", show_default=True, help="Budget.")
-@click.option("--threads", metavar="N", type=int, help="Threads.  [default: all cores]")
+@declared.pairs()
+@declared.self_match
+@declared.tau_range
+@declared.compared
+@declared.own_memory
+@declared.threads
 @click.option("--plot", metavar="FILE.svg", help="Plot speed against what is lost.")
 @click.option("--json", is_flag=True, help="Print all figures as JSON, and nothing else.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@declared.quiet
 def compare_index(settings: tuple[str, ...], **given: Any) -> None:
     """Compare settings of FAISS indexes with the exact evaluation.
 
@@ -73,12 +58,9 @@ def compare_index(settings: tuple[str, ...], **given: Any) -> None:
     """
     from streameval.report.progress import show_progress
 
-    labels = {
-        side: tuple(given[f"{side}_{column}"] for column in LABELS) for side in ("query", "gallery")
-    }
+    labels = {side: label_options(given, side) for side in ("query", "gallery")}
     with show_progress(quiet=given["quiet"]) as progress, Interruption(progress.close):
         from streameval import comparison
-        from streameval.inputs.sources import Features
         from streameval.metrics.options import MetricOptions
         from streameval.metrics.selection import split_names
         from streameval.report.comparison import render_comparison, write_plot
@@ -88,12 +70,10 @@ def compare_index(settings: tuple[str, ...], **given: Any) -> None:
             check_label_options(side, *own)
         if given["depth"] < 1:
             raise OptionError(f"-k is {given['depth']}; expected a positive integer")
-        query, gallery = open_labels(
-            cast("Any", labels["query"]), cast("Any", labels["gallery"]), None
-        )
-        names = () if given["metrics"] is None else split_names(given["metrics"])
+        query, gallery = open_labels(labels["query"], labels["gallery"], None)
+        names = () if given["names"] is None else split_names(given["names"])
         compared = comparison.compare_index(
-            Features(given["query"], given["gallery"], given["metric"]),
+            open_features(given["query"], given["gallery"], given["metric"]),
             settings,
             k=given["depth"],
             query=query,

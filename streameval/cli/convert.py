@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from streameval.cli import declared
 from streameval.cli.examples import examples
 from streameval.cli.printing import as_json, print_out
 
@@ -16,11 +17,9 @@ from streameval.cli.printing import as_json, print_out
 )
 @click.argument("source", metavar="URI")
 @click.argument("out", metavar="OUT")
-@click.option(
-    "--memory", metavar="SIZE", default="2GB", show_default=True, help="Budget of the process."
-)
-@click.option("--overwrite", is_flag=True, help="Replace a Zarr array that is there.")
-@click.option("--json", "wants_json", is_flag=True, help="Print what was written as JSON.")
+@declared.own_memory
+@declared.overwrite("a Zarr array")
+@declared.json("what was written")
 def convert(source: str, out: str, memory: str, *, overwrite: bool, wants_json: bool) -> None:
     """Write an array of any format to Zarr in chunks that are read fast.
 

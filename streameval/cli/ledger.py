@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from streameval.cli import declared
 from streameval.cli.config import takes_config
-from streameval.cli.evaluate import AP, METRICS, PRESETS, SELF_MATCHES, TIES, VP
 from streameval.cli.examples import examples
 from streameval.cli.options import check_label_options, open_protocol, parse_junk_ids, parse_range
 from streameval.cli.printing import as_json, print_out
@@ -22,9 +22,6 @@ from streameval.errors import InputError, OptionError, OutputError
 if TYPE_CHECKING:
     from streameval.ledger import Ledger, Snapshot
     from streameval.protocol import Labels
-
-PROTOCOLS = "market1501|allshots|separate-camera|no-camera"
-Command = Callable[..., None]
 
 
 @click.group(
@@ -41,57 +38,19 @@ def ledger() -> None:
     """
 
 
-def _label_options(side: str) -> Callable[[Command], Command]:
-    """Add the options for the labels of a side, "query" or "gallery"."""
-
-    def add(command: Command) -> Command:
-        name = "queries" if side == "query" else "segment"
-        for option in (
-            click.option(
-                f"--{side}-labels", metavar="TABLE", help="CSV or Parquet: id[,cam][,key]."
-            ),
-            click.option(f"--{side}-keys", metavar="URI", help=f"Keys of the {name}."),
-            click.option(f"--{side}-cams", metavar="URI", help=f"Cameras of the {name}."),
-            click.option(f"--{side}-ids", metavar="URI", help=f"Identities of the {name}."),
-        ):
-            command = option(command)
-        return command
-
-    return add
-
-
-def _running(command: Command) -> Command:
-    """Add the options of what counts pairs."""
-    for option in (
-        click.option("--quiet", is_flag=True, help="Show no progress."),
-        click.option(
-            "--scheduler", metavar="ADDRESS", help="Work on the Dask cluster of a scheduler."
-        ),
-        click.option(
-            "--workers", metavar="N", type=int, help="Work in processes, of one thread each."
-        ),
-        click.option("--threads", metavar="N", type=int, help="Threads.  [default: all cores]"),
-        click.option("--memory", metavar="SIZE", help="Budget of the process, or of each worker."),
-    ):
-        command = option(command)
-    return command
-
-
-def _waiting(command: Command) -> Command:
-    """Add the options of a change."""
-    for option in (
-        click.option("--json", "wants_json", is_flag=True, help="Print the snapshot as JSON."),
-        click.option(
-            "--wait",
-            metavar="SECONDS",
-            type=float,
-            default=60.0,
-            show_default=True,
-            help="Wait for another process that changes the ledger.",
-        ),
-    ):
-        command = option(command)
-    return command
+_counted = declared.together(declared.running, declared.quiet)
+_changing = declared.together(
+    click.option(
+        "--wait",
+        metavar="SECONDS",
+        type=float,
+        default=60.0,
+        show_default=True,
+        help="Wait for another process that changes the ledger.",
+    ),
+    declared.json("the snapshot"),
+)
+_queries = declared.labels(query="queries")
 
 
 @contextmanager
@@ -163,23 +122,14 @@ def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
 )
 @click.argument("path", metavar="L")
 @click.option("--query", metavar="URI", help="Features of the queries; none: stored distances.")
-@_label_options("query")
-@click.option("--metric", metavar=METRICS, help="Distance of features.  [default: cosine]")
-@click.option("--as", "preset", metavar=PRESETS, help="Conventions of another tool.")
-@click.option("--protocol", metavar=f"{PROTOCOLS}|FILE.toml", help="Which pairs are ignored.")
-@click.option("--junk-id", metavar="N", multiple=True, help="Gallery identity to ignore.")
-@click.option("--self-match", metavar=SELF_MATCHES, help="Ignore each query's own image: by key.")
-@click.option("--ties", metavar=TIES, help="Who is ahead at the same distance.")
+@_queries
+@declared.metric
+@declared.preset
+@declared.pairs("market1501|allshots|separate-camera|no-camera")
+@click.option("--self-match", metavar="index|key", help="Ignore each query's own image: by key.")
+@declared.ties
 @click.option("--range", "value_range", metavar="auto|LO,HI", help="Distances of tau = 0 and 1.")
-@click.option("--vp", metavar=VP, help="VP of GOM.")
-@click.option(
-    "--false-rate-budget",
-    metavar="N",
-    type=int,
-    help="Returned negatives that count as failure.  [default: 3000]",
-)
-@click.option("--ap", metavar=AP, help="Rule of average precision.")
-@click.option("--metrics", metavar="NAMES", help="Metrics by name, or all.")
+@declared.rules
 @click.option(
     "--keep",
     metavar="SIZE",
@@ -187,7 +137,7 @@ def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
     show_default=True,
     help="For the nearest negatives of all queries.",
 )
-@click.option("--json", "wants_json", is_flag=True, help="Print the snapshot as JSON.")
+@declared.json("the snapshot")
 def create(path: str, wants_json: bool, value_range: str | None, **given: Any) -> None:
     """Make a ledger of queries, without a gallery.
 
@@ -218,11 +168,11 @@ def create(path: str, wants_json: bool, value_range: str | None, **given: Any) -
 @click.argument("path", metavar="L")
 @click.option("--gallery", metavar="URI", help="Features of the segment, [items, columns].")
 @click.option("--distances", metavar="URI", help="Or its distances, [queries, items].")
-@_label_options("gallery")
+@declared.labels(gallery="segment")
 @click.option("--name", metavar="NAME", help="Of the segment.  [default: of the file]")
 @click.option("--dry-run", is_flag=True, help="Print what would be counted; change nothing.")
-@_running
-@_waiting
+@_counted
+@_changing
 def append(
     path: str,
     gallery: str | None,
@@ -276,8 +226,8 @@ def _segment_uri(opened: Ledger, gallery: str | None, distances: str | None) -> 
 @click.option(
     "--ids", metavar="FILE", help="Identities to forget: a text, one a line, or an array."
 )
-@_running
-@_waiting
+@_counted
+@_changing
 def remove(
     path: str, name: str | None, ids: str | None, wait: float, wants_json: bool, **given: Any
 ) -> None:
@@ -327,9 +277,9 @@ def _identities(file: str, queries: Labels) -> Any:
 @click.argument("path", metavar="L")
 @click.option("--query", metavar="URI", help="Features of the queries, [queries, columns].")
 @click.option("--distances", metavar="URI", help="Or their distances from all items.")
-@_label_options("query")
-@_running
-@_waiting
+@_queries
+@_counted
+@_changing
 def add_queries(
     path: str,
     query: str | None,
@@ -355,7 +305,7 @@ def add_queries(
 @click.argument("path", metavar="L")
 @click.option("--name", metavar="NAME", help="The segment that has moved; none: queries.")
 @click.option("--gallery", "--distances", "--query", "uri", metavar="URI", help="Where it is now.")
-@_waiting
+@_changing
 def move(path: str, name: str | None, uri: str | None, wait: float, wants_json: bool) -> None:
     """Say where data are now that have moved: they must be the same."""
     if uri is None:
@@ -371,7 +321,7 @@ def move(path: str, name: str | None, uri: str | None, wait: float, wants_json: 
 )
 @click.argument("path", metavar="L")
 @click.option("--plot", metavar="METRIC", help="The metric to plot.  [default: mAP]")
-@click.option("--json", "wants_json", is_flag=True, help="Print all of it as JSON.")
+@declared.json("all of it")
 def show(path: str, plot: str | None, wants_json: bool) -> None:
     """Print the metrics now, and the trajectory."""
     from streameval.report.ledger import ledger_summary, render_ledger
@@ -397,9 +347,8 @@ def show(path: str, plot: str | None, wants_json: bool) -> None:
 @click.option(
     "--at", metavar="SNAPSHOT", help="Number, or the segment that came with it.  [default: now]"
 )
-@click.option("--out", metavar="DIR", help="Write the result to this new folder.")
-@click.option("--overwrite", is_flag=True, help="Replace a result that is there.")
-@click.option("--json", "wants_json", is_flag=True, help="Print the summary as JSON.")
+@declared.result
+@declared.json("the summary")
 def evaluate(path: str, at: str | None, out: str | None, overwrite: bool, wants_json: bool) -> None:
     """Give a snapshot as a full result."""
     from streameval.report.terminal import render_evaluation, stdout_style
@@ -418,7 +367,7 @@ def evaluate(path: str, at: str | None, out: str | None, overwrite: bool, wants_
     ),
 )
 @click.argument("path", metavar="L")
-@_running
+@_counted
 def verify(path: str, **given: Any) -> None:
     """Read all there is, count it again from the segments, and report any difference."""
     from streameval.report.style import plural

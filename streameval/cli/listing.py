@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from streameval.cli import declared
 from streameval.cli.examples import examples
 from streameval.cli.printing import as_json, print_out
 
@@ -14,7 +15,7 @@ from streameval.cli.printing import as_json, print_out
         "metrics --json",
     ),
 )
-@click.option("--json", "wants_json", is_flag=True, help="Print the list as JSON.")
+@declared.json("the list")
 def metrics(wants_json: bool) -> None:
     """List all metrics and their formulas.
 
@@ -34,8 +35,8 @@ def metrics(wants_json: bool) -> None:
     ),
 )
 @click.argument("folder", metavar="DIR")
-@click.option("--metrics", "names", metavar="NAMES", help="Metrics to compare, by name.")
-@click.option("--json", "wants_json", is_flag=True, help="Print the figures as JSON.")
+@declared.compared
+@declared.json("the figures")
 def conventions(folder: str, names: str | None, wants_json: bool) -> None:
     """Read a saved result as other tools do.
 

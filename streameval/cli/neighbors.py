@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from streameval.cli.declared import together
 from streameval.errors import OptionError
 
 if TYPE_CHECKING:
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from streameval.inputs.neighbors import Depth, Neighbors
     from streameval.metrics.extremes import Missing
 
-Command = Callable[..., Any]
-
-LIST_OPTIONS = (
+list_options = together(
     click.option(
         "--neighbors",
         metavar="URI",
@@ -56,13 +54,6 @@ LIST_OPTIONS = (
         help="Of -k auto: the widest interval that will do.  [default: 0]",
     ),
 )
-
-
-def list_options(command: Command) -> Command:
-    """Add the options of lists of neighbours to a command."""
-    for option in reversed(LIST_OPTIONS):
-        command = option(command)
-    return command
 
 
 def open_neighbors(given: Any) -> Neighbors | None:

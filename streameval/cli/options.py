@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from streameval.errors import OptionError
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from streameval.metrics.resampling import Resampling
     from streameval.preparation import RangeOption
     from streameval.protocol import AnyArray, Labels, Protocol
-
-
-FORMATS = "table|json|csv|markdown|latex|parquet"
 
 
 def open_source(
@@ -101,6 +98,18 @@ def with_bundle(given: dict[str, Any]) -> dict[str, Any]:
     return given | bundle_uris(given["bundle"])
 
 
+LabelOptions = tuple[str | None, str | None, str | None, str | None]
+"""Ids, cams, keys and table of a side, as given."""
+
+
+def label_options(given: Mapping[str, Any], side: str) -> LabelOptions:
+    """Return what the options of a side, "query" or "gallery", say of its labels."""
+    ids, cams, keys, table = (
+        given[f"{side}_{column}"] for column in ("ids", "cams", "keys", "labels")
+    )
+    return ids, cams, keys, table
+
+
 def check_label_options(
     side: str, ids: str | None, cams: str | None, keys: str | None, table: str | None
 ) -> None:
@@ -131,10 +140,6 @@ def check_label_options(
             f"the identities of the {side} are missing: give --{side}-ids ARRAY, or "
             f"--{side}-labels TABLE with a column id"
         )
-
-
-LabelOptions = tuple[str | None, str | None, str | None, str | None]
-"""Ids, cams, keys and table of a side, as given."""
 
 
 def open_labels(
@@ -246,6 +251,22 @@ def parse_level(percent: float | None, **how: int) -> Resampling | None:
     if not 1 <= percent < 100:
         raise OptionError(f"--ci is {percent:g}; expected a percentage from 1 to below 100: 95")
     return Resampling(percent / 100, **how)
+
+
+def by_name(places: tuple[str, ...], labels: tuple[str, ...], what: str) -> dict[str, str]:
+    """Return places by what ``--label`` calls them, or by themselves.
+
+    Raises
+    ------
+    OptionError
+        If there is not one label each, or two names are the same.
+    """
+    if labels and len(labels) != len(places):
+        raise OptionError(f"got {len(labels)} --label for {len(places)} {what}: one each")
+    names = labels or places
+    if len(set(names)) != len(names):
+        raise OptionError(f"two {what} are called the same: name them by --label")
+    return dict(zip(names, places, strict=True))
 
 
 def parse_junk_ids(texts: Sequence[str], gallery: Labels) -> list[int | str] | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from streameval.cli import declared
 from streameval.cli.examples import examples
+from streameval.cli.options import by_name
 from streameval.cli.printing import write_out
 from streameval.errors import OptionError
 
@@ -26,9 +28,7 @@ from streameval.errors import OptionError
 @click.option(
     "--metric", metavar="METRIC", default="mAP", show_default=True, help="Of camera-pairs."
 )
-@click.option("--label", "labels", metavar="TEXT", multiple=True, help="Names for the legend.")
-@click.option("-o", "--out", metavar="FILE", required=True, help="A .png, .svg or .pdf file.")
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@declared.figure("A .png, .svg or .pdf file.", "legend")
 def plot(
     folders: tuple[str, ...],
     curve: str,
@@ -57,30 +57,12 @@ def plot(
     write_out(out, plots.figure_bytes(figure, out), overwrite=overwrite)
 
 
-def by_name(places: tuple[str, ...], labels: tuple[str, ...], what: str) -> dict[str, str]:
-    """Return what is plotted by its name in the legend.
-
-    Raises
-    ------
-    OptionError
-        If there is not one label each, or two names are the same.
-    """
-    if labels and len(labels) != len(places):
-        raise OptionError(f"got {len(labels)} --label for {len(places)} {what}: one each")
-    names = labels or places
-    if len(set(names)) != len(names):
-        raise OptionError(f"two {what} are called the same: name them by --label")
-    return dict(zip(names, places, strict=True))
-
-
 @click.command("plot", epilog=examples("ledger plot L --metric mAP -o trajectory.svg"))
 @click.argument("paths", metavar="L [L...]", nargs=-1)
 @click.option(
     "--metric", "metrics", metavar="METRIC", multiple=True, help="Repeatable.  [default: mAP]"
 )
-@click.option("--label", "labels", metavar="TEXT", multiple=True, help="Names for the legend.")
-@click.option("-o", "--out", metavar="FILE", required=True, help="A .png, .svg or .pdf file.")
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@declared.figure("A .png, .svg or .pdf file.", "legend")
 def plot_ledgers(
     paths: tuple[str, ...],
     metrics: tuple[str, ...],

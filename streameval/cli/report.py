@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from streameval.cli import declared
 from streameval.cli.examples import examples
-from streameval.cli.options import parse_level
+from streameval.cli.options import by_name, parse_level
 from streameval.cli.printing import print_out, write_out
 from streameval.errors import OptionError
 
@@ -24,21 +25,13 @@ if TYPE_CHECKING:
     )
 )
 @click.argument("folders", metavar="DIR [DIR...]", nargs=-1)
-@click.option("-o", "--out", metavar="FILE", required=True, help="An .html file.")
-@click.option("--label", "labels", metavar="TEXT", multiple=True, help="Names for the results.")
+@declared.figure("An .html file.", "results")
 @click.option(
     "--images",
     metavar="TEMPLATE",
     help="Where images are: 'images/{side}/{row:06d}.jpg', or a column of the label tables.",
 )
-@click.option(
-    "--queries",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=5,
-    show_default=True,
-    help="Hardest queries shown.",
-)
+@declared.queries("Hardest queries shown.")
 @click.option(
     "--top",
     metavar="N",
@@ -47,27 +40,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Images of each ranked list.",
 )
-@click.option(
-    "--ci", metavar="LEVEL", type=float, default=95.0, show_default=True, help="Of differences."
-)
-@click.option(
-    "--resamples",
-    metavar="N",
-    type=int,
-    default=10_000,
-    show_default=True,
-    help="Draws of queries.",
-)
-@click.option(
-    "--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the draws."
-)
-@click.option(
-    "--despite",
-    metavar="protocol|gallery|options",
-    multiple=True,
-    help="Compare runs that differ in this; repeatable.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@declared.differences
 def report(
     folders: tuple[str, ...],
     out: str,
@@ -93,17 +66,13 @@ def report(
         raise OptionError(
             "got no result to report: give the folder of one, as evaluate --out wrote"
         )
-    if labels and len(labels) != len(folders):
-        raise OptionError(f"got {len(labels)} --label for {len(folders)} results: one each")
-    names = labels or folders
-    if len(set(names)) != len(names):
-        raise OptionError("two results are called the same: name them by --label")
+    named = by_name(folders, labels, "results")
     if not out.lower().endswith((".html", ".htm")):
         raise OptionError(f"{out} is no .html by its ending: a report is one such file")
     how = parse_level(ci, resamples=resamples, seed=seed)
     if how is None:
         raise OptionError("--ci is missing")
-    runs = runs_of(folders, names, how, despite)
+    runs = runs_of(folders, tuple(named), how, despite)
     pictures = lists = None
     if images is not None:
         pictures, lists = ranked_pictures(runs, images, queries, top)

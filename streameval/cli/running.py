@@ -13,6 +13,7 @@ from streameval.cli.neighbors import open_neighbors
 from streameval.cli.options import (
     LabelOptions,
     check_label_options,
+    label_options,
     open_groups,
     open_labels,
     open_listed,
@@ -104,10 +105,7 @@ class Given:
 
     def label_options(self, side: str) -> LabelOptions:
         """Return ids, cams, keys and table of a side, "query" or "gallery"."""
-        ids, cams, keys, table = (
-            getattr(self, f"{side}_{column}") for column in ("ids", "cams", "keys", "labels")
-        )
-        return ids, cams, keys, table
+        return label_options(vars(self), side)
 
 
 def run(given: Given, told: Mapping[str, Any]) -> None:

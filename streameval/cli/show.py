@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import click
 
+from streameval.cli import declared
 from streameval.cli.examples import examples
-from streameval.cli.options import FORMATS, parse_level
+from streameval.cli.options import parse_level
 from streameval.cli.printing import as_json, print_or_write
 from streameval.errors import InputError, OptionError
 
@@ -20,23 +21,11 @@ from streameval.errors import InputError, OptionError
 )
 @click.argument("folders", metavar="DIR [DIR...]", nargs=-1)
 @click.option("--metrics", "names", metavar="NAMES", help="Other metrics, by name.")
-@click.option(
-    "--ci", metavar="LEVEL", type=float, help="Confidence intervals of so many percent: 95."
-)
+@declared.ci
 @click.option(
     "--config", "wants_config", is_flag=True, help="Print the options of the run, for --config."
 )
-@click.option(
-    "--format",
-    "form",
-    metavar=FORMATS,
-    default="table",
-    show_default=True,
-    help="How it is written.",
-)
-@click.option("--json", "wants_json", is_flag=True, help="The same as --format json.")
-@click.option("--out", metavar="FILE", help="Write to this new file, in place of stdout.")
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@declared.table
 def show(
     folders: tuple[str, ...],
     names: str | None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from streameval.cli.declared import together
 from streameval.cli.printing import NewFile
 from streameval.errors import OptionError
 
@@ -18,19 +19,12 @@ if TYPE_CHECKING:
     from streameval.protocol import Labels
     from streameval.report.trec import Names
 
-TREC_OPTIONS = (
+trec_options = together(
     click.option(
         "--trec-run", metavar="FILE", help="Write the lists to this new file, a TREC run."
     ),
     click.option("--trec-qrels", metavar="FILE", help="And all positives, a TREC qrels file."),
 )
-
-
-def trec_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of TREC files to a command."""
-    for option in reversed(TREC_OPTIONS):
-        command = option(command)
-    return command
 
 
 class TrecFiles:

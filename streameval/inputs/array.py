@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError
+from streameval.errors import InputError, StreamevalError
 
 AnyArray = npt.NDArray[np.generic]
 Span = tuple[int, int]
@@ -181,3 +182,16 @@ def native_dtype(
             f"strings are needed: {remedy}"
         )
     return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
+@contextmanager
+def reading_as(kind: str, uri: str) -> Iterator[None]:
+    """Say in our own words what a damaged file makes the library of its format trip over."""
+    try:
+        yield
+    except (StreamevalError, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{uri} can't be read as {kind} ({type(error).__name__}: {error}): write it again"
+        ) from error

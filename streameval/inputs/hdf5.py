@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, OptionError, StreamevalError
-from streameval.inputs.array import AnyArray, Array, Span, native_dtype
+from streameval.errors import InputError, OptionError
+from streameval.inputs.array import AnyArray, Array, Span, native_dtype, reading_as
 
 SUFFIXES = (".h5", ".hdf5")
 
@@ -41,7 +39,7 @@ def contents(path: Path) -> tuple[list[str], dict[str, Any]]:
     import h5py
 
     names: list[str] = []
-    with _reading(str(path)), h5py.File(path, "r") as file:
+    with reading_as("HDF5", str(path)), h5py.File(path, "r") as file:
 
         def note(name: str | bytes, one: Any) -> None:
             if isinstance(one, h5py.Dataset) and isinstance(name, str):  # bytes: no text at all
@@ -61,21 +59,8 @@ def attributes_of(path: Path, key: str) -> dict[str, Any]:
     """
     import h5py
 
-    with _reading(f"{path}::{key}"), h5py.File(path, "r") as file:
+    with reading_as("HDF5", f"{path}::{key}"), h5py.File(path, "r") as file:
         return dict(file[key].attrs)
-
-
-@contextmanager
-def _reading(uri: str) -> Iterator[None]:
-    """Say in our own words what a damaged file makes the library trip over."""
-    try:
-        yield
-    except (StreamevalError, MemoryError):
-        raise
-    except Exception as error:
-        raise InputError(
-            f"{uri} can't be read as HDF5 ({type(error).__name__}: {error}): write it again"
-        ) from error
 
 
 class Hdf5Array(Array):
@@ -98,7 +83,7 @@ class Hdf5Array(Array):
 
         self.uri = uri
         self._path, self._key = path.absolute(), key
-        with _reading(uri), h5py.File(path, "r") as file:
+        with reading_as("HDF5", uri), h5py.File(path, "r") as file:
             dataset = file[key]
             self._is_text = h5py.check_vlen_dtype(dataset.dtype) is str or (
                 getattr(h5py.check_string_dtype(dataset.dtype), "length", 0) is None
@@ -135,7 +120,7 @@ class Hdf5Array(Array):
         import h5py
 
         selection = tuple(slice(*span) for span in spans)
-        with _reading(f"{self.uri} {self.shape}"), h5py.File(self._path, "r") as file:
+        with reading_as("HDF5", f"{self.uri} {self.shape}"), h5py.File(self._path, "r") as file:
             dataset = file[self._key]
             if self._is_text:
                 out[...] = dataset.asstr()[selection]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, StreamevalError
-from streameval.inputs.array import AnyArray, Array, Span, native_dtype
+from streameval.errors import InputError
+from streameval.inputs.array import AnyArray, Array, Span, native_dtype, reading_as
 
 _PIECE_BYTES = 1 << 20  # decoded at a time, at least a row
 _BUFFER_BYTES = 1 << 16  # read of the file at a time
@@ -41,7 +40,7 @@ class ParquetArray(Array):
 
         self.uri = uri
         self._path, self._key = path.absolute(), key
-        with _reading(uri):
+        with reading_as("Parquet", uri):
             file = self._open()
             self._metadata = file.metadata
             kind = file.schema_arrow.field(key).type
@@ -94,7 +93,7 @@ class ParquetArray(Array):
         start, stop = spans[0]
         columns = slice(*spans[1]) if len(spans) == 2 else None
         done = start
-        with _reading(f"{self.uri} {self.shape}"):
+        with reading_as("Parquet", f"{self.uri} {self.shape}"):
             for first, piece in self._pieces(start, stop):
                 begin, end = max(start, first), min(stop, first + len(piece))
                 if begin < end:
@@ -113,7 +112,7 @@ class ParquetArray(Array):
     def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
         """Decode the row groups of the rows, each once."""
         group = np.searchsorted(self._starts, rows, side="right")
-        with _reading(f"{self.uri} {self.shape}"):
+        with reading_as("Parquet", f"{self.uri} {self.shape}"):
             for own in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(group)) + 1):
                 first, last = int(rows[own[0]]), int(rows[own[-1]])
                 for start, piece in self._pieces(first, last + 1):
@@ -185,19 +184,6 @@ def _dtype(uri: str, kind: Any) -> np.dtype[Any]:
     raise InputError(f"{uri} is a column of {kind}; numbers, texts, or lists of numbers are needed")
 
 
-@contextmanager
-def _reading(uri: str) -> Iterator[None]:
-    """Say in our own words what a damaged file makes the library trip over."""
-    try:
-        yield
-    except (StreamevalError, MemoryError):
-        raise
-    except Exception as error:
-        raise InputError(
-            f"{uri} can't be read as Parquet ({type(error).__name__}: {error}): write it again"
-        ) from error
-
-
 def open_parquet(path: Path, key: str | None, uri: str) -> Array:
     """Open a column of a Parquet file.
 
@@ -215,7 +201,7 @@ def open_parquet(path: Path, key: str | None, uri: str) -> Array:
     """
     from pyarrow import parquet
 
-    with _reading(uri):
+    with reading_as("Parquet", uri):
         schema = parquet.read_schema(path)
     names = list(schema.names)
     lists = [field.name for field in schema if _is_list(field.type)]

@@ -18,7 +18,22 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class RankedQueries:
+class Shared:
+    """What is read off something for several metrics, and computed once."""
+
+    _known: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Return ``function(self, *arguments)``; computed once, for all metrics that share it."""
+        key = (function, *arguments)
+        if key not in self._known:
+            self._known[key] = function(self, *arguments)
+        known: T = self._known[key]
+        return known
+
+
+@dataclass(frozen=True, eq=False)
+class RankedQueries(Shared):
     """What a metric is computed from.
 
     Attributes
@@ -29,15 +44,6 @@ class RankedQueries:
 
     stats: RankStatistics
     options: MetricOptions
-    _known: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False)
-
-    def once(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Return ``function(self, *arguments)``; computed once, for all metrics that share it."""
-        key = (function, *arguments)
-        if key not in self._known:
-            self._known[key] = function(self, *arguments)
-        known: T = self._known[key]
-        return known
 
     @cached_property
     def ranks(self) -> Ranks:

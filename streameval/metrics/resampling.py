@@ -17,18 +17,16 @@ of clusters: Field and Welsh 2007.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import OptionError
-from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.ranked import RankedQueries, Shared
 from streameval.statistics import FloatArray, IntArray
-
-T = TypeVar("T")
 
 BLOCK_BYTES = 128 << 20  # of one block of draws, [r, I] float64
 CACHED_BYTES = 2 << 20  # of the weights of queries that are looked at together
@@ -111,7 +109,7 @@ class Identities:
 
 
 @dataclass(frozen=True, eq=False)
-class Resamples:
+class Resamples(Shared):
     """The queries in R resamples of their identities.
 
     Attributes
@@ -126,15 +124,6 @@ class Resamples:
     ranked: RankedQueries
     identities: Identities
     drawn: FloatArray
-    _known: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False)
-
-    def once(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Return ``function(self, *arguments)``; computed once, for all metrics that share it."""
-        key = (function, *arguments)
-        if key not in self._known:
-            self._known[key] = function(self, *arguments)
-        known: T = self._known[key]
-        return known
 
     def sums(self, values: FloatArray, queries: IntArray | None = None) -> FloatArray:
         """Return the sums over the queries of each resample, [R] float64.

@@ -1,35 +1,28 @@
 """Evaluation: the values, curves and per-query table of a run; saved and loaded whole.
 
-A saved result is a folder:
-
-    summary.json       metrics, their details and tie intervals, counts, options, provenance
-    curves.npz         every curve by name
-    per_query.parquet  a row a query
-    best.zarr          of lists of neighbours read as bounds: the best that they allow, the
-                       statistics being the worst
-    statistics.zarr    the RankStatistics, from which all of the above can be computed again
-    positives.parquet  a row a positive: query, gallery item, camera, distance, recall, precision
-    groups.csv         a row a group: its labels, counts and metrics; where there are groups
-
-What has no finite value, being undefined or infinite, is null in the summary.
+saved       its files: written, and read back
+folder      where they may be written, whole or not at all; the statistics
+summary     what ``summary.json`` holds
+columns     the labels of queries: in tables, and for groups
+groups, positives, cells   the tables by group and by positive; cells of spreadsheets
+comparable  whether results are of the same task
+paired      one against another, on the same queries
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, OptionError, OutputError
+from streameval.errors import InputError, OptionError
 from streameval.metrics import Measure, MetricOptions, Metrics, compute_metrics
 from streameval.metrics.camera_pairs import (
     CameraMatrix,
@@ -38,12 +31,8 @@ from streameval.metrics.camera_pairs import (
     metrics_by_camera_pair,
 )
 from streameval.metrics.confidence import Confidence, confidence_of
-from streameval.metrics.extremes import ListMetrics, ListReading, compute_list_metrics
-from streameval.metrics.groups import (
-    confidence_by_group,
-    list_metrics_by_group,
-    metrics_by_group,
-)
+from streameval.metrics.extremes import ListReading, compute_list_metrics
+from streameval.metrics.groups import confidence_by_group, list_metrics_by_group, metrics_by_group
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Identities, Resampling
 from streameval.metrics.retrieval import precision_recall
@@ -54,26 +43,12 @@ from streameval.result.columns import (
     check_camera_pairs,
     check_group_column,
     group_labels,
-    group_name,
-    label_columns,
     table_columns,
 )
-from streameval.result.folder import (
-    BEST,
-    CURVES,
-    FORMAT,
-    GROUPS,
-    PER_QUERY,
-    POSITIVES,
-    STATISTICS,
-    SUMMARY,
-    ResultFolder,
-    load_statistics,
-    save_statistics,
-)
-from streameval.result.groups import write_groups
-from streameval.result.positives import positive_columns, read_positive_cams
-from streameval.result.summary import check_counts, details_of, plain, read_resampling, read_summary
+from streameval.result.folder import ResultFolder
+from streameval.result.positives import positive_columns
+from streameval.result.saved import load_result, write_files
+from streameval.result.summary import summary_of
 from streameval.statistics import FloatArray, RankStatistics
 
 
@@ -407,53 +382,7 @@ class Evaluation:
 
     def summary(self) -> dict[str, Any]:
         """Return what ``summary.json`` holds; undefined and infinite values are None."""
-        summary: dict[str, Any] = plain(
-            {
-                "metrics": self.metrics.scalars,
-                "details": details_of(self.metrics),
-                "intervals": self.metrics.intervals,
-                "counts": self.counts,
-                "options": asdict(self.options) | {"range": self.range},
-                **self._summary_of_lists(),
-                "provenance": {
-                    "streameval": version("streameval"),
-                    "format": FORMAT,
-                    **self.provenance,
-                },
-            }
-            | ({} if self.group_by is None else {"groups": self._summary_of_groups()})
-            | ({} if (found := self.chosen_confidence) is None else {"confidence": asdict(found)})
-        )
-        return summary
-
-    def _summary_of_lists(self) -> dict[str, Any]:
-        if not isinstance(self.metrics, ListMetrics):
-            return {}
-        return {"bounds": self.metrics.bounds, "k_to_close": self.metrics.places}
-
-    def _summary_of_groups(self) -> dict[str, Any]:
-        def cameras(label: Any) -> dict[str, Any]:
-            pair = self.group_by == CAMERA_PAIRS
-            return dict(zip(("query_cam", "gallery_cam"), label, strict=True)) if pair else {}
-
-        def confidence(label: Any) -> dict[str, Any]:
-            found = self.group_confidence.get(label)
-            if found is None:
-                return {}
-            told = {name: value for name, value in asdict(found).items() if name != "how"}
-            return {"confidence": told}
-
-        values = {
-            group_name(label): cameras(label)
-            | {
-                "metrics": metrics.scalars,
-                "details": details_of(metrics),
-                "counts": metrics.counts,
-            }
-            | confidence(label)
-            for label, metrics in self.groups.items()
-        }
-        return {"by": self.group_by, "values": values}
+        return summary_of(self)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the result as a folder, whole or not at all.
@@ -476,21 +405,7 @@ class Evaluation:
 
     def write(self, folder: Path) -> None:
         """Write the files of the result into a folder that is there, as `save` does."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        text = json.dumps(self.summary(), indent=2, ensure_ascii=False, allow_nan=False)
-        (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
-        np.savez(folder / CURVES, allow_pickle=False, **dict(self.curves))
-        pq.write_table(pa.table(dict(self.per_query)), folder / PER_QUERY)
-        save_statistics(self.statistics, folder / STATISTICS)
-        if self.lists is not None and self.lists.best is not None:
-            save_statistics(self.lists.best, folder / BEST)
-        if self.statistics.positive_item is not None and self.lists is None:
-            pq.write_table(pa.table(dict(self.positives)), folder / POSITIVES)
-        if self.group_by is not None:
-            with (folder / GROUPS).open("w", encoding="utf-8", newline="") as file:
-                write_groups(file, self.group_by, self.groups, self.group_confidence)
+        write_files(self, folder)
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
@@ -502,53 +417,7 @@ class Evaluation:
             If the folder is no result, is of a later format, or is damaged: a part of the
             statistics is missing, or its counts are not those of the summary.
         """
-        import pyarrow.parquet as pq
-
-        folder = Path(path)
-        summary = read_summary(folder)
-        statistics = load_statistics(folder / STATISTICS)
-        try:
-            options: dict[str, Any] = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in summary["options"].items()
-            }
-            value_range = options.pop("range")
-            table = pq.read_table(folder / PER_QUERY)
-            columns = {
-                name: table[column].to_numpy()
-                for name, column in label_columns(table.column_names).items()
-            }
-            loaded = cls.compute(
-                statistics,
-                MetricOptions(**options),
-                range=value_range,
-                columns=columns,
-                provenance={
-                    name: value
-                    for name, value in summary["provenance"].items()
-                    if name not in ("streameval", "format")
-                },
-                group_by=summary.get("groups", {}).get("by"),
-                positive_cams=read_positive_cams(folder, statistics),
-                lists=_read_lists(folder, summary["provenance"].get("lists"), table),
-                resampling=read_resampling(summary),
-            )
-            if loaded.group_by == CAMERA_PAIRS:
-                check_camera_pairs(columns, loaded.positive_cams)
-            check_counts(folder, loaded.counts, summary["counts"])
-        except (MemoryError, OutputError):
-            raise
-        except Exception as error:  # an option or a column of another kind, a file that is cut
-            raise OutputError(
-                f"{folder} is damaged ({type(error).__name__}: {error}); evaluate again, or "
-                "restore the folder"
-            ) from error
-        if table.num_rows != loaded.counts["queries"]:
-            raise OutputError(
-                f"{folder} is damaged: {PER_QUERY} has {table.num_rows} rows, {SUMMARY} says "
-                f"{loaded.counts['queries']} queries; evaluate again, or restore the folder"
-            )
-        return loaded
+        return load_result(cls, Path(path))
 
 
 def check_not_of_lists(lists: ListReading | None, what: str) -> None:
@@ -564,14 +433,3 @@ def check_not_of_lists(lists: ListReading | None, what: str) -> None:
             f"{what} needs the place of every positive, and lists of neighbours may leave some "
             "out: evaluate the features or distances"
         )
-
-
-def _read_lists(folder: Path, told: Mapping[str, Any] | None, table: Any) -> ListReading | None:
-    """Return how the lists of a saved result are read; None where it is of none."""
-    if told is None:
-        return None
-    effective, missing = (
-        table[name].to_numpy().astype(np.int64) for name in ("effective_k", "missing_positives")
-    )
-    best = load_statistics(folder / BEST) if told["missing"] == "bounds" else None
-    return ListReading(told["missing"], told["k"], effective, missing, told["tightened"], best)

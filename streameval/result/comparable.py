@@ -117,6 +117,11 @@ def _galleries_differ(a: Evaluation, b: Evaluation) -> str:
     items, others = _positive_items(a), _positive_items(b)
     if items is not None and others is not None and not np.array_equal(items, others):
         return "the positives are other items: another gallery, or in another order"
+    # Which labels negatives have, and which items are ignored, no count tells.
+    own, other = (one.provenance.get("label_fingerprints", {}) for one in (a, b))
+    for what in own:
+        if other.get(what, own[what]) != own[what]:
+            return f"the {what} are others, though all counts agree"
     return ""
 
 

@@ -1,19 +1,74 @@
-"""summary.json: what it can hold, read back and checked."""
+"""summary.json: what it holds, read back and checked."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.errors import OutputError
 from streameval.metrics import Metrics
+from streameval.metrics.extremes import ListMetrics
 from streameval.metrics.resampling import Resampling
+from streameval.protocol import CAMERA_PAIRS
+from streameval.result.columns import group_name
 from streameval.result.folder import FORMAT, STATISTICS, SUMMARY
+
+if TYPE_CHECKING:
+    from streameval.result import Evaluation
+
+
+def summary_of(result: Evaluation) -> dict[str, Any]:
+    """Return what ``summary.json`` holds; undefined and infinite values are None."""
+    metrics = result.metrics
+    told: dict[str, Any] = {
+        "metrics": metrics.scalars,
+        "details": details_of(metrics),
+        "intervals": metrics.intervals,
+        "counts": result.counts,
+        "options": asdict(result.options) | {"range": result.range},
+    }
+    if isinstance(metrics, ListMetrics):
+        told |= {"bounds": metrics.bounds, "k_to_close": metrics.places}
+    written = {"streameval": version("streameval"), "format": FORMAT}
+    told["provenance"] = {**written, **result.provenance}
+    if result.group_by is not None:
+        told["groups"] = _summary_of_groups(result)
+    if result.chosen_confidence is not None:
+        told["confidence"] = asdict(result.chosen_confidence)
+    summary: dict[str, Any] = plain(told)
+    return summary
+
+
+def _summary_of_groups(result: Evaluation) -> dict[str, Any]:
+    def cameras(label: Any) -> dict[str, Any]:
+        pair = result.group_by == CAMERA_PAIRS
+        return dict(zip(("query_cam", "gallery_cam"), label, strict=True)) if pair else {}
+
+    def confidence(label: Any) -> dict[str, Any]:
+        found = result.group_confidence.get(label)
+        if found is None:
+            return {}
+        told = {name: value for name, value in asdict(found).items() if name != "how"}
+        return {"confidence": told}
+
+    values = {
+        group_name(label): cameras(label)
+        | {
+            "metrics": metrics.scalars,
+            "details": details_of(metrics),
+            "counts": metrics.counts,
+        }
+        | confidence(label)
+        for label, metrics in result.groups.items()
+    }
+    return {"by": result.group_by, "values": values}
 
 
 def details_of(metrics: Metrics) -> dict[str, dict[str, Any]]:

@@ -120,9 +120,8 @@ def provenance_table(run: Run) -> Table:
     if "ledger" in told:
         ledger = told["ledger"]
         rows.append(("Ledger", f"{ledger['path']}, snapshot {ledger['snapshot']}"))
-    rows += [
-        (f"Fingerprint of {what}", str(text)) for what, text in told.get("fingerprints", {}).items()
-    ]
+    for kind in ("fingerprints", "label_fingerprints"):
+        rows += [(f"Fingerprint of {what}", str(text)) for what, text in told.get(kind, {}).items()]
     if "command" in told:
         rows.append(("Command", shlex.join(told["command"])))
     rows.append(("Folder", str(told.get("folder") or "")))

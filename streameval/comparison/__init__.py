@@ -2,25 +2,22 @@
 
 The exact evaluation and each setting of an index are of the same features. A setting is read as a
 system deployed: what it does not return is not found. Differences of metrics come with an
-interval from a jackknife that leaves out a group of queries at a time (Quenouille; Efron and
-Tibshirani 1993, §11): it does for every metric that is smooth in the queries, and not for a
-threshold.
+interval by a `jackknife`.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from streameval.comparison.jackknife import CONFIDENCE, LISTED, Difference, differences
 from streameval.counting.returned import Returned
-from streameval.errors import OptionError, StreamevalWarning
+from streameval.errors import OptionError
 from streameval.evaluation import run
 from streameval.evaluation_of_lists import begin_work, count_outcome, index_of
 from streameval.execution.executor import Executor
@@ -31,8 +28,7 @@ from streameval.execution.threads import ThreadExecutor
 from streameval.inputs.faiss_index import is_file, is_flat
 from streameval.inputs.neighbors import Neighbors
 from streameval.inputs.sources import Features
-from streameval.metrics.compute import metrics_of
-from streameval.metrics.extremes import compute_list_metrics, cut_names
+from streameval.metrics.extremes import cut_names
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import find_measure, in_order, wanted_measures
@@ -43,9 +39,15 @@ from streameval.protocol import Labels
 from streameval.result import Evaluation
 from streameval.statistics import FloatArray, IntArray
 
-GROUPS = 20  # of queries, one of which is left out at a time
-CONFIDENCE = 0.95
-LISTED = "mAP"  # of the exact evaluation, beside which mAP@k/total of the lists is put
+__all__ = [
+    "CONFIDENCE",
+    "LISTED",
+    "Comparison",
+    "Difference",
+    "Outcome",
+    "Setting",
+    "compare_index",
+]
 
 
 @dataclass(frozen=True)
@@ -78,27 +80,6 @@ class Setting:
 
     def __str__(self) -> str:
         return f"{self.index}@{self.search}" if self.search else self.index
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A metric of a setting less that of the exact evaluation.
-
-    Attributes
-    ----------
-    exact, deployed, value : float
-        Of the exact evaluation, of the setting, and their difference, fractions in [0, 1] or τ;
-        NaN where there is none.
-    low, high : float
-        Bounds of the 95 % interval of the difference, by a jackknife that leaves out a twentieth
-        of the queries at a time; NaN where there is none.
-    """
-
-    exact: float
-    deployed: float
-    value: float
-    low: float = math.nan
-    high: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -433,63 +414,3 @@ def neighbour_recall(
         distance = listed_distances(job, of, others, executor, watch, "recall")
         hits += int((distance <= furthest[of]).sum())
     return min(hits / total, 1.0) if total else math.nan
-
-
-def differences(
-    exact: Evaluation, found: Evaluation, measures: Sequence[Measure], options: MetricOptions
-) -> dict[str, Difference]:
-    """Return the difference of each metric, with an interval from a jackknife over the queries."""
-    names = [one.name for one in measures]
-    pairs = [(name, name) for name in names]
-    listed = [name for name in names if name.startswith("mAP@") and name.endswith("/total")]
-    pairs += [(LISTED, name) for name in listed]
-    taus = {one.name for one in measures if one.metric.is_tau}
-    queries = exact.statistics.queries
-    group = np.random.default_rng(0).permutation(queries) % min(GROUPS, queries)
-    left: list[list[float]] = []
-    for own in range(int(group.max()) + 1 if queries > 1 else 0):
-        kept = np.flatnonzero(group != own)
-        left.append(_differences_of(exact, found, measures, options, pairs, kept))
-    result: dict[str, Difference] = {}
-    for at, (name, other) in enumerate(pairs):
-        one, two = exact[name], found[other]
-        low = high = math.nan
-        if name not in taus and len(left) > 1 and not math.isnan(one + two):
-            low, high = _interval(two - one, np.array([row[at] for row in left]))
-        result[name if name == other else f"{name} ({other})"] = Difference(
-            one, two, two - one, low, high
-        )
-    return result
-
-
-def _differences_of(
-    exact: Evaluation,
-    found: Evaluation,
-    measures: Sequence[Measure],
-    options: MetricOptions,
-    pairs: Sequence[tuple[str, str]],
-    queries: npt.NDArray[np.int64],
-) -> list[float]:
-    if found.lists is None:
-        raise TypeError("the setting is no lists of neighbours")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StreamevalWarning)
-        own = metrics_of(
-            exact.statistics.take(queries), options, [*measures, find_measure(LISTED)]
-        ).scalars
-        other = compute_list_metrics(
-            found.statistics.take(queries), found.lists.take(queries), options
-        ).scalars
-    return [other[two] - own[one] for one, two in pairs]
-
-
-def _interval(value: float, left: FloatArray) -> tuple[float, float]:
-    """Return the interval of a value, from its values without each of the groups."""
-    from scipy.stats import t
-
-    groups = len(left)
-    if np.isnan(left).any():
-        return math.nan, math.nan
-    error = math.sqrt((groups - 1) / groups * float(((left - left.mean()) ** 2).sum()))
-    reach = float(t.ppf((1 + CONFIDENCE) / 2, groups - 1)) * error
-    return value - reach, value + reach

@@ -1,0 +1,105 @@
+"""Servers on 127.0.0.1: of a command, of a handler, and of a bucket of S3."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+BIN = Path(sys.executable).parent
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def serving(arguments: list[str], port: int, **environment: str) -> Iterator[str]:
+    """Run a server until the block ends; yield its URL once it answers."""
+    process = subprocess.Popen(
+        arguments,
+        env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                urllib.request.urlopen(url, timeout=5).close()
+                break
+            except urllib.error.HTTPError as error:  # it answers
+                error.close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Answer requests in this process until the block ends; yield the URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def moto(**environment: str) -> Iterator[str]:
+    """Run a server that answers as S3 does, with nothing in it; yield its URL."""
+    port = free_port()
+    command = [str(BIN / "moto_server"), "-H", "127.0.0.1", "-p", str(port)]
+    with serving(command, port, **environment) as url:
+        yield url
+
+
+@contextmanager
+def bucket() -> Iterator[str]:
+    """Run a server of S3 with an empty bucket ``bucket``; yield its URL."""
+    with moto() as url:
+        request = urllib.request.Request(f"{url}/bucket", method="PUT")
+        urllib.request.urlopen(request, timeout=10).close()
+        yield url
+
+
+def credentials(url: str) -> dict[str, str]:
+    """Return the environment that points to such a server."""
+    return {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT": url,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_METADATA_ENDPOINT": "http://127.0.0.1:9",  # nothing is asked beyond loopback
+        "NO_PROXY": "127.0.0.1",
+    }
+
+
+def put_files(folder: Path, store: Any) -> None:
+    """Put the files of a folder into an object store of obstore, by their names in it."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            store.put(file.relative_to(folder).as_posix(), file.read_bytes())
