@@ -85,10 +85,12 @@ def of_labels(labels: AnyArray) -> str:
     digest = hashlib.blake2b(f"{len(labels)} {are_texts}".encode(), digest_size=16)
     for start in range(0, len(labels), BLOCK_LABELS):
         block = labels[start : start + BLOCK_LABELS]
-        dtype = "i8"
         if are_texts:
             longest = np.strings.str_len(block.astype(np.str_, copy=False)).max()
             dtype = f"U{max(longest, 1)}"
+        else:  # in few bytes, as each takes its time
+            limits = [np.min_scalar_type(int(one)) for one in (block.min(), block.max())]
+            dtype = np.promote_types(*limits).str if limits[1].itemsize < 8 else "<i8"
         digest.update(dtype.encode())
         digest.update(block.astype(dtype).tobytes())
     return digest.hexdigest()
