@@ -414,6 +414,33 @@ def test_the_command_line_killed_and_resumed(folder: Path) -> None:
     assert "out holds the result of another evaluation" in other.stderr
 
 
+def test_a_finished_result_that_is_read_otherwise_is_written_again(folder: Path) -> None:
+    """``--group-by`` and ``--ci`` count nothing: what is printed is what the folder holds."""
+
+    def told(*more: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        arguments = command(folder, "--metrics", "CMC@1", "--json", *more)
+        run = subprocess.run(arguments, cwd=folder, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        return json.loads(run.stdout), json.loads((folder / "out" / "summary.json").read_bytes())
+
+    first, _ = told()
+    printed, written = told("--resume", "--group-by", "id", "--ci", "90")
+    assert printed == written
+    assert written["groups"]["by"] == "id"
+    assert written["confidence"]["how"]["level"] == 0.9
+    assert written["provenance"]["given"] == first["provenance"]["given"] | {
+        "group-by": "id",
+        "ci": 90.0,
+    }
+    assert (folder / "out" / "groups.csv").exists()
+    half = np.arange(len(np.load(folder / "qid.npy"))) % 2
+    for groups in (half, 1 - half):
+        np.save(folder / "half.npy", groups)
+        printed, written = told("--resume", "--group-by", "half.npy")
+        assert printed == written
+    assert told("--resume")[1] == written  # nothing is asked for: as it is
+
+
 def test_resume_wants_a_folder(folder: Path) -> None:
     arguments = command(folder)[:-2]
     done = subprocess.run([*arguments, "--resume"], cwd=folder, capture_output=True, text=True)
