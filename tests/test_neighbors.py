@@ -680,7 +680,12 @@ def test_on_the_command_line() -> None:
     np.savez("lists.npz", indices=indices, distances=distances)
     assert run("--neighbors", "lists.npz").exit_code == 0
     assert "never found" in run("--neighbors", "lists.npz", "--missing", "never", "-k", "5").output
+    Path("kept.faiss").write_text("an index that took hours")
     for arguments, message in (
+        (
+            (*both, "--index", "HNSW8", "-k", "9", "--save-index", "kept.faiss"),
+            "kept.faiss exists already; choose another, or replace it: --overwrite",
+        ),
         (("-k", "20", *both), "-k is for lists of neighbours"),
         (("--neighbors", "lists.npz", "--index", "Flat"), "choose one of them"),
         (("--neighbors", "lists.npz", "--metric", "dot"), "leave --metric out"),
@@ -694,3 +699,6 @@ def test_on_the_command_line() -> None:
     ):
         done = run(*arguments)
         assert (done.exit_code, message in done.output) == (2, True), done.output
+    built = ("--index", "HNSW8", "-k", "9", "--save-index", "kept.faiss", "--overwrite")
+    assert run(*both, *built).exit_code == 0
+    assert run(*both, "--index", "kept.faiss", "-k", "9").exit_code == 0
