@@ -135,17 +135,17 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
     """Return the lines of the table by the title of their part."""
     metrics, confidence = evaluation.metrics, evaluation.chosen_confidence
     parts: dict[str, list[Row]] = {title: [] for title in TITLES.values()}
-    said = ""  # the reason of the row above, not to be repeated
+    said: dict[str, str] = {}  # the reason of the row above in a part, not to be repeated
     for name, value in metrics.scalars.items():
         detail = metrics.details[name]
-        rows = parts[TITLES[detail.part]]
+        title = TITLES[detail.part]
         interval = metrics.intervals.get(name)
         bounds = metrics.bounds.get(name) if isinstance(metrics, ListMetrics) else None
         if bounds is not None and detail.open:
             text = interval_text(*bounds, is_tau=detail.is_tau)
             row = Row(name, text)
         elif math.isnan(value):
-            row = Row(name, DASH, remark="" if detail.reason == said else detail.reason)
+            row = Row(name, DASH, remark="" if detail.reason == said.get(title) else detail.reason)
         elif detail.is_tau:
             ties = "" if interval is None else f"{interval[0]:.2f} – {interval[1]:.2f}"
             row = Row(name, f"{value:.2f}  ", ties, _distance(value, evaluation.range))
@@ -154,8 +154,8 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
             row = Row(name, percent(value), ties, _at(detail))
         if confidence is not None:
             row = replace(row, confidence=_confidence(confidence, name, is_tau=detail.is_tau))
-        rows.append(row)
-        said = detail.reason if math.isnan(value) and bounds is None else ""
+        parts[title].append(row)
+        said[title] = detail.reason if math.isnan(value) and bounds is None else ""
     return {title: rows for title, rows in parts.items() if rows}
 
 
