@@ -113,7 +113,7 @@ AP = "step|trapezoid|threshold"
     type=int,
     help="Returned negatives that count as failure.  [default: 3000]",
 )
-@click.option("--ap", metavar=AP, help="Rule of average precision.  [default: step]")
+@click.option("--ap", metavar=AP, help="Rule of average precision and of RP.  [default: step]")
 @click.option(
     "--metrics",
     metavar="NAMES",
