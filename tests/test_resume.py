@@ -185,7 +185,11 @@ def test_a_cluster_goes_on_with_what_another_cluster_has_done(folder: Path) -> N
     ("change", "message"),
     [
         ({"metric": "euclidean", "range": (0.0, 40.0)}, r"options differ, metric: it was 'cosine'"),
-        ({"protocol": "allshots"}, r"options differ, protocol: "),
+        (
+            {"protocol": "allshots"},
+            r"options differ, protocol: it was \{'name': '[\w-]+', 'cmc': 'first-match'\}, and is "
+            r"\{'name': 'allshots', 'cmc': 'all-shots'\}",
+        ),
         ({"range": "minmax"}, r"options differ, range: "),
         ({"refine": ("EER",)}, r"options differ, histogram edges: it was 0, and is 1001"),
         ({"memory": "3GB"}, r"plan differ, memory: it was 2000000000, and is 3000000000"),
