@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -188,6 +189,16 @@ def test_one_set_and_orders() -> None:
     three = Labels(np.array([1, 1, 2]), key=keys)
     audit = audit_labels(three, three, plain, find_pairs(three, three, plain))
     assert names(audit) == {"same-set", "order-of-names", "keys-of-both-sides"}
+
+
+def test_keys_of_own_images_that_no_item_has() -> None:
+    protocol = replace(PROTOCOLS["no-camera"], self_match="key")
+    query = Labels(id=np.arange(3), key=np.array(["query/a", "query/b", "query/c"]))
+    items = np.array(["a", "b", "c"])
+    for keys, found in ((items, ["no-own-image"]), (query.key, [])):
+        findings = check_labels(query, Labels(id=np.arange(3), key=keys), protocol)
+        assert [one.name for one in findings] == found
+        assert all("query/a" in str(one) and "ignores nothing" in str(one) for one in findings)
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

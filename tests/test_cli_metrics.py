@@ -115,6 +115,20 @@ def test_groups_as_a_table(by: str) -> None:
 
 
 @pytest.mark.usefixtures("data")
+def test_metrics_that_have_no_room_beside_a_group_are_not_left_out_silently() -> None:
+    grouped = (*STORED, *CSV, "--group-by", "cam")
+    few = run(*grouped, "--metrics", "CMC@1,mAP").stdout
+    assert "metrics of each group" not in few
+    many = run(*grouped, "--metrics", "retrieval,tau_max,MREP").stdout
+    said = next(line for line in many.splitlines() if "metrics of each group" in line)
+    head = next(line for line in many.splitlines() if line.startswith("cam  queries"))
+    found = summary("--group-by", "cam", "--metrics", "retrieval,tau_max,MREP")
+    assert said.startswith(f"{len(head.split()) - 2} of {len(found['metrics'])} metrics")
+    assert "groups.csv" in said
+    assert len(said) <= 80
+
+
+@pytest.mark.usefixtures("data")
 def test_groups_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*_: object, **__: object) -> None:
         raise AssertionError("work has begun")

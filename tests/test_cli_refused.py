@@ -71,6 +71,8 @@ def refused(*arguments: str, says: tuple[str, ...]) -> None:
         ((*STORED, *CSV, "--threads", "0"), ("threads is 0", "at least 1")),
         ((*STORED, *CSV, "--threads", "many"), ("'--threads'", "'many'", "--help")),
         ((*STORED, *CSV, "--fast"), ("--fast", "--help")),
+        ((*STORED, *CSV, "--json", "--format", "csv"), ("--json and --format csv", "one of them")),
+        ((*STORED, *CSV, "--listed-as", "key"), ("--listed-as key without --good", "leave it out")),
         (("--distances", "all.npz::nothing", *CSV), ("all.npz::nothing", "query, gallery")),
         (("--distances", "all.npz", *CSV), ("all.npz", "::")),
         (("--distances", "absent.npy", *CSV), ("absent.npy does not exist",)),

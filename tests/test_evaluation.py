@@ -127,12 +127,23 @@ def test_a_range_that_turns_out_to_need_the_data_keeps_its_plan() -> None:
         ({"self_match": "name"}, "expected index or key"),
         ({"ties": "none"}, "pessimistic, optimistic, stable, expected"),
         ({"query": np.arange(QUERIES)}, "Labels are needed"),
+        ({"protocol": 3}, "protocol is of type int; a name or a Protocol is needed"),
+        ({"junk_ids": -1}, r"junk_ids is -1; .* is needed: \[-1\]"),
+        ({"junk_ids": "-1"}, r"junk_ids is '-1'; .* is needed: \['-1'\]"),
+        ({"metrics": 5}, "metrics is 5; a text or names are needed"),
+        ({"resume": True}, "resume goes on with the work kept in a checkpoint"),
     ],
 )
 def test_options_that_cannot_be_used(option: dict[str, Any], message: str) -> None:
     q, g, sides = problem()
     with pytest.raises((se.OptionError, se.InputError), match=message):
         se.evaluate(se.Features(q, g), **(sides | option))
+
+
+def test_an_array_is_no_source() -> None:
+    q, g, sides = problem()
+    with pytest.raises(se.InputError, match=r"source is of type ndarray; .* Distances\(matrix\)"):
+        se.evaluate(q @ g.T, **sides)  # type: ignore[arg-type]
 
 
 def test_sizes_as_people_write_them() -> None:

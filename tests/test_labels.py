@@ -188,7 +188,7 @@ def test_csv_refused(tmp_path: Path, text: str, words: list[str]) -> None:
 
 def test_csv_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_bytes(b"id\n\xff\xfe\n")
-    with pytest.raises(InputError, match=r"b\.csv can't be read"):
+    with pytest.raises(InputError, match=r"b\.csv is no text in UTF-8 \(byte 0xff at 3\)"):
         read_label_table(tmp_path / "b.csv")
 
 

@@ -612,6 +612,36 @@ def test_a_result_is_saved_and_read_under_other_options(missing: Any) -> None:
         assert all("mAP" in one.bounds for one in found.groups.values())  # type: ignore[attr-defined]
 
 
+def test_ties_are_those_that_the_lists_show() -> None:
+    """What is missing may be anywhere: where it is put at best or at worst is no tie."""
+    rng = np.random.default_rng(3)
+    distances = rng.permutation(20 * 50).reshape(20, 50) / 1000
+    labels = {
+        "query": se.Labels(id=rng.integers(0, 6, 20)),
+        "gallery": se.Labels(id=rng.integers(0, 6, 50)),
+    }
+    assert se.evaluate(se.Distances(distances), **labels, protocol="no-camera").counts["ties"] == 0
+    nearest = np.argsort(distances, axis=1)[:, :9]
+    lists = se.Neighbors(nearest, np.take_along_axis(distances, nearest, 1))
+    found = se.evaluate(lists, **labels, protocol="no-camera")
+    assert (found.per_query["missing_positives"] > 0).any()
+    assert found.counts["ties"] == 0
+    assert not found.per_query["ties/lower"].any()
+
+
+def test_a_tie_at_the_end_of_a_list_may_be_of_more() -> None:
+    found = se.evaluate(
+        se.Neighbors(np.array([[0, 1]]), np.zeros((1, 2))),
+        query=se.Labels(id=np.array([1])),
+        gallery=se.Labels(id=np.array([1, 2, 3])),
+        protocol="no-camera",
+        metrics="CMC@1",
+    )
+    assert found.counts["ties"] == 1
+    assert found.per_query["ties/lower"].tolist() == [1]
+    assert found.per_query["ties/upper"].tolist() == [2]
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_tight_budget_cuts_the_queries_and_changes_nothing() -> None:
     from dataclasses import replace
@@ -680,7 +710,12 @@ def test_on_the_command_line() -> None:
     np.savez("lists.npz", indices=indices, distances=distances)
     assert run("--neighbors", "lists.npz").exit_code == 0
     assert "never found" in run("--neighbors", "lists.npz", "--missing", "never", "-k", "5").output
+    Path("kept.faiss").write_text("an index that took hours")
     for arguments, message in (
+        (
+            (*both, "--index", "HNSW8", "-k", "9", "--save-index", "kept.faiss"),
+            "kept.faiss exists already; choose another, or replace it: --overwrite",
+        ),
         (("-k", "20", *both), "-k is for lists of neighbours"),
         (("--neighbors", "lists.npz", "--index", "Flat"), "choose one of them"),
         (("--neighbors", "lists.npz", "--metric", "dot"), "leave --metric out"),
@@ -694,3 +729,6 @@ def test_on_the_command_line() -> None:
     ):
         done = run(*arguments)
         assert (done.exit_code, message in done.output) == (2, True), done.output
+    built = ("--index", "HNSW8", "-k", "9", "--save-index", "kept.faiss", "--overwrite")
+    assert run(*both, *built).exit_code == 0
+    assert run(*both, "--index", "kept.faiss", "-k", "9").exit_code == 0

@@ -73,6 +73,9 @@ def test_what_is_undefined_says_why() -> None:
         "",
         "no open-set queries: every identity is there",
     )
+    assert values(closed)["tau_nz"] == ("–", "", "")
+    dir_rows = [row.remark for row in rows_of(closed)["Open set"]]
+    assert dir_rows == ["no open-set queries: every identity is there", "", ""]
     with pytest.warns(se.StreamevalWarning):
         strangers = evaluation([8, 9], [1, 2, 1, 3])
     assert values(strangers)["CMC@1"] == ("–", "", "no query has a positive in the gallery")

@@ -56,6 +56,22 @@ def refuses(call: Callable[[], object], *words: str) -> None:
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize("names", ["mAP,CMC@1", ["mAP", "CMC@1"], ("mAP", "CMC@1")])
+def test_metrics_are_named_as_evaluate_takes_them(result: se.Evaluation, names: object) -> None:
+    read = result.with_options(metrics=names)
+    assert read.options.metrics == ("mAP", "CMC@1")
+    assert dict(read.metrics.scalars) == {name: result[name] for name in ("CMC@1", "mAP")}
+
+
+def test_a_result_is_shown_in_a_line(result: se.Evaluation) -> None:
+    shown = repr(result.with_options(metrics=("CMC@1", "mAP", "MFR", "DIR@1|FAR=0.1")))
+    assert shown == (
+        f"<Evaluation: 4 queries, 9 gallery items; CMC@1={result['CMC@1']:.4g}, "
+        f"mAP={result['mAP']:.4g}, MFR={result['MFR']:.4g}, DIR@1|FAR=0.1=nan>"
+    )
+    assert len(repr(result.with_options(metrics=("all",)))) < 300
+
+
 def test_saved_and_loaded_is_the_same(result: se.Evaluation, folder: Path) -> None:
     result.save("deep/down/out")
     written = {path.name for path in Path("deep/down/out").iterdir()}

@@ -185,7 +185,11 @@ def test_a_cluster_goes_on_with_what_another_cluster_has_done(folder: Path) -> N
     ("change", "message"),
     [
         ({"metric": "euclidean", "range": (0.0, 40.0)}, r"options differ, metric: it was 'cosine'"),
-        ({"protocol": "allshots"}, r"options differ, protocol: "),
+        (
+            {"protocol": "allshots"},
+            r"options differ, protocol: it was \{'name': '[\w-]+', 'cmc': 'first-match'\}, and is "
+            r"\{'name': 'allshots', 'cmc': 'all-shots'\}",
+        ),
         ({"range": "minmax"}, r"options differ, range: "),
         ({"refine": ("EER",)}, r"options differ, histogram edges: it was 0, and is 1001"),
         ({"memory": "3GB"}, r"plan differ, memory: it was 2000000000, and is 3000000000"),
@@ -387,6 +391,33 @@ def test_the_command_line_killed_and_resumed(folder: Path) -> None:
     other = finished(folder, [*command(folder, "--resume"), "--ap", "trapezoid"])
     assert other.returncode == 2
     assert "out holds the result of another evaluation" in other.stderr
+
+
+def test_a_finished_result_that_is_read_otherwise_is_written_again(folder: Path) -> None:
+    """``--group-by`` and ``--ci`` count nothing: what is printed is what the folder holds."""
+
+    def told(*more: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        arguments = command(folder, "--metrics", "CMC@1", "--json", *more)
+        run = subprocess.run(arguments, cwd=folder, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        return json.loads(run.stdout), json.loads((folder / "out" / "summary.json").read_bytes())
+
+    first, _ = told()
+    printed, written = told("--resume", "--group-by", "id", "--ci", "90")
+    assert printed == written
+    assert written["groups"]["by"] == "id"
+    assert written["confidence"]["how"]["level"] == 0.9
+    assert written["provenance"]["given"] == first["provenance"]["given"] | {
+        "group-by": "id",
+        "ci": 90.0,
+    }
+    assert (folder / "out" / "groups.csv").exists()
+    half = np.arange(len(np.load(folder / "qid.npy"))) % 2
+    for groups in (half, 1 - half):
+        np.save(folder / "half.npy", groups)
+        printed, written = told("--resume", "--group-by", "half.npy")
+        assert printed == written
+    assert told("--resume")[1] == written  # nothing is asked for: as it is
 
 
 def test_resume_wants_a_folder(folder: Path) -> None:

@@ -20,6 +20,8 @@ def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Fin
     audit = Audit()
     if query.cam is not None and gallery.cam is not None and protocol.needs_cameras:
         _check_cameras(audit, query.cam, gallery.cam, protocol)
+    if protocol.self_match == "key" and query.key is not None and gallery.key is not None:
+        _check_keys(audit, query.key, gallery.key)
     same_set = (
         len(query) == len(gallery) > 1
         and np.array_equal(query.id, gallery.id)
@@ -34,6 +36,17 @@ def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Fin
             "CMC@1 is near 1; ignore a query's own image: --self-match index",
         )
     return audit.findings
+
+
+def _check_keys(audit: Audit, query: AnyArray, gallery: AnyArray) -> None:
+    if np.isin(query, gallery).any():
+        return
+    audit.warn(
+        "no-own-image",
+        f"no query has the key of a gallery item ({_some(query)}; {_some(gallery)})",
+        "--self-match key ignores nothing; if the images are the same under other names, each "
+        "query finds itself: give both sides the same keys",
+    )
 
 
 def _check_cameras(audit: Audit, query: AnyArray, gallery: AnyArray, protocol: Protocol) -> None:

@@ -43,12 +43,11 @@ def compare(
     from streameval.metrics.selection import split_names
     from streameval.report.compare import render_comparison
     from streameval.report.export import FORMATS as EXPORTS
-    from streameval.report.export import JSON, TABLE, check_format, comparison_rows
+    from streameval.report.export import JSON, TABLE, chosen_format, comparison_rows
     from streameval.report.style import Style, stdout_style
     from streameval.result import paired
 
-    form = JSON if wants_json else form
-    check_format(form, to_file=out is not None)
+    form = chosen_format(form, wants_json=wants_json, to_file=out is not None)
     how = parse_level(ci, resamples=resamples, seed=seed)
     comparison = paired.compare(
         *folders,

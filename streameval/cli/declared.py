@@ -121,7 +121,7 @@ rules: Option = together(
     click.option(
         "--ap",
         metavar="step|trapezoid|threshold",
-        help="Rule of average precision.  [default: step]",
+        help="Rule of average precision and of RP.  [default: step]",
     ),
     click.option(
         "--metrics",

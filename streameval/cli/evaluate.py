@@ -91,9 +91,9 @@ def evaluate(**given: Any) -> None:
     A URI is PATH or PATH::KEY: a .npy, .npz, .mat, HDF5, Parquet, .pt or .fvecs file, a Zarr
     folder, a folder of .npy files, or shards: 'gallery-*.npy'.
     """
-    from streameval.report.export import JSON, check_format
+    from streameval.report.export import JSON, chosen_format
 
-    check_format(given["format"], to_file=False)
-    given |= {"json": given["json"] or given["format"] == JSON}
+    chosen = chosen_format(given["format"], wants_json=given["json"], to_file=False)
+    given |= {"json": chosen == JSON}
     given = with_bundle(given)
     run(Given(**given), in_force(click.get_current_context().command, given))

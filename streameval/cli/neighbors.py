@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from streameval.cli.declared import together
+from streameval.cli.printing import check_new
 from streameval.errors import OptionError
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ list_options = together(
         type=int,
         help="Gallery rows that an index is trained on.  [default: 64 a centroid, up to 128 MB]",
     ),
-    click.option("--save-index", metavar="FILE.faiss", help="Keep the index that is built."),
+    click.option(
+        "--save-index", metavar="FILE.faiss", help="Keep the index that is built, in a new file."
+    ),
     click.option(
         "--missing",
         metavar="bounds|never",
@@ -65,6 +68,8 @@ def open_neighbors(given: Any) -> Neighbors | None:
         If the options conflict, or one is missing.
     InputError
         If lists, features or an index can't be evaluated.
+    OutputError
+        If the index is to be kept in a file that is there.
     """
     of_lists = {
         "--neighbor-distances": given.neighbor_distances,
@@ -91,6 +96,8 @@ def open_neighbors(given: Any) -> Neighbors | None:
         raise OptionError(f"got {first} and {other}: choose one of them")
     if given.close_to is not None and given.depth != "auto":
         raise OptionError("--close-to is for -k auto: give that, or leave it out")
+    if given.save_index is not None:
+        check_new(given.save_index, overwrite=given.overwrite or given.resume)
     from streameval.inputs.neighbors import Neighbors
     from streameval.inputs.sources import Features
 

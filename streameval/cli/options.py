@@ -165,13 +165,17 @@ def open_listed(
     Raises
     ------
     OptionError
-        If there are junk pairs alone.
+        If there are junk pairs alone, or what they list without any list.
     InputError
         If a list can't be read, or doesn't fit.
     """
     if good is None:
         if junk is not None:
             raise OptionError(f"got --junk {junk} without --good: give the positives, too")
+        if listed_as != "1-based":
+            raise OptionError(
+                f"got --listed-as {listed_as} without --good: give the lists, or leave it out"
+            )
         return None
     from streameval.inputs.lists import read_listed_pairs
 

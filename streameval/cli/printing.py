@@ -66,6 +66,17 @@ def write_out(path: str, content: str | bytes, *, overwrite: bool) -> None:
         file.write(content if isinstance(content, bytes) else content.encode())
 
 
+def check_new(path: str, *, overwrite: bool) -> None:
+    """Check that there is no such file, or that it is to be replaced.
+
+    Raises
+    ------
+    OutputError
+    """
+    if not overwrite and (Path(path).exists() or Path(path).is_symlink()):
+        raise OutputError(f"{path} exists already; choose another, or replace it: --overwrite")
+
+
 class NewFile:
     """A file being written: a context, which leaves it whole in its place, or not at all.
 
@@ -82,9 +93,8 @@ class NewFile:
     """
 
     def __init__(self, path: str, *, overwrite: bool) -> None:
+        check_new(path, overwrite=overwrite)
         self._target = Path(path)
-        if not overwrite and (self._target.exists() or self._target.is_symlink()):
-            raise OutputError(f"{path} exists already; choose another, or replace it: --overwrite")
         self._partial = self._target.parent / f".{secrets.token_hex(8)}.partial"
         self._file: BinaryIO | None = None
 

@@ -218,17 +218,18 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
                     collect=None if trec is None else trec.collect,
                 )
                 result = described(recording.identified(result), given, told, findings)
+            counted, replaces = result, given.overwrite
             if groups is not None:
                 result = result.grouped(groups)
             if resampling is not None:
                 result = replace(result, resampling=resampling)
+            if there and not _read_alike(counted, result):
+                result, there, replaces = described(result, given, told, findings), False, True
             progress.close()
             if given.out is not None:
                 try:
                     if not there:
-                        save(
-                            result, given.out, overwrite=given.overwrite, interruption=interruption
-                        )
+                        save(result, given.out, overwrite=replaces, interruption=interruption)
                     recording.done()
                 except (StreamevalError, OSError, MemoryError) as error:
                     failure = error  # the work of hours, perhaps: it is printed all the same
@@ -243,6 +244,16 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
         print_out(text)
         if failure is not None:
             raise failure
+
+
+def _read_alike(one: Evaluation, other: Evaluation) -> bool:
+    """Tell whether one evaluation has the same groups and intervals in both readings."""
+    import numpy as np
+
+    if (one.group_by, one.resampling) != (other.group_by, other.resampling):
+        return False
+    by = str(one.group_by)  # of no column: without groups, or cam-pair
+    return np.array_equal(one.columns.get(by, ()), other.columns.get(by, ()))
 
 
 def _warn_of_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Finding]:

@@ -45,7 +45,7 @@ def show(
     """
     from streameval.metrics.selection import split_names
     from streameval.report.export import FORMATS as EXPORTS
-    from streameval.report.export import JSON, TABLE, check_format, result_rows
+    from streameval.report.export import JSON, TABLE, chosen_format, result_rows
     from streameval.report.style import Style
     from streameval.report.terminal import render_evaluation, stdout_style
     from streameval.result import Evaluation
@@ -53,8 +53,7 @@ def show(
 
     if not folders:
         raise OptionError("got no result to show: give the folder of one, as evaluate --out wrote")
-    form = JSON if wants_json else form
-    check_format(form, to_file=out is not None)
+    form = chosen_format(form, wants_json=wants_json, to_file=out is not None)
     resampling = parse_level(ci)
     if wants_config:
         print_or_write(_config(folders), out, overwrite=overwrite)

@@ -241,6 +241,9 @@ class Checkpoint(Record):
             for name in sorted({*kept[section], *manifest[section]}):
                 was, now = (one[section].get(name) for one in (kept, manifest))
                 if was != now:
+                    if isinstance(was, dict) and isinstance(now, dict):
+                        keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
+                        was, now = ({key: one.get(key) for key in keys} for one in (was, now))
                     what = (
                         "their content has changed"
                         if section == "inputs"

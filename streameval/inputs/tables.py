@@ -218,7 +218,12 @@ def read_table(path: str | Path, more: Sequence[str] = ()) -> Mapping[str, Texts
         if suffix != FOLDER and not path.is_file():
             raise InputError(f"{path} does not exist, or is not a file")
         return TABLES[suffix](path, more)
-    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"label table {path} is no text in UTF-8 (byte {error.object[error.start]:#x} at "
+            f"{error.start}): save it as UTF-8"
+        ) from error
+    except (pa.ArrowException, OSError, csv.Error) as error:
         raise InputError(f"label table {path} can't be read: {_shown(str(error))}") from error
 
 

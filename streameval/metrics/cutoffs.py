@@ -86,7 +86,8 @@ AP_AT_K = Metric(
     part="retrieval",
     needs=RANK_FIELDS,
     over=("Q+",),
-    formula="1/N Σ (Σ_{r_j <= k} j/r_j) / D; D = |{r_j <= k}| (hits), G (total), min(k, G) (min)",
+    formula="1/N Σ (Σ_{r_j <= k} j/r_j) / D; D = |{r_j <= k}| (hits), G (total), min(k, G) (min); "
+    "j/r_j as --ap has it",
     source="hits: torchmetrics; total: ranx, trec_eval; min: OML, Kaggle",
     compute=truncated_average_precision,
     resampled=mean_of(values_of(truncated_average_precision)),
@@ -158,7 +159,7 @@ MAP_AT_R = Metric(
     part="retrieval",
     needs=RANK_FIELDS,
     over=("Q+",),
-    formula="1/N Σ 1/G Σ_{r_j <= G} j/r_j",
+    formula="1/N Σ 1/G Σ_{r_j <= G} j/r_j; j/r_j as --ap has it",
     source="Musgrave et al. 2020, Eq. 3",
     compute=average_precision_at_r,
     resampled=mean_of(values_of(average_precision_at_r)),

@@ -125,11 +125,12 @@ def compute_list_metrics(
         known = replace(known, per_query=known.per_query | _list_columns(reading))
         return _ordered(_with(known, without, bounds, {}))
     ends = RankedQueries(stats, options), RankedQueries(best, options)
+    shown = replace(best, tied=_shown_ties(stats, best))
     between = _Between(reading, ends)
     scalars: dict[str, float] = {}
     details: dict[str, Detail] = {}
     found: dict[str, Bounds] = {}
-    curves, columns = {}, _merged(query_columns(stats), query_columns(best))
+    curves, columns = {}, _merged(query_columns(stats), query_columns(shown))
     for measure in measures:
         one, other = measure.compute(ends[0]), measure.compute(ends[1])
         scalars[measure.name], details[measure.name], interval = between.read(measure, one, other)
@@ -140,7 +141,7 @@ def compute_list_metrics(
             columns.update(_merged(one.per_query, other.per_query))
     ties = _tie_intervals(ends, [one for one in measures if not math.isnan(scalars[one.name])])
     columns |= _list_columns(reading)
-    metrics = Metrics(scalars, details, ties, curves, columns, query_counts(best))
+    metrics = Metrics(scalars, details, ties, curves, columns, query_counts(shown))
     places = {
         one.name: closing_places(one, stats, reading)
         for one in measures
@@ -275,6 +276,21 @@ def _merged(
             merged[f"{name}/lower"] = np.fmin(one, other)
             merged[f"{name}/upper"] = np.fmax(one, other)
     return merged
+
+
+def _shown_ties(worst: RankStatistics, best: RankStatistics) -> IntArray:
+    """Return the ties of each positive of the best extreme that the lists show, [P] int64.
+
+    A positive whose distance is not known has none: where it is put may be as far as others.
+    """
+    item, elsewhere = best.positive_item, worst.positive_item
+    if item is None or elsewhere is None:
+        return best.tied
+    query = np.repeat(np.arange(best.queries), best.positives)
+    own, others = np.lexsort((item, query)), np.lexsort((elsewhere, query))
+    tied = best.tied.copy()
+    tied[own[best.positive_distance[own] != worst.positive_distance[others]]] = 0
+    return tied
 
 
 def _tie_intervals(

@@ -32,8 +32,8 @@ _REID_FIELDS = (
     "negatives_within",
 )
 _REP = (
-    "mReP = 1/N Σ sqrt(RP·VP); RP = 1/tp Σ_{j<=tp} j/r_j; VP = tp/(fn + min(tp + fp, r_G)) "
-    "(reference) or tp/(tp + fn + fp) (equation)"
+    "mReP = 1/N Σ sqrt(RP·VP); RP = 1/tp Σ_{j<=tp} j/r_j, as --ap has it; "
+    "VP = tp/(fn + min(tp + fp, r_G)) (reference) or tp/(tp + fn + fp) (equation)"
 )
 NEVER_RETURNS = "no query of Q− returns anything, even at τ = 1"
 

@@ -93,6 +93,8 @@ def nearest_items(
     InputError
         If a distance is not what it was.
     """
+    if not queries:
+        return []
     kept: list[list[tuple[Any, ...]]] = [[] for _ in queries]
     of_matches: list[list[FloatArray]] = [[] for _ in queries]
     nearest_negative = [math.inf] * len(queries)

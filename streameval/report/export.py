@@ -154,12 +154,13 @@ FORMATS: Mapping[str, Callable[[Sequence[Row]], str | bytes]] = {
 """Functions of rows, by the name of the format."""
 
 
-def check_format(name: str, *, to_file: bool) -> None:
-    """Check a format's name, and that what is no text goes to a file.
+def chosen_format(name: str, *, wants_json: bool, to_file: bool) -> str:
+    """Return the format of ``--format`` and ``--json``; what is no text has to go to a file.
 
     Raises
     ------
     OptionError
+        If there is no such format, or two are asked for.
     """
     if name not in (TABLE, JSON, *FORMATS):
         raise OptionError(f"--format is {name!r}; known: {', '.join((TABLE, JSON, *FORMATS))}")
@@ -168,6 +169,9 @@ def check_format(name: str, *, to_file: bool) -> None:
             "--format parquet is no text to be printed: give a file, as streameval show DIR "
             "--format parquet --out rows.parquet"
         )
+    if wants_json and name not in (TABLE, JSON):
+        raise OptionError(f"got --json and --format {name}: choose one of them")
+    return JSON if wants_json else name
 
 
 _LATEX = str.maketrans(

@@ -135,17 +135,17 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
     """Return the lines of the table by the title of their part."""
     metrics, confidence = evaluation.metrics, evaluation.chosen_confidence
     parts: dict[str, list[Row]] = {title: [] for title in TITLES.values()}
-    said = ""  # the reason of the row above, not to be repeated
+    said: dict[str, str] = {}  # the reason of the row above in a part, not to be repeated
     for name, value in metrics.scalars.items():
         detail = metrics.details[name]
-        rows = parts[TITLES[detail.part]]
+        title = TITLES[detail.part]
         interval = metrics.intervals.get(name)
         bounds = metrics.bounds.get(name) if isinstance(metrics, ListMetrics) else None
         if bounds is not None and detail.open:
             text = interval_text(*bounds, is_tau=detail.is_tau)
             row = Row(name, text)
         elif math.isnan(value):
-            row = Row(name, DASH, remark="" if detail.reason == said else detail.reason)
+            row = Row(name, DASH, remark="" if detail.reason == said.get(title) else detail.reason)
         elif detail.is_tau:
             ties = "" if interval is None else f"{interval[0]:.2f} – {interval[1]:.2f}"
             row = Row(name, f"{value:.2f}  ", ties, _distance(value, evaluation.range))
@@ -154,8 +154,8 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
             row = Row(name, percent(value), ties, _at(detail))
         if confidence is not None:
             row = replace(row, confidence=_confidence(confidence, name, is_tau=detail.is_tau))
-        rows.append(row)
-        said = detail.reason if math.isnan(value) and bounds is None else ""
+        parts[title].append(row)
+        said[title] = detail.reason if math.isnan(value) and bounds is None else ""
     return {title: rows for title, rows in parts.items() if rows}
 
 
@@ -289,11 +289,7 @@ def groups_table(evaluation: Evaluation, style: Style) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    scores = [name for name, one in evaluation.metrics.details.items() if not one.is_tau]
-    intervals = evaluation.group_confidence
-    cell = len("100.00 (100.00–100.00)" if intervals else "100.00")
-    widths = accumulate(max(len(name), cell) + 2 for name in scores)
-    names = [name for name, width in zip(scores, widths, strict=True) if width <= GROUPS_ROOM]
+    names, intervals = _scores_of_groups(evaluation), evaluation.group_confidence
     for column in (str(evaluation.group_by), "queries", *names):
         table.add_column(style.text(column), no_wrap=True, justify="right")
     for label, metrics in evaluation.groups.items():
@@ -302,6 +298,14 @@ def groups_table(evaluation: Evaluation, style: Style) -> Table:
             style.text(str(label)), f"{metrics.counts['queries']:,}", *map(style.text, cells)
         )
     return table
+
+
+def _scores_of_groups(evaluation: Evaluation) -> list[str]:
+    """Return the metrics that there is room for beside a group."""
+    scores = [name for name, one in evaluation.metrics.details.items() if not one.is_tau]
+    cell = len("100.00 (100.00–100.00)" if evaluation.resampling is not None else "100.00")
+    widths = accumulate(max(len(name), cell) + 2 for name in scores)
+    return [name for name, width in zip(scores, widths, strict=True) if width <= GROUPS_ROOM]
 
 
 def _cell(metrics: Metrics, name: str, confidence: Confidence | None) -> str:
@@ -318,14 +322,22 @@ def _cell(metrics: Metrics, name: str, confidence: Confidence | None) -> str:
 
 
 def _without_groups(evaluation: Evaluation, style: Style) -> list[RenderableType]:
-    """Return a line that names the metrics without groups, where there are any."""
+    """Return a line on the metrics without room, and one on those without groups, if any."""
+    shown, there = len(_scores_of_groups(evaluation)), len(evaluation.metrics.scalars)
+    said = []
+    if shown < there:
+        said.append(
+            f"{shown} of {there} metrics of each group; --json, and groups.csv of --out, have all"
+        )
     names = {
         name: None
         for metrics in evaluation.groups.values()
         for name, detail in metrics.details.items()
         if detail.reason == NOT_BY_QUERY
     }
-    return [style.text(f"{', '.join(names)}: {NOT_BY_QUERY}")] if names else []
+    if names:
+        said.append(f"{', '.join(names)}: {NOT_BY_QUERY}")
+    return [style.text(line) for line in said]
 
 
 def _over(title: str, evaluation: Evaluation) -> str:

@@ -36,7 +36,12 @@ from streameval.metrics.groups import confidence_by_group, list_metrics_by_group
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Identities, Resampling
 from streameval.metrics.retrieval import precision_recall
-from streameval.metrics.selection import available_fields, find_measure, measures_of
+from streameval.metrics.selection import (
+    available_fields,
+    find_measure,
+    measures_of,
+    split_names,
+)
 from streameval.protocol import CAMERA_PAIRS, AnyArray
 from streameval.result.columns import (
     GROUP,
@@ -50,6 +55,8 @@ from streameval.result.positives import positive_columns
 from streameval.result.saved import load_result, write_files
 from streameval.result.summary import summary_of
 from streameval.statistics import FloatArray, RankStatistics
+
+SHOWN = 8  # metrics of a result shown in a line
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,19 +132,35 @@ class Evaluation:
             resampling,
         )
 
+    def __repr__(self) -> str:
+        """Return the size and the first metrics, in a line."""
+        counts, scalars = self.counts, list(self.metrics.scalars.items())
+        shown = [f"{name}={value:.4g}" for name, value in scalars[:SHOWN]]
+        more = ["..."] if len(scalars) > SHOWN else []
+        return (
+            f"<Evaluation: {counts['queries']:,} queries, {counts['gallery']:,} gallery items; "
+            f"{', '.join(shown + more)}>"
+        )
+
     def with_options(self, **changes: Any) -> Evaluation:
         """Return the same evaluation under other metric options, without its distances.
 
         Parameters
         ----------
         **changes
-            Attributes of `MetricOptions`, as ``ties="optimistic"``.
+            Attributes of `MetricOptions`, as ``ties="optimistic"``; metrics as `evaluate` takes
+            them, ``metrics="CMC@1,mAP"``.
 
         Raises
         ------
         OptionError
             If a value can't be, or a metric that is named needs what was not counted.
         """
+        names = changes.get("metrics")
+        if isinstance(names, str):
+            changes["metrics"] = split_names(names)
+        elif isinstance(names, list):
+            changes["metrics"] = tuple(names)
         return self.compute(
             self.statistics,
             replace(self.options, **changes),
