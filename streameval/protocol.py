@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -65,7 +66,7 @@ class Protocol:
             )
         for name, least in (("shot_draws", 1), ("shot_seed", 0)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
                 raise OptionError(
                     f"{name} of protocol {self.name} is {value!r}; a whole number of at least "
                     f"{least} is needed"

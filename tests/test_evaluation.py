@@ -122,7 +122,15 @@ def test_a_range_that_turns_out_to_need_the_data_keeps_its_plan() -> None:
         ({"tile": (0, 5)}, r"tile is \(0, 5\)"),
         ({"memory": "much"}, "memory is 'much'"),
         ({"memory": -1}, "memory is -1"),
+        ({"memory": b"2GB"}, "memory is b'2GB'; expected a size such as"),
+        ({"memory": np.inf}, "memory is inf"),
         ({"range": (1, 2, 3)}, "range is"),
+        ({"range": 2}, "range is 2; expected auto, minmax, or two numbers"),
+        ({"range": np.array([0, 1, 2])}, r"range is array\(\[0, 1, 2\]\)"),
+        ({"range": ("0", "2")}, "range is"),
+        ({"range": ""}, "range is ''"),
+        ({"threads": True}, "threads is True"),
+        ({"tile": 5}, "tile is 5"),
         ({"protocol": "market"}, "market1501, allshots, cuhk03, cuhk03-torchreid, separate-camera"),
         ({"self_match": "name"}, "expected index or key"),
         ({"ties": "none"}, "pessimistic, optimistic, stable, expected"),
@@ -133,6 +141,25 @@ def test_options_that_cannot_be_used(option: dict[str, Any], message: str) -> No
     q, g, sides = problem()
     with pytest.raises((se.OptionError, se.InputError), match=message):
         se.evaluate(se.Features(q, g), **(sides | option))
+
+
+def test_options_may_be_numbers_and_arrays_of_numpy() -> None:
+    q, g, sides = problem()
+    source = se.Features(q, g)
+    expected = se.evaluate(source, **sides, range=(0, 2), memory=10**9, tile=(8, 9))
+    for given in (np.array([0, 2]), [0, np.float32(2)]):
+        found = se.evaluate(
+            source,
+            **sides,
+            range=given,
+            memory=np.int64(10**9),
+            threads=np.int64(1),
+            tile=np.array([8, 9]),
+        )
+        assert found.statistics.equals(expected.statistics)
+        assert found.summary()["options"] == expected.summary()["options"]
+    drawn = se.evaluate(source, **sides, protocol="cuhk03", shot_draws=np.int64(3))
+    assert drawn.summary()["provenance"]["protocol"]["shot_draws"] == 3
 
 
 def test_sizes_as_people_write_them() -> None:

@@ -225,6 +225,9 @@ def test_a_distance_outside_the_range_names_the_pair_and_changes_nothing() -> No
         ({"self_match": "index"}, "match by key"),
         ({"metrics": "CMC_sampled@1"}, "needs a protocol that draws"),
         ({"keep": "much"}, "keep is 'much'"),
+        ({"keep": None}, "keep is None"),
+        ({"range": 2}, "range is 2; expected auto"),
+        ({"range": "much"}, "range is 'much'"),
     ],
 )
 def test_what_cannot_be_kept_up_to_date_is_refused(options: Any, message: str) -> None:
@@ -335,14 +338,39 @@ def test_a_distance_of_new_queries_that_is_not_finite_is_named_with_its_file() -
 @pytest.mark.usefixtures("folder")
 def test_options_may_be_numbers_of_numpy() -> None:
     chosen = se.MetricOptions(cmc_ranks=(np.int64(1), 3), false_accept_rates=(np.float32(0.5),))
-    one = create(junk_ids=np.array([-1, 3]), options=chosen, false_rate_budget=np.int64(9))
+    one = create(
+        junk_ids=np.array([-1, 3]),
+        options=chosen,
+        false_rate_budget=np.int64(9),
+        range=np.array([0, 2]),
+        keep=np.int64(10**5),
+    )
     other = create(
         "M",
         junk_ids=[-1, 3],
         options=se.MetricOptions(cmc_ranks=(1, 3), false_accept_rates=(0.5,)),
         false_rate_budget=9,
+        range=(0, 2),
+        keep=10**5,
     )
     assert one.head().settings == other.head().settings
+    for ledger in (one, other):
+        ledger.append("monday.npy", labels("monday"), memory=np.int64(10**9), threads=np.int64(1))
+    assert one.evaluation().statistics.equals(other.evaluation().statistics)
+    for threads in (0, "two"):
+        with pytest.raises(OptionError, match=f"threads is {threads!r}"):
+            one.append("tuesday.npy", labels("tuesday"), threads=threads)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("folder")
+def test_to_wait_for_less_than_nothing_is_refused() -> None:
+    ledger = create()
+    for wait in (-1, float("nan"), None):
+        with pytest.raises(OptionError, match=f"wait is {wait}; seconds are needed, 0 or more"):
+            ledger.append("monday.npy", labels("monday"), wait=wait)  # type: ignore[arg-type]
+    told = CliRunner().invoke(main, ["ledger", "remove", "L", "--name", "monday", "--wait", "-1"])
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert "error: wait is -1.0; seconds are needed" in told.stderr
 
 
 @pytest.mark.usefixtures("folder")

@@ -217,7 +217,7 @@ def compare_index(
         "protocol": protocol or "market1501",
         "junk_ids": junk_ids,
         "self_match": self_match,
-        "range": range or "auto",
+        "range": "auto" if range is None else range,
         "memory": memory,
         "threads": threads,
     }

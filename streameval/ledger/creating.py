@@ -47,7 +47,7 @@ def settings_of(
     pairs = pair_options(preset, protocol=protocol, junk_ids=junk_ids, range=range_, listed=None)
     junk = pairs.get("junk_ids")
     chosen = with_options(
-        pairs.get("protocol") or "market1501",
+        pairs["protocol"],
         junk_ids=None if junk is None else tuple(junk),
         self_match=self_match,
     )
@@ -69,7 +69,7 @@ def settings_of(
             "segments: choose market1501 or separate-camera, or evaluate the whole gallery"
         )
     check_shots(options, chosen)
-    wanted: RangeOption = pairs.get("range") or "auto"
+    wanted: RangeOption = pairs["range"]
     given = not isinstance(wanted, str)
     thresholds = THRESHOLDS if "negatives_within" in needs or given else 0
     edges = BINS + 1 if "impostor_histogram" in needs else 0

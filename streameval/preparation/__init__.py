@@ -24,7 +24,7 @@ from streameval.inputs.sources import Distances, Features
 from streameval.listed import ListedPairs
 from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.metrics.metric import Measure
-from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
+from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions, is_count
 from streameval.metrics.selection import refined_measures, required_fields
 from streameval.pairs import Pairs, find_pairs
 from streameval.planning import RESERVED, Plan, Problem, Workers, make_plan
@@ -44,6 +44,7 @@ from streameval.preparation.sizes import (
     problem_of,
     reserved_bytes,
     shot_sizes,
+    thread_count,
 )
 from streameval.protocol import SINGLE_GALLERY_SHOT, AnyArray, Labels, Protocol, with_options
 from streameval.result.columns import histogram_groups
@@ -67,6 +68,7 @@ __all__ = [
     "reserved_bytes",
     "resolve_options",
     "resolve_range",
+    "thread_count",
 ]
 
 DEFAULT_MEMORY = "2GB"
@@ -210,11 +212,11 @@ def prepare(
         shot_draws=shot_draws,
         shot_seed=shot_seed,
     )
-    threads = cores() if threads is None else threads
-    if not isinstance(threads, int) or threads < 1:
-        raise OptionError(f"threads is {threads!r}; a whole number of at least 1 is needed")
-    if tile is not None and not (len(tile) == 2 and all(size >= 1 for size in tile)):
-        raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
+    threads = thread_count(threads)
+    if tile is not None:
+        if np.shape(tile) != (2,) or not all(map(is_count, tile)):
+            raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
+        tile = int(tile[0]), int(tile[1])
     measures = tuple(refined_measures(refine))
     options = resolve_options(options, protocol, measures)
     features = source.features if isinstance(source, Neighbors) else source
