@@ -19,7 +19,13 @@ from clusters import cluster
 
 import streameval as se
 from streameval.cli import main
-from streameval.errors import InputError, OptionError, OutputError, StreamevalError
+from streameval.errors import (
+    InputError,
+    OptionError,
+    OutputError,
+    StreamevalError,
+    StreamevalWarning,
+)
 from streameval.inputs.composed import JoinedArray, SelectedArray
 from streameval.inputs.fingerprint import content
 from streameval.inputs.uri import open_array
@@ -559,6 +565,20 @@ def test_identities_to_be_forgotten_are_lines_with_their_spaces() -> None:
     done = CliRunner().invoke(main, ["ledger", "remove", "M", "--ids", "comma.txt"])
     assert "comma.txt has the line '3,4'" in done.output
     assert "give one integer a line" in done.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_identities_that_are_not_there_to_be_forgotten_are_told() -> None:
+    ledger = filled()
+    left = ledger.head().gallery - sum((labels(name).id == 3).sum() for name in SIZES)
+    words = "2 of the 3 identities to be forgotten are not in the gallery: 77, 88"
+    with pytest.warns(StreamevalWarning, match=words) as told:
+        assert ledger.forget([3, 77, 88, 77]).gallery == left
+    assert told[0].filename == __file__
+    Path("gone.txt").write_text("3\n4\n")  # 3 has been forgotten
+    done = CliRunner().invoke(main, ["ledger", "remove", "L", "--ids", "gone.txt"])
+    assert done.exit_code == 0
+    assert "warning: 1 of the 2 identities to be forgotten are not in the gallery: 3" in done.stderr
 
 
 @pytest.mark.usefixtures("folder")

@@ -320,6 +320,8 @@ class Ledger:
     ) -> Snapshot:
         """Take all items of some identities out of the gallery; the queries stay.
 
+        A warning names identities that are not in the gallery, where others are.
+
         Parameters
         ----------
         ids : sequence of int or str
