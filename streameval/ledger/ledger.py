@@ -271,7 +271,7 @@ class Ledger:
             source = Gallery(self.path, change, state)
             work = Appending(state, source, gallery, labels, name, using)
             after = work.run(change)
-            source.check_same()
+            after = source.settled(after)
             what = "append", work.name
             return self._commit(change, state, after, what, work.forecast, started, work.queries)
 
@@ -341,7 +341,7 @@ class Ledger:
             state = change.state()
             gallery = Gallery(self.path, change, state)
             after, work = without_identities(state, wanted, gallery, change, using)
-            gallery.check_same()
+            after = gallery.settled(after)
             name = ", ".join(str(one) for one in wanted[:3].tolist())
             name += f" and {len(wanted) - 3} more" if len(wanted) > 3 else ""
             return self._commit(change, state, after, ("forget", name), work, started)
@@ -381,7 +381,7 @@ class Ledger:
             state = change.state()
             source = Gallery(self.path, change, state)
             after, work = with_queries(state, query, labels, source, change, using)
-            source.check_same()
+            after = source.settled(after)
             what = "add-queries", f"{len(labels)} of {Path(str(query)).name}"
             return self._commit(change, state, after, what, work, started)
 
