@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -180,6 +181,13 @@ class Labels:
 
     def __post_init__(self) -> None:
         """Bring every column to a 1-d integer or string array, or say why that can't be."""
+        if self.id is None:
+            raise InputError(f"{self.source} has no id: an identity an item is needed")
+        if not isinstance(self.more, Mapping):
+            raise InputError(
+                f"further columns of {self.source} are of type {type(self.more).__name__}; a "
+                "mapping of names to columns is needed: more={'weather': [...]}"
+            )
         where = {column: self.sources.get(column, self.source) for column in ("id", "cam", "key")}
         for column, source in where.items():
             values = getattr(self, column)
@@ -210,6 +218,22 @@ class Labels:
         return len(self.id)
 
 
+def as_numpy(values: Any, what: str) -> npt.NDArray[Any]:
+    """Return it as an array of NumPy.
+
+    Raises
+    ------
+    InputError
+        If that can't be, or values are masked.
+    """
+    if np.ma.is_masked(values):
+        raise InputError(f"{what} has masked values: fill them in (.filled), or leave them out")
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:  # rows of two lengths, another device
+        raise InputError(f"{what} can't be made an array of NumPy: {error}") from error
+
+
 def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
     """Return labels as a 1-d array of an integer or string dtype.
 
@@ -225,7 +249,14 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
     InputError
         If the values are of another shape or type; NaN and fractions name the first row.
     """
-    array = np.asarray(values)
+    if isinstance(values, str | Path):
+        raise InputError(
+            f"{what} is a text, {str(values)!r}; labels themselves are needed (those of a file: "
+            "read_labels)"
+        )
+    array = as_numpy(values, what)
+    if array.shape == (0,) and not hasattr(values, "dtype"):
+        return np.empty(0, np.int64)
     if array.dtype.kind in "US" and not hasattr(values, "dtype"):
         array = np.asarray(values, object)  # of a list [1, "a"] NumPy would make strings
     if array.ndim == 2 and 1 in array.shape:

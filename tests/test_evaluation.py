@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from test_exactness import GALLERY, QUERIES, labels, normal
 
 import streameval as se
@@ -141,6 +142,71 @@ def test_options_that_cannot_be_used(option: dict[str, Any], message: str) -> No
     q, g, sides = problem()
     with pytest.raises((se.OptionError, se.InputError), match=message):
         se.evaluate(se.Features(q, g), **(sides | option))
+
+
+class Tensor:
+    """What another library's array is to NumPy; one on another device can't be taken."""
+
+    def __init__(self, values: Any, device: str = "cpu") -> None:
+        self.values, self.device = values, device
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.device != "cpu":
+            raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()")
+        return np.asarray(self.values, dtype)
+
+
+def test_arrays_of_other_libraries_are_taken_as_numpy_takes_them() -> None:
+    q, g, sides = problem()
+    expected = se.evaluate(se.Features(q, g), **sides).statistics
+    ids = se.Labels(Tensor(sides["query"].id), Tensor(sides["query"].cam))  # type: ignore[arg-type]
+    wide = np.zeros((g.shape[0], 2 * g.shape[1]), g.dtype)
+    wide[:, ::2] = g
+    fixed = g.copy()
+    fixed.flags.writeable = False
+    for one in (Tensor(g), g.tolist(), np.asfortranarray(g), wide[:, ::2], fixed):
+        found = se.evaluate(se.Features(Tensor(q), one), **sides | {"query": ids})
+        assert found.statistics.equals(expected)
+    away = -(q @ g.T)
+    lists, distances = np.argsort(away, axis=1), np.sort(away, axis=1)
+    expected = se.evaluate(se.Neighbors(lists, distances), **sides).statistics
+    for take in (Tensor, np.ndarray.tolist):
+        found = se.evaluate(se.Neighbors(take(lists), take(distances)), **sides)
+        assert found.statistics.equals(expected)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (None, "got a builtins.NoneType; an array, a list of rows, or the path of a file"),
+        (b"g.npy", "got a builtins.bytes"),
+        ([[1.0], [1.0, 2.0]], "array in memory can't be made an array of NumPy: setting an array"),
+        (Tensor([[1.0]], "cuda"), "made an array of NumPy: .* Use Tensor.cpu"),
+        (np.ma.masked_array(np.ones((2, 2)), mask=np.eye(2)), "array in memory has masked values"),
+        (zarr.zeros((2, 2)), r"got a zarr.Array, which is read by blocks: give its path"),
+    ],
+)
+def test_arrays_that_cannot_be_taken(source: Any, message: str) -> None:
+    with pytest.raises(se.InputError, match=message):
+        se.Distances(source)
+    with pytest.raises(se.InputError, match=message):
+        se.Features(np.ones((2, 2)), source)
+
+
+def test_what_is_no_source_and_what_are_no_labels_is_refused() -> None:
+    """Without labels of both sides, a plan alone can be made: not a number must come of that."""
+    q, g, sides = problem()
+    source = se.Features(q, g)
+    for side in sides:
+        with pytest.raises(se.InputError, match=f"{side} is of type NoneType; Labels are needed"):
+            se.evaluate(source, **sides | {side: None})
+    with pytest.raises(se.InputError, match="query is of type NoneType"):
+        se.evaluate(source, query=None, gallery=None)  # type: ignore[arg-type]
+    with pytest.raises(se.InputError, match="gallery is of type NoneType"):
+        se.compare_index(source, ["Flat"], query=sides["query"], gallery=None, k=5)  # type: ignore[arg-type]
+    for wrong in (q, (q, g), "g.npy", se.Features):
+        with pytest.raises(se.InputError, match=r"the source is of type .*; Features\(query, gall"):
+            se.evaluate(wrong, **sides)  # type: ignore[arg-type]
 
 
 def test_options_may_be_numbers_and_arrays_of_numpy() -> None:

@@ -369,6 +369,17 @@ def test_options_may_be_numbers_of_numpy() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_what_are_no_labels_is_refused() -> None:
+    ids: Any = labels("monday").id
+    ledger = create()
+    with pytest.raises(InputError, match="query_labels is of type ndarray; Labels are needed"):
+        se.Ledger.create("M", query="q.npy", query_labels=ids)
+    for change in (ledger.append, ledger.plan, ledger.add_queries):
+        with pytest.raises(InputError, match="labels is of type ndarray; Labels are needed"):
+            change("monday.npy", ids)
+
+
+@pytest.mark.usefixtures("folder")
 def test_to_wait_for_less_than_nothing_is_refused() -> None:
     ledger = create()
     for wait in (-1, float("nan"), None):

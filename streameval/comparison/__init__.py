@@ -34,7 +34,11 @@ from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import find_measure, in_order, wanted_measures
 from streameval.pairs import Pairs
 from streameval.planning import Task
-from streameval.preparation import Prepared, prepare
+from streameval.preparation import (
+    Prepared,
+    check_labels,
+    prepare,
+)
 from streameval.protocol import Labels
 from streameval.result import Evaluation
 from streameval.statistics import FloatArray, IntArray
@@ -207,6 +211,7 @@ def compare_index(
     InputError, OptionError, BudgetError
         As `evaluate` does; a setting that can't be is refused before anything is evaluated.
     """
+    check_labels(query=query, gallery=gallery)
     chosen = [one if isinstance(one, Setting) else Setting.parse(one) for one in settings]
     if not chosen:
         raise OptionError("there is no setting to compare: give an index, such as IVF64,Flat")

@@ -30,7 +30,15 @@ from streameval.metrics.options import (
 )
 from streameval.metrics.selection import split_names, wanted_measures
 from streameval.planning import Workers
-from streameval.preparation import DEFAULT_MEMORY, Prepared, RangeOption, parse_bytes, prepare
+from streameval.preparation import (
+    DEFAULT_MEMORY,
+    Prepared,
+    RangeOption,
+    check_labels,
+    check_source,
+    parse_bytes,
+    prepare,
+)
 from streameval.presets import Preset, find_preset, pair_options
 from streameval.protocol import CAMERA_PAIRS, Labels, Protocol
 from streameval.result import Evaluation
@@ -169,6 +177,8 @@ def evaluate(
     TaskError
         If a task fails again and again, or the cluster is gone.
     """
+    check_source(source)
+    check_labels(query=query, gallery=gallery)
     if metrics is not None:
         metrics = split_names(metrics) if isinstance(metrics, str) else tuple(metrics)
     refine = split_names(refine) if isinstance(refine, str) else tuple(refine)

@@ -15,7 +15,7 @@ from streameval.inputs.array import Array
 from streameval.inputs.memory import MemoryArray
 from streameval.inputs.uri import open_array
 
-ArrayLike = str | Path | npt.NDArray[np.generic] | Array
+ArrayLike = str | Path | npt.ArrayLike | Array
 
 # Lengths of vectors whose squares, and sums of them, are ordinary float64 numbers.
 LEAST_NORM, MOST_NORM = 1e-140, 1e150
@@ -269,8 +269,6 @@ def _convert(
 
 
 def _matrix(array: ArrayLike, what: str, meaning: str) -> Array:
-    if isinstance(array, list | tuple):
-        array = np.asarray(array)
     opened = array if isinstance(array, Array) else open_array(array)
     if len(opened.shape) != 2:
         raise InputError(

@@ -39,7 +39,7 @@ from streameval.metrics.options import (
 )
 from streameval.metrics.selection import split_names
 from streameval.pairs import find_pairs
-from streameval.preparation import RangeOption, query_columns
+from streameval.preparation import RangeOption, check_labels, query_columns
 from streameval.presets import find_preset
 from streameval.protocol import Labels, Protocol, label_column
 from streameval.result import Evaluation
@@ -125,6 +125,7 @@ class Ledger:
         OutputError
             If there is something in that place, or it can't be written.
         """
+        check_labels(query_labels=query_labels)
         names = split_names(metrics) if isinstance(metrics, str) else metrics
         given = {
             "ties": ties,
@@ -266,6 +267,7 @@ class Ledger:
             If the ledger can't be written; it is as it was before.
         """
         started = time.perf_counter()
+        check_labels(labels=labels)
         with means(memory, threads, client, progress) as using, self._changing(wait) as change:
             state = change.state()
             source = Gallery(self.path, change, state)
@@ -286,6 +288,7 @@ class Ledger:
         client: Client | None = None,
     ) -> Forecast:
         """Return what `append` would count; the parameters are its own. Nothing is changed."""
+        check_labels(labels=labels)
         with means(memory, threads, client, None) as using:
             reader = self._store.reader()
             state = reader.state()
@@ -377,6 +380,7 @@ class Ledger:
             If the ledger can't be written; it is as it was before.
         """
         started = time.perf_counter()
+        check_labels(labels=labels)
         with means(memory, threads, client, progress) as using, self._changing(wait) as change:
             state = change.state()
             source = Gallery(self.path, change, state)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.products import advice
-from streameval.errors import InputError, OptionError, StreamevalWarning
+from streameval.errors import OptionError, StreamevalWarning
 from streameval.execution.job import Range
 from streameval.identities import Identities, find_identities
 from streameval.inputs.fingerprint import of_labels
@@ -31,9 +31,11 @@ from streameval.planning import RESERVED, Plan, Problem, Workers, make_plan
 from streameval.planning.lists import plan_lists
 from streameval.preparation.checks import (
     RangeOption,
+    check_labels,
     check_lists,
     check_rows,
     check_shots,
+    check_source,
     resolve_options,
     resolve_range,
 )
@@ -57,8 +59,10 @@ __all__ = [
     "UNUSED",
     "Prepared",
     "RangeOption",
+    "check_labels",
     "check_rows",
     "check_shots",
+    "check_source",
     "cores",
     "list_sizes",
     "parse_bytes",
@@ -192,12 +196,6 @@ def prepare(
         As `evaluate` does.
     """
     if query is not None and gallery is not None:
-        for side, labels in (("query", query), ("gallery", gallery)):
-            if not isinstance(labels, Labels):
-                raise InputError(
-                    f"{side} is of type {type(labels).__name__}; Labels are needed: "
-                    f"{side}=Labels(id=..., cam=...)"
-                )
         if isinstance(source, Neighbors):
             source = source.of_gallery(len(gallery))
         check_rows(source, query, gallery)

@@ -23,6 +23,35 @@ from streameval.statistics import SHOT_FIELDS
 RangeOption = Literal["auto", "minmax"] | Sequence[float] | npt.NDArray[Any]
 
 
+def check_source(source: Any) -> None:
+    """Refuse what is no source of an evaluation.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(source, Features | Distances | Neighbors):
+        raise InputError(
+            f"the source is of type {type(source).__name__}; Features(query, gallery), "
+            "Distances(matrix) or Neighbors(lists, distances) is needed"
+        )
+
+
+def check_labels(**sides: Any) -> None:
+    """Refuse labels that are none; they are named as the caller's arguments are.
+
+    Raises
+    ------
+    InputError
+    """
+    for side, labels in sides.items():
+        if not isinstance(labels, Labels):
+            raise InputError(
+                f"{side} is of type {type(labels).__name__}; Labels are needed: "
+                f"{side}=Labels(id=..., cam=...)"
+            )
+
+
 def check_rows(source: Source, query: Labels, gallery: Labels) -> None:
     """Check that there is a label a row and column of the source.
 
