@@ -7,7 +7,7 @@ package knows a protocol by its name. A new one is one more entry of `PROTOCOLS`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
@@ -99,7 +99,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
 def with_options(
     protocol: str | Protocol,
     *,
-    junk_ids: tuple[int | str, ...] | None = None,
+    junk_ids: Iterable[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
     shot_draws: int | None = None,
     shot_seed: int | None = None,
@@ -110,7 +110,7 @@ def with_options(
     ----------
     protocol : str or Protocol
         A key of `PROTOCOLS`, or a protocol itself.
-    junk_ids : tuple of int or str, optional
+    junk_ids : sequence of int or str, optional
         In place of the protocol's own junk identities.
     self_match : {"index", "key"}, optional
     shot_draws, shot_seed : int, optional
@@ -127,6 +127,14 @@ def with_options(
             known = ", ".join(PROTOCOLS)
             raise OptionError(f"unknown protocol {protocol!r}; known protocols: {known}")
         protocol = PROTOCOLS[protocol]
+    if not isinstance(protocol, Protocol):
+        raise OptionError(
+            f"protocol is {protocol!r}; expected a Protocol, or the name of one: "
+            f"{', '.join(PROTOCOLS)}"
+        )
+    if isinstance(junk_ids, str) or not isinstance(junk_ids, Iterable | None):
+        raise OptionError(f"junk_ids is {junk_ids!r}; expected several identities: [{junk_ids!r}]")
+    junk_ids = None if junk_ids is None else tuple(junk_ids)
     if self_match not in (None, "index", "key"):
         raise OptionError(f"self_match is {self_match!r}; expected index or key")
     if protocol.listed and (junk_ids or self_match):

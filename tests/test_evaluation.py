@@ -136,6 +136,16 @@ def test_a_range_that_turns_out_to_need_the_data_keeps_its_plan() -> None:
         ({"self_match": "name"}, "expected index or key"),
         ({"ties": "none"}, "pessimistic, optimistic, stable, expected"),
         ({"query": np.arange(QUERIES)}, "Labels are needed"),
+        ({"junk_ids": 3}, r"junk_ids is 3; expected several identities: \[3\]"),
+        ({"junk_ids": "34"}, r"junk_ids is '34'; expected several identities: \['34'\]"),
+        ({"protocol": 3}, "protocol is 3; expected a Protocol, or the name of one: market1501"),
+        ({"metrics": 3}, "metrics is 3; expected names such as CMC@1,mAP"),
+        ({"refine": 3}, "refine is 3; expected names"),
+        (
+            {"options": {"ties": "stable"}},
+            "options is of type dict; MetricOptions",
+        ),
+        ({"client": "tcp://host:1"}, "client is 'tcp://host:1'; a distributed.Client is needed"),
     ],
 )
 def test_options_that_cannot_be_used(option: dict[str, Any], message: str) -> None:
@@ -204,6 +214,14 @@ def test_what_is_no_source_and_what_are_no_labels_is_refused() -> None:
         se.evaluate(source, query=None, gallery=None)  # type: ignore[arg-type]
     with pytest.raises(se.InputError, match="gallery is of type NoneType"):
         se.compare_index(source, ["Flat"], query=sides["query"], gallery=None, k=5)  # type: ignore[arg-type]
+    for changed, words in (
+        ({"features": q}, r"features is of type ndarray; Features\(query, gallery\) is needed"),
+        ({"k": 2.5}, "k is 2.5; a whole number"),
+        ({"settings": "Flat"}, r"settings is 'Flat'; a list of them is needed: \['Flat'\]"),
+    ):
+        given: Any = {"features": source, "settings": ["Flat"], "k": 5, **sides}
+        with pytest.raises((se.InputError, se.OptionError), match=words):
+            se.compare_index(**(given | changed))
     for wrong in (q, (q, g), "g.npy", se.Features):
         with pytest.raises(se.InputError, match=r"the source is of type .*; Features\(query, gall"):
             se.evaluate(wrong, **sides)  # type: ignore[arg-type]
@@ -226,6 +244,50 @@ def test_options_may_be_numbers_and_arrays_of_numpy() -> None:
         assert found.summary()["options"] == expected.summary()["options"]
     drawn = se.evaluate(source, **sides, protocol="cuhk03", shot_draws=np.int64(3))
     assert drawn.summary()["provenance"]["protocol"]["shot_draws"] == 3
+
+
+def test_several_ranks_or_rates_are_needed_where_they_may_be() -> None:
+    for option in ({"cmc_ranks": 3}, {"dir_ranks": "12"}, {"false_accept_rates": 0.5}):
+        name, value = next(iter(option.items()))
+        words = rf"{name}: got {value!r}; expected several of them: \({value!r},\)"
+        with pytest.raises(se.OptionError, match=words):
+            se.MetricOptions(**option)  # type: ignore[arg-type]
+
+
+def test_what_an_object_says_of_itself_fits_in_a_few_lines() -> None:
+    q, g, sides = problem()
+    result = se.evaluate(se.Features(q, g), **sides, metrics="CMC@1,mAP")
+    sizes = f"{QUERIES} queries × {GALLERY} gallery items"
+    told = f"CMC@1 {result['CMC@1']:.6g}, mAP {result['mAP']:.6g}"
+    assert repr(result) == f"<Evaluation of {sizes}: {told}>"
+    assert repr(result.metrics) == f"<Metrics: {told}>"
+    assert repr(result.statistics).startswith(f"<RankStatistics of {QUERIES} queries, ")
+    array = f"<array in memory: float64 {q.shape}>"
+    assert repr(se.Features(q, g, "dot")).startswith(f"Features({array}, ")
+    assert repr(se.Distances(q)) == f"Distances({array})"
+
+
+def test_names_that_a_result_does_not_have() -> None:
+    q, g, sides = problem()
+    result = se.evaluate(se.Features(q, g), **sides)
+    with pytest.raises(se.OptionError, match="unknown option 'tie'; known options: ties, ap, vp"):
+        result.with_options(tie="stable")
+    with pytest.raises(KeyError, match="no metric 3; there are CMC@1"):
+        result[3]  # type: ignore[index]
+
+
+def test_neighbors_are_of_features_and_of_whole_numbers() -> None:
+    lists, distances = [[0, 1]], [[0.5, 1.0]]
+    sides = {"query": se.Labels([1]), "gallery": se.Labels([1, 2]), "protocol": "no-camera"}
+    few, same = (se.Neighbors(lists, distances, k=k) for k in (np.int64(1), 1))
+    results = [se.evaluate(one, **sides).statistics for one in (few, same)]
+    assert results[0].equals(results[1])
+    with pytest.raises(se.InputError, match="are of a gallery of 3 items, and there are 2 gallery"):
+        se.evaluate(se.Neighbors(lists, distances, gallery=3), **sides)
+    with pytest.raises(se.OptionError, match=r"features is of type ndarray; Features\(query, gall"):
+        se.Neighbors(lists, features=np.ones((1, 2)))  # type: ignore[arg-type]
+    with pytest.raises(se.OptionError, match="k is True"):
+        se.Neighbors(lists, distances, k=True)
 
 
 def test_sizes_as_people_write_them() -> None:

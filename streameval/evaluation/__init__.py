@@ -28,7 +28,7 @@ from streameval.metrics.options import (
     TieRule,
     VerificationPrecision,
 )
-from streameval.metrics.selection import split_names, wanted_measures
+from streameval.metrics.selection import names_of, wanted_measures
 from streameval.planning import Workers
 from streameval.preparation import (
     DEFAULT_MEMORY,
@@ -180,8 +180,8 @@ def evaluate(
     check_source(source)
     check_labels(query=query, gallery=gallery)
     if metrics is not None:
-        metrics = split_names(metrics) if isinstance(metrics, str) else tuple(metrics)
-    refine = split_names(refine) if isinstance(refine, str) else tuple(refine)
+        metrics = names_of(metrics, "metrics")
+    refine = names_of(refine, "refine")
     given = {
         "ties": ties,
         "ap": ap,
@@ -277,6 +277,10 @@ def metric_options(
     if preset is not None:
         chosen |= {**preset.options, "metrics": preset.metrics}
     chosen |= {name: value for name, value in given.items() if value is not None}
+    if not isinstance(options, MetricOptions):
+        raise OptionError(
+            f"options is of type {type(options).__name__}; MetricOptions(...) is needed"
+        )
     return replace(options, **chosen)
 
 

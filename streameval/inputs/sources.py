@@ -75,6 +75,9 @@ class Features:
         # Both sides are worked on in one dtype that holds either exactly.
         self.dtype = np.result_type(_working(self.query), _working(self.gallery))
 
+    def __repr__(self) -> str:
+        return f"Features({self.query!r}, {self.gallery!r}, {self.metric!r})"
+
     @property
     def shape(self) -> tuple[int, int]:
         """(Q, G)."""
@@ -171,6 +174,9 @@ class Distances:
     def __init__(self, matrix: ArrayLike) -> None:
         self.matrix = _matrix(matrix, "distances", "a row a query, a column a gallery item")
         self.dtype = np.dtype(_working(self.matrix))
+
+    def __repr__(self) -> str:
+        return f"Distances({self.matrix!r})"
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -45,10 +45,9 @@ def settings_of(
             "distances are stored"
         )
     pairs = pair_options(preset, protocol=protocol, junk_ids=junk_ids, range=range_, listed=None)
-    junk = pairs.get("junk_ids")
     chosen = with_options(
         pairs["protocol"],
-        junk_ids=None if junk is None else tuple(junk),
+        junk_ids=pairs["junk_ids"],
         self_match=self_match,
     )
     if chosen.listed:

@@ -37,7 +37,7 @@ from streameval.metrics.options import (
     TieRule,
     VerificationPrecision,
 )
-from streameval.metrics.selection import split_names
+from streameval.metrics.selection import names_of
 from streameval.pairs import find_pairs
 from streameval.preparation import RangeOption, check_labels, query_columns
 from streameval.presets import find_preset
@@ -126,13 +126,12 @@ class Ledger:
             If there is something in that place, or it can't be written.
         """
         check_labels(query_labels=query_labels)
-        names = split_names(metrics) if isinstance(metrics, str) else metrics
         given = {
             "ties": ties,
             "ap": ap,
             "vp": vp,
             "false_rate_budget": false_rate_budget,
-            "metrics": None if names is None else tuple(names),
+            "metrics": None if metrics is None else names_of(metrics, "metrics"),
         }
         tool = None if preset is None else find_preset(preset)
         chosen = metric_options(given, tool, options or MetricOptions())
@@ -160,6 +159,9 @@ class Ledger:
         labels = label_arrays(query_labels, more=True)
         store.create(empty.with_entry(entry), labels)
         return cls(path)
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.path!r})"
 
     @property
     def path(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,6 +75,14 @@ class Metrics:
     curves: dict[str, npt.NDArray[Any]]
     per_query: dict[str, npt.NDArray[Any]]
     counts: dict[str, int]
+
+    def __repr__(self) -> str:
+        return f"<Metrics: {scalars_text(self.scalars)}>"
+
+
+def scalars_text(scalars: Mapping[str, float]) -> str:
+    """Return metrics in a line, as a repr has them."""
+    return ", ".join(f"{name} {value:.6g}" for name, value in scalars.items())
 
 
 def compute_metrics(stats: RankStatistics, options: MetricOptions = DEFAULT_OPTIONS) -> Metrics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
@@ -80,6 +80,9 @@ class MetricOptions:
                 )
         for option in ("false_rate_budget", "max_rank"):
             _check(option, getattr(self, option), is_count, "a positive integer")
+        for option in ("cmc_ranks", "dir_ranks", "false_accept_rates"):
+            given = getattr(self, option)
+            _check(option, given, _is_several, f"several of them: ({given!r},)")
         for option in ("cmc_ranks", "dir_ranks"):
             for rank in getattr(self, option):
                 _check(option, rank, is_count, "positive integers")
@@ -101,6 +104,10 @@ def is_count(value: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Tell whether it is a number, Python's or NumPy's."""
     return not isinstance(value, bool) and isinstance(value, Real)
+
+
+def _is_several(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str)
 
 
 def _is_names(value: Any) -> bool:

@@ -202,10 +202,9 @@ def prepare(
     if isinstance(source, Neighbors):
         check_lists(source, options, protocol, refine)
         source = source.checked()
-    junk = None if junk_ids is None else tuple(junk_ids)
     protocol = with_options(
         protocol,
-        junk_ids=junk,
+        junk_ids=junk_ids,
         self_match=self_match,
         shot_draws=shot_draws,
         shot_seed=shot_seed,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from streameval.metrics.camera_pairs import (
     camera_matrix,
     metrics_by_camera_pair,
 )
+from streameval.metrics.compute import scalars_text
 from streameval.metrics.confidence import Confidence, confidence_of
 from streameval.metrics.extremes import ListReading, compute_list_metrics
 from streameval.metrics.groups import confidence_by_group, list_metrics_by_group, metrics_by_group
@@ -136,8 +137,13 @@ class Evaluation:
         Raises
         ------
         OptionError
-            If a value can't be, or a metric that is named needs what was not counted.
+            If there is no such option, a value can't be, or a metric that is named needs what was
+            not counted.
         """
+        known = [one.name for one in fields(MetricOptions)]
+        for name in changes:
+            if name not in known:
+                raise OptionError(f"unknown option {name!r}; known options: {', '.join(known)}")
         return self.compute(
             self.statistics,
             replace(self.options, **changes),
@@ -239,6 +245,10 @@ class Evaluation:
             )
         return Identities(self.columns["id"])
 
+    def __repr__(self) -> str:
+        queries = f"{self.statistics.queries} queries × {self.counts['gallery']} gallery items"
+        return f"<Evaluation of {queries}: {scalars_text(self.metrics.scalars)}>"
+
     def __getitem__(self, name: str) -> float:
         """Return a metric by name, a fraction in [0, 1]; NaN where undefined.
 
@@ -250,7 +260,7 @@ class Evaluation:
         scalars = self.metrics.scalars
         if name in scalars:
             return scalars[name]
-        with suppress(OptionError):  # FAR=0.000001 is FAR=1e-06
+        with suppress(OptionError, TypeError):  # FAR=0.000001 is FAR=1e-06
             written = find_measure(name).name
             if written in scalars:
                 return scalars[written]
