@@ -170,15 +170,16 @@ def pair_options(
     The preset's junk ids belong to its protocol, and go with it; listed pairs are a protocol, too.
     """
     if listed is not None:
-        protocol = protocol or "listed"
+        protocol = "listed" if protocol is None else protocol
     if preset is not None:
         if protocol is None and junk_ids is None:
             junk_ids = preset.junk_ids
-        protocol, range = protocol or preset.protocol, range or preset.range
+        protocol = preset.protocol if protocol is None else protocol
+        range = preset.range if range is None else range
     return {
-        "protocol": protocol or "market1501",
+        "protocol": "market1501" if protocol is None else protocol,
         "junk_ids": junk_ids,
-        "range": range or "auto",
+        "range": "auto" if range is None else range,
         "listed": listed,
     }
 

@@ -7,8 +7,10 @@ package knows a protocol by its name. A new one is one more entry of `PROTOCOLS`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Integral
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -65,7 +67,7 @@ class Protocol:
             )
         for name, least in (("shot_draws", 1), ("shot_seed", 0)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
                 raise OptionError(
                     f"{name} of protocol {self.name} is {value!r}; a whole number of at least "
                     f"{least} is needed"
@@ -97,7 +99,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
 def with_options(
     protocol: str | Protocol,
     *,
-    junk_ids: tuple[int | str, ...] | None = None,
+    junk_ids: Iterable[int | str] | None = None,
     self_match: Literal["index", "key"] | None = None,
     shot_draws: int | None = None,
     shot_seed: int | None = None,
@@ -108,7 +110,7 @@ def with_options(
     ----------
     protocol : str or Protocol
         A key of `PROTOCOLS`, or a protocol itself.
-    junk_ids : tuple of int or str, optional
+    junk_ids : sequence of int or str, optional
         In place of the protocol's own junk identities.
     self_match : {"index", "key"}, optional
     shot_draws, shot_seed : int, optional
@@ -125,6 +127,14 @@ def with_options(
             known = ", ".join(PROTOCOLS)
             raise OptionError(f"unknown protocol {protocol!r}; known protocols: {known}")
         protocol = PROTOCOLS[protocol]
+    if not isinstance(protocol, Protocol):
+        raise OptionError(
+            f"protocol is {protocol!r}; expected a Protocol, or the name of one: "
+            f"{', '.join(PROTOCOLS)}"
+        )
+    if isinstance(junk_ids, str) or not isinstance(junk_ids, Iterable | None):
+        raise OptionError(f"junk_ids is {junk_ids!r}; expected several identities: [{junk_ids!r}]")
+    junk_ids = None if junk_ids is None else tuple(junk_ids)
     if self_match not in (None, "index", "key"):
         raise OptionError(f"self_match is {self_match!r}; expected index or key")
     if protocol.listed and (junk_ids or self_match):
@@ -179,6 +189,13 @@ class Labels:
 
     def __post_init__(self) -> None:
         """Bring every column to a 1-d integer or string array, or say why that can't be."""
+        if self.id is None:
+            raise InputError(f"{self.source} has no id: an identity an item is needed")
+        if not isinstance(self.more, Mapping):
+            raise InputError(
+                f"further columns of {self.source} are of type {type(self.more).__name__}; a "
+                "mapping of names to columns is needed: more={'weather': [...]}"
+            )
         where = {column: self.sources.get(column, self.source) for column in ("id", "cam", "key")}
         for column, source in where.items():
             values = getattr(self, column)
@@ -209,6 +226,22 @@ class Labels:
         return len(self.id)
 
 
+def as_numpy(values: Any, what: str) -> npt.NDArray[Any]:
+    """Return it as an array of NumPy.
+
+    Raises
+    ------
+    InputError
+        If that can't be, or values are masked.
+    """
+    if np.ma.is_masked(values):
+        raise InputError(f"{what} has masked values: fill them in (.filled), or leave them out")
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:  # rows of two lengths, another device
+        raise InputError(f"{what} can't be made an array of NumPy: {error}") from error
+
+
 def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
     """Return labels as a 1-d array of an integer or string dtype.
 
@@ -224,7 +257,14 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
     InputError
         If the values are of another shape or type; NaN and fractions name the first row.
     """
-    array = np.asarray(values)
+    if isinstance(values, str | Path):
+        raise InputError(
+            f"{what} is a text, {str(values)!r}; labels themselves are needed (those of a file: "
+            "read_labels)"
+        )
+    array = as_numpy(values, what)
+    if array.shape == (0,) and not hasattr(values, "dtype"):
+        return np.empty(0, np.int64)
     if array.dtype.kind in "US" and not hasattr(values, "dtype"):
         array = np.asarray(values, object)  # of a list [1, "a"] NumPy would make strings
     if array.ndim == 2 and 1 in array.shape:

@@ -221,6 +221,11 @@ class RankStatistics:
             **counted,
         )
 
+    def __repr__(self) -> str:
+        fields = ", ".join(name for name in FIELDS if getattr(self, name) is not None)
+        positives = len(self.positive_distance)
+        return f"<RankStatistics of {self.queries} queries, {positives} positives: {fields}>"
+
     @property
     def queries(self) -> int:
         """Number of queries Q."""

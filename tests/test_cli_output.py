@@ -194,3 +194,29 @@ def test_a_signal_waits_only_while_it_is_held(monkeypatch: pytest.MonkeyPatch) -
         signal.raise_signal(signal.SIGINT)
         assert (ends, calls) == ([143, 130], ["release", "discard", "release"])
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are texts there")
+def test_inputs_whose_names_are_no_text(data: Path) -> None:
+    """As a process of its own: the runner's stdout takes any character."""
+    name = os.fsdecode(b"query\xff.npy")
+    Path("query.npy").rename(name)
+    command = [str(PROGRAM)]
+    evaluate = [*command, "evaluate", "--query", name, "--gallery", "gallery.npy"]
+    evaluate += ["--query-labels", "query.csv", "--gallery-labels", "gallery.csv", "--quiet"]
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            arguments, capture_output=True, text=True, env=environment, timeout=120, check=False
+        )
+
+    done = run(*evaluate, "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert r"query\udcff.npy" in done.stdout
+    assert Evaluation.load("out").provenance["inputs"]["query"] == name
+    shown = run(*command, "show", "out", "--json")
+    assert json.loads(shown.stdout) == json.loads(Path("out/summary.json").read_bytes())
+    refused = run(*evaluate, "--out", os.fsdecode(b"out\xff"))
+    assert refused.returncode == 2
+    assert r"error: the name of the output folder, out\udcff, is no UTF-8" in refused.stderr

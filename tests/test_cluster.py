@@ -95,6 +95,20 @@ def test_evaluate_with_a_client(folder: Path, client: Client) -> None:
     assert found.provenance["plan"]["workers"] == len(client.nthreads())
 
 
+def test_a_client_that_is_closed_is_refused(folder: Path) -> None:
+    with cluster(1) as (_, client):
+        closed = Client(client.scheduler.address)
+        closed.close()
+    with pytest.raises(TaskError, match=r"the client is closed: .*; connect a new one"):
+        se.evaluate(
+            se.Features(folder / "q.npy", folder / "g.npy"),
+            query=se.Labels(np.arange(QUERIES)),
+            gallery=se.Labels(np.arange(GALLERY)),
+            protocol="no-camera",
+            client=closed,
+        )
+
+
 def test_histograms_of_groups(folder: Path, client: Client) -> None:
     source = se.Features(folder / "q.npy", folder / "g.npy")
     how = {**labels(folder), "metrics": "EER", "group_by": "cam"}

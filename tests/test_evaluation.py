@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from test_exactness import GALLERY, QUERIES, labels, normal
 
 import streameval as se
@@ -122,16 +123,30 @@ def test_a_range_that_turns_out_to_need_the_data_keeps_its_plan() -> None:
         ({"tile": (0, 5)}, r"tile is \(0, 5\)"),
         ({"memory": "much"}, "memory is 'much'"),
         ({"memory": -1}, "memory is -1"),
+        ({"memory": b"2GB"}, "memory is b'2GB'; expected a size such as"),
+        ({"memory": np.inf}, "memory is inf"),
         ({"range": (1, 2, 3)}, "range is"),
+        ({"range": 2}, "range is 2; expected auto, minmax, or two numbers"),
+        ({"range": np.array([0, 1, 2])}, r"range is array\(\[0, 1, 2\]\)"),
+        ({"range": ("0", "2")}, "range is"),
+        ({"range": ""}, "range is ''"),
+        ({"threads": True}, "threads is True"),
+        ({"tile": 5}, "tile is 5"),
         ({"protocol": "market"}, "market1501, allshots, cuhk03, cuhk03-torchreid, separate-camera"),
         ({"self_match": "name"}, "expected index or key"),
         ({"ties": "none"}, "pessimistic, optimistic, stable, expected"),
         ({"query": np.arange(QUERIES)}, "Labels are needed"),
-        ({"protocol": 3}, "protocol is of type int; a name or a Protocol is needed"),
-        ({"junk_ids": -1}, r"junk_ids is -1; .* is needed: \[-1\]"),
-        ({"junk_ids": "-1"}, r"junk_ids is '-1'; .* is needed: \['-1'\]"),
-        ({"metrics": 5}, "metrics is 5; a text or names are needed"),
         ({"resume": True}, "resume goes on with the work kept in a checkpoint"),
+        ({"junk_ids": 3}, r"junk_ids is 3; expected several identities: \[3\]"),
+        ({"junk_ids": "34"}, r"junk_ids is '34'; expected several identities: \['34'\]"),
+        ({"protocol": 3}, "protocol is 3; expected a Protocol, or the name of one: market1501"),
+        ({"metrics": 3}, "metrics is 3; expected names such as CMC@1,mAP"),
+        ({"refine": 3}, "refine is 3; expected names"),
+        (
+            {"options": {"ties": "stable"}},
+            "options is of type dict; MetricOptions",
+        ),
+        ({"client": "tcp://host:1"}, "client is 'tcp://host:1'; a distributed.Client is needed"),
     ],
 )
 def test_options_that_cannot_be_used(option: dict[str, Any], message: str) -> None:
@@ -140,10 +155,140 @@ def test_options_that_cannot_be_used(option: dict[str, Any], message: str) -> No
         se.evaluate(se.Features(q, g), **(sides | option))
 
 
-def test_an_array_is_no_source() -> None:
+class Tensor:
+    """What another library's array is to NumPy; one on another device can't be taken."""
+
+    def __init__(self, values: Any, device: str = "cpu") -> None:
+        self.values, self.device = values, device
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.device != "cpu":
+            raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()")
+        return np.asarray(self.values, dtype)
+
+
+def test_arrays_of_other_libraries_are_taken_as_numpy_takes_them() -> None:
     q, g, sides = problem()
-    with pytest.raises(se.InputError, match=r"source is of type ndarray; .* Distances\(matrix\)"):
-        se.evaluate(q @ g.T, **sides)  # type: ignore[arg-type]
+    expected = se.evaluate(se.Features(q, g), **sides).statistics
+    ids = se.Labels(Tensor(sides["query"].id), Tensor(sides["query"].cam))  # type: ignore[arg-type]
+    wide = np.zeros((g.shape[0], 2 * g.shape[1]), g.dtype)
+    wide[:, ::2] = g
+    fixed = g.copy()
+    fixed.flags.writeable = False
+    for one in (Tensor(g), g.tolist(), np.asfortranarray(g), wide[:, ::2], fixed):
+        found = se.evaluate(se.Features(Tensor(q), one), **sides | {"query": ids})
+        assert found.statistics.equals(expected)
+    away = -(q @ g.T)
+    lists, distances = np.argsort(away, axis=1), np.sort(away, axis=1)
+    expected = se.evaluate(se.Neighbors(lists, distances), **sides).statistics
+    for take in (Tensor, np.ndarray.tolist):
+        found = se.evaluate(se.Neighbors(take(lists), take(distances)), **sides)
+        assert found.statistics.equals(expected)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (None, "got a builtins.NoneType; an array, a list of rows, or the path of a file"),
+        (b"g.npy", "got a builtins.bytes"),
+        ([[1.0], [1.0, 2.0]], "array in memory can't be made an array of NumPy: setting an array"),
+        (Tensor([[1.0]], "cuda"), "made an array of NumPy: .* Use Tensor.cpu"),
+        (np.ma.masked_array(np.ones((2, 2)), mask=np.eye(2)), "array in memory has masked values"),
+        (zarr.zeros((2, 2)), r"got a zarr.Array, which is read by blocks: give its path"),
+    ],
+)
+def test_arrays_that_cannot_be_taken(source: Any, message: str) -> None:
+    with pytest.raises(se.InputError, match=message):
+        se.Distances(source)
+    with pytest.raises(se.InputError, match=message):
+        se.Features(np.ones((2, 2)), source)
+
+
+def test_what_is_no_source_and_what_are_no_labels_is_refused() -> None:
+    """Without labels of both sides, a plan alone can be made: not a number must come of that."""
+    q, g, sides = problem()
+    source = se.Features(q, g)
+    for side in sides:
+        with pytest.raises(se.InputError, match=f"{side} is of type NoneType; Labels are needed"):
+            se.evaluate(source, **sides | {side: None})
+    with pytest.raises(se.InputError, match="query is of type NoneType"):
+        se.evaluate(source, query=None, gallery=None)  # type: ignore[arg-type]
+    with pytest.raises(se.InputError, match="gallery is of type NoneType"):
+        se.compare_index(source, ["Flat"], query=sides["query"], gallery=None, k=5)  # type: ignore[arg-type]
+    for changed, words in (
+        ({"features": q}, r"features is of type ndarray; Features\(query, gallery\) is needed"),
+        ({"k": 2.5}, "k is 2.5; a whole number"),
+        ({"settings": "Flat"}, r"settings is 'Flat'; a list of them is needed: \['Flat'\]"),
+    ):
+        given: Any = {"features": source, "settings": ["Flat"], "k": 5, **sides}
+        with pytest.raises((se.InputError, se.OptionError), match=words):
+            se.compare_index(**(given | changed))
+    for wrong in (q, (q, g), "g.npy", se.Features):
+        with pytest.raises(se.InputError, match=r"the source is of type .*; Features\(query, gall"):
+            se.evaluate(wrong, **sides)  # type: ignore[arg-type]
+
+
+def test_options_may_be_numbers_and_arrays_of_numpy() -> None:
+    q, g, sides = problem()
+    source = se.Features(q, g)
+    expected = se.evaluate(source, **sides, range=(0, 2), memory=10**9, tile=(8, 9))
+    for given in (np.array([0, 2]), [0, np.float32(2)]):
+        found = se.evaluate(
+            source,
+            **sides,
+            range=given,
+            memory=np.int64(10**9),
+            threads=np.int64(1),
+            tile=np.array([8, 9]),
+        )
+        assert found.statistics.equals(expected.statistics)
+        assert found.summary()["options"] == expected.summary()["options"]
+    drawn = se.evaluate(source, **sides, protocol="cuhk03", shot_draws=np.int64(3))
+    assert drawn.summary()["provenance"]["protocol"]["shot_draws"] == 3
+
+
+def test_several_ranks_or_rates_are_needed_where_they_may_be() -> None:
+    for option in ({"cmc_ranks": 3}, {"dir_ranks": "12"}, {"false_accept_rates": 0.5}):
+        name, value = next(iter(option.items()))
+        words = rf"{name}: got {value!r}; expected several of them: \({value!r},\)"
+        with pytest.raises(se.OptionError, match=words):
+            se.MetricOptions(**option)  # type: ignore[arg-type]
+
+
+def test_what_an_object_says_of_itself_fits_in_a_few_lines() -> None:
+    q, g, sides = problem()
+    result = se.evaluate(se.Features(q, g), **sides, metrics="CMC@1,mAP")
+    sizes = f"{QUERIES} queries × {GALLERY} gallery items"
+    told = f"CMC@1 {result['CMC@1']:.6g}, mAP {result['mAP']:.6g}"
+    assert repr(result) == f"<Evaluation of {sizes}: {told}>"
+    assert repr(result.metrics) == f"<Metrics: {told}>"
+    assert repr(result.statistics).startswith(f"<RankStatistics of {QUERIES} queries, ")
+    array = f"<array in memory: float64 {q.shape}>"
+    assert repr(se.Features(q, g, "dot")).startswith(f"Features({array}, ")
+    assert repr(se.Distances(q)) == f"Distances({array})"
+
+
+def test_names_that_a_result_does_not_have() -> None:
+    q, g, sides = problem()
+    result = se.evaluate(se.Features(q, g), **sides)
+    with pytest.raises(se.OptionError, match="unknown option 'tie'; known options: ties, ap, vp"):
+        result.with_options(tie="stable")
+    with pytest.raises(KeyError, match="no metric 3; there are CMC@1"):
+        result[3]  # type: ignore[index]
+
+
+def test_neighbors_are_of_features_and_of_whole_numbers() -> None:
+    lists, distances = [[0, 1]], [[0.5, 1.0]]
+    sides = {"query": se.Labels([1]), "gallery": se.Labels([1, 2]), "protocol": "no-camera"}
+    few, same = (se.Neighbors(lists, distances, k=k) for k in (np.int64(1), 1))
+    results = [se.evaluate(one, **sides).statistics for one in (few, same)]
+    assert results[0].equals(results[1])
+    with pytest.raises(se.InputError, match="are of a gallery of 3 items, and there are 2 gallery"):
+        se.evaluate(se.Neighbors(lists, distances, gallery=3), **sides)
+    with pytest.raises(se.OptionError, match=r"features is of type ndarray; Features\(query, gall"):
+        se.Neighbors(lists, features=np.ones((1, 2)))  # type: ignore[arg-type]
+    with pytest.raises(se.OptionError, match="k is True"):
+        se.Neighbors(lists, distances, k=True)
 
 
 def test_sizes_as_people_write_them() -> None:

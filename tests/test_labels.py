@@ -100,6 +100,8 @@ def test_the_file_that_is_wrong_is_named(tmp_path: Path) -> None:
         ((1, 2), [1, 2]),
         ([np.int64(7)], [7]),
         ([b"x", b"yz"], ["x", "yz"]),
+        ([], []),
+        (np.ma.masked_array([3, 4], mask=False), [3, 4]),
     ],
 )
 def test_objects_and_lists(values: Any, expected: list[object]) -> None:
@@ -118,11 +120,20 @@ def test_objects_and_lists(values: Any, expected: list[object]) -> None:
         (np.array([True, False], dtype=object), "bool"),
         (np.array([2**63], dtype=object), "beyond int64"),
         ([1.5, 2.0], "float64"),
+        (np.ma.masked_array([3, 4], mask=[0, 1]), "labels id has masked values"),
+        ([[1], [1, 2]], "labels id can't be made an array of NumPy"),
+        ("ids.npy", r"labels id is a text, 'ids.npy'; labels themselves are needed"),
+        (None, "labels has no id: an identity an item is needed"),
     ],
 )
 def test_objects_and_lists_refused(values: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         Labels(id=values)
+
+
+def test_further_columns_that_have_no_names() -> None:
+    with pytest.raises(InputError, match="further columns of labels are of type list; a mapping"):
+        Labels(id=[1, 2], more=[[3, 4]])  # type: ignore[arg-type]
 
 
 def test_a_table_in_a_folder_that_is_closed(

@@ -19,7 +19,13 @@ from clusters import cluster
 
 import streameval as se
 from streameval.cli import main
-from streameval.errors import InputError, OptionError, OutputError, StreamevalError
+from streameval.errors import (
+    InputError,
+    OptionError,
+    OutputError,
+    StreamevalError,
+    StreamevalWarning,
+)
 from streameval.inputs.composed import JoinedArray, SelectedArray
 from streameval.inputs.fingerprint import content
 from streameval.inputs.uri import open_array
@@ -225,6 +231,9 @@ def test_a_distance_outside_the_range_names_the_pair_and_changes_nothing() -> No
         ({"self_match": "index"}, "match by key"),
         ({"metrics": "CMC_sampled@1"}, "needs a protocol that draws"),
         ({"keep": "much"}, "keep is 'much'"),
+        ({"keep": None}, "keep is None"),
+        ({"range": 2}, "range is 2; expected auto"),
+        ({"range": "much"}, "range is 'much'"),
     ],
 )
 def test_what_cannot_be_kept_up_to_date_is_refused(options: Any, message: str) -> None:
@@ -335,14 +344,50 @@ def test_a_distance_of_new_queries_that_is_not_finite_is_named_with_its_file() -
 @pytest.mark.usefixtures("folder")
 def test_options_may_be_numbers_of_numpy() -> None:
     chosen = se.MetricOptions(cmc_ranks=(np.int64(1), 3), false_accept_rates=(np.float32(0.5),))
-    one = create(junk_ids=np.array([-1, 3]), options=chosen, false_rate_budget=np.int64(9))
+    one = create(
+        junk_ids=np.array([-1, 3]),
+        options=chosen,
+        false_rate_budget=np.int64(9),
+        range=np.array([0, 2]),
+        keep=np.int64(10**5),
+    )
     other = create(
         "M",
         junk_ids=[-1, 3],
         options=se.MetricOptions(cmc_ranks=(1, 3), false_accept_rates=(0.5,)),
         false_rate_budget=9,
+        range=(0, 2),
+        keep=10**5,
     )
     assert one.head().settings == other.head().settings
+    for ledger in (one, other):
+        ledger.append("monday.npy", labels("monday"), memory=np.int64(10**9), threads=np.int64(1))
+    assert one.evaluation().statistics.equals(other.evaluation().statistics)
+    for threads in (0, "two"):
+        with pytest.raises(OptionError, match=f"threads is {threads!r}"):
+            one.append("tuesday.npy", labels("tuesday"), threads=threads)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_are_no_labels_is_refused() -> None:
+    ids: Any = labels("monday").id
+    ledger = create()
+    with pytest.raises(InputError, match="query_labels is of type ndarray; Labels are needed"):
+        se.Ledger.create("M", query="q.npy", query_labels=ids)
+    for change in (ledger.append, ledger.plan, ledger.add_queries):
+        with pytest.raises(InputError, match="labels is of type ndarray; Labels are needed"):
+            change("monday.npy", ids)
+
+
+@pytest.mark.usefixtures("folder")
+def test_to_wait_for_less_than_nothing_is_refused() -> None:
+    ledger = create()
+    for wait in (-1, float("nan"), None):
+        with pytest.raises(OptionError, match=f"wait is {wait}; seconds are needed, 0 or more"):
+            ledger.append("monday.npy", labels("monday"), wait=wait)  # type: ignore[arg-type]
+    told = CliRunner().invoke(main, ["ledger", "remove", "L", "--name", "monday", "--wait", "-1"])
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert "error: wait is -1.0; seconds are needed" in told.stderr
 
 
 @pytest.mark.usefixtures("folder")
@@ -531,6 +576,20 @@ def test_identities_to_be_forgotten_are_lines_with_their_spaces() -> None:
     done = CliRunner().invoke(main, ["ledger", "remove", "M", "--ids", "comma.txt"])
     assert "comma.txt has the line '3,4'" in done.output
     assert "give one integer a line" in done.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_identities_that_are_not_there_to_be_forgotten_are_told() -> None:
+    ledger = filled()
+    left = ledger.head().gallery - sum((labels(name).id == 3).sum() for name in SIZES)
+    words = "2 of the 3 identities to be forgotten are not in the gallery: 77, 88"
+    with pytest.warns(StreamevalWarning, match=words) as told:
+        assert ledger.forget([3, 77, 88, 77]).gallery == left
+    assert told[0].filename == __file__
+    Path("gone.txt").write_text("3\n4\n")  # 3 has been forgotten
+    done = CliRunner().invoke(main, ["ledger", "remove", "L", "--ids", "gone.txt"])
+    assert done.exit_code == 0
+    assert "warning: 1 of the 2 identities to be forgotten are not in the gallery: 3" in done.stderr
 
 
 @pytest.mark.usefixtures("folder")

@@ -14,6 +14,8 @@ from hypothesis.extra import numpy as arrays
 
 import streameval as se
 from streameval.errors import InputError
+from streameval.inputs.array import Array
+from streameval.inputs.fingerprint import content
 from streameval.ledger.counting import Block
 from streameval.ledger.packing import pack, unpack
 
@@ -93,6 +95,43 @@ def test_data_in_place_of_others_are_not_taken_for_these() -> None:
     ledger.move("b", "a.npy")
     with pytest.raises(InputError, match=r"segment 'a' of L, .*a\.npy, has changed"):
         ledger.append("c.npy", labels("c"))
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.usefixtures("folder")
+def test_data_whose_files_alone_have_changed_are_read_once_to_see_that(
+    monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    """As after chmod, or where all of them have been copied from another disk."""
+    own = {name: labels(name) for name in "qab"}
+    metric, query = ("cosine", "q.npy") if not stored else (None, None)
+    if stored:
+        rng = np.random.default_rng(1)
+        for name, items in {"a": 60, "b": 50, "q": 110}.items():
+            np.save(f"{name}.npy", rng.random((QUERIES, items)))
+    ledger = se.Ledger.create(
+        "L", query=query, query_labels=own["q"], metric=metric, protocol="no-camera", range=(0, 2)
+    )
+    for name in "ab":
+        ledger.append(f"{name}.npy", own[name])
+    ledger.add_queries("q.npy", own["q"])
+    for name in "abq":
+        os.utime(f"{name}.npy", ns=(1, 1))
+    read: list[str] = []
+
+    def counted(array: Array) -> str:
+        read.append(Path(array.uri).stem)
+        return content(array)
+
+    monkeypatch.setattr("streameval.ledger.sources.content", counted)
+    for identity, expected in ((0, "abq"), (1, "")):
+        ledger.forget([identity])
+        assert "".join(sorted(read)) == expected
+        read.clear()
+    assert ledger.verify() == []
+    np.save("b.npy", np.load("b.npy")[::-1])
+    with pytest.raises(InputError, match=r"b\.npy, has changed since it came"):
+        ledger.forget([2])
 
 
 @pytest.mark.parametrize(

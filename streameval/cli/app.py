@@ -126,7 +126,9 @@ def warnings_in_words() -> Iterator[None]:
         "metrics",
     ),
 )
-@click.version_option(package_name="streameval", message="%(prog)s %(version)s")
+@click.version_option(
+    package_name="streameval", prog_name="streameval", message="%(prog)s %(version)s"
+)
 def main() -> None:
     """Exact re-identification and retrieval metrics in one streaming pass.
 

@@ -17,6 +17,7 @@ import click
 from streameval.errors import OutputError
 
 LINES = 10_000  # written at a time
+ESCAPED = "backslashreplace"  # what is no UTF-8 of a path, as JSON has it
 
 
 def print_out(text: str) -> None:
@@ -28,7 +29,7 @@ def print_out(text: str) -> None:
         If stdout doesn't take it; a reader that has gone is no error.
     """
     try:
-        click.echo(text, nl=False)
+        click.echo(text.encode(errors=ESCAPED).decode(), nl=False)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -63,7 +64,7 @@ def write_out(path: str, content: str | bytes, *, overwrite: bool) -> None:
         If it is there and is not to be replaced, or can't be written.
     """
     with NewFile(path, overwrite=overwrite) as file:
-        file.write(content if isinstance(content, bytes) else content.encode())
+        file.write(content if isinstance(content, bytes) else content.encode(errors=ESCAPED))
 
 
 def check_new(path: str, *, overwrite: bool) -> None:
@@ -142,7 +143,7 @@ class NewFile:
         """Write lines, many at a time."""
         waiting = iter(lines)
         while some := "".join(islice(waiting, LINES)):
-            self.write(some.encode())
+            self.write(some.encode(errors=ESCAPED))
 
     def discard(self) -> None:
         """Remove what is unfinished."""

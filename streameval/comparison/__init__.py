@@ -17,7 +17,7 @@ import numpy as np
 
 from streameval.comparison.jackknife import CONFIDENCE, LISTED, Difference, differences
 from streameval.counting.returned import Returned
-from streameval.errors import OptionError
+from streameval.errors import InputError, OptionError
 from streameval.evaluation import run
 from streameval.evaluation_of_lists import begin_work, count_outcome, index_of
 from streameval.execution.executor import Executor
@@ -30,11 +30,15 @@ from streameval.inputs.neighbors import Neighbors
 from streameval.inputs.sources import Features
 from streameval.metrics.extremes import cut_names
 from streameval.metrics.metric import Measure
-from streameval.metrics.options import MetricOptions
+from streameval.metrics.options import MetricOptions, is_count
 from streameval.metrics.selection import find_measure, in_order, wanted_measures
 from streameval.pairs import Pairs
 from streameval.planning import Task
-from streameval.preparation import Prepared, prepare
+from streameval.preparation import (
+    Prepared,
+    check_labels,
+    prepare,
+)
 from streameval.protocol import Labels
 from streameval.result import Evaluation
 from streameval.statistics import FloatArray, IntArray
@@ -207,6 +211,15 @@ def compare_index(
     InputError, OptionError, BudgetError
         As `evaluate` does; a setting that can't be is refused before anything is evaluated.
     """
+    check_labels(query=query, gallery=gallery)
+    if not isinstance(features, Features):
+        raise InputError(
+            f"features is of type {type(features).__name__}; Features(query, gallery) is needed"
+        )
+    if not is_count(k):
+        raise OptionError(f"k is {k!r}; a whole number of at least 1 is needed")
+    if isinstance(settings, str):
+        raise OptionError(f"settings is {settings!r}; a list of them is needed: [{settings!r}]")
     chosen = [one if isinstance(one, Setting) else Setting.parse(one) for one in settings]
     if not chosen:
         raise OptionError("there is no setting to compare: give an index, such as IVF64,Flat")
@@ -217,7 +230,7 @@ def compare_index(
         "protocol": protocol or "market1501",
         "junk_ids": junk_ids,
         "self_match": self_match,
-        "range": range or "auto",
+        "range": "auto" if range is None else range,
         "memory": memory,
         "threads": threads,
     }

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
-from streameval.errors import InputError, OptionError
+from streameval.errors import OptionError
 from streameval.evaluation.running import run
 from streameval.execution.checkpoint import Checkpoint, check_packages
 from streameval.execution.cluster import ClusterExecutor
@@ -28,9 +28,17 @@ from streameval.metrics.options import (
     TieRule,
     VerificationPrecision,
 )
-from streameval.metrics.selection import split_names, wanted_measures
+from streameval.metrics.selection import names_of, wanted_measures
 from streameval.planning import Workers
-from streameval.preparation import DEFAULT_MEMORY, Prepared, RangeOption, parse_bytes, prepare
+from streameval.preparation import (
+    DEFAULT_MEMORY,
+    Prepared,
+    RangeOption,
+    check_labels,
+    check_source,
+    parse_bytes,
+    prepare,
+)
 from streameval.presets import Preset, find_preset, pair_options
 from streameval.protocol import CAMERA_PAIRS, Labels, Protocol
 from streameval.result import Evaluation
@@ -169,14 +177,15 @@ def evaluate(
     TaskError
         If a task fails again and again, or the cluster is gone.
     """
-    _check_types(source, protocol, junk_ids, metrics)
+    check_source(source)
+    check_labels(query=query, gallery=gallery)
     if resume and checkpoint is None:
         raise OptionError(
             "resume goes on with the work kept in a checkpoint: give its folder, checkpoint=..."
         )
     if metrics is not None:
-        metrics = split_names(metrics) if isinstance(metrics, str) else tuple(metrics)
-    refine = split_names(refine) if isinstance(refine, str) else tuple(refine)
+        metrics = names_of(metrics, "metrics")
+    refine = names_of(refine, "refine")
     given = {
         "ties": ties,
         "ap": ap,
@@ -216,28 +225,6 @@ def evaluate(
                 result = run(prepared, options, progress, executor=executor, record=record)
                 record.remove()
     return result if group_by is None else result.grouped(group_by)
-
-
-def _check_types(source: Any, protocol: Any, junk_ids: Any, metrics: Any) -> None:
-    """Refuse what would end in a traceback further on.
-
-    Raises
-    ------
-    InputError, OptionError
-    """
-    if not isinstance(source, Source):
-        raise InputError(
-            f"source is of type {type(source).__name__}; give Features(query, gallery), "
-            "Distances(matrix) or Neighbors(...)"
-        )
-    if not isinstance(protocol, str | Protocol | None):
-        raise OptionError(
-            f"protocol is of type {type(protocol).__name__}; a name or a Protocol is needed"
-        )
-    if isinstance(junk_ids, str) or not isinstance(junk_ids, Iterable | None):
-        raise OptionError(f"junk_ids is {junk_ids!r}; a sequence is needed: [{junk_ids!r}]")
-    if not isinstance(metrics, Iterable | None):
-        raise OptionError(f"metrics is {metrics!r}; a text or names are needed: 'CMC@1,mAP'")
 
 
 def recorded(prepared: Prepared, options: MetricOptions, record: Checkpoint) -> Prepared:
@@ -294,6 +281,10 @@ def metric_options(
     if preset is not None:
         chosen |= {**preset.options, "metrics": preset.metrics}
     chosen |= {name: value for name, value in given.items() if value is not None}
+    if not isinstance(options, MetricOptions):
+        raise OptionError(
+            f"options is of type {type(options).__name__}; MetricOptions(...) is needed"
+        )
     return replace(options, **chosen)
 
 

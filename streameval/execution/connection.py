@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -171,6 +171,8 @@ def open_cluster(
         raise OptionError(
             f"{given[0]} needs the package distributed: pip install 'streameval[cluster]'"
         )
+    if client is not None:
+        _check_client(client)
     if count is not None:
         with local_cluster(count, threads or 1, memory) as connection:
             yield connection
@@ -182,6 +184,15 @@ def open_cluster(
             connection.client.close()
     elif client is not None:
         yield Connection(client)
+
+
+def _check_client(client: Any) -> None:
+    from distributed import Client
+
+    if not isinstance(client, Client):
+        raise OptionError(f"client is {client!r}; a distributed.Client is needed")
+    if client.status == "closed":
+        raise TaskError(f"the client is closed: {client!r}; connect a new one")
 
 
 @contextmanager

@@ -51,6 +51,9 @@ class Array(ABC):
     chunks: tuple[int, ...]
     resident_bytes: int = 0
 
+    def __repr__(self) -> str:
+        return f"<{self.uri}: {self.dtype} {self.shape}>"
+
     def read(
         self, rows: Span, columns: Span | None = None, out: AnyArray | None = None
     ) -> AnyArray:

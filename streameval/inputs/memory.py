@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.inputs.array import AnyArray, Array, Span, native_dtype
+from streameval.protocol import as_numpy
 
 Opener = Callable[[Path, str | None, str], Array]
 
@@ -35,6 +36,30 @@ def check_fits(uri: str, nbytes: int, available: int) -> None:
             f"{uri} takes {nbytes} bytes once it is loaded, which its format needs, and "
             f"{available} are free: store it as .npy, Zarr or HDF5, which are read by blocks"
         )
+
+
+def in_memory(values: Any) -> MemoryArray:
+    """Return an array that the caller holds: NumPy's, or what NumPy makes one of.
+
+    Parameters
+    ----------
+    values : array_like
+        An array, a list of rows; a tensor, or a table, in the memory of the processor.
+
+    Raises
+    ------
+    InputError
+        If it is no array, or holds masked values; or is read by blocks, as one on disk.
+    """
+    kind = f"{type(values).__module__.partition('.')[0]}.{type(values).__name__}"
+    if not hasattr(values, "__array__") and not isinstance(values, list | tuple):
+        raise InputError(f"got a {kind}; an array, a list of rows, or the path of a file is needed")
+    if hasattr(values, "chunks"):
+        raise InputError(
+            f"got a {kind}, which is read by blocks: give its path (path::key), or what it holds "
+            "as an array of NumPy"
+        )
+    return MemoryArray(as_numpy(values, "array in memory"))
 
 
 class MemoryArray(Array):

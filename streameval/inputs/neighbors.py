@@ -25,6 +25,7 @@ from streameval.inputs.stored_lists import (
     signed,
 )
 from streameval.metrics.extremes import Missing
+from streameval.metrics.options import is_count
 
 Depth = int | Literal["auto"]
 
@@ -133,8 +134,15 @@ class Neighbors:
             raise OptionError("give lists of neighbours, or an index that makes them from features")
         if self.missing not in (None, "bounds", "never"):
             raise OptionError(f"missing is {self.missing!r}; expected bounds or never")
-        if self.k is not None and self.k != "auto" and not (isinstance(self.k, int) and self.k > 0):
-            raise OptionError(f"k is {self.k!r}; expected a positive integer, or auto")
+        if self.k is not None and self.k != "auto":
+            if not is_count(self.k):
+                raise OptionError(f"k is {self.k!r}; expected a positive integer, or auto")
+            object.__setattr__(self, "k", int(self.k))
+        if not isinstance(self.features, Features | None):
+            raise OptionError(
+                f"features is of type {type(self.features).__name__}; Features(query, gallery) is "
+                "needed"
+            )
         for option in ("tighten", "rerank"):
             if getattr(self, option) and self.features is None:
                 raise OptionError(
@@ -286,7 +294,7 @@ class Neighbors:
         InputError
             If they are of another number of items.
         """
-        rows = self.described.get(ROWS)
+        rows = self.described.get(ROWS) if self.gallery is None else self.gallery
         if rows is not None and rows != items:
             raise InputError(
                 f"neighbours {self.stored.uri} are of a gallery of {rows} items, and there are "

@@ -15,7 +15,7 @@ from streameval.inputs.array import Array
 from streameval.inputs.memory import MemoryArray
 from streameval.inputs.uri import open_array
 
-ArrayLike = str | Path | npt.NDArray[np.generic] | Array
+ArrayLike = str | Path | npt.ArrayLike | Array
 
 # Lengths of vectors whose squares, and sums of them, are ordinary float64 numbers.
 LEAST_NORM, MOST_NORM = 1e-140, 1e150
@@ -74,6 +74,9 @@ class Features:
             )
         # Both sides are worked on in one dtype that holds either exactly.
         self.dtype = np.result_type(_working(self.query), _working(self.gallery))
+
+    def __repr__(self) -> str:
+        return f"Features({self.query!r}, {self.gallery!r}, {self.metric!r})"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -172,6 +175,9 @@ class Distances:
         self.matrix = _matrix(matrix, "distances", "a row a query, a column a gallery item")
         self.dtype = np.dtype(_working(self.matrix))
 
+    def __repr__(self) -> str:
+        return f"Distances({self.matrix!r})"
+
     @property
     def shape(self) -> tuple[int, int]:
         """(Q, G)."""
@@ -269,8 +275,6 @@ def _convert(
 
 
 def _matrix(array: ArrayLike, what: str, meaning: str) -> Array:
-    if isinstance(array, list | tuple):
-        array = np.asarray(array)
     opened = array if isinstance(array, Array) else open_array(array)
     if len(opened.shape) != 2:
         raise InputError(

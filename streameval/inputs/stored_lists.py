@@ -16,7 +16,7 @@ from streameval.inputs.array import Array
 from streameval.inputs.faiss_index import NOTHING
 from streameval.inputs.hdf5 import SUFFIXES as HDF5_SUFFIXES
 from streameval.inputs.hdf5 import contents
-from streameval.inputs.memory import MemoryArray
+from streameval.inputs.memory import in_memory
 from streameval.inputs.remote import is_remote
 from streameval.inputs.sources import ArrayLike
 from streameval.inputs.uri import open_array, parse_uri
@@ -206,7 +206,7 @@ def open_lists(
         If there is no such array.
     """
     if not isinstance(lists, str | Path):
-        opened = lists if isinstance(lists, Array) else MemoryArray(np.asarray(lists))
+        opened = lists if isinstance(lists, Array) else in_memory(lists)
         return opened, None if distances is None else _open(distances), {}
     names, described = _contents(str(lists))
     indices = next((one for one in INDICES if one in names), None)
@@ -220,11 +220,7 @@ def open_lists(
 
 
 def _open(distances: ArrayLike) -> Array:
-    if isinstance(distances, Array):
-        return distances
-    if isinstance(distances, str | Path):
-        return open_array(distances)
-    return MemoryArray(np.asarray(distances))
+    return distances if isinstance(distances, Array) else open_array(distances)
 
 
 def _contents(uri: str) -> tuple[list[str], dict[str, Any]]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError
@@ -16,7 +14,7 @@ from streameval.inputs.declared import PREFIX, DeclaredArray
 from streameval.inputs.hdf5 import SUFFIXES as HDF5_SUFFIXES
 from streameval.inputs.hdf5 import open_hdf5
 from streameval.inputs.mat import open_mat
-from streameval.inputs.memory import MemoryArray, Opener
+from streameval.inputs.memory import Opener, in_memory
 from streameval.inputs.npy import open_npy
 from streameval.inputs.npz import open_npz
 from streameval.inputs.parquet import open_parquet
@@ -64,12 +62,12 @@ def parse_uri(uri: str | Path) -> tuple[Path, str | None]:
     return Path(path), key if separator else None
 
 
-def open_array(source: str | Path | npt.NDArray[Any]) -> Array:
+def open_array(source: str | Path | npt.ArrayLike) -> Array:
     """Open an array: by its URI, or one in memory.
 
     Parameters
     ----------
-    source : str, Path or [n] or [n, m] array
+    source : str, Path or [n] or [n, m] array_like
         ``path[::key]`` of a file of a known format, of a Zarr folder, or of a folder of .npy
         files; a path with ``*`` of shards; ``url[::key]`` of Zarr in an object store.
 
@@ -84,8 +82,8 @@ def open_array(source: str | Path | npt.NDArray[Any]) -> Array:
         If there is no such file, its format is unknown, it has no such key, or it is damaged
         or incomplete.
     """
-    if isinstance(source, np.ndarray):
-        return MemoryArray(source)
+    if not isinstance(source, str | Path):
+        return in_memory(source)
     uri = str(source)
     if uri.startswith(PREFIX):
         return DeclaredArray(uri)

@@ -33,7 +33,7 @@ from streameval.ledger.head import Segment, Settings
 from streameval.ledger.state import Positives
 from streameval.pairs import find_pairs
 from streameval.planning import Plan, make_plan
-from streameval.preparation import cores, problem_of, reserved_bytes
+from streameval.preparation import problem_of, reserved_bytes, thread_count
 from streameval.protocol import AnyArray, Labels
 from streameval.statistics import FloatArray, IntArray, RankStatistics, uniform_edges
 
@@ -96,7 +96,7 @@ class Means:
         """What runs the tasks."""
         if self.connection is not None:
             return ClusterExecutor(self.connection)
-        return ThreadExecutor(self.threads or cores())
+        return ThreadExecutor(thread_count(self.threads))
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def means(
 ) -> Iterator[Means]:
     """Open what counts, for as long as the context lasts; see `evaluate`."""
     with open_cluster(client=client, threads=threads, memory=budget(memory)) as connection:
-        yield Means(memory, threads, connection, progress or Progress())
+        yield Means(memory, thread_count(threads), connection, progress or Progress())
 
 
 class Block:
@@ -283,7 +283,7 @@ class Block:
         plan = make_plan(
             problem,
             memory=budget(means.memory),
-            threads=means.threads or cores(),
+            threads=thread_count(means.threads),
             reserved=reserved_bytes(),
             workers=cluster_workers(means.connection, self.source, means.memory),
         )

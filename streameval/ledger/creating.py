@@ -45,10 +45,9 @@ def settings_of(
             "distances are stored"
         )
     pairs = pair_options(preset, protocol=protocol, junk_ids=junk_ids, range=range_, listed=None)
-    junk = pairs.get("junk_ids")
     chosen = with_options(
-        pairs.get("protocol") or "market1501",
-        junk_ids=None if junk is None else tuple(junk),
+        pairs["protocol"],
+        junk_ids=pairs["junk_ids"],
         self_match=self_match,
     )
     if chosen.listed:
@@ -69,7 +68,7 @@ def settings_of(
             "segments: choose market1501 or separate-camera, or evaluate the whole gallery"
         )
     check_shots(options, chosen)
-    wanted: RangeOption = pairs.get("range") or "auto"
+    wanted: RangeOption = pairs["range"]
     given = not isinstance(wanted, str)
     thresholds = THRESHOLDS if "negatives_within" in needs or given else 0
     edges = BINS + 1 if "impostor_histogram" in needs else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -213,6 +213,12 @@ class Head:
         """The entry of the last snapshot."""
         entry: Mapping[str, Any] = json.loads(self.happened[-1])
         return entry
+
+    def with_places(self, put: Callable[[Place], Place]) -> Head:
+        """Return it with what `put` makes of each place."""
+        batches = (replace(one, place=one.place and put(one.place)) for one in self.batches)
+        segments = (replace(one, places=tuple(map(put, one.places))) for one in self.segments)
+        return replace(self, batches=tuple(batches), segments=tuple(segments))
 
     def with_entry(self, entry: Mapping[str, Any]) -> Head:
         """Return it with a further snapshot."""

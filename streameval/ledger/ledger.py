@@ -37,9 +37,9 @@ from streameval.metrics.options import (
     TieRule,
     VerificationPrecision,
 )
-from streameval.metrics.selection import split_names
+from streameval.metrics.selection import names_of
 from streameval.pairs import find_pairs
-from streameval.preparation import RangeOption, query_columns
+from streameval.preparation import RangeOption, check_labels, query_columns
 from streameval.presets import find_preset
 from streameval.protocol import Labels, Protocol, label_column
 from streameval.result import Evaluation
@@ -125,13 +125,13 @@ class Ledger:
         OutputError
             If there is something in that place, or it can't be written.
         """
-        names = split_names(metrics) if isinstance(metrics, str) else metrics
+        check_labels(query_labels=query_labels)
         given = {
             "ties": ties,
             "ap": ap,
             "vp": vp,
             "false_rate_budget": false_rate_budget,
-            "metrics": None if names is None else tuple(names),
+            "metrics": None if metrics is None else names_of(metrics, "metrics"),
         }
         tool = None if preset is None else find_preset(preset)
         chosen = metric_options(given, tool, options or MetricOptions())
@@ -159,6 +159,9 @@ class Ledger:
         labels = label_arrays(query_labels, more=True)
         store.create(empty.with_entry(entry), labels)
         return cls(path)
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.path!r})"
 
     @property
     def path(self) -> str:
@@ -266,12 +269,13 @@ class Ledger:
             If the ledger can't be written; it is as it was before.
         """
         started = time.perf_counter()
+        check_labels(labels=labels)
         with means(memory, threads, client, progress) as using, self._changing(wait) as change:
             state = change.state()
             source = Gallery(self.path, change, state)
             work = Appending(state, source, gallery, labels, name, using)
             after = work.run(change)
-            source.check_same()
+            after = source.settled(after)
             what = "append", work.name
             return self._commit(change, state, after, what, work.forecast, started, work.queries)
 
@@ -286,6 +290,7 @@ class Ledger:
         client: Client | None = None,
     ) -> Forecast:
         """Return what `append` would count; the parameters are its own. Nothing is changed."""
+        check_labels(labels=labels)
         with means(memory, threads, client, None) as using:
             reader = self._store.reader()
             state = reader.state()
@@ -320,6 +325,8 @@ class Ledger:
     ) -> Snapshot:
         """Take all items of some identities out of the gallery; the queries stay.
 
+        A warning names identities that are not in the gallery, where others are.
+
         Parameters
         ----------
         ids : sequence of int or str
@@ -339,7 +346,7 @@ class Ledger:
             state = change.state()
             gallery = Gallery(self.path, change, state)
             after, work = without_identities(state, wanted, gallery, change, using)
-            gallery.check_same()
+            after = gallery.settled(after)
             name = ", ".join(str(one) for one in wanted[:3].tolist())
             name += f" and {len(wanted) - 3} more" if len(wanted) > 3 else ""
             return self._commit(change, state, after, ("forget", name), work, started)
@@ -375,11 +382,12 @@ class Ledger:
             If the ledger can't be written; it is as it was before.
         """
         started = time.perf_counter()
+        check_labels(labels=labels)
         with means(memory, threads, client, progress) as using, self._changing(wait) as change:
             state = change.state()
             source = Gallery(self.path, change, state)
             after, work = with_queries(state, query, labels, source, change, using)
-            source.check_same()
+            after = source.settled(after)
             what = "add-queries", f"{len(labels)} of {Path(str(query)).name}"
             return self._commit(change, state, after, what, work, started)
 

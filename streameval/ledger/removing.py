@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError
-from streameval.ledger.counting import Block, Means
+from streameval.errors import InputError, StreamevalWarning
+from streameval.ledger.counting import Block, Means, Part
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.head import Head, Record, Segment
 from streameval.ledger.sources import Gallery
@@ -89,6 +91,7 @@ def without_identities(
             f"none of the {len(wanted)} identities is in the gallery: nothing has been changed"
         )
     parts = [gallery.part(one, rows[one.number]) for one in head.segments if one.number in rows]
+    _warn_of_unknown(wanted, parts)
     gone = np.zeros(len(state.positives), np.bool_)
     for number, own in rows.items():
         gone |= (state.positives.segment == number) & np.isin(state.positives.index, own)
@@ -151,6 +154,19 @@ def _rows_of(wanted: npt.NDArray[Any], gallery: Gallery) -> dict[int, IntArray]:
         if there.any():
             rows[segment.number] = np.flatnonzero(there)
     return rows
+
+
+def _warn_of_unknown(wanted: npt.NDArray[Any], parts: Sequence[Part]) -> None:
+    unknown = np.setdiff1d(wanted, np.concatenate([part.labels.id for part in parts]))
+    if len(unknown):
+        named = ", ".join(str(one) for one in unknown[:3].tolist())
+        named += f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+        warnings.warn(
+            f"{len(unknown)} of the {len(np.unique(wanted))} identities to be forgotten are not in "
+            f"the gallery: {named}",
+            StreamevalWarning,
+            stacklevel=4,
+        )
 
 
 def _check_kind(wanted: npt.NDArray[Any], labels: Labels, segment: Segment) -> None:

@@ -216,12 +216,22 @@ class Gallery:
         self._opened.append((array, replace(place, files=files)))
         return array
 
-    def check_same(self) -> None:
-        """Refuse data that have changed since they were opened, while they were read.
+    def settled(self, after: State) -> State:
+        """Return the state after a change, with the files' states as they were found to be.
+
+        Of files that had changed, and what they hold had not: they are not read for it again.
 
         Raises
         ------
         InputError
+            If data have changed since they were opened, while they were read.
         """
+        files: dict[tuple[str, str], str] = {}
         for array, place in self._opened:
             check_same(array, place)
+            files[place.uri, place.content] = place.files
+
+        def put(place: Place) -> Place:
+            return replace(place, files=files.get((place.uri, place.content), place.files))
+
+        return replace(after, head=after.head.with_places(put))

@@ -33,6 +33,7 @@ from streameval.inputs.remote import is_remote
 from streameval.ledger.head import Head
 from streameval.ledger.packing import Arrays, pack, unpack
 from streameval.ledger.state import Near, Positives, State, Totals
+from streameval.metrics.options import is_number
 
 BRANCH = "main"
 SNAPSHOTS = "snapshots"  # the folder of the repository
@@ -180,9 +181,13 @@ class Store:
 
         Raises
         ------
+        OptionError
+            If it is no number of seconds.
         OutputError
             If another process holds it for longer.
         """
+        if not (is_number(wait) and wait >= 0):
+            raise OptionError(f"wait is {wait!r}; seconds are needed, 0 or more")
         if self.local is None:
             yield
             return

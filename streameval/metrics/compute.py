@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.selection import available_fields, measures_of
 from streameval.statistics import RankStatistics
+
+MOST_TOLD = 14  # metrics in a repr: as many as there are usually
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,15 @@ class Metrics:
     curves: dict[str, npt.NDArray[Any]]
     per_query: dict[str, npt.NDArray[Any]]
     counts: dict[str, int]
+
+    def __repr__(self) -> str:
+        return f"<Metrics: {scalars_text(self.scalars)}>"
+
+
+def scalars_text(scalars: Mapping[str, float]) -> str:
+    """Return the first metrics in a line, as a repr has them."""
+    told = [f"{name} {value:.6g}" for name, value in scalars.items()]
+    return ", ".join([*told[:MOST_TOLD], "..."] if len(told) > MOST_TOLD else told)
 
 
 def compute_metrics(stats: RankStatistics, options: MetricOptions = DEFAULT_OPTIONS) -> Metrics:

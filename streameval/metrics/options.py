@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
@@ -79,10 +79,13 @@ class MetricOptions:
                     f"{option}={getattr(self, option)!r} is unknown; known: {', '.join(known)}"
                 )
         for option in ("false_rate_budget", "max_rank"):
-            _check(option, getattr(self, option), _is_positive_integer, "a positive integer")
+            _check(option, getattr(self, option), is_count, "a positive integer")
+        for option in ("cmc_ranks", "dir_ranks", "false_accept_rates"):
+            given = getattr(self, option)
+            _check(option, given, _is_several, f"several of them: ({given!r},)")
         for option in ("cmc_ranks", "dir_ranks"):
             for rank in getattr(self, option):
-                _check(option, rank, _is_positive_integer, "positive integers")
+                _check(option, rank, is_count, "positive integers")
         _check("metrics", self.metrics, _is_names, "a tuple of names of metrics")
         for rate in self.false_accept_rates:
             _check("false_accept_rates", rate, _is_fraction, "fractions between 0 and 1")
@@ -93,8 +96,18 @@ def _check(option: str, value: Any, accepts: Callable[[Any], bool], expected: st
         raise OptionError(f"{option}: got {value!r}; expected {expected}")
 
 
-def _is_positive_integer(value: Any) -> bool:
+def is_count(value: Any) -> bool:
+    """Tell whether it is a whole number of at least 1, Python's or NumPy's."""
     return not isinstance(value, bool) and isinstance(value, Integral) and int(value) > 0
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether it is a number, Python's or NumPy's."""
+    return not isinstance(value, bool) and isinstance(value, Real)
+
+
+def _is_several(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str)
 
 
 def _is_names(value: Any) -> bool:
@@ -102,7 +115,7 @@ def _is_names(value: Any) -> bool:
 
 
 def _is_fraction(value: Any) -> bool:
-    return isinstance(value, Real) and 0 <= float(value) <= 1
+    return is_number(value) and 0 <= float(value) <= 1
 
 
 DEFAULT_OPTIONS = MetricOptions()

@@ -31,6 +31,21 @@ def split_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def names_of(given: str | Iterable[str], what: str) -> tuple[str, ...]:
+    """Return names of metrics, from one text or several.
+
+    Raises
+    ------
+    OptionError
+        If it is neither.
+    """
+    if isinstance(given, str):
+        return split_names(given)
+    if not isinstance(given, Iterable):
+        raise OptionError(f"{what} is {given!r}; expected names such as CMC@1,mAP")
+    return tuple(given)
+
+
 def find_measure(name: str) -> Measure:
     """Return the metric of a name with its parameters, as ``DIR@1|FAR=0.01``.
 

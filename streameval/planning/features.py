@@ -108,7 +108,8 @@ def plan_features(problem: Problem, process: Process, tile: tuple[int, int]) -> 
 def _shards(gallery: int, unit: int, most: int, process: Process) -> list[tuple[int, int]]:
     """Cut the gallery for the threads: each takes a large shard, then small ones even them out.
 
-    A shard costs as much a query as some thousand items: a small gallery has none to spare.
+    A shard costs as much a query as some thousand items: a small gallery has none to spare. On a
+    cluster all are small.
 
     Parameters
     ----------
@@ -121,7 +122,9 @@ def _shards(gallery: int, unit: int, most: int, process: Process) -> list[tuple[
     """
     threads = process.threads * max(process.workers, 1)
     large = gallery
-    if threads > 1 and gallery >= SMALL_SHARD * process.shares:
+    if process.workers:  # they come and go
+        threads = process.shares
+    elif threads > 1 and gallery >= SMALL_SHARD * process.shares:
         large = gallery * (SHARDS_PER_THREAD - 1) // SHARDS_PER_THREAD
     large = min(-(-large // unit) * unit, gallery)
     shards = []

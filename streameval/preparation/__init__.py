@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.products import advice
-from streameval.errors import InputError, OptionError, StreamevalWarning
+from streameval.errors import OptionError, StreamevalWarning
 from streameval.execution.job import Range
 from streameval.identities import Identities, find_identities
 from streameval.inputs.fingerprint import of_labels
@@ -24,16 +24,18 @@ from streameval.inputs.sources import Distances, Features
 from streameval.listed import ListedPairs
 from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.metrics.metric import Measure
-from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
+from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions, is_count
 from streameval.metrics.selection import refined_measures, required_fields
 from streameval.pairs import Pairs, find_pairs
 from streameval.planning import RESERVED, Plan, Problem, Workers, make_plan
 from streameval.planning.lists import plan_lists
 from streameval.preparation.checks import (
     RangeOption,
+    check_labels,
     check_lists,
     check_rows,
     check_shots,
+    check_source,
     resolve_options,
     resolve_range,
 )
@@ -44,6 +46,7 @@ from streameval.preparation.sizes import (
     problem_of,
     reserved_bytes,
     shot_sizes,
+    thread_count,
 )
 from streameval.protocol import SINGLE_GALLERY_SHOT, AnyArray, Labels, Protocol, with_options
 from streameval.result.columns import histogram_groups
@@ -56,8 +59,10 @@ __all__ = [
     "UNUSED",
     "Prepared",
     "RangeOption",
+    "check_labels",
     "check_rows",
     "check_shots",
+    "check_source",
     "cores",
     "list_sizes",
     "parse_bytes",
@@ -67,6 +72,7 @@ __all__ = [
     "reserved_bytes",
     "resolve_options",
     "resolve_range",
+    "thread_count",
 ]
 
 DEFAULT_MEMORY = "2GB"
@@ -190,31 +196,24 @@ def prepare(
         As `evaluate` does.
     """
     if query is not None and gallery is not None:
-        for side, labels in (("query", query), ("gallery", gallery)):
-            if not isinstance(labels, Labels):
-                raise InputError(
-                    f"{side} is of type {type(labels).__name__}; Labels are needed: "
-                    f"{side}=Labels(id=..., cam=...)"
-                )
         if isinstance(source, Neighbors):
             source = source.of_gallery(len(gallery))
         check_rows(source, query, gallery)
     if isinstance(source, Neighbors):
         check_lists(source, options, protocol, refine)
         source = source.checked()
-    junk = None if junk_ids is None else tuple(junk_ids)
     protocol = with_options(
         protocol,
-        junk_ids=junk,
+        junk_ids=junk_ids,
         self_match=self_match,
         shot_draws=shot_draws,
         shot_seed=shot_seed,
     )
-    threads = cores() if threads is None else threads
-    if not isinstance(threads, int) or threads < 1:
-        raise OptionError(f"threads is {threads!r}; a whole number of at least 1 is needed")
-    if tile is not None and not (len(tile) == 2 and all(size >= 1 for size in tile)):
-        raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
+    threads = thread_count(threads)
+    if tile is not None:
+        if np.shape(tile) != (2,) or not all(map(is_count, tile)):
+            raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
+        tile = int(tile[0]), int(tile[1])
     measures = tuple(refined_measures(refine))
     options = resolve_options(options, protocol, measures)
     features = source.features if isinstance(source, Neighbors) else source

@@ -4,22 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.errors import InputError, OptionError
 from streameval.execution.job import UNIT_TOLERANCE, Range
 from streameval.inputs.neighbors import Neighbors, Source
 from streameval.inputs.sources import Distances, Features
 from streameval.metrics.metric import Measure
-from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
+from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions, is_number
 from streameval.metrics.selection import wanted_measures, with_named
 from streameval.planning import SHOT_RANKS
 from streameval.protocol import PROTOCOLS, SINGLE_GALLERY_SHOT, Labels, Protocol
 from streameval.statistics import SHOT_FIELDS
 
-RangeOption = Literal["auto", "minmax"] | tuple[float, float]
+RangeOption = Literal["auto", "minmax"] | Sequence[float] | npt.NDArray[Any]
+
+
+def check_source(source: Any) -> None:
+    """Refuse what is no source of an evaluation.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(source, Features | Distances | Neighbors):
+        raise InputError(
+            f"the source is of type {type(source).__name__}; Features(query, gallery), "
+            "Distances(matrix) or Neighbors(lists, distances) is needed"
+        )
+
+
+def check_labels(**sides: Any) -> None:
+    """Refuse labels that are none; they are named as the caller's arguments are.
+
+    Raises
+    ------
+    InputError
+    """
+    for side, labels in sides.items():
+        if not isinstance(labels, Labels):
+            raise InputError(
+                f"{side} is of type {type(labels).__name__}; Labels are needed: "
+                f"{side}=Labels(id=..., cam=...)"
+            )
 
 
 def check_rows(source: Source, query: Labels, gallery: Labels) -> None:
@@ -148,9 +178,10 @@ def resolve_range(wanted: RangeOption, source: Features | Distances | None) -> R
     OptionError
         If the range is unknown, or not two ascending finite numbers.
     """
-    if wanted == "minmax":
+    named = wanted if isinstance(wanted, str) else None
+    if named == "minmax":
         return None
-    if wanted == "auto":
+    if named == "auto":
         if source is None or isinstance(source, Distances) or source.metric == "dot":
             return None
         if source.metric == "cosine":
@@ -160,9 +191,17 @@ def resolve_range(wanted: RangeOption, source: Features | Distances | None) -> R
         if np.any(np.abs(norms - 1) > UNIT_TOLERANCE):
             return None
         return Range(0.0, 2.0 if source.metric == "euclidean" else 4.0, unit=True)
-    if isinstance(wanted, str) or len(wanted) != 2:
-        raise OptionError(f"range is {wanted!r}; expected auto, minmax, or two numbers LO,HI")
-    low, high = (float(bound) for bound in wanted)
+    low, high = _two_numbers(wanted)
     if not (low < high and np.isfinite(high - low)):
         raise OptionError(f"range is {low},{high}; expected two finite numbers LO,HI with LO < HI")
     return Range(low, high, strict=True)
+
+
+def _two_numbers(given: Any) -> tuple[float, float]:
+    try:
+        low, high = given
+    except (TypeError, ValueError):  # not to be gone through, or not two of them
+        low = high = None
+    if not is_number(low) or not is_number(high):
+        raise OptionError(f"range is {given!r}; expected auto, minmax, or two numbers LO,HI")
+    return float(low), float(high)

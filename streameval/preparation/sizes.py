@@ -19,6 +19,7 @@ from streameval.inputs.faiss_build import needs_of
 from streameval.inputs.memory import MemoryArray
 from streameval.inputs.neighbors import Neighbors, Source
 from streameval.inputs.sources import Features
+from streameval.metrics.options import is_count, is_number
 from streameval.pairs import Pairs
 from streameval.planning import SHOT_RANKS, Problem, ShotSizes
 from streameval.planning.lists import ListSizes
@@ -35,6 +36,21 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def thread_count(threads: int | None) -> int:
+    """Return the threads that are asked for; as many as the process may use where none are.
+
+    Raises
+    ------
+    OptionError
+        If it is no whole number of at least 1.
+    """
+    if threads is None:
+        return cores()
+    if not is_count(threads):
+        raise OptionError(f"threads is {threads!r}; a whole number of at least 1 is needed")
+    return int(threads)
+
+
 def parse_bytes(size: str | float, what: str = "memory") -> int:
     """Return a number of bytes from a number or a text such as "2GB", "500 MiB".
 
@@ -47,12 +63,13 @@ def parse_bytes(size: str | float, what: str = "memory") -> int:
     Raises
     ------
     OptionError
-        If the text is no size, or not positive.
+        If it is no size, or not positive.
     """
-    if isinstance(size, int | float):
+    if is_number(size) and np.isfinite(float(size)):
         count = int(size)
     else:
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)[bB]?\s*", size)
+        text = size if isinstance(size, str) else ""
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)[bB]?\s*", text)
         if match is None:
             raise OptionError(f"{what} is {size!r}; expected a size such as 2GB or 500MiB")
         number, prefix, binary = match.groups()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from streameval.metrics.camera_pairs import (
     camera_matrix,
     metrics_by_camera_pair,
 )
+from streameval.metrics.compute import scalars_text
 from streameval.metrics.confidence import Confidence, confidence_of
 from streameval.metrics.extremes import ListReading, compute_list_metrics
 from streameval.metrics.groups import confidence_by_group, list_metrics_by_group, metrics_by_group
@@ -40,7 +41,7 @@ from streameval.metrics.selection import (
     available_fields,
     find_measure,
     measures_of,
-    split_names,
+    names_of,
 )
 from streameval.protocol import CAMERA_PAIRS, AnyArray
 from streameval.result.columns import (
@@ -55,8 +56,6 @@ from streameval.result.positives import positive_columns
 from streameval.result.saved import load_result, write_files
 from streameval.result.summary import summary_of
 from streameval.statistics import FloatArray, RankStatistics
-
-SHOWN = 8  # metrics of a result shown in a line
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,16 +131,6 @@ class Evaluation:
             resampling,
         )
 
-    def __repr__(self) -> str:
-        """Return the size and the first metrics, in a line."""
-        counts, scalars = self.counts, list(self.metrics.scalars.items())
-        shown = [f"{name}={value:.4g}" for name, value in scalars[:SHOWN]]
-        more = ["..."] if len(scalars) > SHOWN else []
-        return (
-            f"<Evaluation: {counts['queries']:,} queries, {counts['gallery']:,} gallery items; "
-            f"{', '.join(shown + more)}>"
-        )
-
     def with_options(self, **changes: Any) -> Evaluation:
         """Return the same evaluation under other metric options, without its distances.
 
@@ -154,13 +143,15 @@ class Evaluation:
         Raises
         ------
         OptionError
-            If a value can't be, or a metric that is named needs what was not counted.
+            If there is no such option, a value can't be, or a metric that is named needs what was
+            not counted.
         """
-        names = changes.get("metrics")
-        if isinstance(names, str):
-            changes["metrics"] = split_names(names)
-        elif isinstance(names, list):
-            changes["metrics"] = tuple(names)
+        known = [one.name for one in fields(MetricOptions)]
+        for name in changes:
+            if name not in known:
+                raise OptionError(f"unknown option {name!r}; known options: {', '.join(known)}")
+        if changes.get("metrics") is not None:
+            changes["metrics"] = names_of(changes["metrics"], "metrics")
         return self.compute(
             self.statistics,
             replace(self.options, **changes),
@@ -262,6 +253,10 @@ class Evaluation:
             )
         return Identities(self.columns["id"])
 
+    def __repr__(self) -> str:
+        queries = f"{self.statistics.queries} queries × {self.counts['gallery']} gallery items"
+        return f"<Evaluation of {queries}: {scalars_text(self.metrics.scalars)}>"
+
     def __getitem__(self, name: str) -> float:
         """Return a metric by name, a fraction in [0, 1]; NaN where undefined.
 
@@ -273,7 +268,7 @@ class Evaluation:
         scalars = self.metrics.scalars
         if name in scalars:
             return scalars[name]
-        with suppress(OptionError):  # FAR=0.000001 is FAR=1e-06
+        with suppress(OptionError, TypeError):  # FAR=0.000001 is FAR=1e-06
             written = find_measure(name).name
             if written in scalars:
                 return scalars[written]

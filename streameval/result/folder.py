@@ -47,6 +47,13 @@ def check_output(path: str | Path, *, overwrite: bool) -> Path:
     if not str(path):
         raise OutputError("the name of the output folder is empty; give a folder to be made")
     try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise OutputError(
+            f"the name of the output folder, {path}, is no UTF-8, and what writes tables and "
+            "arrays takes no other; give another name"
+        ) from error
+    try:
         target = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a link
         if target.exists() or target.is_symlink():
             _check_replaceable(path, target, overwrite=overwrite)

@@ -51,7 +51,8 @@ def write_files(result: Evaluation, folder: Path) -> None:
     import pyarrow.parquet as pq
 
     text = json.dumps(result.summary(), indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+    escaped = "backslashreplace"  # as JSON has it: of a path that is no UTF-8
+    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8", errors=escaped)
     np.savez(folder / CURVES, allow_pickle=False, **dict(result.curves))
     pq.write_table(pa.table(dict(result.per_query)), folder / PER_QUERY)
     save_statistics(result.statistics, folder / STATISTICS)
