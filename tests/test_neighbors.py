@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -694,3 +695,25 @@ def test_on_the_command_line() -> None:
     ):
         done = run(*arguments)
         assert (done.exit_code, message in done.output) == (2, True), done.output
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.filterwarnings("ignore::streameval.errors.StreamevalWarning")
+def test_a_result_of_an_index_file_that_was_built_again_is_not_resumed() -> None:
+    both = ("--query", "query.npy", "--gallery", "gallery.npy")
+    for train_rows in (40, 300):
+        built = ("--index", "IVF16,Flat", "--save-index", "kept.faiss")
+        done = run(*both, *built, "-k", "9", "--train-rows", str(train_rows))
+        assert done.exit_code == 0, done.output
+        shutil.copy("kept.faiss", f"{train_rows}.faiss")
+    Path("kept.faiss.json").unlink()
+    arguments = (*both, "--index", "kept.faiss", "-k", "9", "--out", "out", "--resume", "--json")
+    first = run(*arguments)
+    assert run(*arguments).stdout == first.stdout
+    shutil.move("kept.faiss", "moved.faiss")
+    moved = [one.replace("kept.faiss", "moved.faiss") for one in arguments]
+    assert run(*moved).stdout == first.stdout
+    shutil.copy("40.faiss", "kept.faiss")
+    other = run(*arguments)
+    assert other.exit_code == 2
+    assert "out holds the result of another evaluation" in other.output
