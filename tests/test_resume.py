@@ -34,6 +34,7 @@ from streameval.inputs import fingerprint as fingerprint_module
 from streameval.inputs.fingerprint import fingerprint
 from streameval.inputs.uri import open_array
 from streameval.metrics.options import MetricOptions
+from streameval.planning import Workers
 from streameval.result import Evaluation
 
 HERE = Path(__file__).parent
@@ -177,6 +178,16 @@ def test_a_cluster_goes_on_with_what_another_cluster_has_done(folder: Path) -> N
         connection = Connection(client)
         found = run(folder, faults.noted, connection, workers=connection.workers(None))
     assert attempts(folder) - counted < 100
+    assert found.statistics.equals(evaluation.run(prepared(folder, "features"), OPTIONS).statistics)
+
+
+@pytest.mark.usefixtures("often")
+def test_workers_of_more_threads_than_were_planned_for_are_refused(folder: Path) -> None:
+    planned = Workers(count=2, threads=2, memory=2 << 30, reserved=300 << 20)
+    stop_in_the_middle(folder, workers=planned)
+    with pytest.raises(OutputError, match="is for 2 threads of each worker, and there are 8"):
+        run(folder, workers=replace(planned, threads=8))
+    found = run(folder, workers=replace(planned, count=1, threads=1))
     assert found.statistics.equals(evaluation.run(prepared(folder, "features"), OPTIONS).statistics)
 
 
