@@ -543,6 +543,7 @@ def test_bad_indexes_are_refused() -> None:
     [
         ({"index": "Nothing7"}, "FAISS makes no index 'Nothing7' for 12 columns"),
         ({"index": "PQ5"}, "multiple of the number of subquantizers"),
+        ({"index": "IDMap,Flat"}, "'IDMap,Flat' maps numbers of its own.*leave IDMap out"),
         ({"index": "HNSW8", "missing": "bounds"}, "HNSW8 is approximate"),
         (
             {"index": "HNSW8", "search": "nprobe=4"},
