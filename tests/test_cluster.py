@@ -284,6 +284,29 @@ def test_more_workers_make_more_and_smaller_tasks(folder: Path) -> None:
     assert sizes[1] <= sizes[10] <= sizes[100]
 
 
+class TellsOfFive:
+    """A client as of distributed 2025.4, which tells of five workers where no number is given."""
+
+    def wait_for_workers(self, n_workers: int, timeout: float) -> None:
+        pass
+
+    def scheduler_info(self, n_workers: int = 5) -> dict[str, Any]:
+        limits = [4 * 10**9] * 7 + [10**9]
+        told = limits if n_workers < 0 else limits[:n_workers]
+        return {
+            "workers": {
+                str(number): {"memory_limit": limit, "nthreads": 2}
+                for number, limit in enumerate(told)
+            }
+        }
+
+
+def test_all_workers_are_planned_with() -> None:
+    client: Any = TellsOfFive()
+    workers = Connection(client).workers(None)
+    assert (workers.count, workers.memory) == (8, 7 * 10**8)
+
+
 def test_the_local_cluster_ends_with_its_context_and_keeps_to_loopback() -> None:
     with local_cluster(2, 1, 10**9) as connection:
         workers = connection.workers(None)

@@ -81,7 +81,8 @@ class Connection:
                 f"the scheduler ({self.client}) has had no worker for "
                 f"{PATIENCE:.0f} s: start workers"
             ) from error
-        found = self.client.scheduler_info()["workers"].values()
+        # Of all: some versions of distributed tell of five where no number is given.
+        found = self.client.scheduler_info(n_workers=-1)["workers"].values()
         limits = [round(SHARE * one["memory_limit"]) for one in found if one["memory_limit"]]
         limits += [memory] if memory is not None else []
         return Workers(
