@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pickle
@@ -282,6 +283,24 @@ def test_more_workers_make_more_and_smaller_tasks(folder: Path) -> None:
         assert len(plan.tasks) >= 2 * 2 * count
         sizes[count] = len(plan.tasks)
     assert sizes[1] <= sizes[10] <= sizes[100]
+
+
+def test_clients_of_no_use_are_refused(folder: Path) -> None:
+    source = se.Features(folder / "q.npy", folder / "g.npy")
+
+    def refused(client: Any, message: str) -> None:
+        with pytest.raises(OptionError, match=message):
+            se.evaluate(source, **labels(folder), client=client)
+
+    async def asynchronous(address: str) -> None:
+        async with Client(address, asynchronous=True, set_as_default=False) as client:
+            refused(client, "is asynchronous; one that waits for answers is needed")
+
+    with cluster(1) as (running, client):
+        client.close()
+        refused(client, r"is closed; connect another: client=Client\(ADDRESS\)")
+        asyncio.run(asynchronous(running.scheduler_address))
+    refused("tcp://127.0.0.1:9", "client is of type str; a distributed.Client is needed")
 
 
 class TellsOfFive:

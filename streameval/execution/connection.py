@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -151,8 +151,8 @@ def open_cluster(
     Raises
     ------
     OptionError
-        If more than one is asked for, or threads of workers that are there already; or if
-        `distributed` is not installed.
+        If more than one is asked for, or threads of workers that are there already; if
+        `distributed` is not installed, or the client is of no use.
     TaskError
         If no scheduler answers.
     """
@@ -182,7 +182,31 @@ def open_cluster(
         finally:
             connection.client.close()
     elif client is not None:
+        _check_client(client)
         yield Connection(client)
+
+
+def _check_client(client: Any) -> None:
+    """Check that a client that is given is one that is connected, and waits for answers.
+
+    Raises
+    ------
+    OptionError
+    """
+    from distributed import Client
+
+    if not isinstance(client, Client):
+        raise OptionError(
+            f"client is of type {type(client).__name__}; a distributed.Client is needed: "
+            "client=Client(ADDRESS)"
+        )
+    if client.status == "closed":
+        raise OptionError(f"client {client} is closed; connect another: client=Client(ADDRESS)")
+    if client.asynchronous:
+        raise OptionError(
+            f"client {client} is asynchronous; one that waits for answers is needed: "
+            "client=Client(ADDRESS), and evaluate in a thread of its own"
+        )
 
 
 @contextmanager
