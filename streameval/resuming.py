@@ -74,8 +74,9 @@ def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
         },
         "plan": {"on": "threads" if prepared.workers is None else "workers", **mine},
     }
-    described: dict[str, Any] = {"inputs": inputs, **json.loads(json.dumps(chosen, default=str))}
-    return described
+    described: dict[str, Any] = json.loads(json.dumps(chosen, default=str))
+    # Options first: the pairs, which are hashed as labels, change with them, too.
+    return {"options": described["options"], "inputs": inputs, "plan": described["plan"]}
 
 
 def identity(described: Manifest) -> str:

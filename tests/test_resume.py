@@ -197,6 +197,8 @@ def test_workers_of_more_threads_than_were_planned_for_are_refused(folder: Path)
     [
         ({"metric": "euclidean", "range": (0.0, 40.0)}, r"options differ, metric: it was 'cosine'"),
         ({"protocol": "allshots"}, r"options differ, protocol: "),
+        ({"protocol": "no-camera"}, r"options differ, protocol: "),
+        ({"junk_ids": (3,)}, r"options differ, protocol: "),
         ({"range": "minmax"}, r"options differ, range: "),
         ({"refine": ("EER",)}, r"options differ, histogram edges: it was 0, and is 1001"),
         ({"memory": "3GB"}, r"plan differ, memory: it was 2000000000, and is 3000000000"),
