@@ -13,7 +13,7 @@ import numpy as np
 
 from streameval.execution.checkpoint import Manifest
 from streameval.inputs.array import Array
-from streameval.inputs.fingerprint import fingerprint
+from streameval.inputs.fingerprint import fingerprint, of_file
 from streameval.inputs.neighbors import Neighbors
 from streameval.inputs.sources import Features
 from streameval.metrics.options import MetricOptions
@@ -44,7 +44,11 @@ def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
             array = getattr(source, name)
             if isinstance(array, Array):
                 inputs[f"neighbours, {name}"] = fingerprint(array)
-        told = ("index", "k", "search", "train_rows", "missing", "tighten", "rerank", "width")
+        told = ["k", "search", "train_rows", "missing", "tighten", "rerank", "width"]
+        if source.path is None:
+            told.append("index")
+        else:
+            inputs["index"] = of_file(source.path)
         reading = {"lists": {name: str(getattr(source, name)) for name in told}}
     inputs["labels"] = _hash(
         [pairs.indptr, pairs.item, pairs.positive, pairs.same_identity, pairs.junk]
@@ -70,8 +74,9 @@ def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
         },
         "plan": {"on": "threads" if prepared.workers is None else "workers", **mine},
     }
-    described: dict[str, Any] = {"inputs": inputs, **json.loads(json.dumps(chosen, default=str))}
-    return described
+    described: dict[str, Any] = json.loads(json.dumps(chosen, default=str))
+    # Options first: the pairs, which are hashed as labels, change with them, too.
+    return {"options": described["options"], "inputs": inputs, "plan": described["plan"]}
 
 
 def identity(described: Manifest) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pickle
@@ -93,20 +94,6 @@ def test_evaluate_with_a_client(folder: Path, client: Client) -> None:
     found = se.evaluate(source, **labels(folder), client=client)
     assert found.statistics.equals(se.evaluate(source, **labels(folder)).statistics)
     assert found.provenance["plan"]["workers"] == len(client.nthreads())
-
-
-def test_a_client_that_is_closed_is_refused(folder: Path) -> None:
-    with cluster(1) as (_, client):
-        closed = Client(client.scheduler.address)
-        closed.close()
-    with pytest.raises(TaskError, match=r"the client is closed: .*; connect a new one"):
-        se.evaluate(
-            se.Features(folder / "q.npy", folder / "g.npy"),
-            query=se.Labels(np.arange(QUERIES)),
-            gallery=se.Labels(np.arange(GALLERY)),
-            protocol="no-camera",
-            client=closed,
-        )
 
 
 def test_histograms_of_groups(folder: Path, client: Client) -> None:
@@ -296,6 +283,47 @@ def test_more_workers_make_more_and_smaller_tasks(folder: Path) -> None:
         assert len(plan.tasks) >= 2 * 2 * count
         sizes[count] = len(plan.tasks)
     assert sizes[1] <= sizes[10] <= sizes[100]
+
+
+def test_clients_of_no_use_are_refused(folder: Path) -> None:
+    source = se.Features(folder / "q.npy", folder / "g.npy")
+
+    def refused(client: Any, message: str) -> None:
+        with pytest.raises(OptionError, match=message):
+            se.evaluate(source, **labels(folder), client=client)
+
+    async def asynchronous(address: str) -> None:
+        async with Client(address, asynchronous=True, set_as_default=False) as client:
+            refused(client, "is asynchronous; one that waits for answers is needed")
+
+    with cluster(1) as (running, client):
+        client.close()
+        refused(client, r"is closed; connect another: client=Client\(ADDRESS\)")
+        asyncio.run(asynchronous(running.scheduler_address))
+    refused("tcp://127.0.0.1:9", "client is of type str; a distributed.Client is needed")
+
+
+class TellsOfFive:
+    """A client as of distributed 2025.4, which tells of five workers where no number is given."""
+
+    def wait_for_workers(self, n_workers: int, timeout: float) -> None:
+        pass
+
+    def scheduler_info(self, n_workers: int = 5) -> dict[str, Any]:
+        limits = [4 * 10**9] * 7 + [10**9]
+        told = limits if n_workers < 0 else limits[:n_workers]
+        return {
+            "workers": {
+                str(number): {"memory_limit": limit, "nthreads": 2}
+                for number, limit in enumerate(told)
+            }
+        }
+
+
+def test_all_workers_are_planned_with() -> None:
+    client: Any = TellsOfFive()
+    workers = Connection(client).workers(None)
+    assert (workers.count, workers.memory) == (8, 7 * 10**8)
 
 
 def test_the_local_cluster_ends_with_its_context_and_keeps_to_loopback() -> None:

@@ -117,6 +117,9 @@ def test_on_the_command_line() -> None:
     assert f"{GALLERY} gallery items" in done.output
     drawn = ET.parse("plot.svg").getroot()
     assert [one.text for one in drawn.iter() if one.text and "HNSW8@efSearch=8" in one.text]
+    done = run("Flat", "-k", "20", "--metrics", "CMC@1")
+    assert "lost of CMC@1" in done.output
+    assert "-0.00" not in done.output
     done = run("Flat", "-k", "20", "--json", "--metrics", "CMC@1,recall@20")
     told = json.loads(done.stdout)
     assert list(told["settings"][0]["metrics"]) == ["CMC@1", "recall@20"]

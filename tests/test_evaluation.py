@@ -146,7 +146,7 @@ def test_a_range_that_turns_out_to_need_the_data_keeps_its_plan() -> None:
             {"options": {"ties": "stable"}},
             "options is of type dict; MetricOptions",
         ),
-        ({"client": "tcp://host:1"}, "client is 'tcp://host:1'; a distributed.Client is needed"),
+        ({"client": "tcp://host:1"}, "client is of type str; a distributed.Client is needed"),
     ],
 )
 def test_options_that_cannot_be_used(option: dict[str, Any], message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -542,6 +543,7 @@ def test_bad_indexes_are_refused() -> None:
     [
         ({"index": "Nothing7"}, "FAISS makes no index 'Nothing7' for 12 columns"),
         ({"index": "PQ5"}, "multiple of the number of subquantizers"),
+        ({"index": "IDMap,Flat"}, "'IDMap,Flat' maps numbers of its own.*leave IDMap out"),
         ({"index": "HNSW8", "missing": "bounds"}, "HNSW8 is approximate"),
         (
             {"index": "HNSW8", "search": "nprobe=4"},
@@ -732,3 +734,25 @@ def test_on_the_command_line() -> None:
     built = ("--index", "HNSW8", "-k", "9", "--save-index", "kept.faiss", "--overwrite")
     assert run(*both, *built).exit_code == 0
     assert run(*both, "--index", "kept.faiss", "-k", "9").exit_code == 0
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.filterwarnings("ignore::streameval.errors.StreamevalWarning")
+def test_a_result_of_an_index_file_that_was_built_again_is_not_resumed() -> None:
+    both = ("--query", "query.npy", "--gallery", "gallery.npy")
+    for train_rows in (40, 300):
+        built = ("--index", "IVF16,Flat", "--save-index", "kept.faiss", "--overwrite")
+        done = run(*both, *built, "-k", "9", "--train-rows", str(train_rows))
+        assert done.exit_code == 0, done.output
+        shutil.copy("kept.faiss", f"{train_rows}.faiss")
+    Path("kept.faiss.json").unlink()
+    arguments = (*both, "--index", "kept.faiss", "-k", "9", "--out", "out", "--resume", "--json")
+    first = run(*arguments)
+    assert run(*arguments).stdout == first.stdout
+    shutil.move("kept.faiss", "moved.faiss")
+    moved = [one.replace("kept.faiss", "moved.faiss") for one in arguments]
+    assert run(*moved).stdout == first.stdout
+    shutil.copy("40.faiss", "kept.faiss")
+    other = run(*arguments)
+    assert other.exit_code == 2
+    assert "out holds the result of another evaluation" in other.output

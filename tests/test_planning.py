@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -109,6 +110,28 @@ def test_a_stored_matrix_is_read_once_where_a_strip_fits_and_otherwise_twice() -
     assert twice.bytes_read == 2 * once.bytes_read
     more = plan_of(replace(matrix, passes_for_range=1))
     assert more.bytes_read == 2 * once.bytes_read
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    gallery=st.integers(10**5, 10**8),
+    chunk=st.integers(1, 200_000),
+    threads=st.integers(1, 64),
+    workers=st.none() | st.integers(1, 30),
+)
+def test_a_large_gallery_is_cut_at_chunks_without_gaps(
+    gallery: int, chunk: int, threads: int, workers: int | None
+) -> None:
+    problem = replace(ORDINARY, gallery=gallery, chunks=(chunk, 512))
+    on = None if workers is None else Workers(workers, threads, int(1e11), RESERVED)
+    plan = make_plan(problem, memory=int(1e11), threads=threads, reserved=RESERVED, workers=on)
+    bounds = [task.gallery for task in plan.tasks]
+    assert [bounds[0][0], bounds[-1][1]] == [0, gallery]
+    assert all(left[1] == right[0] for left, right in pairwise(bounds))
+    assert all(start < stop for start, stop in bounds)
+    unit = chunk if plan.block % chunk == 0 else plan.block
+    assert all(start % unit == 0 for start, _ in bounds)
+    assert len(bounds) >= min(threads * (workers or 1), gallery // unit) / 2  # all have work
 
 
 def test_less_memory_makes_smaller_blocks_then_blocks_of_queries() -> None:

@@ -34,6 +34,7 @@ from streameval.inputs import fingerprint as fingerprint_module
 from streameval.inputs.fingerprint import fingerprint
 from streameval.inputs.uri import open_array
 from streameval.metrics.options import MetricOptions
+from streameval.planning import Workers
 from streameval.result import Evaluation
 
 HERE = Path(__file__).parent
@@ -181,6 +182,16 @@ def test_a_cluster_goes_on_with_what_another_cluster_has_done(folder: Path) -> N
 
 
 @pytest.mark.usefixtures("often")
+def test_workers_of_more_threads_than_were_planned_for_are_refused(folder: Path) -> None:
+    planned = Workers(count=2, threads=2, memory=2 << 30, reserved=300 << 20)
+    stop_in_the_middle(folder, workers=planned)
+    with pytest.raises(OutputError, match="is for 2 threads of each worker, and there are 8"):
+        run(folder, workers=replace(planned, threads=8))
+    found = run(folder, workers=replace(planned, count=1, threads=1))
+    assert found.statistics.equals(evaluation.run(prepared(folder, "features"), OPTIONS).statistics)
+
+
+@pytest.mark.usefixtures("often")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -190,6 +201,8 @@ def test_a_cluster_goes_on_with_what_another_cluster_has_done(folder: Path) -> N
             r"options differ, protocol: it was \{'name': '[\w-]+', 'cmc': 'first-match'\}, and is "
             r"\{'name': 'allshots', 'cmc': 'all-shots'\}",
         ),
+        ({"protocol": "no-camera"}, r"options differ, protocol: "),
+        ({"junk_ids": (3,)}, r"options differ, protocol: "),
         ({"range": "minmax"}, r"options differ, range: "),
         ({"refine": ("EER",)}, r"options differ, histogram edges: it was 0, and is 1001"),
         ({"memory": "3GB"}, r"plan differ, memory: it was 2000000000, and is 3000000000"),

@@ -92,7 +92,7 @@ class Checkpoint(Record):
         self._manifest = manifest
         self._variant = "planned"
         cut: dict[str, Any] = {"layout": plan.layout, "block": plan.block, "tile": list(plan.tile)}
-        cut["parts"] = dict(plan.parts)
+        cut |= {"parts": dict(plan.parts), "threads": plan.threads}
         self._tasks = np.array([(*t.queries, *t.gallery) for t in plan.tasks], np.int64)
         if self._kept:
             self._compare(self._kept["manifest"], manifest)
@@ -336,8 +336,13 @@ def _with_cut(plan: Plan, cut: Mapping[str, Any], tasks: np.ndarray, folder: Pat
     Raises
     ------
     OutputError
-        If it needs more memory than there is.
+        If it needs more memory than there is, or is for fewer threads.
     """
+    if plan.threads > cut["threads"]:
+        raise OutputError(
+            f"the plan in {folder} is for {cut['threads']} threads of each worker, and there are "
+            f"{plan.threads}: start workers of no more, or remove the folder"
+        )
     peak = sum(cut["parts"].values())
     if peak > plan.memory:
         raise OutputError(

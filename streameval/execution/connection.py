@@ -81,7 +81,8 @@ class Connection:
                 f"the scheduler ({self.client}) has had no worker for "
                 f"{PATIENCE:.0f} s: start workers"
             ) from error
-        found = self.client.scheduler_info()["workers"].values()
+        # Of all: some versions of distributed tell of five where no number is given.
+        found = self.client.scheduler_info(n_workers=-1)["workers"].values()
         limits = [round(SHARE * one["memory_limit"]) for one in found if one["memory_limit"]]
         limits += [memory] if memory is not None else []
         return Workers(
@@ -150,8 +151,8 @@ def open_cluster(
     Raises
     ------
     OptionError
-        If more than one is asked for, or threads of workers that are there already; or if
-        `distributed` is not installed.
+        If more than one is asked for, or threads of workers that are there already; if
+        `distributed` is not installed, or the client is of no use.
     TaskError
         If no scheduler answers.
     """
@@ -183,16 +184,31 @@ def open_cluster(
         finally:
             connection.client.close()
     elif client is not None:
+        _check_client(client)
         yield Connection(client)
 
 
 def _check_client(client: Any) -> None:
+    """Check that a client that is given is one that is connected, and waits for answers.
+
+    Raises
+    ------
+    OptionError
+    """
     from distributed import Client
 
     if not isinstance(client, Client):
-        raise OptionError(f"client is {client!r}; a distributed.Client is needed")
+        raise OptionError(
+            f"client is of type {type(client).__name__}; a distributed.Client is needed: "
+            "client=Client(ADDRESS)"
+        )
     if client.status == "closed":
-        raise TaskError(f"the client is closed: {client!r}; connect a new one")
+        raise OptionError(f"client {client} is closed; connect another: client=Client(ADDRESS)")
+    if client.asynchronous:
+        raise OptionError(
+            f"client {client} is asynchronous; one that waits for answers is needed: "
+            "client=Client(ADDRESS), and evaluate in a thread of its own"
+        )
 
 
 @contextmanager

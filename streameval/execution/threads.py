@@ -44,16 +44,24 @@ class ThreadExecutor:
                 start()
                 while running:
                     done = wait(running, return_when=FIRST_COMPLETED).done
-                    failed = [future for future in done if future.exception() is not None]
-                    if failed:
-                        raise _first_error(failed[0], running)
-                    finished = [(running.pop(future), future) for future in done]
+                    failed = next((one for one in done if one.exception() is not None), None)
+                    error = None if failed is None else _first_error(failed, running)
                     del done
-                    start()  # threads go on while these are merged
-                    while finished:
-                        index, future = finished.pop()
+                    finished = {
+                        one: index
+                        for one, index in running.items()
+                        if one.done() and one.exception() is None
+                    }
+                    for future in finished:
+                        del running[future]
+                    if error is None:
+                        start()  # threads go on while these are merged
+                    while finished:  # not to be lost, whatever else has failed
+                        future, index = finished.popitem()
                         yield (index,), future.result()
                         del future
+                    if error is not None:
+                        raise error
             except BaseException:
                 watch.cancel()
                 raise

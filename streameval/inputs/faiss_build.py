@@ -129,13 +129,19 @@ def _has_codes(faiss: Any, transform: Any) -> bool:
 
 def _make(faiss: Any, spec: str, width: int, metric: Metric) -> Any:
     try:
-        return faiss.index_factory(width, spec, metric_of(faiss, metric))
+        index = faiss.index_factory(width, spec, metric_of(faiss, metric))
     except RuntimeError as error:
         raise OptionError(
             f"FAISS makes no index {spec!r} for {width} columns ({reason(error)}); expected a "
             "factory string such as Flat, HNSW32, IVF1024,PQ16 or OPQ16,IVF1024,PQ16, or a file "
             "(.faiss)"
         ) from error
+    if isinstance(faiss.downcast_index(index), faiss.IndexIDMap):
+        raise OptionError(
+            f"index {spec!r} maps numbers of its own, and a list names gallery rows: leave IDMap "
+            "out"
+        )
+    return index
 
 
 def build_index(

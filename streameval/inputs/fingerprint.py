@@ -1,8 +1,8 @@
 """Fingerprints: whether an input is what it was, and whether two hold the same.
 
-`fingerprint` is quick, and of an array in its place; `content` reads all of it, and is the same
-wherever and however it is stored; `state` reads nothing, and changes with the files.
-`of_labels` is of labels in memory.
+`fingerprint` is quick, and of an array in its place, `of_file` of any file; `content` reads all of
+an array, and is the same wherever and however it is stored; `state` reads nothing, and changes
+with the files. `of_labels` is of labels in memory.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from streameval.errors import InputError
 from streameval.inputs.array import Array
 from streameval.inputs.memory import LoadedArray, MemoryArray
+from streameval.inputs.npy import Header, NpyArray
 from streameval.inputs.remote import is_remote, remote_state
 from streameval.inputs.shards import is_pattern, matching
 from streameval.inputs.uri import parse_uri
@@ -52,6 +54,22 @@ def fingerprint(array: Array) -> str:
         block = array.read((start, min(start + step, rows)))
         digest.update(np.ascontiguousarray(block).data)
     return digest.hexdigest()
+
+
+def of_file(path: Path) -> str:
+    """Return a text that differs where the content of a file does: `fingerprint` of its bytes.
+
+    Raises
+    ------
+    InputError
+        If it can't be read.
+    """
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise InputError(f"{path} can't be opened: {error.strerror}") from error
+    header = Header(np.dtype(np.uint8), (size,), fortran=False, length=0)
+    return fingerprint(NpyArray(path, header, 0, str(path)))
 
 
 def content(array: Array) -> str:

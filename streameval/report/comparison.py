@@ -88,7 +88,7 @@ def bars_table(comparison: Comparison, style: Style) -> Table:
     """Return a bar a setting: how much is lost of one metric."""
     table = _table()
     name = plotted(comparison)
-    lost = [max(-one.differences[name].value, 0.0) for one in comparison.outcomes]
+    lost = [max(0.0 - one.differences[name].value, 0.0) for one in comparison.outcomes]
     longest = max((one for one in lost if not math.isnan(one)), default=0.0) or 1.0
     table.add_column("lost of " + name, no_wrap=True)
     table.add_column("", no_wrap=True)
