@@ -101,7 +101,7 @@ class Gallery:
         self.head, self.gone = state.head, state.forgotten
         self._path, self._reader, self._thorough = path, reader, thorough
         self._arrays: dict[tuple[str, str], Array] = {}
-        self._opened: list[tuple[Array, Place]] = []
+        self._opened: list[tuple[Array, Place, str]] = []
         self._labels: dict[str, AnyArray] | None = None
 
     def queries(self) -> Labels:
@@ -213,7 +213,7 @@ class Gallery:
                 "append it anew"
             )
         self._arrays[known] = array
-        self._opened.append((array, replace(place, files=files)))
+        self._opened.append((array, place, files))
         return array
 
     def settled(self, after: State) -> State:
@@ -226,12 +226,15 @@ class Gallery:
         InputError
             If data have changed since they were opened, while they were read.
         """
-        files: dict[tuple[str, str], str] = {}
-        for array, place in self._opened:
-            check_same(array, place)
-            files[place.uri, place.content] = place.files
+        newer: dict[tuple[str, str], str] = {}
+        for array, place, files in self._opened:
+            check_same(array, replace(place, files=files))
+            if files != place.files:
+                newer[place.uri, place.content] = files
+        if not newer:
+            return after
 
         def put(place: Place) -> Place:
-            return replace(place, files=files.get((place.uri, place.content), place.files))
+            return replace(place, files=newer.get((place.uri, place.content), place.files))
 
         return replace(after, head=after.head.with_places(put))
