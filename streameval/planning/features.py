@@ -13,7 +13,7 @@ TARGET_BLOCK_BYTES = 4 << 20
 SMALL_BLOCK = 1100  # gallery rows; before blocks are any smaller, those of queries are
 DOUBT_BYTES = 26 * DOUBTS  # the list of pairs in doubt of a task, and deciding them
 SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all threads
-SMALL_SHARD = 16_384  # gallery rows
+SMALL_SHARD = 16_384  # gallery rows: of fewer, what a shard costs beside them would show
 TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
 
 
@@ -80,7 +80,7 @@ def plan_features(problem: Problem, process: Process, tile: tuple[int, int]) -> 
         items = min(items, block)
     query_ranges = ranges(problem.queries, query_block)
     unit = chunk if block % chunk == 0 else block  # no chunk is decoded twice
-    most = TASK_FLOPS // (2 * problem.width * query_block)
+    most = max(TASK_FLOPS // (2 * problem.width * query_block), SMALL_SHARD)
     shards = _shards(problem.gallery, unit, most, process)
     if problem.shots is not None:
         shards = [(0, problem.gallery)]
