@@ -231,13 +231,13 @@ def test_what_is_no_source_and_what_are_no_labels_is_refused() -> None:
 def test_options_may_be_numbers_and_arrays_of_numpy() -> None:
     q, g, sides = problem()
     source = se.Features(q, g)
-    expected = se.evaluate(source, **sides, range=(0, 2), memory=10**9, tile=(8, 9))
+    expected = se.evaluate(source, **sides, range=(0, 2), memory=8 * 10**9, tile=(8, 9))
     for given in (np.array([0, 2]), [0, np.float32(2)]):
         found = se.evaluate(
             source,
             **sides,
             range=given,
-            memory=np.int64(10**9),
+            memory=np.int64(8 * 10**9),
             threads=np.int64(1),
             tile=np.array([8, 9]),
         )

@@ -361,7 +361,9 @@ def test_options_may_be_numbers_of_numpy() -> None:
     )
     assert one.head().settings == other.head().settings
     for ledger in (one, other):
-        ledger.append("monday.npy", labels("monday"), memory=np.int64(10**9), threads=np.int64(1))
+        ledger.append(
+            "monday.npy", labels("monday"), memory=np.int64(8 * 10**9), threads=np.int64(1)
+        )
     assert one.evaluation().statistics.equals(other.evaluation().statistics)
     for threads in (0, "two"):
         with pytest.raises(OptionError, match=f"threads is {threads!r}"):
