@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import shlex
 import shutil
@@ -111,13 +112,18 @@ def test_pages_load_nothing_from_elsewhere() -> None:
         assert not re.search(r"<script|<link|<img|!\[", text_of(page)), page
 
 
+def told_of() -> list[str]:
+    """List the names whose docstrings the pages show."""
+    return [name for page in PAGES for name in re.findall(r"^::: (\S+)$", text_of(page), re.M)]
+
+
+@pytest.mark.parametrize("name", told_of())
+def test_what_the_pages_tell_of_is_there(name: str) -> None:
+    assert (pkgutil.resolve_name(name).__doc__ or "").strip()
+
+
 def test_every_public_name_is_in_the_reference() -> None:
-    told = [
-        name
-        for page in PAGES
-        if page.startswith("api/")
-        for name in re.findall(r"^::: (\S+)$", text_of(page), re.M)
-    ]
+    told = told_of()
     assert len(told) == len(set(told))
     assert {f"streameval.{name}" for name in se.__all__} <= set(told)
     for name in se.__all__:
