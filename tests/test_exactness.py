@@ -277,7 +277,10 @@ def test_any_chunking_of_a_stored_matrix(
         memory = 10**9 if strip else least_memory(source, sides)
         result = evaluate(source, **sides, memory=memory, threads=2)
     layout = result.provenance["plan"]["layout"]
-    assert layout == ("strips" if strip or chunks[1] == GALLERY else "rectangles")
+    if strip or chunks[1] == GALLERY:
+        assert layout == "strips"
+    elif chunks[1] <= GALLERY // 2:  # beyond, what strips share of their columns may tell
+        assert layout == "rectangles"
     expected = oracle(matrix.astype(np.float64), sides, result.statistics.thresholds)
     assert result.statistics.equals(expected)
 

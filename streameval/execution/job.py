@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.counting.filtering import Operand, prepare_queries
+from streameval.counting.masks import column_offsets
 from streameval.counting.matrix_unit import LINE_BYTES
+from streameval.counting.tiles import Columns
 from streameval.identities import Identities
 from streameval.inputs.neighbors import Neighbors, Source
 from streameval.inputs.sources import Distances, Features
@@ -199,6 +201,7 @@ class Job:
     reach: FloatArray | None = None
     buffers: Buffers = field(default_factory=lambda: Buffers())
     _operands: dict[tuple[int, int], Operand] = field(default_factory=dict)
+    _columns: dict[tuple[int, int], Columns] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def __reduce__(self) -> tuple[type[Job], tuple[Any, ...]]:
@@ -256,6 +259,18 @@ class Job:
                 self.check_unit(norms)
                 self._operands[start, stop] = prepare_queries(rows, norms, source.metric)
             return self._operands[start, stop]
+
+    def matrix_columns(self, start: int, stop: int, dtype: npt.DTypeLike) -> Columns:
+        """Return what is known of columns of a stored matrix; kept for the next strip."""
+        with self._lock:
+            if (start, stop) not in self._columns:
+                self._columns.clear()
+                pairs, item = self.pairs, np.arange(start, stop)
+                zero, camera = np.zeros(len(item), dtype), pairs.gallery_camera
+                own = None if camera is None else camera[start:stop]
+                offset = column_offsets(zero, pairs.junk[start:stop], own, pairs.cameras)
+                self._columns[start, stop] = Columns(item, zero + 1, offset)
+            return self._columns[start, stop]
 
     def check_unit(self, norms: FloatArray) -> None:
         """Raise `NotUnitError` where the range relies on unit vectors and these are not."""

@@ -154,13 +154,8 @@ def matrix_tile(
     check: bool,
 ) -> Tile:
     """Return a tile of a stored matrix, read into `memory`."""
-    pairs, gallery = job.pairs, slice(*items)
     values = source.read(queries, items, memory, check=check)
-    item = np.arange(*items)
-    camera = None if pairs.gallery_camera is None else pairs.gallery_camera[gallery]
-    zero = np.zeros(len(item), values.dtype)
-    offset = column_offsets(zero, pairs.junk[gallery], camera, pairs.cameras)
-    return Tile(values, 0, Columns(item, np.ones(len(item), values.dtype), offset))
+    return Tile(values, 0, job.matrix_columns(*items, values.dtype))
 
 
 def tiles_of(job: Job, task: Task, watch: Watch, *, check: bool = True) -> Iterator[Tile]:

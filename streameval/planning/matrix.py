@@ -28,12 +28,13 @@ def plan_matrix(problem: Problem, process: Process) -> Plan:
 
     def parts(rows: int, items: int) -> dict[str, int]:
         distances = rows * items * cell_bytes + problem.scratch(rows, items)
+        columns = items * (16 + problem.itemsize * (2 + problem.cameras))  # shared by strips
         merging = process.merging(part_bytes(problem, rows))
         return {
             **process.kept,
             **merging,
             "distances": threads * distances,
-            "items": threads * items * (16 + problem.itemsize * (2 + problem.cameras)),
+            "items": (1 if items >= gallery else threads) * columns,
             "counts": threads * task_statistics_bytes(problem, rows),
             **shot_parts(problem, threads, rows, items),
         }
