@@ -178,6 +178,17 @@ def test_natural_order() -> None:
     assert sorted(names, key=natural_order) == ["g", "g-01", "g-1", "g-2", "g-10", "h"]
 
 
+def test_shards_that_are_loaded_whole() -> None:
+    for at, part in enumerate(np.array_split(VALUES, 3)):
+        np.savez_compressed(f"part{at}.npz", f=part)
+        scipy.io.savemat(f"part{at}.mat", {"f": part})
+    for uri in ("part*.npz", "part*.mat"):
+        array = open_array(uri)
+        out = np.full_like(VALUES[2:20], np.nan)
+        assert np.array_equal(array.read((2, 20), out=out), VALUES[2:20])
+        assert np.array_equal(array.read((2, 20), (1, 3)), VALUES[2:20, 1:3])
+
+
 def test_shards_of_keyed_arrays() -> None:
     for at, part in enumerate(np.array_split(VALUES, 3)):
         np.savez(f"part{at}.npz", f=part, ids=np.arange(len(part)))

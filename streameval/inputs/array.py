@@ -65,7 +65,7 @@ class Array(ABC):
             Half-open, within the shape. All columns by default; a 1-d array has none.
         out : [>= rows] or [>= rows, columns] array, optional
             A C-contiguous array of this dtype to read into, again and again: fresh memory costs
-            about as much as reading it.
+            about as much as reading it. An array in memory leaves it as it is.
 
         Returns
         -------
