@@ -25,7 +25,9 @@ unpickled. `labels` reads identities, cameras and keys: from arrays, or from a C
 table (`tables`), or from `file_names`; `bundle` names the arrays of a file that holds all of an
 evaluation; `lists` reads good and junk pairs, `protocols` a protocol of the user's own.
 `sources` puts arrays together to what distances come from; `neighbors` lists of neighbours, which
-are stored (`stored_lists`) or made by FAISS (`faiss_index`, `faiss_build`).
+are stored (`stored_lists`) or made by FAISS (`faiss_index`, `faiss_build`). `remote` is of object
+stores; `declared` arrays have a shape alone; `fingerprint` tells whether an array is what it was;
+`convert` writes one to Zarr.
 """
 
 from streameval.inputs.array import Array

@@ -121,7 +121,7 @@ class FolderArray(Array):
         return open_folder, (self._path, None, self.uri)
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
-        """Return the size of a file."""
+        """Return an upper estimate of what a file takes while it is read: twice its size."""
         return 2 * self._size
 
     def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:

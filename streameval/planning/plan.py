@@ -71,9 +71,10 @@ class Plan:
     tasks : tuple of Task
         Of the counting pass.
     block : int
-        Gallery rows of features read at a time.
+        Gallery rows of features, or columns of a stored matrix, read at a time.
     tile : (int, int)
-        Query rows and gallery items of a GEMM tile.
+        Query rows and gallery items of a GEMM tile, or of what is read of a stored matrix at a
+        time; of lists, queries of a block, and k.
     threads : int
     memory : int
         The budget in bytes.
