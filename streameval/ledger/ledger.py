@@ -250,7 +250,7 @@ class Ledger:
         labels : Labels
             Of its n items.
         name : str, optional
-            The name of the file by default.
+            By default the key of the array, where it has one, else the name of the file.
         memory, threads, client, progress : as of `evaluate`
         wait : float
             Seconds to wait for another process that changes the ledger.

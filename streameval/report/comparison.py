@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 BAR = 24  # characters of the longest bar
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 760, 440, 76, 36, 200, 60  # of the plot, pixels
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+
+
+Scale = Callable[[float], float]
+"""A rate, or a difference, to pixels."""
 
 
 def render_comparison(comparison: Comparison, style: Style) -> str:
@@ -193,10 +198,8 @@ def _ends(one: Difference) -> tuple[float, ...]:
     return (one.value,) if math.isnan(one.high) else (one.low, one.high)
 
 
-def _mark(one: Outcome, difference: Difference, at: int, x: object, y: object) -> list[str]:
+def _mark(one: Outcome, difference: Difference, at: int, x: Scale, y: Scale) -> list[str]:
     """Return a point with its interval, and its name at the side."""
-    if not (callable(x) and callable(y)):
-        raise TypeError("scales are functions")
     colour = COLOURS[at % len(COLOURS)]
     place = x(math.log10(one.queries_per_second))
     ends = [y(end) for end in _ends(difference)]
