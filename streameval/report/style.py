@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 DASH = "–"
 ROOM = 64  # characters of a line: what a terminal of 80 columns leaves beside the names of `facts`
@@ -97,12 +98,19 @@ def render(style: Style, blocks: Sequence[RenderableType]) -> str:
     return f"{lines}\n" if style.plain else f"\n{lines}\n\n"
 
 
+def unruled_table() -> Table:
+    """Return a table without lines, two blanks behind each column."""
+    from rich.table import Table
+
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+
+
 def facts(style: Style, rows: Sequence[tuple[str, str]]) -> RenderableType:
     """Return names and what is to be said of each, a line each."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table = unruled_table()
+    table.show_header = False
     for name, said in rows:
         table.add_row(
             Text(style.text(name), style="" if style.plain else "cyan"), Text(style.text(said))
