@@ -31,7 +31,6 @@ stores; `declared` arrays have a shape alone; `fingerprint` tells whether an arr
 """
 
 from streameval.inputs.array import Array
-from streameval.inputs.labels import read_label_table, read_label_tables, read_labels
 from streameval.inputs.uri import open_array
 
-__all__ = ["Array", "open_array", "read_label_table", "read_label_tables", "read_labels"]
+__all__ = ["Array", "open_array"]

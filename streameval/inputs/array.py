@@ -41,15 +41,12 @@ class Array(ABC):
         Of what `read` returns, in native byte order.
     chunks : tuple of int
         The block that is natural to read, along each axis.
-    resident_bytes : int
-        What it keeps in memory, in bytes, for as long as it lives.
     """
 
     uri: str
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
     chunks: tuple[int, ...]
-    resident_bytes: int = 0
 
     def __repr__(self) -> str:
         return f"<{self.uri}: {self.dtype} {self.shape}>"
