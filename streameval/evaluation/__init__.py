@@ -234,7 +234,7 @@ def recorded(prepared: Prepared, options: MetricOptions, record: Checkpoint) -> 
     Raises
     ------
     OutputError
-        If the record is of another evaluation.
+        If the record is of another evaluation, or its plan does not do here.
     """
     return replace(prepared, plan=record.start(manifest(prepared, options), prepared.plan))
 

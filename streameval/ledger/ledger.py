@@ -407,6 +407,8 @@ class Ledger:
             If there is no segment of this name.
         InputError
             If the data there are others.
+        OutputError
+            If the ledger can't be written; it is as it was before.
         """
         started = time.perf_counter()
         found = place_of(open_matrix(uri, "array"))
