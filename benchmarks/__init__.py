@@ -5,7 +5,9 @@
     data       synthetic inputs: identities are clusters, positives mostly near
     peers      a bare GEMM, FAISS, a bare read, an evaluator that argsorts
     one_run    one evaluation in a process of its own: its memory, its first tile
-    features, stored, scaling, memory, cliffs, startup
+    noop       tasks that do nothing, driven through a cluster
+    features, stored, scaling, memory, cliffs, single_shot, confidence, startup, cluster,
+    ledger, lists
                the groups: each declares its cases in `CASES`
     table      what a person reads
 

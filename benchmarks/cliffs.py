@@ -12,7 +12,15 @@ from math import prod
 import numpy as np
 
 import streameval as se
-from benchmarks.data import Rows, Transform, make_distances, make_features, make_labels, unit
+from benchmarks.data import (
+    Rows,
+    Transform,
+    half,
+    make_distances,
+    make_features,
+    make_labels,
+    unit,
+)
 from benchmarks.features import Metric, evaluation
 from benchmarks.figure import Bench, Case, Figure, Measured
 from benchmarks.stored import require_space
@@ -58,11 +66,6 @@ def any_norm(rows: Rows, rng: np.random.Generator) -> Rows:
     """Give the rows norms from 1e-3 to 1e3."""
     norms = 10.0 ** rng.uniform(-3, 3, (len(rows), 1))
     return (unit(rows, rng) * norms).astype(np.float32)
-
-
-def half(rows: Rows, rng: np.random.Generator) -> Rows:
-    """Store unit vectors as float16."""
-    return unit(rows, rng).astype(np.float16)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any
 
 from benchmarks.data import make_features, save_labels
-from benchmarks.figure import Bench, Case, Figure, Measured, Skip
+from benchmarks.figure import BUDGET, Bench, Case, Figure, Measured, Skip
 from benchmarks.memory import ALLOWED, PEAK, PROJECTED, THREADS, one_run
 
 QUERIES, GALLERY, WIDTH = (10_000, 200), (1_000_000, 40_000), 128  # full, quick
-BUDGET = 2_000_000_000
 SETTINGS = {
     "ivf-pq": {"index": ("IVF1024,PQ16", "IVF64,PQ16"), "search": "nprobe=16", "k": 100},
     "flat": {"index": ("Flat", "Flat"), "k": 100},

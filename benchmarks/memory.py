@@ -15,17 +15,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks import stored
-from benchmarks.data import (
-    Rows,
-    make_distances,
-    make_features,
-    make_labels,
-    save_labels,
-    unit,
-)
+from benchmarks.data import half, make_distances, make_features, make_labels, save_labels, unit
 from benchmarks.figure import Bench, Case, Figure, Measured, Skip
 from benchmarks.stored import require_space
 
@@ -34,11 +25,6 @@ FOUR, ONE = "peak, 4× the gallery", "peak, 1× the gallery"
 BUDGETS = {"700MB": 700_000_000, "2GB": 2_000_000_000}
 THREADS = 2
 QUERIES, GALLERY = (1000, 200), (1_000_000, 80_000)  # full, quick
-
-
-def half(rows: Rows, rng: np.random.Generator) -> Rows:
-    """Store unit vectors as float16."""
-    return unit(rows, rng).astype(np.float16)
 
 
 def write_source(name: str, shape: tuple[int, int], folder: Path) -> tuple[dict[str, Any], Path]:

@@ -7,16 +7,15 @@ scheduler held at most.
 from __future__ import annotations
 
 import json
-import re
 import sys
 import threading
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 import streameval as se
+from benchmarks.one_run import peak_bytes
 from streameval.execution.cluster import ClusterExecutor
 from streameval.execution.connection import connect
 from streameval.execution.executor import Pass
@@ -73,13 +72,7 @@ def drive(address: str, tasks: int) -> dict[str, Any]:
     if found != sum(task.pairs for task in items.values()):
         raise RuntimeError(f"{found} pairs came back")
     connection.client.close()
-    return {"seconds": seconds, "peak": _peak(), "held": max(held)}
-
-
-def _peak() -> int:
-    """Return the peak of this process's resident memory, bytes; that of its parent is no part."""
-    status = Path("/proc/self/status").read_text()
-    return int(re.findall(r"^VmHWM:\s*(\d+) kB", status, re.M)[0]) * 1024
+    return {"seconds": seconds, "peak": peak_bytes(), "held": max(held)}
 
 
 def _tasks_held(dask_scheduler: Any) -> int:

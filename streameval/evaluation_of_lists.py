@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.execution.executor import Executor
 from streameval.execution.job import Range
@@ -25,7 +24,7 @@ from streameval.metrics.selection import PARTS
 from streameval.planning import RESERVED
 from streameval.planning.lists import plan_lists
 from streameval.preparation import Prepared, list_sizes
-from streameval.statistics import FloatArray, RankStatistics, uniform_edges
+from streameval.statistics import RankStatistics
 
 Outcome = tuple[RankStatistics, Range, ListReading, dict[str, Any]]
 
@@ -183,20 +182,15 @@ def _in_range(
 ) -> tuple[Counted, Range]:
     """Count lists at the thresholds of the range; one from the data needs every distance."""
     problem, used = prepared.problem, prepared.range
-    nothing: FloatArray = np.empty(0)
     if used is None:
         counted = count_lists(
-            source, prepared.pairs, prepared.plan, nothing, None, executor, watch, collect
+            source, prepared.pairs, prepared.plan, np.empty(0), None, executor, watch, collect
         )
         collect = None  # the lists are the same at the thresholds
         if not counted.complete or not counted.least <= counted.most:
             return counted, Range(math.nan, math.nan)
         used = Range(counted.least, counted.most)
-    thresholds, edges = nothing, None
-    if problem.thresholds:
-        thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
-    if problem.edges:
-        edges = uniform_edges(used.low, used.high, problem.edges - 1)
+    thresholds, edges = used.limits(problem.thresholds, problem.edges)
     limit = thresholds[-1] if problem.thresholds else math.inf
     counted = count_lists(
         source, prepared.pairs, prepared.plan, thresholds, edges, executor, watch, collect
@@ -230,22 +224,3 @@ def _outcome(source: Neighbors, counted: Counted, used: Range) -> Outcome:
         "search_seconds": round(counted.search_seconds, 3),
     }
     return counted.statistics, used, reading, {"lists": told}
-
-
-def describe_lists(source: Neighbors) -> dict[str, Any]:
-    """Return what lists are of, for the provenance of a result."""
-    inputs: dict[str, Any] = {}
-    if source.lists is not None:
-        inputs["neighbors"] = source.stored.uri
-        inputs["neighbor_distances"] = getattr(source.distances, "uri", None)
-    else:
-        inputs |= {"index": str(source.index), "search": source.search}
-    features = source.features
-    if features is not None:
-        inputs |= {
-            "query": features.query.uri,
-            "gallery": features.gallery.uri,
-            "metric": features.metric,
-            "width": features.width,
-        }
-    return inputs

@@ -25,7 +25,7 @@ SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
 @dataclass(frozen=True)
 class Protocol:
-    """Which pairs are ignored, and how CMC is read (DESIGN: protocols).
+    """Which pairs are ignored, and how CMC is read.
 
     Attributes
     ----------

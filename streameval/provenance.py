@@ -14,9 +14,8 @@ from typing import Any
 
 import psutil
 
-from streameval.evaluation_of_lists import describe_lists
-from streameval.inputs.neighbors import Neighbors, Source
-from streameval.inputs.sources import Features
+from streameval.inputs.neighbors import Source
+from streameval.inputs.sources import Distances, Features
 from streameval.preparation import Prepared, cores
 
 PACKAGES = ("numpy", "numba", "scipy", "zarr", "zarrs", "pyarrow")
@@ -59,8 +58,6 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> dict[
 
 def describe_source(source: Source) -> dict[str, Any]:
     """Return where the distances come from."""
-    if isinstance(source, Neighbors):
-        return describe_lists(source)
     if isinstance(source, Features):
         return {
             "query": source.query.uri,
@@ -68,7 +65,13 @@ def describe_source(source: Source) -> dict[str, Any]:
             "metric": source.metric,
             "width": source.width,
         }
-    return {"distances": source.matrix.uri}
+    if isinstance(source, Distances):
+        return {"distances": source.matrix.uri}
+    made: dict[str, Any] = {"index": str(source.index), "search": source.search}
+    if source.lists is not None:
+        distances = getattr(source.distances, "uri", None)
+        made = {"neighbors": source.stored.uri, "neighbor_distances": distances}
+    return made if source.features is None else made | describe_source(source.features)
 
 
 def versions() -> Mapping[str, str]:

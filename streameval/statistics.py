@@ -40,7 +40,7 @@ class Field:
         "least": the M least of both stay, ascending; "whole": not at all, they are known of the
         whole gallery only.
     identity : int or float
-        The value that leaves the other side of the merge as it is; unused for "same".
+        The value that leaves the other side of the merge as it is; unused for "same" and "whole".
     optional : bool
         Whether statistics may go without it: None.
     """
@@ -296,7 +296,7 @@ class RankStatistics:
         Raises
         ------
         ValueError
-            If there are no parts, or they differ in thresholds.
+            If there are no parts, or they differ in thresholds, edges or what they hold.
         """
         if not parts:
             raise ValueError("there are no statistics to stack")

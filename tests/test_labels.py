@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streameval.errors import InputError
-from streameval.inputs import read_label_table, read_labels
+from streameval.inputs.labels import read_label_table, read_labels
 from streameval.pairs import find_pairs
 from streameval.protocol import PROTOCOLS, Labels
 

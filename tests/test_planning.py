@@ -160,5 +160,5 @@ def test_lists_on_a_cluster_are_bound_by_the_workers_memory_not_by_what_this_pro
     assert plan.peak <= workers.memory
     assert plan.client["process and libraries"] == 3 << 30
     small = replace(workers, memory=300 << 20)
-    with pytest.raises(BudgetError, match="too small for lists"):
+    with pytest.raises(BudgetError, match="for each worker is too small for lists"):
         plan_lists(ORDINARY, sizes, memory=4 << 30, threads=2, reserved=0, workers=small)

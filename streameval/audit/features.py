@@ -84,7 +84,7 @@ def audit_features(
             "zero": len(scan.zero),
             "lengths": [scan.least, scan.most] if scan.usable.any() else None,
         }
-        _audit_values(audit, side, array, scan, features.metric)
+        _audit_values(audit, array, scan, features.metric)
     if features.query.dtype != features.gallery.dtype:
         audit.note(
             "dtypes",
@@ -132,7 +132,7 @@ def _mixed(bits: npt.NDArray[Any], factors: HashArray) -> HashArray:
     return hashes
 
 
-def _audit_values(audit: Audit, side: str, array: Array, scan: Scan, metric: str) -> None:
+def _audit_values(audit: Audit, array: Array, scan: Scan, metric: str) -> None:
     where = f"{array.uri} {array.shape}"
     if scan.not_finite:
         audit.warn(

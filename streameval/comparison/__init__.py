@@ -98,9 +98,9 @@ class Outcome:
         the k-th counts.
     differences : dict of str to Difference
         By metric; ``mAP (mAP@k/total)`` puts the lists' AP beside the whole mAP.
-    build_seconds, search_seconds : float
-        NaN of an index that was there.
-    queries_per_second : float
+    build_seconds : float
+        NaN where no index was built: of a file, and of ``Flat``.
+    search_seconds, queries_per_second : float
     index_bytes : int
         0 of ``Flat``, which has no index.
     """

@@ -2,17 +2,23 @@
 
 Pure NumPy and numba; no files, no threads, no protocol names.
 
-    canonical   the float64 distance of a pair, in one fixed order of operations
+    canonical   the float64 distance of a pair, in one fixed order of operations: see `lanes`
     thresholds  which distances lie within each τ of a range
     edges       per query, the sorted distances to count against, and the slots between them
     tiles       what tiles of both kinds share: their columns, and what is counted
     masks       pairs that are not to be counted
-    rows        the hot loop: one tile row against its edges, on a uniform grid
+    grids       uniform cells over a tile row, and the edges that touch them: see `cells`
+    rows        the hot loop: the cells of one tile row
     stored      tiles of stored distances
-    filtering   tiles of features: float32 values from BLAS, their meaning and their guard band
+    filtering   tiles of features: float32 values, their meaning and their guard band
+    products    what these are made of: BLAS, or the processor's `matrix_unit`
     features    counting these, and deciding what they leave in doubt
-    near        the nearest negatives of each query
     doubtful    deciding much of that at a time, where a model has collapsed
+    near        the nearest negatives of each query
+    ranks       negatives ahead of a few positives, and nothing else
+    shots       negatives ahead by identity, for single gallery shot: listed in `ahead`, and
+                drawn from in `poisson_binomial`
+    returned    lists of neighbours: the statistics that they leave possible
     caches      compiled kernels that an older source left behind
 
 A tile holds one value for each (query, gallery item) pair. Pairs that are not negatives are

@@ -1,7 +1,7 @@
 """Products of float32 rows: by BLAS, or by the matrix unit in three digits of 8 bits.
 
 A row x is taken as w X, with w a power of two and X whole numbers of three digits, the greatest
-of them between 2²² and 2²³ (`_scaled`). A digit is −128 … 127; those of X make three rows, so
+of them between 2²² and 2²³ (`_exponent`). A digit is −128 … 127; those of X make three rows, so
 that X = 256² A + 256 B + C. Of the nine products of these with another row's, six are needed:
 
     x·y  =  w w' 256² (256² A·A' + 256 (A·B' + B·A') + (A·C' + B·B' + C·A'))  +  error

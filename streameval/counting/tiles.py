@@ -40,7 +40,7 @@ class Counts(NamedTuple):
     ----------
     slots : [2E + m] int64
     ties : [P] int64
-        Negatives that tie with a positive, as `rows.note_tie` notes them.
+        Negatives that tie with a positive, as `edges.note_tie` notes them.
     nearest : [m] float64
     """
 

@@ -120,8 +120,9 @@ def evaluate(
         `read_listed_pairs`, or `ListedPairs.of`. The protocol is ``listed`` then.
     range : {"auto", "minmax"} or (float, float), optional
         What τ = 0 and τ = 1 of GOM stand for: two distances; or ``auto``, the metric's own
-        bounds ([0, 2] of cosine, and of euclidean on unit vectors), else ``minmax``, the least
-        and greatest distance of all non-ignored pairs, which costs one more pass.
+        bounds ([0, 2] of cosine; on unit vectors [0, 2] of euclidean and [0, 4] of sqeuclidean),
+        else ``minmax``, the least and greatest distance of all non-ignored pairs, which costs one
+        more pass.
     ties, ap, vp : str, optional
         Rules of ties, of average precision and of verification precision: see `MetricOptions`.
     false_rate_budget : int, optional
@@ -233,7 +234,7 @@ def recorded(prepared: Prepared, options: MetricOptions, record: Checkpoint) -> 
     Raises
     ------
     OutputError
-        If the record is of another evaluation.
+        If the record is of another evaluation, or its plan does not do here.
     """
     return replace(prepared, plan=record.start(manifest(prepared, options), prepared.plan))
 

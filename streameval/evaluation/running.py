@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError, StreamevalWarning
 from streameval.evaluation_of_lists import evaluate_lists
 from streameval.execution.executor import Executor
@@ -29,7 +28,7 @@ from streameval.metrics.selection import required_fields
 from streameval.preparation import Prepared, resolve_options
 from streameval.provenance import describe_run
 from streameval.result import Evaluation
-from streameval.statistics import FloatArray, RankStatistics, uniform_edges
+from streameval.statistics import RankStatistics
 
 
 def run(
@@ -133,13 +132,12 @@ def _count(
     prepared: Prepared, shots: Shots | None, executor: Executor, watch: Watch, record: Record
 ) -> tuple[RankStatistics, Range]:
     """Run all passes: the statistics, and the range of the distances that was used."""
-    nothing: FloatArray = np.empty(0)
     problem, plan = prepared.problem, prepared.plan
     listed = {"features": problem.positives, "strips": 0, "rectangles": plan.pairs}[plan.layout]
     watch.begin(plan.pairs * problem.passes + listed, plan.bytes_read)
     used = prepared.range
     if used is None:
-        job = Job(prepared.source, prepared.pairs, prepared.plan, Range(0, 1), nothing)
+        job = Job(prepared.source, prepared.pairs, prepared.plan, Range(0, 1), np.empty(0))
         low, high = find_extremes(job, executor, watch, record)
         if low > high:
             warnings.warn(
@@ -153,11 +151,7 @@ def _count(
                 f"distances from {low!r} to {high!r} have no finite range: scale them down"
             )
         used = Range(low, high)
-    thresholds, edges = nothing, None
-    if problem.thresholds:
-        thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
-    if problem.edges:
-        edges = uniform_edges(used.low, used.high, problem.edges - 1)
+    thresholds, edges = used.limits(problem.thresholds, problem.edges)
     job = Job(
         prepared.source,
         prepared.pairs,

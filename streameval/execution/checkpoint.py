@@ -46,8 +46,6 @@ class Checkpoint(Record):
 
     Raises
     ------
-    OptionError
-        If `icechunk` is not installed.
     OutputError
         If there is a record that is not to be resumed, another process writes to it, or it
         can't be read.
@@ -85,9 +83,8 @@ class Checkpoint(Record):
         Raises
         ------
         OutputError
-            If the record is of another evaluation; says how it differs.
-        BudgetError
-            If the plan of the record does not fit the budget of this run.
+            If the record is of another evaluation; says how it differs. If its plan needs more
+            memory than there is, or is for fewer threads.
         """
         self._manifest = manifest
         self._variant = "planned"

@@ -184,7 +184,6 @@ def open_cluster(
         finally:
             connection.client.close()
     elif client is not None:
-        _check_client(client)
         yield Connection(client)
 
 

@@ -16,13 +16,14 @@ import numpy.typing as npt
 from streameval.counting.filtering import Operand, prepare_queries
 from streameval.counting.masks import column_offsets
 from streameval.counting.matrix_unit import LINE_BYTES
+from streameval.counting.thresholds import threshold_distances
 from streameval.counting.tiles import Columns
 from streameval.identities import Identities
 from streameval.inputs.neighbors import Neighbors, Source
 from streameval.inputs.sources import Distances, Features
 from streameval.pairs import Pairs
 from streameval.planning import Plan
-from streameval.statistics import FloatArray, IntArray
+from streameval.statistics import FloatArray, IntArray, uniform_edges
 
 UNIT_TOLERANCE = 1e-3
 
@@ -48,6 +49,24 @@ class Range:
     high: float
     strict: bool = False
     unit: bool = False
+
+    def limits(self, thresholds: int, edges: int) -> tuple[FloatArray, FloatArray | None]:
+        """Return what is counted at: thresholds, and the edges of a histogram.
+
+        Parameters
+        ----------
+        thresholds, edges : int
+            How many: of thresholds 101, or 0 for none; 0 edges where there is no histogram.
+
+        Returns
+        -------
+        [T] float64, and [E] float64 or None
+            Fewer edges, where the range has not as many distances.
+        """
+        distances: FloatArray = np.empty(0)
+        if thresholds:
+            distances = threshold_distances(self.low, self.high, clipped=self.unit)
+        return distances, uniform_edges(self.low, self.high, edges - 1) if edges else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,8 +201,8 @@ class Job:
     near : int
         How many of the nearest negatives of each query are to be found; 0 for none.
     reach : [Q] float64, optional
-        Only those nearer than this are looked for. Tasks in one process lower it as they go: no
-        more than `near` distances below it are ever wanted.
+        Only those no further than this are looked for. Tasks in one process lower it as they go:
+        no more than `near` distances below it are ever wanted.
     buffers : Buffers
         Memory that one task after the other reads into.
     """

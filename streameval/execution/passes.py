@@ -48,7 +48,7 @@ def positives_of(part: PositivePart) -> int:
 
 
 def wider(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    """Return the range of both."""
+    """Return the least and the greatest of both."""
     return min(one[0], other[0]), max(one[1], other[1])
 
 

@@ -21,7 +21,7 @@ from streameval.counting.returned import (
 from streameval.errors import InputError
 from streameval.execution.executor import Executor, Pass
 from streameval.execution.job import UNIT_TOLERANCE, Job, NotUnitError, Range
-from streameval.execution.passes import listed_distances, pairs_of, queries_of
+from streameval.execution.passes import listed_distances, pairs_of, queries_of, wider
 from streameval.execution.progress import Watch
 from streameval.inputs import faiss_index
 from streameval.inputs.faiss_index import Found
@@ -68,11 +68,6 @@ def lengths(job: Job, task: Task, watch: Watch) -> tuple[float, float]:
         least, most = min(least, float(norms.min())), max(most, float(norms.max()))
     watch.advance(task.pairs)
     return least, most
-
-
-def wider(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    """Return the least and the greatest of both."""
-    return min(one[0], other[0]), max(one[1], other[1])
 
 
 SEARCH = Pass("search", search, Found.merge, queries_of, pairs_of)

@@ -25,11 +25,12 @@ unpickled. `labels` reads identities, cameras and keys: from arrays, or from a C
 table (`tables`), or from `file_names`; `bundle` names the arrays of a file that holds all of an
 evaluation; `lists` reads good and junk pairs, `protocols` a protocol of the user's own.
 `sources` puts arrays together to what distances come from; `neighbors` lists of neighbours, which
-are stored (`stored_lists`) or made by FAISS (`faiss_index`, `faiss_build`).
+are stored (`stored_lists`) or made by FAISS (`faiss_index`, `faiss_build`). `remote` is of object
+stores; `declared` arrays have a shape alone; `fingerprint` tells whether an array is what it was;
+`convert` writes one to Zarr.
 """
 
 from streameval.inputs.array import Array
-from streameval.inputs.labels import read_label_table, read_label_tables, read_labels
 from streameval.inputs.uri import open_array
 
-__all__ = ["Array", "open_array", "read_label_table", "read_label_tables", "read_labels"]
+__all__ = ["Array", "open_array"]

@@ -41,15 +41,12 @@ class Array(ABC):
         Of what `read` returns, in native byte order.
     chunks : tuple of int
         The block that is natural to read, along each axis.
-    resident_bytes : int
-        What it keeps in memory, in bytes, for as long as it lives.
     """
 
     uri: str
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
     chunks: tuple[int, ...]
-    resident_bytes: int = 0
 
     def __repr__(self) -> str:
         return f"<{self.uri}: {self.dtype} {self.shape}>"
@@ -65,7 +62,7 @@ class Array(ABC):
             Half-open, within the shape. All columns by default; a 1-d array has none.
         out : [>= rows] or [>= rows, columns] array, optional
             A C-contiguous array of this dtype to read into, again and again: fresh memory costs
-            about as much as reading it.
+            about as much as reading it. An array in memory leaves it as it is.
 
         Returns
         -------

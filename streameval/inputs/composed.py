@@ -42,7 +42,6 @@ class SelectedArray(Array):
         self.chunks = tuple(
             max(min(chunk, size), 1) for chunk, size in zip(array.chunks, self.shape, strict=True)
         )
-        self.resident_bytes = array.resident_bytes
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return what reading the array itself takes, and what lies between what is wanted."""
@@ -117,7 +116,6 @@ class JoinedArray(Array):
         self.dtype = np.result_type(*(array.dtype for array in arrays))
         largest = max(arrays, key=lambda array: array.shape[axis])
         self.chunks = largest.chunks
-        self.resident_bytes = sum(array.resident_bytes for array in arrays)
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return what reading takes of the array that takes most, and its block."""

@@ -72,6 +72,8 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
     InputError
         If the source holds something else than numbers, a value is not finite (its row is
         named), or the file is damaged.
+    OptionError
+        If ``out`` is no path of a folder.
     OutputError
         If ``out`` is there, or can't be written.
     BudgetError

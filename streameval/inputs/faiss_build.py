@@ -30,8 +30,6 @@ from streameval.inputs.fingerprint import fingerprint
 from streameval.inputs.sources import Features
 
 PER_CENTROID = 39  # training vectors: what FAISS asks for
-
-
 USUAL_PER_CENTROID = 64
 TRAINING_BYTES = 128 << 20  # of a sample, as float32, where no number of rows is given
 
@@ -165,7 +163,7 @@ def build_index(
         Gallery rows read and added at a time.
     threads : int
     train_rows : int, optional
-        64 for each centroid by default, where there are as many.
+        64 for each centroid by default, where there are as many, and they take 128 MiB at most.
     start, advance : callable
         Are told of the stages, and of gallery rows done.
 

@@ -94,7 +94,7 @@ class Found:
     longest: float
 
     def merge(self, other: Found) -> Found:
-        """Return what is found in both of two shards of the gallery: the nearest k of each."""
+        """Return the nearest k of what is found in two shards of the gallery."""
         item = np.concatenate([self.item, other.item], axis=1)
         value = np.concatenate([self.value, other.value], axis=1)
         order = np.lexsort((item, value), axis=1)[:, : max(self.item.shape[1], other.item.shape[1])]

@@ -36,8 +36,9 @@ BLOCK_LABELS = 1 << 16
 def fingerprint(array: Array) -> str:
     """Return a text that differs where the content of an array does.
 
-    Up to 256 MB all of it is read. Of a larger array, 64 blocks that are spread evenly, the
-    first and the last among them, and the size and time of change of every file.
+    Of an array in memory, or of up to 256 MiB, all of it is read. Of a larger one, 64 blocks that
+    are spread evenly, the first and the last among them; and for every file its size, and when
+    it was written.
     """
     digest = hashlib.blake2b(digest_size=16)
     digest.update(f"{array.shape} {array.dtype.str}".encode())

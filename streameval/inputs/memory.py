@@ -115,7 +115,6 @@ class LoadedArray(MemoryArray):
         self, values: npt.NDArray[Any], opener: Opener, path: Path, key: str | None, uri: str
     ) -> None:
         super().__init__(values, uri)
-        self.resident_bytes = values.nbytes
         self._origin = (opener, (path.absolute(), key, uri))
 
     def __reduce__(self) -> tuple[Opener, tuple[Path, str | None, str]]:

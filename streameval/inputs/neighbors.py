@@ -71,6 +71,8 @@ class Neighbors:
         Of ``k="auto"``: the widest interval that will do.
     gallery : int, optional
         Number of gallery items, where there are no features; that of the labels.
+    described, path : mapping, Path or None
+        Found, and not to be given: what a file says of its lists, and the file of the index.
 
     Raises
     ------

@@ -9,14 +9,13 @@ import glob
 import io
 import re
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.inputs.array import AnyArray, Array, Span, native_dtype
+from streameval.inputs.composed import JoinedArray
 from streameval.inputs.npy import open_npy, read_header
 from streameval.inputs.zarr_array import open_zarr
 
@@ -58,7 +57,7 @@ def matching(path: Path, uri: str) -> list[Path]:
     return [Path(one) for one in found]
 
 
-class ShardedArray(Array):
+class ShardedArray(JoinedArray):
     """Arrays one after the other, read as one.
 
     Parameters
@@ -74,8 +73,6 @@ class ShardedArray(Array):
     """
 
     def __init__(self, parts: Sequence[Array], uri: str) -> None:
-        self.uri = uri
-        self._parts = tuple(parts)
         first = parts[0]
         for part in parts:
             if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:
@@ -83,35 +80,12 @@ class ShardedArray(Array):
                     f"{uri}: {part.uri} is {part.dtype} {part.shape}, {first.uri} {first.dtype} "
                     f"{first.shape}: shards need one dtype and one number of columns"
                 )
-        rows = np.cumsum([0, *(part.shape[0] for part in parts)])
-        self._starts = rows.astype(np.int64)
-        self.shape = int(rows[-1]), *first.shape[1:]
-        self.dtype = first.dtype
+        super().__init__(parts, 0, uri)
         self.chunks = first.chunks
-        self.resident_bytes = sum(part.resident_bytes for part in parts)
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return what the most demanding shard takes: one is read at a time."""
-        return max(part.read_scratch_bytes(rows, columns) for part in self._parts)
-
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
-        start, stop = spans[0]
-        first, last = np.searchsorted(self._starts, [start, stop - 1], side="right") - 1
-        for number in range(int(first), int(last) + 1):
-            origin, end = (int(row) for row in self._starts[number : number + 2])
-            begin, end = max(start, origin), min(stop, end)
-            if begin < end:
-                rows = begin - origin, end - origin
-                part = out[begin - start : end - start]
-                self._parts[number].read(rows, spans[1] if len(spans) == 2 else None, part)
-
-    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
-        edges = np.searchsorted(rows, self._starts)
-        for part, origin, (begin, end) in zip(
-            self._parts, self._starts[:-1], pairwise(edges), strict=True
-        ):
-            if begin < end:
-                out[begin:end] = part.take(rows[begin:end] - origin)
+        return max(part.read_scratch_bytes(rows, columns) for part in self._arrays)
 
 
 class FolderArray(Array):
@@ -147,7 +121,7 @@ class FolderArray(Array):
         return open_folder, (self._path, None, self.uri)
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
-        """Return the size of a file."""
+        """Return an upper estimate of what a file takes while it is read: twice its size."""
         return 2 * self._size
 
     def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from streameval.errors import InputError, StreamevalWarning
 from streameval.inputs.array import Array
+from streameval.inputs.declared import PREFIX
 from streameval.inputs.faiss_index import NOTHING
 from streameval.inputs.hdf5 import SUFFIXES as HDF5_SUFFIXES
 from streameval.inputs.hdf5 import contents
@@ -228,7 +229,7 @@ def _contents(uri: str) -> tuple[list[str], dict[str, Any]]:
 
     Nothing of a single array, or one that is named.
     """
-    if is_remote(uri) or uri.startswith("shape:") or "::" in uri:
+    if is_remote(uri) or uri.startswith(PREFIX) or "::" in uri:
         return [], {}
     path, _ = parse_uri(uri)
     described: dict[str, Any] = {}

@@ -81,6 +81,8 @@ def open_array(source: str | Path | npt.ArrayLike) -> Array:
     InputError
         If there is no such file, its format is unknown, it has no such key, or it is damaged
         or incomplete.
+    OptionError
+        If the package that reads the format, h5py or PyTorch, is not installed.
     """
     if not isinstance(source, str | Path):
         return in_memory(source)

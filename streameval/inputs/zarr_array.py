@@ -1,4 +1,7 @@
-"""Zarr arrays, v2 and v3, in a local folder, read through the `zarrs` codec pipeline."""
+"""Zarr arrays, v2 and v3, in a local folder or in an object store.
+
+Of a folder they are read through the `zarrs` codec pipeline, where that knows the codecs.
+"""
 
 from __future__ import annotations
 

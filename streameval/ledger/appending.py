@@ -41,7 +41,7 @@ class Appending:
     labels : Labels
         Of its items.
     name : str or None
-        That of the file by default.
+        By default the key of the array, where it has one, else the name of the file.
     means : Means
 
     Attributes

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.counting.thresholds import threshold_distances
 from streameval.errors import InputError
 from streameval.evaluation import budget, cluster_workers
 from streameval.execution.cluster import ClusterExecutor
@@ -35,7 +34,7 @@ from streameval.pairs import find_pairs
 from streameval.planning import Plan, make_plan
 from streameval.preparation import problem_of, reserved_bytes, thread_count
 from streameval.protocol import AnyArray, Labels
-from streameval.statistics import FloatArray, IntArray, RankStatistics, uniform_edges
+from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -293,23 +292,19 @@ class Block:
 
     def _job(self, plan: Plan) -> Job:
         used = self._settings.range or Range(0.0, 1.0)
-        thresholds, edges = np.empty(0), None
-        if self._settings.thresholds:
-            thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
-        if self._settings.edges:
-            edges = uniform_edges(used.low, used.high, self._settings.edges - 1)
-        return Job(self.source, self.pairs, plan, used, thresholds, edges)
+        limits = used.limits(self._settings.thresholds, self._settings.edges)
+        return Job(self.source, self.pairs, plan, used, *limits)
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
         """Name the pair of a distance outside the range, and vectors that are not of length 1."""
+        used = self._settings.range or Range(0.0, 1.0)
         try:
             yield
         except RangeError as error:
             at = int(np.searchsorted(self._ends, error.item, side="right"))
             part = self.parts[at]
             item = int(part.index(np.array([error.item - self._begin(at)]))[0])
-            used = self._settings.range or Range(0.0, 1.0)
             raise InputError(
                 f"the distance of query {int(self.queries[error.query])} to item {item} of segment "
                 f"{part.segment.name!r} is {error.value!r}, outside the range "
@@ -317,7 +312,6 @@ class Block:
                 "changed: correct the data, or create a ledger with a wider --range"
             ) from error
         except NotUnitError as error:
-            used = self._settings.range or Range(0.0, 1.0)
             raise InputError(
                 f"the range [{used.low!r}, {used.high!r}] is that of vectors of length 1, and "
                 "there are others; nothing has been changed: scale them to length 1, or create a "

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from streameval.counting.canonical import Metric
 from streameval.errors import OptionError
 from streameval.inputs.array import Array
-from streameval.inputs.sources import Distances, Features
+from streameval.inputs.sources import Features
 from streameval.ledger.head import Settings
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import required_fields
@@ -72,12 +70,10 @@ def settings_of(
     given = not isinstance(wanted, str)
     thresholds = THRESHOLDS if "negatives_within" in needs or given else 0
     edges = BINS + 1 if "impostor_histogram" in needs else 0
+    features = None if array is None else Features(array, array, metric or "cosine")
     used = None
     if thresholds or edges:
-        source: Any = Distances(np.empty((0, 0), np.float32))
-        if array is not None:
-            source = Features(array, array, metric or "cosine")
-        used = resolve_range(wanted, source)
+        used = resolve_range(wanted, features)
         if used is None:
             raise OptionError(
                 f"range is {wanted}, and would be the least and greatest distance of the data: it "
@@ -85,7 +81,5 @@ def settings_of(
                 "stays (--range LO,HI), or metrics that need none (--metrics CMC@1,mAP,mINP)"
             )
     size = parse_bytes(keep, "keep")
-    if array is None:
-        return Settings(None, chosen, options, used, thresholds, edges, size)
-    checked = Features(array, array, metric or "cosine")
-    return Settings(checked.metric, chosen, options, used, thresholds, edges, size)
+    of = None if features is None else features.metric
+    return Settings(of, chosen, options, used, thresholds, edges, size)

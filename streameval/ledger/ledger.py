@@ -250,7 +250,7 @@ class Ledger:
         labels : Labels
             Of its n items.
         name : str, optional
-            The name of the file by default.
+            By default the key of the array, where it has one, else the name of the file.
         memory, threads, client, progress : as of `evaluate`
         wait : float
             Seconds to wait for another process that changes the ledger.
@@ -407,6 +407,8 @@ class Ledger:
             If there is no segment of this name.
         InputError
             If the data there are others.
+        OutputError
+            If the ledger can't be written; it is as it was before.
         """
         started = time.perf_counter()
         found = place_of(open_matrix(uri, "array"))

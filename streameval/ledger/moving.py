@@ -39,6 +39,8 @@ def moved(state: State, name: str | None, found: Place) -> State:
     head = state.head
 
     def put(place: Place) -> Place:
+        if place.content != found.content:
+            return place
         return replace(place, uri=found.uri, files=found.files)
 
     if name is not None:
@@ -49,30 +51,14 @@ def moved(state: State, name: str | None, found: Place) -> State:
                 f"({segment.places[0].uri}): nothing has been changed; give the same data, or "
                 "remove the segment and append it anew"
             )
-    batches = tuple(
-        replace(one, place=put(one.place))
-        if one.place is not None and name is None and one.place.content == found.content
-        else one
-        for one in head.batches
-    )
-    if (
-        name is None
-        and batches == head.batches
-        and all(one.place is None or one.place.content != found.content for one in head.batches)
-    ):
+    elif all(one.place is None or one.place.content != found.content for one in head.batches):
         raise InputError(
             f"{found.uri} holds none of the queries' data as they were when they came: nothing has "
             "been changed; give the same data"
         )
-    segments = tuple(
-        replace(
-            one,
-            places=tuple(
-                put(place) if place.content == found.content else place for place in one.places
-            ),
-        )
-        if name is not None or head.settings.metric is None
-        else one
-        for one in head.segments
-    )
-    return state.with_head(batches=batches, segments=segments)
+    after = head.with_places(put)
+    if name is not None:
+        after = replace(after, batches=head.batches)
+    elif head.settings.metric is not None:
+        after = replace(after, segments=head.segments)
+    return replace(state, head=after)

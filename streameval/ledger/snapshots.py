@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.counting.thresholds import threshold_distances
 from streameval.errors import StreamevalWarning
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.head import Settings
@@ -21,7 +20,7 @@ from streameval.preparation import UNUSED, query_columns
 from streameval.protocol import Labels
 from streameval.result import Evaluation
 from streameval.result.summary import plain
-from streameval.statistics import RankStatistics, uniform_edges
+from streameval.statistics import FloatArray, RankStatistics
 
 POSITIVE, NEGATIVE, EXCLUDED = "positive", "negative", "excluded"
 
@@ -92,12 +91,10 @@ def statistics_of(state: State, gallery: Gallery | None) -> RankStatistics:
             index = index - np.searchsorted(gallery.forgotten(segment), index)
         item[own] = begin + index
         begin += segment.items
-    thresholds, edges = np.empty(0), None
-    if settings.range is not None and settings.thresholds:
-        used = settings.range
-        thresholds = threshold_distances(used.low, used.high, clipped=used.unit)
-    if settings.range is not None and settings.edges:
-        edges = uniform_edges(settings.range.low, settings.range.high, settings.edges - 1)
+    thresholds: FloatArray = np.empty(0)
+    edges = None
+    if settings.range is not None:
+        thresholds, edges = settings.range.limits(settings.thresholds, settings.edges)
     return RankStatistics(
         indptr=positives.indptr(np.arange(head.queries)),
         positive_distance=positives.distance,

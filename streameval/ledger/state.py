@@ -17,10 +17,6 @@ from streameval.ledger.head import Head, Record, Settings
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 
-def _as_json(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else vars(value)
-
-
 @dataclass(frozen=True, eq=False)
 class Positives:
     """Every positive pair, by query, then distance, then place in the gallery.
@@ -182,10 +178,6 @@ class Near:
             arrays.append(values)
         return Near(*arrays)
 
-    def take(self, queries: IntArray) -> Near:
-        """Return those of some queries."""
-        return Near(self.distance[queries], self.segment[queries], self.reach[queries])
-
 
 @dataclass(frozen=True, eq=False)
 class Totals:
@@ -287,10 +279,6 @@ class State:
             Near.none(queries, settings.near(queries)),
             np.empty(0, np.int64),
         )
-
-    def with_head(self, **changes: Any) -> State:
-        """Return the state with other values in its head."""
-        return replace(self, head=replace(self.head, **changes))
 
     def with_entry(self, entry: Mapping[str, Any]) -> State:
         """Return the state with a further entry of its trajectory."""

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, OptionError, OutputError
+from streameval.errors import InputError, OptionError, OutputError, StreamevalError
 from streameval.execution.checkpoint import check_packages, in_a_line
 from streameval.inputs.remote import is_remote
 from streameval.ledger.head import Head
@@ -219,8 +219,6 @@ class Store:
         """
         import icechunk
 
-        from streameval.errors import StreamevalError
-
         try:
             yield
         except (StreamevalError, MemoryError):
@@ -276,7 +274,6 @@ class Reader:
         import zarr
 
         self._store = store
-        self.snapshot: str = session.snapshot_id
         with store.telling("read"):
             self.root = zarr.open_group(session.store, mode="r")
 
@@ -336,7 +333,6 @@ class Change(Reader):
         with store.telling("written"):
             self._session = store.writable_session()
             self._store = store
-            self.snapshot = self._session.snapshot_id
             self.root = zarr.open_group(self._session.store, mode="a")
 
     def write(self, path: str, arrays: Arrays) -> None:
@@ -388,8 +384,8 @@ class Change(Reader):
                 array.resize((begin + size, *width))
                 array[(slice(begin, None), *map(slice, values.shape[1:]))] = values
 
-    def commit(self, state: State) -> str:
-        """Write the state, and commit all; return the id of the snapshot.
+    def commit(self, state: State) -> None:
+        """Write the state, and commit all.
 
         Raises
         ------
@@ -412,8 +408,7 @@ class Change(Reader):
                     "forgotten": state.forgotten,
                 },
             )
-            snapshot: str = self._session.commit(f"{entry['number']} {entry['change']}")
-        return snapshot
+            self._session.commit(f"{entry['number']} {entry['change']}")
 
 
 def _write(group: Any, path: str, packed: npt.NDArray[np.uint8]) -> None:

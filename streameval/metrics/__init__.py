@@ -17,16 +17,20 @@ and the function. `METRICS` is the list of them; `compute_metrics` knows none by
 metric is a declaration beside its function, and an entry of the list.
 
     retrieval     CMC, mAP, mINP, MRR, precision at recall
+    single_shot   CMC where one item is drawn of each gallery identity
     cutoffs       AP@k, precision@k, recall@k, R-precision, MAP@R, nDCG@k
     gom           GOM
     openset       DIR at FAR, FNIR at FPIR, TTR at FTR
     verification  TAR at FAR, EER, AUC from the histogram of impostors
     matching      precision, recall, F1 on the thresholds
+    ranks         ranks under a tie rule; `expected`, `tie_groups`, `harmonic`: their expectations
     resampling    bootstrap over identities: how metrics are read off resamples
     confidence    confidence intervals
     registry      the list
     selection     metrics by name; `required_fields`, what a plan has to count for them
     compute       values, tie intervals, curves and columns of some statistics
+    groups        the same of groups of queries; `camera_pairs`: and of pairs of cameras
+    extremes      the same of lists of neighbours: bounds, or those of a system as deployed
 
 All means over queries are exactly rounded sums (`means.mean`), so no result depends on the
 order of the queries or on how they were cut into blocks.

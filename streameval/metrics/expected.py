@@ -133,7 +133,7 @@ class ExpectedRanks(Ranks):
         distinct, which = np.unique(each, axis=0, return_inverse=True)
         return expected(distinct)[which.reshape(-1)]
 
-    def _groups(self, cutoff: IntArray | None = None) -> TieGroups:
+    def _groups(self, cutoff: IntArray | None) -> TieGroups:
         """Return the groups with negatives."""
         tied = self._tied
         size = self._positives[tied] + self._negatives[tied]

@@ -52,7 +52,7 @@ class MetricOptions:
         A protocol has its own.
     metrics : tuple of str
         Names of the metrics to compute, ``CMC@1``; or of parts of the list (``retrieval``,
-        ``open-set``, ``gom``, ``verification``), or ``all``. None: the usual ones.
+        ``open-set``, ``gom``, ``verification``), or ``all``. Of none: the usual ones.
 
     Raises
     ------

@@ -38,7 +38,7 @@ def rank(defaults: Defaults) -> Parameter:
 
 def rate(*defaults: float) -> Parameter:
     """Return a parameter that is a fraction in [0, 1]."""
-    return Parameter("a fraction between 0 and 1", _fraction, lambda _: defaults)
+    return rate_of_options(lambda _: defaults)
 
 
 def threshold(*defaults: float) -> Parameter:

@@ -5,7 +5,7 @@ as there are; the queries of an identity that is drawn k times are there k times
 stays. What a metric adds over queries is then a product of how often each identity is drawn,
 [R, I], with sums by identity, [I]: nothing is counted or sorted again.
 
-    Metric.resampled   how one metric is read off the resamples (`ratio`, `mean_of` for most)
+    Metric.resampled   how one metric is read off the resamples (`ratio_of`, `mean_of` for most)
     Resamples          the draws, and the sums in them
     Resampling         level, number and seed
     confidence         the intervals of all metrics of some statistics

@@ -10,16 +10,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from streameval.errors import BudgetError
 from streameval.planning.features import TARGET_BLOCK_BYTES
 from streameval.planning.plan import (
     RESERVED,
     SHARDS_PER_THREAD,
     Plan,
+    Process,
     Task,
     Workers,
-    format_bytes,
     ranges,
+    refusal,
 )
 from streameval.planning.problem import Problem, pairs_bytes, statistics_bytes
 
@@ -134,7 +134,10 @@ def plan_lists(
         elif block > 256:
             block = -(-block // 2)
         else:
-            raise _refuse(problem, memory, parts(queries, block))
+            codes = "choose an index with smaller codes (IVF1024,PQ16), or "
+            remedy = f"{codes if 'index' in kept else ''}raise --memory or lower --threads"
+            process = Process(memory, threads, count, kept)
+            raise refusal(problem, process, parts(queries, block), remedy, of="lists of ")
     tasks: list[Task] = []
     shares = threads * max(count, 1) * SHARDS_PER_THREAD
     shard = math.ceil(problem.gallery / (shares * block)) * block
@@ -168,15 +171,4 @@ def plan_lists(
         2 * problem.queries * problem.gallery * problem.width if sizes.flat else 0,
         count,
         {} if workers is None else here | {"lists": held.get("lists", 0)},
-    )
-
-
-def _refuse(problem: Problem, memory: int, parts: dict[str, int]) -> BudgetError:
-    figures = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())
-    needed = math.ceil(sum(parts.values()) * 1.03 / 1e6)
-    remedy = "choose an index with smaller codes (IVF1024,PQ16), or " if "index" in parts else ""
-    return BudgetError(
-        f"a memory budget of {format_bytes(memory)} is too small for lists of {problem.queries} "
-        f"queries × {problem.gallery} gallery items: at least {needed} MB is needed ({figures}); "
-        f"{remedy}raise --memory or lower --threads"
     )

@@ -71,9 +71,10 @@ class Plan:
     tasks : tuple of Task
         Of the counting pass.
     block : int
-        Gallery rows of features read at a time.
+        Gallery rows of features, or columns of a stored matrix, read at a time.
     tile : (int, int)
-        Query rows and gallery items of a GEMM tile.
+        Query rows and gallery items of a GEMM tile, or of what is read of a stored matrix at a
+        time; of lists, queries of a block, and k.
     threads : int
     memory : int
         The budget in bytes.
@@ -163,7 +164,9 @@ def ranges(stop: int, step: int) -> list[tuple[int, int]]:
     return [(start, min(start + step, stop)) for start in starts]
 
 
-def refusal(problem: Problem, process: Process, parts: dict[str, int], remedy: str) -> BudgetError:
+def refusal(
+    problem: Problem, process: Process, parts: dict[str, int], remedy: str, *, of: str = ""
+) -> BudgetError:
     """Return the error where even the smallest parts don't fit.
 
     Parameters
@@ -173,11 +176,13 @@ def refusal(problem: Problem, process: Process, parts: dict[str, int], remedy: s
     parts : dict of str to int
         Bytes, by what holds them.
     remedy : str
+    of : str
+        What is evaluated of the queries, where that is not all pairs.
     """
     budget = format_bytes(process.memory) + (" for each worker" if process.workers else "")
     figures = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())
     needed = math.ceil(sum(parts.values()) * 1.03 / 1e6)  # the process itself varies a little
     return BudgetError(
-        f"a memory budget of {budget} is too small for {problem.queries} queries × "
+        f"a memory budget of {budget} is too small for {of}{problem.queries} queries × "
         f"{problem.gallery} gallery items: at least {needed} MB is needed ({figures}); {remedy}"
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streameval.metrics.extremes import ListMetrics
-from streameval.report.style import Style, packed, percent_interval, plural
+from streameval.report.style import Style, packed, percent_interval, plural, unruled_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,12 +54,10 @@ def closing_text(least: int, most: int) -> str:
 
 def bounds_table(metrics: ListMetrics, style: Style) -> Table | None:
     """Return a row a metric that is open: its bounds, how wide, and the k that would close it."""
-    from rich.table import Table
-
     wide = [name for name, (low, high) in metrics.bounds.items() if low != high]
     if not wide:
         return None
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = unruled_table()
     for column, right in (("open", False), ("width", True), ("closed by", False)):
         table.add_column(style.text(column), no_wrap=True, justify="right" if right else "left")
     for name in wide:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from streameval.metrics.camera_pairs import CameraMatrix, camera_matrix
-from streameval.report.style import DASH, Style
+from streameval.report.style import DASH, Style, unruled_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -54,9 +54,7 @@ def _tables(
 
 
 def _table(matrix: CameraMatrix, columns: slice, factor: int, digits: int, style: Style) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = unruled_table()
     table.add_column("query cam", no_wrap=True, justify="right")
     for camera in matrix.gallery_cams[columns].tolist():
         table.add_column(style.text(str(camera)), no_wrap=True, justify="right")

@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from streameval.report.style import DASH, Style, facts, packed, percent, plural, render
+from streameval.report.style import (
+    DASH,
+    Style,
+    facts,
+    packed,
+    percent,
+    plural,
+    render,
+    unruled_table,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -51,9 +60,7 @@ def render_comparison(comparison: Comparison, style: Style, queries: int) -> str
 
 
 def _table(comparison: Comparison, run: str, style: Style) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = unruled_table()
     table.add_column("metric", no_wrap=True)
     for name in ("first", "this run", "difference", "interval", "p", "p (Holm)"):
         table.add_column(name, no_wrap=True, justify="right")
@@ -107,9 +114,7 @@ def _changes(comparison: Comparison, run: str) -> list[tuple[str, str]]:
 
 
 def _queries(rows: list[dict[str, Any]], style: Style) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = unruled_table()
     labels = [name for name in ("id", "cam") if name in rows[0]]
     for name in ("query", *labels, "AP first", "AP", "first rank", "now"):
         table.add_column(name, no_wrap=True, justify="right")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,16 @@ from streameval.comparison import CONFIDENCE, LISTED, Comparison, Difference, Ou
 from streameval.errors import OutputError
 from streameval.planning import format_bytes
 from streameval.report.inputs import describe_inputs
-from streameval.report.style import DASH, Style, amount, duration, facts, plural, render
+from streameval.report.style import (
+    DASH,
+    Style,
+    amount,
+    duration,
+    facts,
+    plural,
+    render,
+    unruled_table,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,6 +29,10 @@ if TYPE_CHECKING:
 BAR = 24  # characters of the longest bar
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 760, 440, 76, 36, 200, 60  # of the plot, pixels
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+
+
+Scale = Callable[[float], float]
+"""A rate, or a difference, to pixels."""
 
 
 def render_comparison(comparison: Comparison, style: Style) -> str:
@@ -58,7 +72,7 @@ def render_comparison(comparison: Comparison, style: Style) -> str:
 
 def settings_table(comparison: Comparison, style: Style) -> Table:
     """Return a row a setting: recall of neighbours, and what it takes."""
-    table = _table()
+    table = unruled_table()
     columns = ("setting", f"recall@{comparison.k}", "built in", "queries/s", "size")
     for at, column in enumerate(columns):
         table.add_column(style.text(column), no_wrap=True, justify="right" if at else "left")
@@ -72,7 +86,7 @@ def settings_table(comparison: Comparison, style: Style) -> Table:
 
 def differences_table(comparison: Comparison, style: Style) -> Table:
     """Return a row a metric: its exact value, and the difference of each setting."""
-    table = _table()
+    table = unruled_table()
     table.add_column("metric", no_wrap=True)
     table.add_column("exact", no_wrap=True, justify="right")
     for one in comparison.outcomes:
@@ -86,7 +100,7 @@ def differences_table(comparison: Comparison, style: Style) -> Table:
 
 def bars_table(comparison: Comparison, style: Style) -> Table:
     """Return a bar a setting: how much is lost of one metric."""
-    table = _table()
+    table = unruled_table()
     name = plotted(comparison)
     lost = [max(0.0 - one.differences[name].value, 0.0) for one in comparison.outcomes]
     longest = max((one for one in lost if not math.isnan(one)), default=0.0) or 1.0
@@ -120,12 +134,6 @@ def _value(name: str, value: float) -> str:
     if math.isnan(value):
         return DASH
     return f"{value:.2f}" if name.startswith("tau") else f"{100 * value:.2f} %"
-
-
-def _table() -> Table:
-    from rich.table import Table
-
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
 
 
 def write_plot(comparison: Comparison, path: str | Path) -> None:
@@ -193,10 +201,8 @@ def _ends(one: Difference) -> tuple[float, ...]:
     return (one.value,) if math.isnan(one.high) else (one.low, one.high)
 
 
-def _mark(one: Outcome, difference: Difference, at: int, x: object, y: object) -> list[str]:
+def _mark(one: Outcome, difference: Difference, at: int, x: Scale, y: Scale) -> list[str]:
     """Return a point with its interval, and its name at the side."""
-    if not (callable(x) and callable(y)):
-        raise TypeError("scales are functions")
     colour = COLOURS[at % len(COLOURS)]
     place = x(math.log10(one.queries_per_second))
     ends = [y(end) for end in _ends(difference)]

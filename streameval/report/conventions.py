@@ -13,7 +13,7 @@ from streameval.metrics import MetricOptions
 from streameval.metrics.selection import available_fields, find_measure
 from streameval.presets import PRESETS, Preset
 from streameval.protocol import PROTOCOLS
-from streameval.report.style import DASH, Style, facts, render, wrapped
+from streameval.report.style import DASH, Style, facts, render, unruled_table, wrapped
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -154,9 +154,7 @@ def render_conventions(readings: dict[str, Reading], style: Style) -> str:
 
 
 def _table(readings: dict[str, Reading], style: Style) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = unruled_table()
     table.add_column("", no_wrap=True)
     starred = {name for name, one in readings.items() if _is_other(one)}
     for name in readings:

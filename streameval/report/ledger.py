@@ -18,6 +18,7 @@ from streameval.report.style import (
     percent,
     plural,
     render,
+    unruled_table,
 )
 
 if TYPE_CHECKING:
@@ -171,9 +172,7 @@ def render_ledger(path: str, head: Head, style: Style, plotted: str | None = Non
 
 
 def _table(style: Style, titles: Sequence[str]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = unruled_table()
     for number, title in enumerate(titles):
         words = number < 1 or title in ("change", "name", "place")
         table.add_column(style.text(title), no_wrap=True, justify="left" if words else "right")

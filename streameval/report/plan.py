@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streameval.counting.products import description
-from streameval.evaluation_of_lists import describe_lists
 from streameval.inputs.neighbors import Neighbors
 from streameval.inputs.sources import Features
 from streameval.planning import Plan, format_bytes
+from streameval.provenance import describe_source
 from streameval.report.inputs import describe_inputs
 from streameval.report.style import Style, amount, duration, facts, plural, render
 
@@ -108,7 +108,7 @@ def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> 
         tile = f"{plan.tile[0]:,} queries × {plural(plan.tile[1], 'item')}"
         tile += f", of blocks of {plural(plan.block, 'gallery row')}"
     elif isinstance(source, Neighbors):
-        inputs = describe_inputs(describe_lists(source))
+        inputs = describe_inputs(describe_source(source))
         tile = (
             f"lists of {plural(plan.tile[0], 'query', 'queries')} at a time, k = {plan.tile[1]:,}"
         )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", "-.", ":")
 TYPES = ("png", "svg", "pdf")
+MOST_BINS = 50  # of a density, about: more would be noise
 LABEL_ROOM = 40  # characters of a result's name in the legend
 SIZE = 5.2, 3.6  # inches: a column of a paper holds it at 10 points
 STYLE: Any = {
@@ -138,9 +139,9 @@ def _pairs(axes: Axes, result: Evaluation, look: dict[str, Any], label: str) -> 
         axes.stairs(*_coarser(density, edges), label=f"{label}: {name}", **own)
 
 
-def _coarser(density: FloatArray, edges: FloatArray, most: int = 50) -> tuple[Any, Any]:
-    """Return a density of bins put together, so that it is no noise."""
-    together = max(len(density) // most, 1)
+def _coarser(density: FloatArray, edges: FloatArray) -> tuple[Any, Any]:
+    """Return a density of bins put together: `MOST_BINS`, or some more."""
+    together = max(len(density) // MOST_BINS, 1)
     kept = np.append(np.arange(0, len(density), together), len(density))
     mass = np.append(0, np.cumsum(density * np.diff(edges)))[kept]
     return np.diff(mass) / np.diff(edges[kept]), edges[kept]

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 DASH = "–"
+ROOM = 64  # characters of a line: what a terminal of 80 columns leaves beside the names of `facts`
 WIDE = 10_000  # columns: a number is never wrapped or cut; a narrow terminal wraps by itself
 
 TITLES: Mapping[str, str] = {
@@ -96,12 +98,19 @@ def render(style: Style, blocks: Sequence[RenderableType]) -> str:
     return f"{lines}\n" if style.plain else f"\n{lines}\n\n"
 
 
+def unruled_table() -> Table:
+    """Return a table without lines, two blanks behind each column."""
+    from rich.table import Table
+
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+
+
 def facts(style: Style, rows: Sequence[tuple[str, str]]) -> RenderableType:
     """Return names and what is to be said of each, a line each."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table = unruled_table()
+    table.show_header = False
     for name, said in rows:
         table.add_row(
             Text(style.text(name), style="" if style.plain else "cyan"), Text(style.text(said))
@@ -109,28 +118,20 @@ def facts(style: Style, rows: Sequence[tuple[str, str]]) -> RenderableType:
     return table
 
 
-def packed(name: str, parts: Sequence[str], room: int = 64) -> list[tuple[str, str]]:
-    """Return rows for `facts`: the parts in as few lines as fit, the name beside the first.
-
-    Parameters
-    ----------
-    name : str
-    parts : sequence of str
-    room : int
-        Characters of a line: what a terminal of 80 columns leaves beside the names.
-    """
+def packed(name: str, parts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return rows for `facts`: the parts in as few lines as fit, the name beside the first."""
     lines: list[str] = []
     for part in parts:
-        if lines and len(lines[-1]) + len(part) + 3 <= room:
+        if lines and len(lines[-1]) + len(part) + 3 <= ROOM:
             lines[-1] += f" · {part}"
         else:
             lines.append(part)
     return [(name if at == 0 else "", line) for at, line in enumerate(lines)]
 
 
-def wrapped(style: Style, name: str, text: str, room: int = 64) -> list[tuple[str, str]]:
-    """Return rows for `facts`: the text in lines of at most `room` characters."""
-    lines = wrap(style.text(text), room)
+def wrapped(style: Style, name: str, text: str) -> list[tuple[str, str]]:
+    """Return rows for `facts`: the text in lines of at most `ROOM` characters."""
+    lines = wrap(style.text(text), ROOM)
     return [(name if at == 0 else "", line) for at, line in enumerate(lines)]
 
 

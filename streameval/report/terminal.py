@@ -32,6 +32,7 @@ from streameval.report.style import (
     plural,
     render,
     stdout_style,
+    unruled_table,
 )
 
 if TYPE_CHECKING:
@@ -286,9 +287,7 @@ def groups_table(evaluation: Evaluation, style: Style) -> Table:
 
     With the confidence intervals, where the summary has them.
     """
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = unruled_table()
     names, intervals = _scores_of_groups(evaluation), evaluation.group_confidence
     for column in (str(evaluation.group_by), "queries", *names):
         table.add_column(style.text(column), no_wrap=True, justify="right")

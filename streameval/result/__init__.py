@@ -71,7 +71,8 @@ class Evaluation:
     options : MetricOptions
         How these are computed.
     range : dict
-        ``mode`` ("auto", "minmax", "given"), ``low``, ``high``: what τ = 0 and 1 stand for.
+        ``mode`` ("auto", "minmax", "given"), ``low``, ``high``: what τ = 0 and 1 stand for. None
+        of both where nothing is read off it ("unused"), or lists don't tell it ("unknown").
     columns : dict of str to [Q] array
         Labels of the queries: ``id``, ``cam``, further ones, and ``group`` where one was given.
     provenance : dict

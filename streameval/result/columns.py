@@ -66,7 +66,7 @@ def check_camera_pairs(columns: Mapping[str, AnyArray], positive_cams: object | 
         )
 
 
-def group_labels(labels: npt.ArrayLike, queries: int, source: str = "the column") -> AnyArray:
+def group_labels(labels: npt.ArrayLike, queries: int) -> AnyArray:
     """Return labels of groups as an array, [Q].
 
     Raises
@@ -74,10 +74,10 @@ def group_labels(labels: npt.ArrayLike, queries: int, source: str = "the column"
     InputError
         If they are no labels, or not one a query.
     """
-    column = label_column(labels, f"{source} of groups")
+    column = label_column(labels, "the column of groups")
     if len(column) != queries:
         raise InputError(
-            f"{source} of groups has {len(column)} entries, and there are {queries} queries: "
+            f"the column of groups has {len(column)} entries, and there are {queries} queries: "
             "one label a query is needed"
         )
     return column

@@ -14,6 +14,7 @@ from streameval.result import Evaluation, check_not_of_lists
 from streameval.result.summary import plain
 
 QUERIES = "queries"
+READ_BY = ("ties", "ap", "vp", "cmc", "false_rate_budget")  # options that results are compared by
 KINDS = PROTOCOL, GALLERY, OPTIONS = "protocol", "gallery", "options"
 
 
@@ -135,11 +136,7 @@ def _positive_items(result: Evaluation) -> npt.NDArray[np.int64] | None:
 
 
 def _options_differ(a: Evaluation, b: Evaluation) -> str:
-    own, other = (
-        {name: getattr(one.options, name) for name in ("ties", "ap", "vp", "cmc")}
-        | {"false_rate_budget": one.options.false_rate_budget}
-        for one in (a, b)
-    )
+    own, other = ({name: getattr(one.options, name) for name in READ_BY} for one in (a, b))
     if len(a.statistics.thresholds) and len(b.statistics.thresholds):
         own["range"], other["range"] = a.range["mode"], b.range["mode"]
         if own["range"] == other["range"] == "given":

@@ -3,9 +3,9 @@
     summary.json       metrics, their details and tie intervals, counts, options, provenance
     curves.npz         every curve by name
     per_query.parquet  a row a query
+    statistics.zarr    the RankStatistics, from which all of the above can be computed again
     best.zarr          of lists of neighbours read as bounds: the best that they allow, the
                        statistics being the worst
-    statistics.zarr    the RankStatistics, from which all of the above can be computed again
     positives.parquet  a row a positive: query, gallery item, camera, distance, recall, precision
     groups.csv         a row a group: its labels, counts and metrics; where there are groups
 

@@ -1,6 +1,7 @@
 """A report as one HTML file that opens offline: no script, no font, nothing from elsewhere.
 
 page        the parts put together; the template, in which every text is escaped
+runs        the runs, and whether they can be compared
 table       tables as data: cells, what stands out among them
 summary     metrics side by side, and how runs differ
 queries     the hardest queries
