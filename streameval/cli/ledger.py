@@ -12,6 +12,7 @@ import click
 
 from streameval.cli import declared
 from streameval.cli.config import takes_config
+from streameval.cli.effect import check_effect
 from streameval.cli.examples import examples
 from streameval.cli.options import check_label_options, open_protocol, parse_junk_ids, parse_range
 from streameval.cli.printing import as_json, print_out
@@ -234,6 +235,8 @@ def remove(
     """Take out a segment (--name), or all items of some identities (--ids)."""
     if (name is None) == (ids is None):
         raise OptionError("give the segment to take out (--name), or the identities (--ids FILE)")
+    counting = ("memory", "threads", "workers", "scheduler")
+    check_effect(*counting, when=name is None, remedy="give --ids FILE, which counts")
     opened = _open(path)
     with _counting(**given) as means:
         if name is not None:
@@ -327,6 +330,7 @@ def show(path: str, plot: str | None, wants_json: bool) -> None:
     from streameval.report.ledger import ledger_summary, render_ledger
     from streameval.report.style import stdout_style
 
+    check_effect("plot", when=not wants_json, remedy="leave --json out")
     opened = _open(path)
     head = opened.head()
     text = (
@@ -353,6 +357,7 @@ def evaluate(path: str, at: str | None, out: str | None, overwrite: bool, wants_
     """Give a snapshot as a full result."""
     from streameval.report.terminal import render_evaluation, stdout_style
 
+    check_effect("overwrite", when=out is not None, remedy="give --out DIR")
     with Interruption(lambda: None) as interruption:
         result = _open(path).evaluation(at)
         if out is not None:

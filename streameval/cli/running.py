@@ -12,6 +12,7 @@ from streameval.cli.described import described
 from streameval.cli.neighbors import open_neighbors
 from streameval.cli.options import (
     LabelOptions,
+    check_features,
     check_label_options,
     label_options,
     open_groups,
@@ -137,6 +138,8 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
         preset = None if given.preset is None else find_preset(given.preset)
         options = _metric_options(given, preset)
         planned = given.dry_run and _is_declared(given)
+        if given.distances is None and given.neighbors is None and given.index is None:
+            check_features(given.query, given.gallery)
         for side in ("query", "gallery"):
             if not planned:
                 check_label_options(side, *given.label_options(side))

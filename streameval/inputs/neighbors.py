@@ -182,6 +182,11 @@ class Neighbors:
             raise OptionError("index Flat has no search parameters: leave them out")
         if self.train_rows is not None and self.train_rows < 1:
             raise OptionError(f"train_rows is {self.train_rows}; a positive number is needed")
+        if self.train_rows is not None and (faiss_index.is_flat(spec) or faiss_index.is_file(spec)):
+            raise OptionError(
+                f"train_rows is {self.train_rows}, and index {spec} is not trained here: leave it "
+                "out"
+            )
 
     def _check_described(self) -> None:
         """Check what a file says that its lists are of, against the features."""
