@@ -382,6 +382,16 @@ def test_what_are_no_labels_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_path_and_a_progress_of_another_type_are_refused() -> None:
+    wrong: Any = 3
+    for refused in (lambda: se.Ledger(wrong), lambda: create(wrong)):
+        with pytest.raises(OptionError, match="path is of type int; a path, str or Path, is"):
+            refused()
+    with pytest.raises(OptionError, match="progress is of type int; an object of a subclass"):
+        create().append("monday.npy", labels("monday"), progress=wrong)
+
+
+@pytest.mark.usefixtures("folder")
 def test_to_wait_for_less_than_nothing_is_refused() -> None:
     ledger = create()
     for wait in (-1, float("nan"), None):
