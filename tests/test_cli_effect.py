@@ -34,6 +34,7 @@ def said(arguments: str, *more: str) -> str:
         ("compare R S", "--overwrite", "--out FILE"),
         ("plot R -o f.svg", "--metric CMC@1", "--curve camera-pairs"),
         ("report R -o r.html", "--top 3", "--images {row}.jpg"),
+        ("ledger create L", "--label-column day", "--query-labels absent.csv"),
         ("ledger remove L", "--memory 1GB", "--ids FILE"),
         ("ledger remove L", "--threads 2", "--ids FILE"),
         ("ledger remove L", "--workers 2", "--ids FILE"),

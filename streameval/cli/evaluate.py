@@ -54,12 +54,7 @@ from streameval.cli.trec import trec_options
 @declared.ties
 @declared.tau_range
 @declared.rules
-@click.option(
-    "--group-by",
-    metavar="COLUMN|URI",
-    help="Each group of queries, too: by id, cam, a column of the table, or an array; or by "
-    "cam-pair, camera of query and of positive.",
-)
+@declared.group_by
 @click.option(
     "--refine",
     metavar="NAMES",
