@@ -6,6 +6,9 @@ the message alone and exits with status 2.
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 
 class StreamevalError(Exception):
     """Base of all errors that streameval raises on purpose."""
@@ -29,6 +32,37 @@ class OutputError(StreamevalError, OSError):
 
 class TaskError(StreamevalError, RuntimeError):
     """Work that can't be done: a task that fails again and again, or a cluster that is gone."""
+
+
+def check_type(what: str, given: object, kinds: Any, needed: str) -> None:
+    """Refuse an argument of another type than is needed.
+
+    Parameters
+    ----------
+    what : str
+        What the caller calls it.
+    given : object
+    kinds : type or union of types
+        As `isinstance` takes them.
+    needed : str
+        What the message says of them: ``a whole number is needed``.
+
+    Raises
+    ------
+    OptionError
+    """
+    if not isinstance(given, kinds):
+        raise OptionError(f"{what} is of type {type(given).__name__}; {needed}")
+
+
+def check_path(given: object, what: str = "path") -> None:
+    """Refuse what is no path.
+
+    Raises
+    ------
+    OptionError
+    """
+    check_type(what, given, str | os.PathLike, "a path, str or Path, is needed")
 
 
 class StreamevalWarning(UserWarning):

@@ -192,6 +192,6 @@ def find_preset(name: str) -> Preset:
     OptionError
         If there is none; the known ones are listed.
     """
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise OptionError(f"unknown preset {name!r}; known presets: {', '.join(PRESETS)}")
     return PRESETS[name]

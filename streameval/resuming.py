@@ -17,12 +17,16 @@ from streameval.inputs.fingerprint import fingerprint, of_file
 from streameval.inputs.neighbors import Neighbors
 from streameval.inputs.sources import Features
 from streameval.metrics.options import MetricOptions
-from streameval.preparation import Prepared
+from streameval.metrics.selection import required_fields
+from streameval.preparation import Prepared, resolve_options
+from streameval.statistics import SHOT_FIELDS
 
 
 def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
-    """Return what is evaluated, as JSON values: the content of the inputs, options and plan.
+    """Return what is counted, as JSON values: the content of the inputs, options and plan.
 
+    Options that are read off the same counts, as the rule of average precision, are left out; of
+    lists of neighbours all are there, as ``k="auto"`` depends on them.
     A plan for a cluster depends on the workers that there happen to be, and goes on with
     others.
     """
@@ -38,7 +42,8 @@ def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
         metric = features.metric
     elif features is not None:
         inputs = {"distances": fingerprint(features.matrix)}
-    reading: dict[str, Any] = {}
+    options = resolve_options(options, prepared.protocol, prepared.refine)
+    reading: dict[str, Any] = {"shots": sorted(required_fields(options) & SHOT_FIELDS)}
     if isinstance(source, Neighbors):
         for name in ("lists", "distances"):
             array = getattr(source, name)
@@ -49,7 +54,7 @@ def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
             told.append("index")
         else:
             inputs["index"] = of_file(source.path)
-        reading = {"lists": {name: str(getattr(source, name)) for name in told}}
+        reading = asdict(options) | {"lists": {name: str(getattr(source, name)) for name in told}}
     inputs["labels"] = _hash(
         [pairs.indptr, pairs.item, pairs.positive, pairs.same_identity, pairs.junk]
         + [one for one in (pairs.query_camera, pairs.gallery_camera) if one is not None]
@@ -68,7 +73,6 @@ def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
             "thresholds": prepared.problem.thresholds,
             "histogram edges": prepared.problem.edges,
             "refine": [measure.name for measure in prepared.refine],
-            **asdict(options),
             **reading,
             "streameval": version("streameval"),
         },
@@ -80,7 +84,7 @@ def manifest(prepared: Prepared, options: MetricOptions) -> Manifest:
 
 
 def identity(described: Manifest) -> str:
-    """Return a text that two evaluations have in common only where they are the same."""
+    """Return a text that two evaluations have in common only where they count the same."""
     same = {section: described[section] for section in ("inputs", "options")}
     return hashlib.blake2b(json.dumps(same, sort_keys=True).encode(), digest_size=16).hexdigest()
 

@@ -239,7 +239,8 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (done.exit_code, done.stderr.count("warning: ")) == (0, 1)
     assert "of the queries' cameras are not in the gallery" in done.stderr
     for more, words in (
-        (["--metric", "cosine"], "without features"),
+        (["--metric", "cosine"], "give features"),
+        (["--memory", "1GB"], "give features"),
         (["--query", "query.npy"], "--gallery"),
     ):
         done = CliRunner().invoke(main, ["audit", *labels, *more])

@@ -41,6 +41,8 @@ def refused(*arguments: str, says: tuple[str, ...]) -> None:
     ("arguments", "says"),
     [
         (CSV, ("--distances", "--query and --gallery")),
+        ((), ("got nothing to evaluate", "--distances", "--query and --gallery", "--neighbors")),
+        (("--gallery", "gallery.npy"), ("got --gallery to evaluate", "both sides")),
         ((*STORED, *FEATURES, *CSV), ("got --distances and --query",)),
         ((*STORED, "--gallery", "gallery.npy", *CSV), ("got --distances and --gallery",)),
         (("--query", "query.npy", *CSV), ("got --query to evaluate", "both sides")),

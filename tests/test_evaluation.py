@@ -147,6 +147,10 @@ def test_a_range_that_turns_out_to_need_the_data_keeps_its_plan() -> None:
             "options is of type dict; MetricOptions",
         ),
         ({"client": "tcp://host:1"}, "client is of type str; a distributed.Client is needed"),
+        ({"progress": True}, "progress is of type bool; an object of a subclass of Progress"),
+        ({"listed": 3}, "listed is of type int; ListedPairs are needed"),
+        ({"preset": ["oml"]}, r"unknown preset \['oml'\]; known presets: torchreid"),
+        ({"checkpoint": 3}, "checkpoint is of type int; a path, str or Path, is needed"),
     ],
 )
 def test_options_that_cannot_be_used(option: dict[str, Any], message: str) -> None:
@@ -275,6 +279,41 @@ def test_names_that_a_result_does_not_have() -> None:
         result.with_options(tie="stable")
     with pytest.raises(KeyError, match="no metric 3; there are CMC@1"):
         result[3]  # type: ignore[index]
+
+
+def test_arguments_of_another_type_are_told_with_what_is_needed() -> None:
+    q, g, sides = problem()
+    features = se.Features(q, g)
+    given: dict[str, Any] = sides | {"protocol": "no-camera"}
+    result: Any = se.evaluate(features, **given, metrics="mAP", progress=False)  # type: ignore[arg-type]
+    wrong: Any = 3
+    for refused in (
+        lambda: result.save(wrong),
+        lambda: se.Evaluation.load(wrong),
+        lambda: se.compare(result, wrong),
+        lambda: se.read_label_table(wrong),
+        lambda: se.read_protocol(wrong),
+        lambda: se.read_listed_pairs(wrong, queries=1, gallery=sides["gallery"]),
+    ):
+        with pytest.raises(se.OptionError, match="path is of type int; a path, str or Path, is"):
+            refused()
+    with pytest.raises(se.OptionError, match="query is of type str; a whole number is needed"):
+        result.precision_recall("1")
+    with pytest.raises(se.OptionError, match="despite is of type int; some of protocol, gallery"):
+        se.compare(result, result, despite=wrong)
+    with pytest.raises(se.OptionError, match="metrics is 3; expected names"):
+        se.compare(result, result, metrics=wrong)
+    with pytest.raises(se.OptionError, match=r"settings is 3; a list of them is needed: \[3\]"):
+        se.compare_index(features, wrong, k=1, **given)
+    for option in ("options", "progress"):
+        with pytest.raises(se.OptionError, match=f"{option} is of type int"):
+            se.compare_index(features, ["Flat"], k=1, **given, **{option: wrong})
+    for option, expected in (("width", "a fraction"), ("train_rows", "a positive number")):
+        with pytest.raises(se.OptionError, match=f"{option} is 'x'; .*{expected}"):
+            se.Neighbors(features=features, index="IVF4,Flat", k=1, **{option: "x"})
+    for index in ("Flat", "trained.faiss"):
+        with pytest.raises(se.OptionError, match=f"index {index} is not trained here"):
+            se.Neighbors(features=features, index=index, k=1, train_rows=10)
 
 
 def test_neighbors_are_of_features_and_of_whole_numbers() -> None:

@@ -382,6 +382,54 @@ def test_what_are_no_labels_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_groups_of_a_column_on_the_command_line_are_those_of_a_fresh_evaluation() -> None:
+    def run(*arguments: str) -> Any:
+        done = CliRunner().invoke(main, ["ledger", *arguments, "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    for name, count in (("q", QUERIES), ("more", 5)):
+        lines = Path(f"{name}.csv").read_text().splitlines()
+        days = [f",{'wet' if at % 3 else 'dry'}" for at in range(count)]
+        table = "\n".join(map("".join, zip(lines, [",day", *days], strict=True)))
+        Path(f"{name}-days.csv").write_text(table + "\n")
+    run(
+        "create",
+        "L",
+        *["--query", "q.npy", "--query-labels", "q-days.csv", "--label-column", "day"],
+    )
+    run("append", "L", *["--gallery", "monday.npy", "--gallery-labels", "monday.csv"])
+    read = se.read_label_table("q-days.csv", more=["day"])
+    fresh_one = se.evaluate(
+        se.Features("q.npy", "monday.npy"), query=read, gallery=labels("monday"), group_by="day"
+    )
+    for by in ("day", "cam", "cam-pair"):
+        found = run("evaluate", "L", "--group-by", by)["groups"]
+        assert found == json.loads(json.dumps(fresh_one.grouped(by).summary()["groups"]))
+    np.save("days.npy", read.more["day"])
+    by_array = run("evaluate", "L", "--group-by", "days.npy", "--out", "grouped")["groups"]
+    assert by_array["values"] == fresh_one.summary()["groups"]["values"]
+    assert Path("grouped/groups.csv").is_file()
+    run("add-queries", "L", *["--query", "more.npy", "--query-labels", "more-days.csv"])
+    groups = run("evaluate", "L", "--group-by", "day")["groups"]["values"]
+    assert sum(one["counts"]["queries"] for one in groups.values()) == QUERIES + 5
+    without = ["add-queries", "L", "--query", "more.npy", "--query-labels", "more.csv"]
+    refused = CliRunner().invoke(main, ["ledger", *without])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "no column day" in refused.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_path_and_a_progress_of_another_type_are_refused() -> None:
+    wrong: Any = 3
+    for refused in (lambda: se.Ledger(wrong), lambda: create(wrong)):
+        with pytest.raises(OptionError, match="path is of type int; a path, str or Path, is"):
+            refused()
+    with pytest.raises(OptionError, match="progress is of type int; an object of a subclass"):
+        create().append("monday.npy", labels("monday"), progress=wrong)
+
+
+@pytest.mark.usefixtures("folder")
 def test_to_wait_for_less_than_nothing_is_refused() -> None:
     ledger = create()
     for wait in (-1, float("nan"), None):

@@ -61,6 +61,7 @@ def run(
     folder: Path,
     compute: Callable[..., Any] = faults.noted,
     connection: Connection | None = None,
+    rules: MetricOptions = OPTIONS,
     **options: Any,
 ) -> Evaluation:
     """Evaluate with a record beside the inputs, going on with what is there."""
@@ -69,8 +70,8 @@ def run(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "COUNT", replace(passes.COUNT, compute=compute))
         with Checkpoint(folder / "progress", resume=True) as record:
-            ready = evaluation.recorded(work, OPTIONS, record)
-            return evaluation.run(ready, OPTIONS, executor=executor, record=record)
+            ready = evaluation.recorded(work, rules, record)
+            return evaluation.run(ready, rules, executor=executor, record=record)
 
 
 def stop_in_the_middle(folder: Path, **options: Any) -> int:
@@ -401,7 +402,7 @@ def test_the_command_line_killed_and_resumed(folder: Path) -> None:
     plain = finished(folder, command(folder, "--overwrite", "--json"))
     summaries = [json.loads(one.stdout) for one in (resumed, plain)]
     assert summaries[0]["metrics"] == summaries[1]["metrics"]
-    other = finished(folder, [*command(folder, "--resume"), "--ap", "trapezoid"])
+    other = finished(folder, command(folder, "--resume", "--junk-id", "3"))
     assert other.returncode == 2
     assert "out holds the result of another evaluation" in other.stderr
 
@@ -431,6 +432,41 @@ def test_a_finished_result_that_is_read_otherwise_is_written_again(folder: Path)
         printed, written = told("--resume", "--group-by", "half.npy")
         assert printed == written
     assert told("--resume")[1] == written  # nothing is asked for: as it is
+
+
+def test_a_finished_result_is_read_by_other_rules_and_counts_nothing(folder: Path) -> None:
+    def told(out: str, *more: str) -> dict[str, Any]:
+        arguments = [*command(folder, "--metrics", "CMC@1,mAP,mINP", "--json", *more), "--out", out]
+        run = subprocess.run(arguments, cwd=folder, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        printed = json.loads(run.stdout)
+        assert printed == json.loads((folder / out / "summary.json").read_bytes())
+        return dict(printed)
+
+    first = told("out")
+    rules = ("--ap", "trapezoid", "--ties", "optimistic")
+    fresh, again = told("other", *rules), told("out", *rules, "--resume")
+    for part in ("metrics", "options", "counts"):
+        assert again[part] == fresh[part]
+    assert again["metrics"] != first["metrics"]
+    assert again["provenance"]["started"] == first["provenance"]["started"]  # counted then
+    assert again["provenance"]["given"] == fresh["provenance"]["given"]
+    more = told("out", "--metrics", "MRR", "--resume")  # of the same counts
+    assert list(more["metrics"]) == ["MRR"]
+    assert told("out", "--metrics", "CMC@1,mAP,mINP", "--resume")["metrics"] == first["metrics"]
+    other = finished(folder, command(folder, "--resume", "--metrics", "EER"))
+    assert other.returncode == 2
+    assert "out holds the result of another evaluation" in other.stderr
+
+
+@pytest.mark.usefixtures("often")
+def test_unfinished_work_is_gone_on_with_by_other_rules(folder: Path) -> None:
+    stop_in_the_middle(folder)
+    rules = replace(OPTIONS, ap="trapezoid", ties="optimistic")
+    found = run(folder, rules=rules)
+    plain = evaluation.run(prepared(folder, "features"), rules)
+    assert found.statistics.equals(plain.statistics)
+    assert found.metrics.scalars == plain.metrics.scalars
 
 
 def test_resume_wants_a_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from streameval.cli import declared
+from streameval.cli.effect import check_effect
 from streameval.cli.examples import examples
 from streameval.cli.options import (
     check_label_options,
@@ -42,7 +43,7 @@ def audit(**given: Any) -> None:
     the exit status is 0 whatever is found.
     """
     from streameval.audit import audit_features, audit_labels
-    from streameval.errors import BudgetError, OptionError
+    from streameval.errors import BudgetError
     from streameval.pairs import find_pairs
     from streameval.preparation import check_rows, parse_bytes
     from streameval.protocol import with_options
@@ -53,10 +54,12 @@ def audit(**given: Any) -> None:
     labels = {side: label_options(given, side) for side in ("query", "gallery")}
     for side, own in labels.items():
         check_label_options(side, *own)
-    if given["metric"] is not None and given["query"] is None:
-        raise OptionError("got --metric without features: give --query and --gallery, too")
+    of_features = given["query"] is not None or given["gallery"] is not None
+    check_effect(
+        "metric", "memory", when=of_features, remedy="give features, --query and --gallery"
+    )
     features = None
-    if given["query"] is not None or given["gallery"] is not None:
+    if of_features:
         features = open_features(given["query"], given["gallery"], given["metric"])
     query, gallery = open_labels(labels["query"], labels["gallery"], None)
     if features is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from streameval.cli import declared
+from streameval.cli.effect import check_effect
 from streameval.cli.examples import examples
 from streameval.cli.options import parse_level
 from streameval.cli.printing import as_json, print_or_write
@@ -48,6 +49,8 @@ def compare(
     from streameval.result import paired
 
     form = chosen_format(form, wants_json=wants_json, to_file=out is not None)
+    check_effect("overwrite", when=out is not None, remedy="give --out FILE")
+    check_effect("queries", when=form in (JSON, TABLE), remedy="give --format table, or json")
     how = parse_level(ci, resamples=resamples, seed=seed)
     comparison = paired.compare(
         *folders,

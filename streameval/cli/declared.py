@@ -129,6 +129,12 @@ rules: Option = together(
         help='Metrics by name, "CMC@1,mAP", or all; see: streameval metrics.',
     ),
 )
+group_by: Option = click.option(
+    "--group-by",
+    metavar="COLUMN|URI",
+    help="Each group of queries, too: by id, cam, a column of the table, or an array; or by "
+    "cam-pair, camera of query and of positive.",
+)
 compared: Option = click.option(
     "--metrics", "names", metavar="NAMES", help="Metrics to compare, by name."
 )

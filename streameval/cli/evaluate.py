@@ -8,6 +8,7 @@ import click
 
 from streameval.cli import declared
 from streameval.cli.config import in_force, takes_config
+from streameval.cli.effect import check_effect
 from streameval.cli.examples import examples
 from streameval.cli.neighbors import list_options
 from streameval.cli.options import with_bundle
@@ -53,12 +54,7 @@ from streameval.cli.trec import trec_options
 @declared.ties
 @declared.tau_range
 @declared.rules
-@click.option(
-    "--group-by",
-    metavar="COLUMN|URI",
-    help="Each group of queries, too: by id, cam, a column of the table, or an array; or by "
-    "cam-pair, camera of query and of positive.",
-)
+@declared.group_by
 @click.option(
     "--refine",
     metavar="NAMES",
@@ -91,9 +87,20 @@ def evaluate(**given: Any) -> None:
     A URI is PATH or PATH::KEY: a .npy, .npz, .mat, HDF5, Parquet, .pt or .fvecs file, a Zarr
     folder, a folder of .npy files, or shards: 'gallery-*.npy'.
     """
-    from streameval.report.export import JSON, chosen_format
+    from streameval.report.export import FORMATS, JSON, chosen_format
 
     chosen = chosen_format(given["format"], wants_json=given["json"], to_file=False)
     given |= {"json": chosen == JSON}
+    dry, written = given["dry_run"], given["out"] is not None
+    files = ("save_index", "trec_run", "trec_qrels")
+    check_effect(
+        "overwrite",
+        when=written or any(given[name] is not None for name in files),
+        remedy="give --out DIR",
+    )
+    check_effect("rate", when=dry, remedy="give --dry-run, too")
+    plain = given["format"] not in FORMATS
+    check_effect("format", when=plain or not dry, remedy="leave --dry-run out")
+    check_effect("group_by", when=plain or written, remedy="give --out DIR, or --format json")
     given = with_bundle(given)
     run(Given(**given), in_force(click.get_current_context().command, given))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,15 @@ import click
 
 from streameval.cli import declared
 from streameval.cli.config import takes_config
+from streameval.cli.effect import check_effect
 from streameval.cli.examples import examples
-from streameval.cli.options import check_label_options, open_protocol, parse_junk_ids, parse_range
+from streameval.cli.options import (
+    check_label_options,
+    open_groups,
+    open_protocol,
+    parse_junk_ids,
+    parse_range,
+)
 from streameval.cli.printing import as_json, print_out
 from streameval.cli.running import save
 from streameval.cli.signals import Interruption
@@ -80,8 +87,10 @@ def _counting(
         progress.close()
 
 
-def _labels(side: str, given: dict[str, Any], like: Labels | None = None) -> Labels:
-    """Read the labels of a side; those of a table as what `like` has them."""
+def _labels(
+    side: str, given: dict[str, Any], like: Labels | None = None, more: Sequence[str] = ()
+) -> Labels:
+    """Read the labels of a side; those of a table as what `like` has them, with further columns."""
     from streameval.inputs.labels import read_label_table, read_labels
 
     ids, cams, keys, table = (
@@ -92,9 +101,9 @@ def _labels(side: str, given: dict[str, Any], like: Labels | None = None) -> Lab
         return read_labels(ids, cams, keys)
     text: list[str] = []
     if like is not None:
-        columns = {"id": like.id, "cam": like.cam, "key": like.key}
+        columns = {"id": like.id, "cam": like.cam, "key": like.key, **like.more}
         text = [name for name, one in columns.items() if one is not None and one.dtype.kind == "U"]
-    return read_label_table(table, text=text)
+    return read_label_table(table, text=text, more=more)
 
 
 def _open(path: str) -> Ledger:
@@ -123,6 +132,12 @@ def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
 @click.argument("path", metavar="L")
 @click.option("--query", metavar="URI", help="Features of the queries; none: stored distances.")
 @_queries
+@click.option(
+    "--label-column",
+    metavar="COLUMN",
+    multiple=True,
+    help="Further column of the table to keep, for ledger evaluate --group-by; repeatable.",
+)
 @declared.metric
 @declared.preset
 @declared.pairs("market1501|allshots|separate-camera|no-camera")
@@ -138,14 +153,22 @@ def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
     help="For the nearest negatives of all queries.",
 )
 @declared.json("the snapshot")
-def create(path: str, wants_json: bool, value_range: str | None, **given: Any) -> None:
+def create(
+    path: str,
+    wants_json: bool,
+    value_range: str | None,
+    label_column: tuple[str, ...],
+    **given: Any,
+) -> None:
     """Make a ledger of queries, without a gallery.
 
     With --query, segments are features; without, stored distances. The range is fixed here.
     """
     from streameval.ledger import Ledger
 
-    labels = _labels("query", given)
+    of_table = given["query_labels"] is not None
+    check_effect("label_column", when=of_table, remedy="give --query-labels TABLE")
+    labels = _labels("query", given, more=label_column)
     junk = parse_junk_ids(given.pop("junk_id"), labels)
     given["protocol"] = open_protocol(given.pop("protocol"))
     made = Ledger.create(
@@ -234,6 +257,8 @@ def remove(
     """Take out a segment (--name), or all items of some identities (--ids)."""
     if (name is None) == (ids is None):
         raise OptionError("give the segment to take out (--name), or the identities (--ids FILE)")
+    counting = ("memory", "threads", "workers", "scheduler")
+    check_effect(*counting, when=name is None, remedy="give --ids FILE, which counts")
     opened = _open(path)
     with _counting(**given) as means:
         if name is not None:
@@ -291,7 +316,8 @@ def add_queries(
     """Add queries: they are counted against all segments."""
     opened = _open(path)
     uri = _segment_uri(opened, query, distances)
-    labels = _labels("query", given, opened.queries())
+    queries = opened.queries()
+    labels = _labels("query", given, queries, more=tuple(queries.more))
     with _counting(**given) as means:
         snapshot = opened.add_queries(uri, labels, wait=wait, **means)
     _print(snapshot, wants_json=wants_json)
@@ -327,6 +353,7 @@ def show(path: str, plot: str | None, wants_json: bool) -> None:
     from streameval.report.ledger import ledger_summary, render_ledger
     from streameval.report.style import stdout_style
 
+    check_effect("plot", when=not wants_json, remedy="leave --json out")
     opened = _open(path)
     head = opened.head()
     text = (
@@ -340,21 +367,36 @@ def show(path: str, plot: str | None, wants_json: bool) -> None:
 @ledger.command(
     epilog=examples(
         "ledger evaluate L --out now",
-        "ledger evaluate L --at tuesday --json",
+        "ledger evaluate L --at tuesday --group-by cam --json",
     ),
 )
 @click.argument("path", metavar="L")
 @click.option(
     "--at", metavar="SNAPSHOT", help="Number, or the segment that came with it.  [default: now]"
 )
+@declared.group_by
 @declared.result
 @declared.json("the summary")
-def evaluate(path: str, at: str | None, out: str | None, overwrite: bool, wants_json: bool) -> None:
-    """Give a snapshot as a full result."""
+def evaluate(
+    path: str,
+    at: str | None,
+    group_by: str | None,
+    out: str | None,
+    overwrite: bool,
+    wants_json: bool,
+) -> None:
+    """Give a snapshot as a full result.
+
+    Of the columns of the queries' table, a ledger has id and cam, and those that it was created
+    with (--label-column).
+    """
     from streameval.report.terminal import render_evaluation, stdout_style
 
+    check_effect("overwrite", when=out is not None, remedy="give --out DIR")
     with Interruption(lambda: None) as interruption:
         result = _open(path).evaluation(at)
+        if group_by is not None:
+            result = result.grouped(open_groups(group_by))
         if out is not None:
             save(result, out, overwrite=overwrite, interruption=interruption)
     shown = render_evaluation(result, stdout_style(), saved=out)

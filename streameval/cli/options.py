@@ -58,15 +58,27 @@ def open_features(query: str | None, gallery: str | None, metric: str | None) ->
     InputError
         If an array can't be evaluated.
     """
+    from streameval.inputs.sources import Features
+
+    sides = check_features(query, gallery)
+    return Features(*sides, cast("Metric", metric or "cosine"))  # checked there
+
+
+def check_features(query: str | None, gallery: str | None) -> tuple[str, str]:
+    """Return the features of both sides, before any is read.
+
+    Raises
+    ------
+    OptionError
+        If one is missing.
+    """
     if query is None or gallery is None:
         given = [name for name, uri in (("--query", query), ("--gallery", gallery)) if uri]
         raise OptionError(
             f"got {given[0] if given else 'nothing'} to evaluate: give a stored matrix "
-            "(--distances), or features of both sides (--query and --gallery)"
+            "(--distances), features of both sides (--query and --gallery), or lists (--neighbors)"
         )
-    from streameval.inputs.sources import Features
-
-    return Features(query, gallery, cast("Metric", metric or "cosine"))  # checked there
+    return query, gallery
 
 
 def with_bundle(given: dict[str, Any]) -> dict[str, Any]:

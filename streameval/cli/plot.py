@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from streameval.cli import declared
+from streameval.cli.effect import check_effect
 from streameval.cli.examples import examples
 from streameval.cli.options import by_name
 from streameval.cli.printing import write_out
@@ -49,6 +50,7 @@ def plot(
 
     if not folders:
         raise OptionError("got no result to plot: give the folder of one, as evaluate --out wrote")
+    check_effect("metric", when=curve == "camera-pairs", remedy="give --curve camera-pairs")
     named = by_name(folders, labels, "results")
     plots.file_type(out)
     results = {name: Evaluation.load(folder) for name, folder in named.items()}

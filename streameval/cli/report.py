@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streameval.cli import declared
+from streameval.cli.effect import check_effect
 from streameval.cli.examples import examples
 from streameval.cli.options import by_name, parse_level
 from streameval.cli.printing import print_out, write_out
@@ -66,6 +67,7 @@ def report(
         raise OptionError(
             "got no result to report: give the folder of one, as evaluate --out wrote"
         )
+    check_effect("top", when=images is not None, remedy="give --images TEMPLATE")
     named = by_name(folders, labels, "results")
     if not out.lower().endswith((".html", ".htm")):
         raise OptionError(f"{out} is no .html by its ending: a report is one such file")

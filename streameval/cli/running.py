@@ -12,6 +12,7 @@ from streameval.cli.described import described
 from streameval.cli.neighbors import open_neighbors
 from streameval.cli.options import (
     LabelOptions,
+    check_features,
     check_label_options,
     label_options,
     open_groups,
@@ -137,6 +138,8 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
         preset = None if given.preset is None else find_preset(given.preset)
         options = _metric_options(given, preset)
         planned = given.dry_run and _is_declared(given)
+        if given.distances is None and given.neighbors is None and given.index is None:
+            check_features(given.query, given.gallery)
         for side in ("query", "gallery"):
             if not planned:
                 check_label_options(side, *given.label_options(side))
@@ -205,7 +208,7 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
         else:
             executor = None if cluster is None else ClusterExecutor(cluster)
             prepared, result = recording.start(prepared, options)
-            there = result is not None
+            counted, there = result, result is not None
             if trec is not None:
                 trec.start(prepared.pairs)
             if result is None:
@@ -218,12 +221,15 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
                     collect=None if trec is None else trec.collect,
                 )
                 result = described(recording.identified(result), given, told, findings)
-            counted, replaces = result, given.overwrite
+            else:
+                chosen = preparation.resolve_options(options, prepared.protocol, prepared.refine)
+                result = result.with_options(**vars(chosen))
+            replaces = given.overwrite
             if groups is not None:
                 result = result.grouped(groups)
             if resampling is not None:
                 result = replace(result, resampling=resampling)
-            if there and not _read_alike(counted, result):
+            if counted is not None and not _read_alike(counted, result):
                 result, there, replaces = described(result, given, told, findings), False, True
             progress.close()
             if given.out is not None:
@@ -247,11 +253,12 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
 
 
 def _read_alike(one: Evaluation, other: Evaluation) -> bool:
-    """Tell whether one evaluation has the same groups and intervals in both readings."""
+    """Tell whether one evaluation has the same options, groups and intervals in both readings."""
     import numpy as np
 
-    if (one.group_by, one.resampling) != (other.group_by, other.resampling):
-        return False
+    for name in ("options", "group_by", "resampling"):
+        if getattr(one, name) != getattr(other, name):
+            return False
     by = str(one.group_by)  # of no column: without groups, or cam-pair
     return np.array_equal(one.columns.get(by, ()), other.columns.get(by, ()))
 

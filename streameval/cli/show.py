@@ -7,6 +7,7 @@ from dataclasses import replace
 import click
 
 from streameval.cli import declared
+from streameval.cli.effect import check_effect
 from streameval.cli.examples import examples
 from streameval.cli.options import parse_level
 from streameval.cli.printing import as_json, print_or_write
@@ -53,6 +54,9 @@ def show(
 
     if not folders:
         raise OptionError("got no result to show: give the folder of one, as evaluate --out wrote")
+    check_effect("overwrite", when=out is not None, remedy="give --out FILE")
+    asked = ("names", "ci", "form", "wants_json")
+    check_effect(*asked, when=not wants_config, remedy="leave --config out")
     form = chosen_format(form, wants_json=wants_json, to_file=out is not None)
     resampling = parse_level(ci)
     if wants_config:

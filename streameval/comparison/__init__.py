@@ -8,7 +8,7 @@ interval by a `jackknife`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
@@ -17,13 +17,13 @@ import numpy as np
 
 from streameval.comparison.jackknife import CONFIDENCE, LISTED, Difference, differences
 from streameval.counting.returned import Returned
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, OptionError, check_type
 from streameval.evaluation import run
 from streameval.evaluation_of_lists import begin_work, count_outcome, index_of
 from streameval.execution.executor import Executor
 from streameval.execution.job import Job, Range
 from streameval.execution.passes import listed_distances
-from streameval.execution.progress import Progress, Watch
+from streameval.execution.progress import Progress, Watch, check_progress
 from streameval.execution.threads import ThreadExecutor
 from streameval.inputs.faiss_index import is_file, is_flat
 from streameval.inputs.neighbors import Neighbors
@@ -218,7 +218,9 @@ def compare_index(
         )
     if not is_count(k):
         raise OptionError(f"k is {k!r}; a whole number of at least 1 is needed")
-    if isinstance(settings, str):
+    check_type("options", options, MetricOptions | None, "MetricOptions(...) is needed")
+    check_progress(progress)
+    if isinstance(settings, str) or not isinstance(settings, Iterable):
         raise OptionError(f"settings is {settings!r}; a list of them is needed: [{settings!r}]")
     chosen = [one if isinstance(one, Setting) else Setting.parse(one) for one in settings]
     if not chosen:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
-from streameval.errors import OptionError
+from streameval.errors import OptionError, check_path, check_type
 from streameval.evaluation.running import run
 from streameval.execution.checkpoint import Checkpoint, check_packages
 from streameval.execution.cluster import ClusterExecutor
 from streameval.execution.connection import Connection, open_cluster
-from streameval.execution.progress import Progress
+from streameval.execution.progress import Progress, check_progress
 from streameval.execution.worker import check_sent
 from streameval.inputs.neighbors import Source
 from streameval.listed import ListedPairs
@@ -180,6 +180,10 @@ def evaluate(
     """
     check_source(source)
     check_labels(query=query, gallery=gallery)
+    check_type("listed", listed, ListedPairs | None, "ListedPairs are needed")
+    check_progress(progress)
+    if checkpoint is not None:
+        check_path(checkpoint, "checkpoint")
     if resume and checkpoint is None:
         raise OptionError(
             "resume goes on with the work kept in a checkpoint: give its folder, checkpoint=..."
@@ -282,10 +286,7 @@ def metric_options(
     if preset is not None:
         chosen |= {**preset.options, "metrics": preset.metrics}
     chosen |= {name: value for name, value in given.items() if value is not None}
-    if not isinstance(options, MetricOptions):
-        raise OptionError(
-            f"options is of type {type(options).__name__}; MetricOptions(...) is needed"
-        )
+    check_type("options", options, MetricOptions, "MetricOptions(...) is needed")
     return replace(options, **chosen)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from streameval.errors import OptionError, TaskError
+from streameval.errors import OptionError, TaskError, check_type
 from streameval.planning import Workers
 
 if TYPE_CHECKING:
@@ -196,11 +196,8 @@ def _check_client(client: Any) -> None:
     """
     from distributed import Client
 
-    if not isinstance(client, Client):
-        raise OptionError(
-            f"client is of type {type(client).__name__}; a distributed.Client is needed: "
-            "client=Client(ADDRESS)"
-        )
+    needed = "a distributed.Client is needed: client=Client(ADDRESS)"
+    check_type("client", client, Client, needed)
     if client.status == "closed":
         raise OptionError(f"client {client} is closed; connect another: client=Client(ADDRESS)")
     if client.asynchronous:

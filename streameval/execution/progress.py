@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from streameval.errors import check_type
+
 
 class Progress:
     """Receives the events of an evaluation; does nothing. Subclass it to show them.
@@ -29,6 +31,17 @@ class Progress:
 
     def finish(self) -> None:
         """End the pass."""
+
+
+def check_progress(progress: object) -> None:
+    """Refuse what receives no events; None, and False, are nothing to receive them.
+
+    Raises
+    ------
+    OptionError
+    """
+    needed = "an object of a subclass of Progress is needed, or None"
+    check_type("progress", progress or None, Progress | None, needed)
 
 
 class Cancelled(Exception):  # noqa: N818 - an event, not an error

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, OptionError, check_path
 from streameval.listed import ListedPairs, PairList
 from streameval.protocol import Labels
 
@@ -71,6 +71,7 @@ def read_listed_pairs(
 
 
 def _read(path: str | Path, queries: int, gallery: Labels, listed_as: ListedAs) -> PairList:
+    check_path(path)
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, OptionError, check_type
 from streameval.inputs import faiss_build, faiss_index
 from streameval.inputs.array import Array
 from streameval.inputs.fingerprint import fingerprint
@@ -25,7 +25,7 @@ from streameval.inputs.stored_lists import (
     signed,
 )
 from streameval.metrics.extremes import Missing
-from streameval.metrics.options import is_count
+from streameval.metrics.options import is_count, is_number
 
 Depth = int | Literal["auto"]
 
@@ -140,11 +140,8 @@ class Neighbors:
             if not is_count(self.k):
                 raise OptionError(f"k is {self.k!r}; expected a positive integer, or auto")
             object.__setattr__(self, "k", int(self.k))
-        if not isinstance(self.features, Features | None):
-            raise OptionError(
-                f"features is of type {type(self.features).__name__}; Features(query, gallery) is "
-                "needed"
-            )
+        wanted = "Features(query, gallery) is needed"
+        check_type("features", self.features, Features | None, wanted)
         for option in ("tighten", "rerank"):
             if getattr(self, option) and self.features is None:
                 raise OptionError(
@@ -153,7 +150,7 @@ class Neighbors:
                 )
         if self.tighten and self.missing == "never":
             raise OptionError("tighten narrows bounds, and missing is never: leave one out")
-        if not 0 <= self.width < 1:
+        if not is_number(self.width) or not 0 <= self.width < 1:
             raise OptionError(f"width is {self.width!r}; expected a fraction from 0 to below 1")
         of_index = {"search": self.search, "train_rows": self.train_rows}
         if self.index is None:
@@ -182,8 +179,13 @@ class Neighbors:
             )
         if faiss_index.is_flat(spec) and self.search:
             raise OptionError("index Flat has no search parameters: leave them out")
-        if self.train_rows is not None and self.train_rows < 1:
-            raise OptionError(f"train_rows is {self.train_rows}; a positive number is needed")
+        if self.train_rows is not None and not is_count(self.train_rows):
+            raise OptionError(f"train_rows is {self.train_rows!r}; a positive number is needed")
+        if self.train_rows is not None and (faiss_index.is_flat(spec) or faiss_index.is_file(spec)):
+            raise OptionError(
+                f"train_rows is {self.train_rows}, and index {spec} is not trained here: leave it "
+                "out"
+            )
 
     def _check_described(self) -> None:
         """Check what a file says that its lists are of, against the features."""

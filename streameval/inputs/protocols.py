@@ -9,7 +9,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, OptionError, check_path
 from streameval.protocol import PROTOCOLS, Protocol
 
 
@@ -36,6 +36,7 @@ def read_protocol(path: str | Path) -> Protocol:
         If a key is unknown (the nearest are named), is missing, or has a value that it can't have;
         or if the name is that of another protocol.
     """
+    check_path(path)
     path = Path(path)
     try:
         with path.open("rb") as file:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streameval.errors import InputError
+from streameval.errors import InputError, check_path
 from streameval.inputs.file_names import read_names
 from streameval.protocol import AnyArray
 
@@ -207,6 +207,7 @@ def read_table(path: str | Path, more: Sequence[str] = ()) -> Mapping[str, Texts
     """
     import pyarrow as pa
 
+    check_path(path)
     path = Path(path)
     try:
         suffix = FOLDER if path.is_dir() else path.suffix.lower()

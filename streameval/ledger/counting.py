@@ -21,7 +21,7 @@ from streameval.execution.executor import Executor
 from streameval.execution.job import Job, NotUnitError, Range
 from streameval.execution.job import Positives as JobPositives
 from streameval.execution.passes import count_stretches, find_positives
-from streameval.execution.progress import Progress, Watch
+from streameval.execution.progress import Progress, Watch, check_progress
 from streameval.execution.ranks import rank_stretches
 from streameval.execution.task import RangeError
 from streameval.execution.threads import ThreadExecutor
@@ -103,6 +103,7 @@ def means(
     memory: str | int | None, threads: int | None, client: Client | None, progress: Progress | None
 ) -> Iterator[Means]:
     """Open what counts, for as long as the context lasts; see `evaluate`."""
+    check_progress(progress)
     with open_cluster(client=client, threads=threads, memory=budget(memory)) as connection:
         yield Means(memory, thread_count(threads), connection, progress or Progress())
 

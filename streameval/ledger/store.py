@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, OptionError, OutputError, StreamevalError
+from streameval.errors import InputError, OptionError, OutputError, StreamevalError, check_path
 from streameval.execution.checkpoint import check_packages, in_a_line
 from streameval.inputs.remote import is_remote
 from streameval.ledger.head import Head
@@ -56,6 +56,7 @@ class Store:
 
     def __init__(self, location: str | Path) -> None:
         check_packages("a ledger")
+        check_path(location)
         self.location = str(location)
         self.local = None if is_remote(self.location) else Path(location).absolute()
         self._repository: Any = None

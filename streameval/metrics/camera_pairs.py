@@ -21,7 +21,7 @@ import numpy.typing as npt
 from streameval.errors import InputError
 from streameval.metrics.compute import Metrics, metrics_of
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
-from streameval.metrics.selection import available_fields, measures_of
+from streameval.metrics.selection import available_fields, find_name, measures_of
 from streameval.statistics import RankStatistics
 
 Labels = npt.NDArray[Any]
@@ -152,8 +152,9 @@ def camera_matrix(cells: Mapping[tuple[Any, Any], Metrics], name: str) -> Camera
     values = np.full((len(query_cams), len(gallery_cams)), np.nan)
     for (query, gallery), metrics in cells.items():
         own = metrics.scalars | metrics.counts
-        if name not in own:
+        found = find_name(name, own)
+        if found is None:
             raise KeyError(f"no metric {name!r} of camera pairs; there are {', '.join(own)}")
         at = np.searchsorted(query_cams, query), np.searchsorted(gallery_cams, gallery)
-        values[at] = own[name]
+        values[at] = own[found]
     return CameraMatrix(query_cams, gallery_cams, values)

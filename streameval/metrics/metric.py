@@ -88,8 +88,8 @@ class Metric:
     parameters : mapping of str to Parameter
         By the names in braces.
     also : tuple of str
-        What other tools call it: names, of which a user who gives one is told ours. Parameters
-        that they don't have take their defaults.
+        What other tools call it: names that are understood. Parameters that they don't have take
+        their defaults; where these are several, a user who gives one is told ours.
     reads : callable, optional
         Options to the fields that it reads under these, beside those it needs.
     unsettled : callable, optional

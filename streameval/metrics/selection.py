@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import get_args
+from typing import Any, get_args
 
 from streameval.errors import OptionError
 from streameval.metrics.metric import Measure, Metric, Part
@@ -49,27 +50,43 @@ def names_of(given: str | Iterable[str], what: str) -> tuple[str, ...]:
 def find_measure(name: str) -> Measure:
     """Return the metric of a name with its parameters, as ``DIR@1|FAR=0.01``.
 
+    A name of another tool, or one in other letters, does as well where it stands for one metric:
+    ``Rank-1``.
+
     Raises
     ------
     OptionError
-        If there is none, with what the name stands for elsewhere, or the nearest names; or a
-        parameter can't have that value.
+        If there is none, with what the name may stand for, or the nearest names; or a parameter
+        can't have that value.
     """
     for metric in METRICS:
         found = metric.parse(name)
         if found is not None:
             return found
-    called = [one.name for metric in METRICS for one in metric.called(name)]
+    called = [one for metric in METRICS for one in metric.called(name)]
+    if len(called) == 1:
+        return called[0]
     if called:
+        names = " or ".join(one.name for one in called)
         raise OptionError(
-            f"unknown metric {name!r}: here that is {' or '.join(called)}; `streameval metrics` "
-            "lists all"
+            f"unknown metric {name!r}: here that is {names}; `streameval metrics` lists all"
         )
     known = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
     folded = {one.lower(): one for one in (*known, *PARTS)}
     near = [folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.5)]
     hint = f"the nearest are {', '.join(near)}" if near else "none has a name like it"
     raise OptionError(f"unknown metric {name!r}: {hint}; `streameval metrics` lists all")
+
+
+def find_name(name: Any, known: Collection[str]) -> str | None:
+    """Return what a metric is called among some names; None where it is not among them."""
+    if name in known:
+        return str(name)
+    with suppress(OptionError, TypeError):  # FAR=0.000001 is FAR=1e-06; rank1, CMC@1
+        written = find_measure(name).name
+        if written in known:
+            return written
+    return None
 
 
 def wanted_measures(options: MetricOptions) -> tuple[list[Measure], list[Measure]]:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
+from streameval.metrics.selection import find_name
 from streameval.report.style import (
     DASH,
     Style,
@@ -143,12 +144,11 @@ def render_ledger(path: str, head: Head, style: Style, plotted: str | None = Non
         If there is no such metric.
     """
     last = head.last
-    name = _shown(last["metrics"])[0] if plotted is None else plotted
-    if plotted is None and "mAP" in last["metrics"]:
-        name = "mAP"
-    if name not in last["metrics"]:
+    usual = "mAP" if "mAP" in last["metrics"] else _shown(last["metrics"])[0]
+    name = usual if plotted is None else find_name(plotted, last["metrics"])
+    if name is None:
         raise OptionError(
-            f"the trajectory has no metric {name!r}; there are {', '.join(last['metrics'])}"
+            f"the trajectory has no metric {plotted!r}; there are {', '.join(last['metrics'])}"
         )
     settings = head.settings
     used = settings.range

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from streameval.errors import InputError, OptionError
+from streameval.metrics.selection import find_name
 from streameval.report.plots import COLOURS, DASHES, drawing, shortened
 
 if TYPE_CHECKING:
@@ -53,11 +54,12 @@ def plot_trajectories(ledgers: Mapping[str, Sequence[Snapshot]], metrics: Sequen
 def _points(name: str, trajectory: Sequence[Snapshot], metric: str) -> list[tuple[int, float]]:
     """Return sizes of the gallery, and the metric's values where it has one."""
     known = trajectory[-1].metrics
-    if metric not in known:
+    found = find_name(metric, known)
+    if found is None:
         raise OptionError(
             f"the trajectory of {name} has no metric {metric!r}; there are {', '.join(known)}"
         )
-    values = [(one.gallery, one.metrics.get(metric)) for one in trajectory]
+    values = [(one.gallery, one.metrics.get(found)) for one in trajectory]
     points = [(size, float(value)) for size, value in values if value is not None]
     if not points:
         raise InputError(

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, OptionError, check_path, check_type
 from streameval.metrics import Measure, MetricOptions, Metrics, compute_metrics
 from streameval.metrics.camera_pairs import (
     CameraMatrix,
@@ -39,7 +39,7 @@ from streameval.metrics.resampling import Identities, Resampling
 from streameval.metrics.retrieval import precision_recall
 from streameval.metrics.selection import (
     available_fields,
-    find_measure,
+    find_name,
     measures_of,
     names_of,
 )
@@ -261,19 +261,18 @@ class Evaluation:
     def __getitem__(self, name: str) -> float:
         """Return a metric by name, a fraction in [0, 1]; NaN where undefined.
 
+        A name of another tool will do where it stands for one metric: ``rank1`` for ``CMC@1``.
+
         Raises
         ------
         KeyError
             If the result has no such metric.
         """
         scalars = self.metrics.scalars
-        if name in scalars:
-            return scalars[name]
-        with suppress(OptionError, TypeError):  # FAR=0.000001 is FAR=1e-06
-            written = find_measure(name).name
-            if written in scalars:
-                return scalars[written]
-        raise KeyError(f"no metric {name!r}; there are {', '.join(scalars)}")
+        found = find_name(name, scalars)
+        if found is None:
+            raise KeyError(f"no metric {name!r}; there are {', '.join(scalars)}")
+        return scalars[found]
 
     @property
     def curves(self) -> Mapping[str, npt.NDArray[Any]]:
@@ -353,6 +352,7 @@ class Evaluation:
         InputError
             If there is no such query, or lists of neighbours leave open what is asked for.
         """
+        check_type("query", query, Integral, "a whole number is needed")
         if not 0 <= query < self.statistics.queries:
             raise InputError(
                 f"query {query} does not exist: there are {self.statistics.queries} queries, "
@@ -436,6 +436,7 @@ class Evaluation:
             If the folder is no result, is of a later format, or is damaged: a part of the
             statistics is missing, or its counts are not those of the summary.
         """
+        check_path(path)
         return load_result(cls, Path(path))
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from streameval.errors import InputError, OutputError
+from streameval.errors import InputError, OutputError, check_path
 from streameval.inputs.zarr_chunks import check_complete
 from streameval.statistics import FIELDS, REQUIRED, RankStatistics
 
@@ -44,6 +44,7 @@ def check_output(path: str | Path, *, overwrite: bool) -> Path:
         If it exists and is not to be replaced, is no folder of a result and nothing else, or
         can't be written.
     """
+    check_path(path)
     if not str(path):
         raise OutputError("the name of the output folder is empty; give a folder to be made")
     try:

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import OptionError
+from streameval.errors import OptionError, check_type
 from streameval.metrics.confidence import UNDEFINED_SHARE, interval, resampled_values, withheld
 from streameval.metrics.metric import Measure
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Resampling
-from streameval.metrics.selection import split_names
+from streameval.metrics.selection import names_of
 from streameval.result import Evaluation
 from streameval.result.comparable import KINDS, check_comparable
 from streameval.result.summary import plain
@@ -219,6 +219,8 @@ def compare(
     """
     if len(runs) < 2:
         raise OptionError(f"got {len(runs)} runs to compare: give at least two")
+    despite = (despite,) if isinstance(despite, str) else despite
+    check_type("despite", despite, Collection, f"some of {', '.join(KINDS)} are needed")
     unknown = [one for one in despite if one not in KINDS]
     if unknown:
         raise OptionError(f"despite is {unknown[0]!r}; known: {', '.join(KINDS)}")
@@ -234,7 +236,7 @@ def compare(
     }
     remarks = check_comparable(results, despite)
     if metrics is not None:
-        wanted = split_names(metrics) if isinstance(metrics, str) else tuple(metrics)
+        wanted = names_of(metrics, "metrics")
         results = {name: one.with_options(metrics=wanted) for name, one in results.items()}
     return Comparison(results, how, tuple(_differences(results, how)), tuple(remarks))
 
