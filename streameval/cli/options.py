@@ -72,11 +72,15 @@ def check_features(query: str | None, gallery: str | None) -> tuple[str, str]:
     OptionError
         If one is missing.
     """
-    if query is None or gallery is None:
-        given = [name for name, uri in (("--query", query), ("--gallery", gallery)) if uri]
+    both = "features of both sides (--query and --gallery)"
+    if query is None and gallery is None:
         raise OptionError(
-            f"got {given[0] if given else 'nothing'} to evaluate: give a stored matrix "
-            "(--distances), features of both sides (--query and --gallery), or lists (--neighbors)"
+            f"got nothing to evaluate: give a stored matrix (--distances), {both}, or lists "
+            "(--neighbors)"
+        )
+    if query is None or gallery is None:
+        raise OptionError(
+            f"got {'--gallery' if query is None else '--query'} to evaluate: give {both}"
         )
     return query, gallery
 

@@ -34,11 +34,7 @@ from streameval.metrics.options import MetricOptions, is_count
 from streameval.metrics.selection import find_measure, in_order, wanted_measures
 from streameval.pairs import Pairs
 from streameval.planning import Task
-from streameval.preparation import (
-    Prepared,
-    check_labels,
-    prepare,
-)
+from streameval.preparation import Prepared, check_labels, prepare
 from streameval.protocol import Labels
 from streameval.result import Evaluation
 from streameval.statistics import FloatArray, IntArray

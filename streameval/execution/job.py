@@ -279,13 +279,13 @@ class Job:
                 self._operands[start, stop] = prepare_queries(rows, norms, source.metric)
             return self._operands[start, stop]
 
-    def matrix_columns(self, start: int, stop: int, dtype: npt.DTypeLike) -> Columns:
+    def matrix_columns(self, start: int, stop: int) -> Columns:
         """Return what is known of columns of a stored matrix; kept for the next strip."""
         with self._lock:
             if (start, stop) not in self._columns:
                 self._columns.clear()
                 pairs, item = self.pairs, np.arange(start, stop)
-                zero, camera = np.zeros(len(item), dtype), pairs.gallery_camera
+                zero, camera = np.zeros(len(item), self.distances.dtype), pairs.gallery_camera
                 own = None if camera is None else camera[start:stop]
                 offset = column_offsets(zero, pairs.junk[start:stop], own, pairs.cameras)
                 self._columns[start, stop] = Columns(item, zero + 1, offset)

@@ -23,7 +23,7 @@ from streameval.counting.products import Memory, panel_bytes
 from streameval.counting.tiles import Columns
 from streameval.execution.job import Job
 from streameval.execution.progress import Watch
-from streameval.inputs.sources import Distances, Features
+from streameval.inputs.sources import Features
 from streameval.pairs import Pairs
 from streameval.planning import Task
 from streameval.statistics import IntArray
@@ -145,19 +145,6 @@ def matrix_blocks(job: Job, task: Task) -> list[tuple[int, int]]:
     return [(left, min(left + step, stop)) for left in range(start, max(stop, start + 1), step)]
 
 
-def matrix_tile(
-    job: Job,
-    source: Distances,
-    queries: tuple[int, int],
-    items: tuple[int, int],
-    memory: npt.NDArray[np.generic],
-    check: bool,
-) -> Tile:
-    """Return a tile of a stored matrix, read into `memory`."""
-    values = source.read(queries, items, memory, check=check)
-    return Tile(values, 0, job.matrix_columns(*items, values.dtype))
-
-
 def tiles_of(job: Job, task: Task, watch: Watch, *, check: bool = True) -> Iterator[Tile]:
     """Yield the tiles of a task; the values are overwritten by the next tile.
 
@@ -181,7 +168,11 @@ def tiles_of(job: Job, task: Task, watch: Watch, *, check: bool = True) -> Itera
             part = replace(task, gallery=items)
             shape = tuple(stop - start for start, stop in (part.queries, items))
             with job.buffers.lend("strip", shape, job.distances.matrix.dtype) as memory:
-                yield matrix_tile(job, job.distances, part.queries, items, memory, check)
+                yield Tile(
+                    job.distances.read(part.queries, items, memory, check=check),
+                    0,
+                    job.matrix_columns(*items),
+                )
             watch.advance(part.pairs)
 
 

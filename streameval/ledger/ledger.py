@@ -24,7 +24,7 @@ from streameval.ledger.head import Batch, Head, Segment
 from streameval.ledger.labels import label_arrays
 from streameval.ledger.moving import moved, named
 from streameval.ledger.queries import check_rows, with_queries
-from streameval.ledger.removing import without_identities, without_segment
+from streameval.ledger.removing import some, without_identities, without_segment
 from streameval.ledger.snapshots import Snapshot, entry_of, range_summary, statistics_of
 from streameval.ledger.sources import Gallery, open_matrix, place_of, query_labels
 from streameval.ledger.state import State
@@ -347,9 +347,8 @@ class Ledger:
             gallery = Gallery(self.path, change, state)
             after, work = without_identities(state, wanted, gallery, change, using)
             after = gallery.settled(after)
-            name = ", ".join(str(one) for one in wanted[:3].tolist())
-            name += f" and {len(wanted) - 3} more" if len(wanted) > 3 else ""
-            return self._commit(change, state, after, ("forget", name), work, started)
+            what = "forget", some(wanted)
+            return self._commit(change, state, after, what, work, started)
 
     def add_queries(
         self,

@@ -156,14 +156,18 @@ def _rows_of(wanted: npt.NDArray[Any], gallery: Gallery) -> dict[int, IntArray]:
     return rows
 
 
+def some(identities: npt.NDArray[Any]) -> str:
+    """Name the first three identities, and say how many more there are."""
+    named = ", ".join(str(one) for one in identities[:3].tolist())
+    return named if len(identities) <= 3 else f"{named} and {len(identities) - 3} more"
+
+
 def _warn_of_unknown(wanted: npt.NDArray[Any], parts: Sequence[Part]) -> None:
     unknown = np.setdiff1d(wanted, np.concatenate([part.labels.id for part in parts]))
     if len(unknown):
-        named = ", ".join(str(one) for one in unknown[:3].tolist())
-        named += f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
         warnings.warn(
             f"{len(unknown)} of the {len(np.unique(wanted))} identities to be forgotten are not in "
-            f"the gallery: {named}",
+            f"the gallery: {some(unknown)}",
             StreamevalWarning,
             stacklevel=4,
         )
