@@ -26,9 +26,9 @@ import psutil
 import streameval as se
 from benchmarks.data import make_features
 from benchmarks.figure import Bench, Case, Figure, Measured, Skip
-from streameval.execution.connection import WORKER_BYTES, local_cluster
 from streameval.planning import Plan, Workers
-from streameval.preparation import prepare
+from streameval.run.connection import WORKER_BYTES, local_cluster
+from streameval.run.preparation import prepare
 
 WORKERS, THREADS = "2 workers", "2 threads"
 QUERIES, GALLERY, WIDTH = (1024, 256), (500_000, 40_000), 512  # full, quick

@@ -16,14 +16,14 @@ import numpy as np
 
 import streameval as se
 from benchmarks.one_run import peak_bytes
-from streameval.execution.cluster import ClusterExecutor
-from streameval.execution.connection import connect
-from streameval.execution.executor import Pass
-from streameval.execution.job import Job, Range
-from streameval.execution.passes import pairs_of, queries_of
-from streameval.execution.progress import Progress, Watch
 from streameval.planning import Task
-from streameval.preparation import prepare
+from streameval.run.cluster import ClusterExecutor
+from streameval.run.connection import connect
+from streameval.run.executor import Pass
+from streameval.run.job import Job, Range
+from streameval.run.passes import pairs_of, queries_of
+from streameval.run.preparation import prepare
+from streameval.run.progress import Progress, Watch
 
 LOOK_EVERY = 0.5  # seconds
 

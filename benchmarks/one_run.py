@@ -30,7 +30,7 @@ def compilations() -> int:
     return sum(
         sum(kernel.stats.cache_misses.values())
         for name, module in list(sys.modules.items())
-        if name.startswith("streameval.counting")
+        if name.startswith("streameval.kernels")
         for kernel in vars(module).values()
         if hasattr(kernel, "stats") and kernel.__module__ == name
     )

@@ -20,8 +20,8 @@ import streameval
 from streameval.cli import main
 from streameval.cli.examples import commands_of
 from streameval.metrics import METRICS, MetricOptions
-from streameval.presets import EQUIVALENTS, PRESETS, Preset
-from streameval.protocol import PROTOCOLS, Protocol
+from streameval.protocols.presets import EQUIVALENTS, PRESETS, Preset
+from streameval.protocols.protocol import PROTOCOLS, Protocol
 from streameval.report.metrics import single_shot_needs
 from streameval.report.style import TITLES
 

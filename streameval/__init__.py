@@ -1,27 +1,22 @@
 """streameval: exact re-identification and retrieval metrics in one streaming pass.
 
     cli          the command line
-    report       what a person reads: the terminal table, the progress bar
+    report       what a person reads: tables, figures, HTML, the progress bar
     ledger       the growing gallery: an evaluation on disk that is always up to date
-    comparison   settings of an index against the exact evaluation
     rankings     the first items of a few queries, from the inputs of a saved result
-    evaluation   evaluate(): puts everything below together
-    provenance   what a result was made from, by what, where and when
-    evaluation_of_lists  lists of neighbours, in the place of the passes over all pairs
-    resuming     what must be the same for a run to go on with another's work
-    preparation  inputs checked, protocol applied, work planned
-    result       Evaluation: values, curves, per-query table; save and load
-    execution    one task; the passes; the executors; progress events
     audit        what in the inputs is likely a mistake
-    inputs       arrays by URI, labels, features, stored distances
+    evaluation   evaluate()
+    neighbors    neighbour lists: stored, or made by FAISS; indexes beside the exact evaluation
+    single_shot  one item drawn of each gallery identity
+    sources      where distances come from: features, stored distances
+    run          plans carried out: tasks, passes, threads, Dask, finished work
+    result       Evaluation: values, curves, per-query table; save and load
     planning     the byte model and the tiling, without I/O
-    counting     canonical distances, edges, kernels
-    identities   the identities of a gallery, of which one item each may be drawn
+    labels       labels, lists of pairs and protocols, read from files
+    arrays       arrays by URI: a file a format; conversion, fingerprints
     metrics      RankStatistics -> scalars and curves
-    listed       pairs by lists, in place of labels
-    pairs        what a protocol makes of the labels
-    presets      the conventions of other tools, as data
-    protocol     the named protocols, as data
+    kernels      canonical distances, filters, edges, counting
+    protocols    labels, pairs, named protocols, the conventions of other tools
     statistics   RankStatistics, the one currency
     errors       the exceptions, and the warning
 
@@ -35,7 +30,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streameval.comparison import compare_index
     from streameval.errors import (
         BudgetError,
         InputError,
@@ -46,19 +40,20 @@ if TYPE_CHECKING:
         TaskError,
     )
     from streameval.evaluation import evaluate
-    from streameval.execution.progress import Progress
-    from streameval.inputs.labels import read_label_table, read_label_tables, read_labels
-    from streameval.inputs.lists import read_listed_pairs
-    from streameval.inputs.neighbors import Neighbors
-    from streameval.inputs.protocols import read_protocol
-    from streameval.inputs.sources import Distances, Features
+    from streameval.labels.columns import read_label_table, read_label_tables, read_labels
+    from streameval.labels.listed import read_listed_pairs
+    from streameval.labels.protocol_file import read_protocol
     from streameval.ledger import Ledger
-    from streameval.listed import ListedPairs
     from streameval.metrics import MetricOptions
-    from streameval.presets import PRESETS
-    from streameval.protocol import PROTOCOLS, Labels, Protocol
+    from streameval.neighbors.comparison import compare_index
+    from streameval.neighbors.source import Neighbors
+    from streameval.protocols.listed import ListedPairs
+    from streameval.protocols.presets import PRESETS
+    from streameval.protocols.protocol import PROTOCOLS, Labels, Protocol
     from streameval.result import Evaluation
     from streameval.result.paired import compare
+    from streameval.run.progress import Progress
+    from streameval.sources.sources import Distances, Features
     from streameval.statistics import RankStatistics
 
 _HOMES = {
@@ -69,25 +64,25 @@ _HOMES = {
     "StreamevalError": "errors",
     "StreamevalWarning": "errors",
     "TaskError": "errors",
-    "compare_index": "comparison",
+    "compare_index": "neighbors.comparison",
     "evaluate": "evaluation",
-    "Progress": "execution.progress",
-    "read_label_table": "inputs.labels",
-    "read_label_tables": "inputs.labels",
-    "read_labels": "inputs.labels",
-    "read_listed_pairs": "inputs.lists",
-    "Neighbors": "inputs.neighbors",
-    "read_protocol": "inputs.protocols",
-    "Distances": "inputs.sources",
-    "Features": "inputs.sources",
+    "Progress": "run.progress",
+    "read_label_table": "labels.columns",
+    "read_label_tables": "labels.columns",
+    "read_labels": "labels.columns",
+    "read_listed_pairs": "labels.listed",
+    "Neighbors": "neighbors.source",
+    "read_protocol": "labels.protocol_file",
+    "Distances": "sources.sources",
+    "Features": "sources.sources",
     "Ledger": "ledger",
-    "ListedPairs": "listed",
+    "ListedPairs": "protocols.listed",
     "MetricOptions": "metrics",
-    "PRESETS": "presets",
-    "PROTOCOLS": "protocol",
-    "Labels": "protocol",
-    "Protocol": "protocol",
-    "Evaluation": "result",
+    "PRESETS": "protocols.presets",
+    "PROTOCOLS": "protocols.protocol",
+    "Labels": "protocols.protocol",
+    "Protocol": "protocols.protocol",
+    "Evaluation": "result.evaluation",
     "compare": "result.paired",
     "RankStatistics": "statistics",
 }

@@ -15,7 +15,7 @@ from distributed import Client, LocalCluster
 
 import streameval as se
 from streameval.planning import Task
-from streameval.preparation import Prepared, prepare
+from streameval.run.preparation import Prepared, prepare
 
 QUERIES, GALLERY, WIDTH, IDENTITIES = 120, 3000, 24, 160
 

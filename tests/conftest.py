@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streameval.counting.matrix_unit import supported
-from streameval.counting.products import VARIABLE
+from streameval.kernels.matrix_unit import supported
+from streameval.kernels.products import VARIABLE
 
 
 @pytest.fixture(params=["auto", "blas"])

@@ -20,13 +20,13 @@ import faults
 from clusters import GALLERY, QUERIES, prepared
 
 from streameval import evaluation
-from streameval.execution import checkpoint as checkpoint_module
-from streameval.execution import passes
-from streameval.execution.checkpoint import Checkpoint
 from streameval.metrics.options import MetricOptions
 from streameval.planning import Task
-from streameval.preparation import Prepared
 from streameval.result.folder import load_statistics, save_statistics
+from streameval.run import checkpoint as checkpoint_module
+from streameval.run import passes
+from streameval.run.checkpoint import Checkpoint
+from streameval.run.preparation import Prepared
 from streameval.statistics import RankStatistics
 
 OPTIONS = MetricOptions(metrics=("all",))

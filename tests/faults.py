@@ -11,10 +11,10 @@ import signal
 import time
 from pathlib import Path
 
-from streameval.execution.job import Job
-from streameval.execution.progress import Watch
-from streameval.execution.task import count
 from streameval.planning import Task
+from streameval.run.job import Job
+from streameval.run.progress import Watch
+from streameval.run.task import count
 from streameval.statistics import RankStatistics
 
 WRONG = 600  # the task on gallery items from here on goes wrong

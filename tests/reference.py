@@ -1,6 +1,6 @@
 """The canonical distance, written again in NumPy: slow, and sharing no code with the kernels.
 
-The order of operations is what `streameval.counting.canonical` promises: element d goes to
+The order of operations is what `streameval.kernels.canonical` promises: element d goes to
 lane d % 32, lanes are summed in ascending d, then in halves.
 """
 

@@ -19,9 +19,9 @@ from array_files import WRITERS, write_mat, write_npy, write_npz, write_npz_comp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streameval.inputs import Array, npy, open_array
-from streameval.inputs.memory import LoadedArray
-from streameval.inputs.npy import NpyArray
+from streameval.arrays import Array, npy, open_array
+from streameval.arrays.memory import LoadedArray
+from streameval.arrays.npy import NpyArray
 
 QUICK = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -271,7 +271,7 @@ def test_zarr_array_by_its_own_folder(tmp_path: Path) -> None:
 
 def test_importing_inputs_imports_no_heavy_library() -> None:
     code = (
-        "import sys, streameval.inputs.uri, streameval.inputs.labels\n"
+        "import sys, streameval.arrays.uri, streameval.labels.columns\n"
         "print([m for m in ('zarr', 'zarrs', 'scipy', 'pyarrow') if m in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -301,6 +301,6 @@ def test_scattered_rows_that_the_kernel_is_refused_are_read_again(tmp_path: Path
         return 0
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("streameval.inputs.scattered.read_scattered", refused)
+        patched.setattr("streameval.arrays.scattered.read_scattered", refused)
         np.testing.assert_array_equal(array.take(rows), values[rows])
     assert tried == list(range(tried[0], 0, -1))

@@ -15,8 +15,8 @@ import zarr
 from array_files import write_zarr
 from test_arrays_refused import LAYOUTS, refused
 
+from streameval.arrays import open_array
 from streameval.errors import InputError
-from streameval.inputs import open_array
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)

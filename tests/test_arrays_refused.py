@@ -14,9 +14,9 @@ import scipy.io
 import zarr
 from array_files import write_mat, write_npy, write_npz, write_npz_compressed, write_zarr
 
+from streameval.arrays import open_array
+from streameval.arrays.uri import FORMATS, parse_uri
 from streameval.errors import InputError
-from streameval.inputs import open_array
-from streameval.inputs.uri import FORMATS, parse_uri
 
 
 def refused(source: object, *words: str) -> str:

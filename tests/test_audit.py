@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 import streameval as se
+from streameval.arrays import open_array
 from streameval.audit import Audit, audit_features, audit_labels, check_labels
 from streameval.audit import features as audit_module
 from streameval.audit.features import scan_rows
 from streameval.cli import main
-from streameval.inputs import open_array
-from streameval.pairs import find_pairs
-from streameval.protocol import PROTOCOLS, Labels
+from streameval.protocols.pairs import find_pairs
+from streameval.protocols.protocol import PROTOCOLS, Labels
 
 QUERIES, ITEMS, WIDTH = 60, 400, 16
 MARKET = PROTOCOLS["market1501"]

@@ -10,16 +10,16 @@ import pytest
 from reference import canonical_distances
 from test_exactness import HOSTILE
 
-from streameval.counting.canonical import row_norms
-from streameval.counting.filtering import (
+from streameval.kernels.canonical import row_norms
+from streameval.kernels.filtering import (
     Filter,
     guard_band,
     prepare_gallery,
     prepare_queries,
     write_products,
 )
-from streameval.counting.matrix_unit import supported
-from streameval.counting.products import VARIABLE, panel_bytes
+from streameval.kernels.matrix_unit import supported
+from streameval.kernels.products import VARIABLE, panel_bytes
 
 Array = npt.NDArray[Any]
 

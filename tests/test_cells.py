@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval.counting.cells import quantise
-from streameval.counting.grids import (
+from streameval.kernels.cells import quantise
+from streameval.kernels.grids import (
     ABOVE,
     LAST,
     bins_for,
@@ -21,7 +21,7 @@ from streameval.counting.grids import (
     lay_grid,
     touched_bit,
 )
-from streameval.counting.rows import bin_row
+from streameval.kernels.rows import bin_row
 
 Array = npt.NDArray[Any]
 

@@ -17,12 +17,12 @@ import pytest
 import zarr
 from click.testing import CliRunner, Result
 
-from streameval import presets, protocol
 from streameval.cli import evaluate as command
 from streameval.cli import main
 from streameval.cli.options import parse_range
-from streameval.counting.canonical import METRIC_CODES
+from streameval.kernels.canonical import METRIC_CODES
 from streameval.metrics.options import CHOICES
+from streameval.protocols import presets, protocol
 
 CUHK03 = Path(__file__).resolve().parent.parent.parent / "shared/data/cuhk03-detected-100q"
 QUERIES, ITEMS, WIDTH = 10, 70, 6

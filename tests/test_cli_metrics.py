@@ -18,8 +18,8 @@ import streameval as se
 from streameval import evaluation
 from streameval.cli import main
 from streameval.metrics import METRICS
-from streameval.presets import PRESETS
-from streameval.protocol import PROTOCOLS
+from streameval.protocols.presets import PRESETS
+from streameval.protocols.protocol import PROTOCOLS
 
 __all__ = ["data"]
 

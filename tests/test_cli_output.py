@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from test_cli import CSV, STORED, data, run
 
-from streameval import preparation
 from streameval.cli.signals import Interruption
 from streameval.result import Evaluation
+from streameval.run import preparation
 
 __all__ = ["data"]
 

@@ -22,16 +22,16 @@ from distributed import Client
 import streameval as se
 from streameval import evaluation
 from streameval.errors import BudgetError, InputError, OptionError, TaskError
-from streameval.execution import cluster as cluster_module
-from streameval.execution import connection as connection_module
-from streameval.execution import worker as worker_module
-from streameval.execution.cluster import ClusterExecutor
-from streameval.execution.connection import Connection, local_cluster, open_cluster
-from streameval.execution.job import Job, Range
 from streameval.metrics.options import MetricOptions
-from streameval.pairs import find_pairs
 from streameval.planning import Workers, make_plan
-from streameval.protocol import PROTOCOLS
+from streameval.protocols.pairs import find_pairs
+from streameval.protocols.protocol import PROTOCOLS
+from streameval.run import cluster as cluster_module
+from streameval.run import connection as connection_module
+from streameval.run import worker as worker_module
+from streameval.run.cluster import ClusterExecutor
+from streameval.run.connection import Connection, local_cluster, open_cluster
+from streameval.run.job import Job, Range
 
 ALL = MetricOptions(metrics=("all",))
 PASSES: dict[str, dict[str, Any]] = {

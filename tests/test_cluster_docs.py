@@ -18,8 +18,8 @@ import zarr
 from documents import BIN, ROOT, blocks
 from servers import bucket, credentials, free_port, put_files
 
+from streameval.arrays.uri import open_array
 from streameval.errors import InputError
-from streameval.inputs.uri import open_array
 
 TEXT = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)

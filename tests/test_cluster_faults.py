@@ -24,14 +24,14 @@ from servers import free_port
 
 from streameval import evaluation
 from streameval.errors import TaskError
-from streameval.execution import cluster as cluster_module
-from streameval.execution import connection as connection_module
-from streameval.execution import passes
-from streameval.execution.cluster import ClusterExecutor
-from streameval.execution.connection import Connection, connect
-from streameval.execution.progress import Progress
 from streameval.metrics.options import MetricOptions
 from streameval.result import Evaluation
+from streameval.run import cluster as cluster_module
+from streameval.run import connection as connection_module
+from streameval.run import passes
+from streameval.run.cluster import ClusterExecutor
+from streameval.run.connection import Connection, connect
+from streameval.run.progress import Progress
 
 OPTIONS = MetricOptions()
 BIN = Path(sys.executable).parent

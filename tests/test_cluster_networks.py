@@ -32,9 +32,9 @@ from pathlib import Path
 import faults
 from clusters import prepared
 from streameval import evaluation
-from streameval.execution import passes
-from streameval.execution.cluster import ClusterExecutor
-from streameval.execution.connection import connect
+from streameval.run import passes
+from streameval.run.cluster import ClusterExecutor
+from streameval.run.connection import connect
 from streameval.metrics.options import MetricOptions
 from streameval.result.folder import save_statistics
 

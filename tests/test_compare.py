@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streameval as se
+from streameval.arrays.fingerprint import of_labels as of_labels_in
 from streameval.cli import main
-from streameval.inputs.fingerprint import of_labels as of_labels_in
 from streameval.metrics.resampling import Identities, Resampling
 from streameval.result.comparable import differing
 from streameval.result.paired import holm_adjusted, p_value

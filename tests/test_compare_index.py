@@ -14,7 +14,7 @@ from test_neighbors import GALLERY, QUERIES, features, sides, write_inputs
 
 import streameval as se
 from streameval.cli import main
-from streameval.comparison import Setting, compare_index
+from streameval.neighbors.comparison import Setting, compare_index
 
 pytest.importorskip("faiss")
 
@@ -69,7 +69,7 @@ def test_the_interval_is_that_of_a_mean() -> None:
     """A jackknife of single queries is the usual interval of a mean."""
     from scipy.stats import t
 
-    from streameval.comparison.jackknife import interval
+    from streameval.neighbors.jackknife import interval
 
     values = np.random.default_rng(0).random(20)
     left = np.array([np.delete(values, i).mean() for i in range(20)])

@@ -12,12 +12,12 @@ import click
 import pytest
 from test_config import commands
 
-from streameval import presets, protocol
 from streameval.cli import main
 from streameval.cli.completion import SHELLS, VARIABLE
 from streameval.cli.values import FILES, FOLDERS, Value
 from streameval.metrics import METRICS, MetricOptions
 from streameval.metrics.selection import PARTS
+from streameval.protocols import presets, protocol
 from streameval.report.plots import CAMERAS, CURVES
 
 BIN = Path(sys.executable).parent

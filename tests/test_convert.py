@@ -15,11 +15,11 @@ from click.testing import CliRunner
 from test_formats import VALUES, WRITERS
 from test_memory import MEASURED
 
+from streameval.arrays import convert as conversion
+from streameval.arrays import open_array
+from streameval.arrays.convert import chunks_for, convert
 from streameval.cli import main
 from streameval.errors import BudgetError, InputError, OutputError
-from streameval.inputs import convert as conversion
-from streameval.inputs import open_array
-from streameval.inputs.convert import chunks_for, convert
 
 MEMORY = 1 << 31
 
@@ -27,7 +27,7 @@ MEMORY = 1 << 31
 KILLED = """
 import os, signal, sys
 import zarr
-from streameval.inputs import convert as conversion, open_array
+from streameval.arrays import convert as conversion, open_array
 conversion.CHUNK_BYTES, conversion.BLOCK_BYTES = 1 << 12, 1 << 13
 left = [int(sys.argv[3])]
 write = zarr.Array.__setitem__

@@ -33,7 +33,7 @@ from streameval.cli import main
 from streameval.cli.examples import commands_of
 from streameval.metrics import METRICS
 from streameval.metrics.selection import find_measure
-from streameval.presets import EQUIVALENTS
+from streameval.protocols.presets import EQUIVALENTS
 
 sys.path.insert(0, str(ROOT / "scripts"))
 
@@ -133,13 +133,13 @@ def test_every_public_name_is_in_the_reference() -> None:
 def test_what_a_public_function_returns_is_in_the_reference() -> None:
     told = "\n".join(text_of(page) for page in PAGES if page.startswith("api/"))
     for name in (
-        "comparison.Comparison",
+        "neighbors.comparison.Comparison",
         "ledger.Snapshot",
         "ledger.forecast.Forecast",
         "metrics.Metrics",
         "metrics.camera_pairs.CameraMatrix",
         "metrics.confidence.Confidence",
-        "presets.Preset",
+        "protocols.presets.Preset",
         "result.paired.Comparison",
     ):
         assert f"\n::: streameval.{name}\n" in told

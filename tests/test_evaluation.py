@@ -12,7 +12,7 @@ import zarr
 from test_exactness import GALLERY, QUERIES, labels, normal
 
 import streameval as se
-from streameval.preparation import parse_bytes, prepare
+from streameval.run.preparation import parse_bytes, prepare
 
 
 def problem(seed: int = 0) -> tuple[Any, Any, dict[str, se.Labels]]:

@@ -21,14 +21,14 @@ from oracle import oracle_statistics
 from reference import canonical_distances
 
 import streameval as se
-from streameval.counting.thresholds import threshold_distances
-from streameval.execution.job import Job, Range
-from streameval.execution.passes import find_positives
-from streameval.execution.progress import Progress, Watch
-from streameval.execution.task import count
-from streameval.execution.threads import ThreadExecutor
+from streameval.kernels.thresholds import threshold_distances
 from streameval.planning import Task
-from streameval.preparation import prepare
+from streameval.run.job import Job, Range
+from streameval.run.passes import find_positives
+from streameval.run.preparation import prepare
+from streameval.run.progress import Progress, Watch
+from streameval.run.task import count
+from streameval.run.threads import ThreadExecutor
 
 Array = npt.NDArray[Any]
 METRICS = ("cosine", "euclidean", "sqeuclidean", "dot")
@@ -273,7 +273,7 @@ def test_any_chunking_of_a_stored_matrix(
     array[:] = matrix
     source = se.Distances(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.preparation.reserved_bytes", lambda: 0)
+        patch.setattr("streameval.run.preparation.reserved_bytes", lambda: 0)
         memory = 10**9 if strip else least_memory(source, sides)
         result = evaluate(source, **sides, memory=memory, threads=2)
     layout = result.provenance["plan"]["layout"]
@@ -445,7 +445,7 @@ def test_blocks_of_queries_under_the_smallest_budget(metric: Any) -> None:
     source = se.Features(q, g, metric)
     whole = evaluate(source, **sides)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.preparation.reserved_bytes", lambda: 0)
+        patch.setattr("streameval.run.preparation.reserved_bytes", lambda: 0)
         memory = least_memory(source, sides)
         plan = prepare(source, **sides, memory=memory, threads=2).plan
         assert len({task.queries for task in plan.tasks}) > 1
@@ -479,7 +479,7 @@ def test_float64_features_of_any_magnitude(metric: Any, scale: float) -> None:
 def test_collapsed_models_are_counted_row_by_row(
     metric: Any, noise: float, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streameval.execution import task
+    from streameval.run import task
 
     calls = []
     called = getattr(task, way)
@@ -508,7 +508,7 @@ def test_collapsed_models_are_counted_row_by_row(
 def test_what_no_filter_can_tell_is_decided_pair_by_pair(
     metric: Any, items: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streameval.execution import task
+    from streameval.run import task
 
     def never(*_: Any) -> None:
         raise AssertionError("float64 products of subnormal numbers tell nothing either")

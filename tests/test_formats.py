@@ -15,11 +15,11 @@ import scipy.io
 import zarr
 
 import streameval as se
+from streameval.arrays import open_array
+from streameval.arrays.fingerprint import fingerprint
+from streameval.arrays.memory import LoadedArray
+from streameval.arrays.shards import natural_order
 from streameval.errors import InputError, OptionError
-from streameval.inputs import open_array
-from streameval.inputs.fingerprint import fingerprint
-from streameval.inputs.memory import LoadedArray
-from streameval.inputs.shards import natural_order
 
 ROWS, WIDTH = 23, 5
 VALUES = (np.arange(ROWS * WIDTH) % 97).reshape(ROWS, WIDTH).astype("f4")
@@ -247,7 +247,7 @@ def test_rows_that_were_never_written_are_refused() -> None:
 
 
 def test_parquet_is_read_by_row_groups_and_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streameval.inputs.parquet._PIECE_BYTES", 60)
+    monkeypatch.setattr("streameval.arrays.parquet._PIECE_BYTES", 60)
     for groups in (1, 7, ROWS):
         array = open_array(write_parquet(VALUES, row_group_size=groups))
         assert array.chunks == (groups, WIDTH)

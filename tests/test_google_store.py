@@ -18,10 +18,10 @@ from clusters import labels, write_inputs
 from servers import answering
 
 import streameval as se
+from streameval.arrays import remote
+from streameval.arrays.fingerprint import fingerprint
+from streameval.arrays.uri import open_array
 from streameval.errors import InputError
-from streameval.inputs import remote
-from streameval.inputs.fingerprint import fingerprint
-from streameval.inputs.uri import open_array
 
 pytest.importorskip("obstore")
 

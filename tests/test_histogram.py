@@ -33,9 +33,9 @@ from test_exactness import (
 )
 
 import streameval as se
-from streameval.execution import refining
-from streameval.execution.progress import Progress
-from streameval.preparation import BINS, prepare
+from streameval.run import refining
+from streameval.run.preparation import BINS, prepare
+from streameval.run.progress import Progress
 from streameval.statistics import RankStatistics, uniform_edges
 
 Array = npt.NDArray[Any]
@@ -120,7 +120,7 @@ def test_strips_and_rectangles_of_a_stored_matrix(strip: bool, tmp_path: Any) ->
     source = se.Distances(tmp_path / "d.zarr")
     options = se.MetricOptions(metrics=("EER",))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.preparation.reserved_bytes", lambda: 0)
+        patch.setattr("streameval.run.preparation.reserved_bytes", lambda: 0)
         memory = 10**9 if strip else least_memory(source, sides, options=options)
         result = evaluate(source, **sides, options=options, memory=memory, threads=2)
     assert result.provenance["plan"]["layout"] == ("strips" if strip else "rectangles")
@@ -149,7 +149,7 @@ def test_groups_have_the_figures_of_their_queries_alone(
         return se.Distances(tmp_path / "d.zarr" if rows.all() else matrix[rows])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.preparation.reserved_bytes", lambda: 0)
+        patch.setattr("streameval.run.preparation.reserved_bytes", lambda: 0)
         if kind == "rectangles":
             options["memory"] = least_memory(
                 source(day == day),

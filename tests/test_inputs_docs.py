@@ -9,8 +9,8 @@ import numpy as np
 import scipy.io
 from documents import ROOT, blocks, run_shell
 
-from streameval.inputs.bundle import NAMES
-from streameval.inputs.uri import FORMATS
+from streameval.arrays.uri import FORMATS
+from streameval.labels.bundle import NAMES
 
 TEXT = (ROOT / "docs" / "inputs.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)

@@ -24,9 +24,9 @@ import test_formats
 import zarr
 from array_files import write_mat, write_npy, write_npz, write_npz_compressed
 
+from streameval.arrays import open_array
 from streameval.errors import StreamevalError
-from streameval.inputs import open_array
-from streameval.inputs.labels import read_label_table
+from streameval.labels.columns import read_label_table
 
 VALUES = test_formats.VALUES
 BOUND = 64 << 20  # bytes: the inputs are of some kilobytes
@@ -153,7 +153,7 @@ def test_zip_bombs() -> None:
 
 def test_a_true_bomb_is_refused_by_what_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed("large.npz", a=np.zeros((1 << 15, 64), "f4"))  # 8 MB in 8 KB
-    monkeypatch.setattr("streameval.inputs.npz.available_bytes", lambda: 1 << 20)
+    monkeypatch.setattr("streameval.arrays.npz.available_bytes", lambda: 1 << 20)
     assert outcome("large.npz") is None
 
 

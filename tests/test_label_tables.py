@@ -10,7 +10,7 @@ from test_cli import ARRAYS, CSV, STORED, data, run
 
 import streameval as se
 from streameval.errors import InputError
-from streameval.inputs.labels import read_label_table, read_label_tables
+from streameval.labels.columns import read_label_table, read_label_tables
 
 __all__ = ["data"]
 

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streameval.errors import InputError
-from streameval.inputs.labels import read_label_table, read_labels
-from streameval.pairs import find_pairs
-from streameval.protocol import PROTOCOLS, Labels
+from streameval.labels.columns import read_label_table, read_labels
+from streameval.protocols.pairs import find_pairs
+from streameval.protocols.protocol import PROTOCOLS, Labels
 
 
 def test_labels_by_uri(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from numba.core.errors import TypingError
 from reference import lane_sum
 
-from streameval.counting.lanes import inner_product, squared_difference
+from streameval.kernels.lanes import inner_product, squared_difference
 
 
 @numba.njit

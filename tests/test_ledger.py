@@ -18,6 +18,9 @@ from click.testing import CliRunner
 from clusters import cluster
 
 import streameval as se
+from streameval.arrays.composed import JoinedArray, SelectedArray
+from streameval.arrays.fingerprint import content
+from streameval.arrays.uri import open_array
 from streameval.cli import main
 from streameval.errors import (
     InputError,
@@ -26,9 +29,6 @@ from streameval.errors import (
     StreamevalError,
     StreamevalWarning,
 )
-from streameval.inputs.composed import JoinedArray, SelectedArray
-from streameval.inputs.fingerprint import content
-from streameval.inputs.uri import open_array
 from streameval.ledger.store import Store
 
 pytest.importorskip("icechunk")

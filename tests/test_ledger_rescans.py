@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import streameval as se
+from streameval.arrays.array import Array
+from streameval.arrays.fingerprint import content
 from streameval.errors import InputError
-from streameval.inputs.array import Array
-from streameval.inputs.fingerprint import content
 from streameval.ledger.counting import Block
 from streameval.ledger.packing import pack, unpack
 

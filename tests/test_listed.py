@@ -12,7 +12,7 @@ from test_cli import ARRAYS, QUERIES, STORED, data, run
 from test_cli_metrics import refused, summary
 
 import streameval as se
-from streameval.pairs import find_pairs
+from streameval.protocols.pairs import find_pairs
 
 __all__ = ["data"]
 

@@ -18,7 +18,7 @@ from test_metrics import quietly
 from test_metrics_sklearn import lists
 
 from streameval.metrics import MetricOptions
-from streameval.presets import EQUIVALENTS
+from streameval.protocols.presets import EQUIVALENTS
 
 pytestmark = pytest.mark.peers
 

@@ -16,9 +16,9 @@ import zarr
 from click.testing import CliRunner, Result
 
 import streameval as se
+from streameval.arrays.fingerprint import fingerprint
+from streameval.arrays.uri import open_array
 from streameval.cli import main
-from streameval.inputs.fingerprint import fingerprint
-from streameval.inputs.uri import open_array
 
 faiss = pytest.importorskip("faiss")
 
@@ -649,7 +649,7 @@ def test_a_tight_budget_cuts_the_queries_and_changes_nothing() -> None:
     from dataclasses import replace
 
     from streameval import evaluation
-    from streameval.preparation import prepare
+    from streameval.run.preparation import prepare
 
     source = se.Neighbors(features=features(), index="Flat", k=40, tighten=True)
     work = prepare(source, **sides(), threads=2)

@@ -22,10 +22,10 @@ from servers import answering, bucket, credentials, free_port, moto, put_files, 
 from zarr.storage import ObjectStore
 
 import streameval as se
+from streameval.arrays import remote
+from streameval.arrays.fingerprint import fingerprint
+from streameval.arrays.uri import open_array
 from streameval.errors import InputError
-from streameval.inputs import remote
-from streameval.inputs.fingerprint import fingerprint
-from streameval.inputs.uri import open_array
 
 pytest.importorskip("obstore")
 pytest.importorskip("moto")
@@ -234,7 +234,7 @@ def test_a_chunk_that_is_absent_from_a_shard_is_an_error(location: str) -> None:
 def test_a_fingerprint_tells_that_an_object_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     from obstore.store import from_url
 
-    monkeypatch.setattr("streameval.inputs.fingerprint.READ_BYTES", 100)
+    monkeypatch.setattr("streameval.arrays.fingerprint.READ_BYTES", 100)
     target = from_url("s3://bucket/data/changing.zarr")
     values = np.random.default_rng(0).standard_normal((500, 4))
     array = zarr.create_array(ObjectStore(target), data=values, chunks=(10, 4))

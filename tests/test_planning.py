@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.errors import BudgetError
+from streameval.neighbors.plan import ListSizes, plan_lists
 from streameval.planning import Plan, Problem, ShotSizes, Workers, make_plan
-from streameval.planning.lists import ListSizes, plan_lists
 
 RESERVED = 200 << 20
 

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from streameval.counting.filtering import Operand, write_products
-from streameval.counting.matrix_unit import supported
-from streameval.counting.products import (
+from streameval.errors import OptionError
+from streameval.kernels.filtering import Operand, write_products
+from streameval.kernels.matrix_unit import supported
+from streameval.kernels.products import (
     ITEMS,
     MOST_COLUMNS,
     QUERIES,
@@ -26,7 +27,6 @@ from streameval.counting.products import (
     query_panels,
     roundings,
 )
-from streameval.errors import OptionError
 
 needs_unit = pytest.mark.skipif(not supported(), reason="this machine has no matrix unit")
 Float32 = npt.NDArray[np.float32]
@@ -183,7 +183,7 @@ def test_the_way_to_multiply_is_chosen_by_a_variable(monkeypatch: pytest.MonkeyP
 
 
 def test_no_unit_where_code_is_compiled_for_a_chosen_processor() -> None:
-    code = "from streameval.counting.matrix_unit import supported; print(supported())"
+    code = "from streameval.kernels.matrix_unit import supported; print(supported())"
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

@@ -14,7 +14,7 @@ from reference import canonical_distances
 from test_exactness import GALLERY, QUERIES, evaluate, labels, normal, oracle
 
 import streameval as se
-from streameval.counting.thresholds import threshold_distances
+from streameval.kernels.thresholds import threshold_distances
 
 FINITE = st.floats(-1e6, 1e6, allow_nan=False)
 

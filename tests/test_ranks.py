@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import streameval as se
-from streameval.inputs import open_array
+from streameval.arrays import open_array
 from streameval.ledger.counting import Block, Means, Part
 from streameval.ledger.creating import settings_of
 from streameval.ledger.head import Segment

@@ -24,18 +24,18 @@ from clusters import cluster, labels, prepared, write_inputs
 
 import streameval as se
 from streameval import evaluation
+from streameval.arrays import fingerprint as fingerprint_module
+from streameval.arrays.fingerprint import fingerprint
+from streameval.arrays.uri import open_array
 from streameval.errors import OutputError, TaskError
-from streameval.execution import checkpoint as checkpoint_module
-from streameval.execution import passes
-from streameval.execution.checkpoint import Checkpoint
-from streameval.execution.cluster import ClusterExecutor
-from streameval.execution.connection import Connection
-from streameval.inputs import fingerprint as fingerprint_module
-from streameval.inputs.fingerprint import fingerprint
-from streameval.inputs.uri import open_array
 from streameval.metrics.options import MetricOptions
 from streameval.planning import Workers
 from streameval.result import Evaluation
+from streameval.run import checkpoint as checkpoint_module
+from streameval.run import passes
+from streameval.run.checkpoint import Checkpoint
+from streameval.run.cluster import ClusterExecutor
+from streameval.run.connection import Connection
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
@@ -245,7 +245,7 @@ def test_a_plan_that_comes_out_otherwise_does_not_matter(
 ) -> None:
     """The process holds more or less each time, and plans with what is left."""
     counted = stop_in_the_middle(folder)
-    monkeypatch.setattr("streameval.preparation.reserved_bytes", lambda: 123 << 20)
+    monkeypatch.setattr("streameval.run.preparation.reserved_bytes", lambda: 123 << 20)
     work = prepared(folder, "features", threads=2)
     assert len(work.plan.tasks) == 150
     work = replace(work, plan=replace(work.plan, tasks=work.plan.tasks[:1], block=7))
@@ -365,7 +365,7 @@ SLOW = """
 import sys
 import faults
 from dataclasses import replace
-from streameval.execution import checkpoint, passes
+from streameval.run import checkpoint, passes
 checkpoint.COMMIT_SECONDS = 0.0
 passes.COUNT = replace(passes.COUNT, compute=faults.noted_slow)
 from streameval.cli import main

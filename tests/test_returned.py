@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from list_problems import disturbed, labels, list_problems, nearest, protocol
 from oracle import oracle_statistics
 
-from streameval.counting.returned import Places, Returned, find_extremes, missing_positives
 from streameval.metrics import METRICS, MetricOptions
 from streameval.metrics.compute import metrics_of
 from streameval.metrics.extremes import ListReading, compute_list_metrics
 from streameval.metrics.options import CHOICES
 from streameval.metrics.selection import available_fields, measures_of
-from streameval.pairs import find_pairs
-from streameval.protocol import PROTOCOLS
+from streameval.neighbors.returned import Places, Returned, find_extremes, missing_positives
+from streameval.protocols.pairs import find_pairs
+from streameval.protocols.protocol import PROTOCOLS
 
 THRESHOLDS = np.linspace(0, 1, 101)
 OPTIONS = st.builds(

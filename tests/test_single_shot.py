@@ -21,11 +21,11 @@ from reference import canonical_distances
 from test_exactness import HOSTILE, METRICS, few_valued, labels, least_memory
 
 import streameval as se
-from streameval.counting.ahead import ONE, ROWS, Ahead, fold, most_entries
-from streameval.counting.poisson_binomial import NEGLIGIBLE, hopeless_from
-from streameval.execution.shots import ShotCounts
 from streameval.planning import SHOT_RANKS
 from streameval.report.conventions import compare_conventions
+from streameval.single_shot.ahead import ONE, ROWS, Ahead, fold, most_entries
+from streameval.single_shot.counter import ShotCounts
+from streameval.single_shot.poisson_binomial import NEGLIGIBLE, hopeless_from
 
 Array = npt.NDArray[Any]
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
@@ -156,7 +156,7 @@ def test_any_problem_under_any_tiling(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streameval.planning.features.TARGET_BLOCK_BYTES", block)
         patch.setattr("streameval.planning.features.SHOT_QUERIES", together)
-        patch.setattr("streameval.execution.shots.SHOT_DOUBTS", 1)
+        patch.setattr("streameval.single_shot.counter.SHOT_DOUBTS", 1)
         found = shots(
             se.Features(q, g, "euclidean"), sides, protocol=protocol, tile=tile, threads=threads
         )
@@ -186,7 +186,7 @@ def test_any_chunking_of_a_stored_matrix(
     zarr.create_array(path, shape=matrix.shape, chunks=chunks, dtype=dtype)[:] = matrix
     source = se.Distances(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.preparation.reserved_bytes", lambda: 0)
+        patch.setattr("streameval.run.preparation.reserved_bytes", lambda: 0)
         memory = 10**9 if strip else least_memory(source, sides, protocol=protocol)
         found = shots(source, sides, protocol=protocol, memory=memory, threads=2)
     check(found, expected(matrix.astype(np.float64), sides, protocol))
@@ -207,9 +207,9 @@ def test_positives_behind_too_many_identities(
         "gallery": se.Labels(rng.integers(0, identities, items), rng.integers(0, 3, items)),
     }
     oracle = expected(canonical_distances(q, g, "euclidean"), sides, protocol)
-    monkeypatch.setattr("streameval.execution.shots.SHOT_DOUBTS", 1)  # folded often
+    monkeypatch.setattr("streameval.single_shot.counter.SHOT_DOUBTS", 1)  # folded often
     for tile, entries in (((12, 1500), 10**4), ((3, 40), 10**4), ((12, 100), 0)):
-        monkeypatch.setattr("streameval.preparation.sizes.most_entries", lambda *_, n=entries: n)
+        monkeypatch.setattr("streameval.run.sizes.most_entries", lambda *_, n=entries: n)
         found = shots(
             se.Features(q, g, "euclidean"), sides, protocol=protocol, tile=tile, threads=2
         )
@@ -411,7 +411,7 @@ def test_a_gallery_of_nothing() -> None:
 def test_collapsed_models(
     metric: Any, protocol: str, noise: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streameval.execution import shots as execution
+    from streameval.single_shot import counter as execution
 
     decided = []
     settle_fine = execution.settle_fine
@@ -523,7 +523,7 @@ def test_an_entry_that_is_not_finite_is_named(tmp_path: Path) -> None:
     )
     source = se.Distances(tmp_path / "d.zarr")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.preparation.reserved_bytes", lambda: 0)
+        patch.setattr("streameval.run.preparation.reserved_bytes", lambda: 0)
         memory = least_memory(source, sides, protocol="cuhk03")
         for budget in (memory, 10**9):
             with pytest.raises(se.InputError, match="nan in row 5, column 77"):

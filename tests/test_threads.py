@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.errors import InputError
-from streameval.execution.executor import Pass
-from streameval.execution.job import Job, Range
-from streameval.execution.progress import Cancelled, Progress, Watch
-from streameval.execution.threads import ThreadExecutor
-from streameval.inputs.sources import Distances
-from streameval.pairs import Pairs
 from streameval.planning import Plan
+from streameval.protocols.pairs import Pairs
+from streameval.run.executor import Pass
+from streameval.run.job import Job, Range
+from streameval.run.progress import Cancelled, Progress, Watch
+from streameval.run.threads import ThreadExecutor
+from streameval.sources.sources import Distances
 
 JOB = Job(
     Distances(np.zeros((1, 1))),

@@ -21,10 +21,10 @@ import streameval as se
 from streameval import evaluation
 from streameval.cli import main
 from streameval.cli.printing import NewFile
-from streameval.counting.returned import Returned
 from streameval.errors import OutputError, StreamevalWarning
-from streameval.preparation import prepare
+from streameval.neighbors.returned import Returned
 from streameval.report.trec import descending, names_of, qrels_lines, run_lines
+from streameval.run.preparation import prepare
 
 QUERIES, ITEMS, WIDTH = 12, 60, 6
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streameval.arrays.array import Array
 from streameval.audit.finding import Audit
-from streameval.inputs.array import Array
-from streameval.inputs.sources import Features
-from streameval.pairs import Pairs
-from streameval.protocol import AnyArray, Labels
+from streameval.protocols.pairs import Pairs
+from streameval.protocols.protocol import AnyArray, Labels
+from streameval.sources.sources import Features
 
 UNIT_TOLERANCE = 1e-3  # how far from each other lengths are, and vectors still normalised
 BLOCK_BYTES = 32 << 20  # read at a time

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from streameval.arrays.shards import natural_order
 from streameval.audit.finding import Audit, Finding
-from streameval.inputs.shards import natural_order
-from streameval.pairs import Pairs
-from streameval.protocol import AnyArray, Labels, Protocol
+from streameval.protocols.pairs import Pairs
+from streameval.protocols.protocol import AnyArray, Labels, Protocol
 
 _SHOWN = 5
 _IMAGES = (1, 2, 6, 11, 51)  # where the groups of identities by number of images begin

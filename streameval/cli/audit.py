@@ -44,11 +44,11 @@ def audit(**given: Any) -> None:
     """
     from streameval.audit import audit_features, audit_labels
     from streameval.errors import BudgetError
-    from streameval.pairs import find_pairs
-    from streameval.preparation import check_rows, parse_bytes
-    from streameval.protocol import with_options
+    from streameval.protocols.pairs import find_pairs
+    from streameval.protocols.protocol import with_options
     from streameval.report.audit import render_audit
     from streameval.report.style import stdout_style
+    from streameval.run.preparation import check_rows, parse_bytes
 
     given = with_bundle(given)
     labels = {side: label_options(given, side) for side in ("query", "gallery")}

@@ -60,9 +60,9 @@ def compare_index(settings: tuple[str, ...], **given: Any) -> None:
 
     labels = {side: label_options(given, side) for side in ("query", "gallery")}
     with show_progress(quiet=given["quiet"]) as progress, Interruption(progress.close):
-        from streameval import comparison
         from streameval.metrics.options import MetricOptions
         from streameval.metrics.selection import split_names
+        from streameval.neighbors import comparison
         from streameval.report.comparison import render_comparison, write_plot
         from streameval.report.style import stdout_style
 

@@ -26,9 +26,9 @@ def convert(source: str, out: str, memory: str, *, overwrite: bool, wants_json: 
     The values stay what they are; all are checked to be finite. After a crash the same command
     goes on with what is in OUT.progress.
     """
-    from streameval.inputs import convert as conversion
-    from streameval.inputs import open_array
-    from streameval.preparation import parse_bytes
+    from streameval.arrays import convert as conversion
+    from streameval.arrays import open_array
+    from streameval.run.preparation import parse_bytes
 
     done = conversion.convert(
         open_array(source), out, memory=parse_bytes(memory), overwrite=overwrite

@@ -31,7 +31,7 @@ def described(
     findings : sequence of Finding
         Of the part of the audit that precedes every evaluation.
     """
-    from streameval.inputs.labels import LabelUris
+    from streameval.labels.columns import LabelUris
 
     said: dict[str, Any] = {
         "given": told,

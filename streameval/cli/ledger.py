@@ -28,7 +28,7 @@ from streameval.errors import InputError, OptionError, OutputError
 
 if TYPE_CHECKING:
     from streameval.ledger import Ledger, Snapshot
-    from streameval.protocol import Labels
+    from streameval.protocols.protocol import Labels
 
 
 @click.group(
@@ -74,7 +74,7 @@ def _counting(
 
     with show_progress(quiet=quiet) as progress, Interruption(progress.close):
         from streameval.evaluation import budget
-        from streameval.execution.connection import open_cluster
+        from streameval.run.connection import open_cluster
 
         if workers is not None and workers < 1:
             raise OptionError(f"--workers is {workers}; a whole number of at least 1 is needed")
@@ -91,7 +91,7 @@ def _labels(
     side: str, given: dict[str, Any], like: Labels | None = None, more: Sequence[str] = ()
 ) -> Labels:
     """Read the labels of a side; those of a table as what `like` has them, with further columns."""
-    from streameval.inputs.labels import read_label_table, read_labels
+    from streameval.labels.columns import read_label_table, read_labels
 
     ids, cams, keys, table = (
         given.pop(f"{side}_{column}") for column in ("ids", "cams", "keys", "labels")
@@ -270,8 +270,8 @@ def remove(
 
 def _identities(file: str, queries: Labels) -> Any:
     """Read identities, as what the queries' are: of an array, or any other file as a text."""
-    from streameval.inputs.labels import read_labels
-    from streameval.inputs.uri import FORMATS
+    from streameval.arrays.uri import FORMATS
+    from streameval.labels.columns import read_labels
 
     if "::" in file or Path(file).suffix.lower() in FORMATS:
         return read_labels(file).id

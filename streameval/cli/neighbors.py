@@ -11,9 +11,9 @@ from streameval.cli.printing import check_new
 from streameval.errors import OptionError
 
 if TYPE_CHECKING:
-    from streameval.counting.canonical import Metric
-    from streameval.inputs.neighbors import Depth, Neighbors
+    from streameval.kernels.canonical import Metric
     from streameval.metrics.extremes import Missing
+    from streameval.neighbors.source import Depth, Neighbors
 
 list_options = together(
     click.option(
@@ -98,8 +98,8 @@ def open_neighbors(given: Any) -> Neighbors | None:
         raise OptionError("--close-to is for -k auto: give that, or leave it out")
     if given.save_index is not None:
         check_new(given.save_index, overwrite=given.overwrite or given.resume)
-    from streameval.inputs.neighbors import Neighbors
-    from streameval.inputs.sources import Features
+    from streameval.neighbors.source import Neighbors
+    from streameval.sources.sources import Features
 
     features = None
     if (given.query is None) != (given.gallery is None):

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 from streameval.errors import OptionError
 
 if TYPE_CHECKING:
-    from streameval.counting.canonical import Metric
-    from streameval.inputs.lists import ListedAs
-    from streameval.inputs.sources import Distances, Features
-    from streameval.listed import ListedPairs
+    from streameval.kernels.canonical import Metric
+    from streameval.labels.listed import ListedAs
     from streameval.metrics.resampling import Resampling
-    from streameval.preparation import RangeOption
-    from streameval.protocol import AnyArray, Labels, Protocol
+    from streameval.protocols.listed import ListedPairs
+    from streameval.protocols.protocol import AnyArray, Labels, Protocol
+    from streameval.run.preparation import RangeOption
+    from streameval.sources.sources import Distances, Features
 
 
 def open_source(
@@ -42,7 +42,7 @@ def open_source(
                 f"got --distances and --metric {metric}: a stored matrix holds its distances "
                 "already; leave --metric out"
             )
-        from streameval.inputs.sources import Distances
+        from streameval.sources.sources import Distances
 
         return Distances(distances)
     return open_features(query, gallery, metric)
@@ -58,7 +58,7 @@ def open_features(query: str | None, gallery: str | None, metric: str | None) ->
     InputError
         If an array can't be evaluated.
     """
-    from streameval.inputs.sources import Features
+    from streameval.sources.sources import Features
 
     sides = check_features(query, gallery)
     return Features(*sides, cast("Metric", metric or "cosine"))  # checked there
@@ -102,7 +102,7 @@ def with_bundle(given: dict[str, Any]) -> dict[str, Any]:
     """
     if given["bundle"] is None:
         return given
-    from streameval.inputs.bundle import NAMES, bundle_uris
+    from streameval.labels.bundle import NAMES, bundle_uris
 
     others = (*NAMES, "distances", "query_labels", "gallery_labels")
     twice = [name for name in others if given.get(name) is not None]
@@ -165,8 +165,8 @@ def open_labels(
 
     A table of the queries may have a further column to group by.
     """
-    from streameval.inputs.labels import LabelUris, read_sides
-    from streameval.protocol import RESERVED_COLUMNS
+    from streameval.labels.columns import LabelUris, read_sides
+    from streameval.protocols.protocol import RESERVED_COLUMNS
 
     further = group_by is not None and is_column(group_by) and group_by not in RESERVED_COLUMNS
     more = [group_by] if group_by is not None and further else []
@@ -193,7 +193,7 @@ def open_listed(
                 f"got --listed-as {listed_as} without --good: give the lists, or leave it out"
             )
         return None
-    from streameval.inputs.lists import read_listed_pairs
+    from streameval.labels.listed import read_listed_pairs
 
     return read_listed_pairs(good, junk, queries=len(query), gallery=gallery, listed_as=listed_as)
 
@@ -208,7 +208,7 @@ def open_protocol(protocol: str | None) -> str | Protocol | None:
     """
     if protocol is None or not protocol.lower().endswith(".toml"):
         return protocol
-    from streameval.inputs.protocols import read_protocol
+    from streameval.labels.protocol_file import read_protocol
 
     return read_protocol(protocol)
 
@@ -221,7 +221,7 @@ def open_groups(group_by: str) -> str | AnyArray:
     InputError
         If there is no such array.
     """
-    from streameval.inputs.labels import read_labels
+    from streameval.labels.columns import read_labels
 
     return group_by if is_column(group_by) else read_labels(group_by).id
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from streameval.errors import OptionError, OutputError
 
 if TYPE_CHECKING:
-    from streameval.execution.checkpoint import Checkpoint
-    from streameval.execution.record import Record
     from streameval.metrics.options import MetricOptions
-    from streameval.preparation import Prepared
     from streameval.result import Evaluation
+    from streameval.run.checkpoint import Checkpoint
+    from streameval.run.preparation import Prepared
+    from streameval.run.record import Record
 
 SUFFIX = ".progress"
 IDENTITY, FINGERPRINTS = "evaluation", "fingerprints"  # in the provenance of a result
@@ -45,9 +45,9 @@ class Recording:
     """
 
     def __init__(self, out: str | None, *, overwrite: bool, resume: bool) -> None:
-        from streameval.execution.checkpoint import Checkpoint, check_packages, discard
-        from streameval.execution.record import NO_RECORD
         from streameval.result.folder import check_output
+        from streameval.run.checkpoint import Checkpoint, check_packages, discard
+        from streameval.run.record import NO_RECORD
 
         self._out, self._overwrite, self._resume = out, overwrite, resume
         self._checkpoint: Checkpoint | None = None
@@ -83,7 +83,7 @@ class Recording:
             If what is there is of another evaluation.
         """
         from streameval.result import Evaluation
-        from streameval.resuming import identity, manifest
+        from streameval.run.manifest import identity, manifest
 
         if self._out is None:
             return prepared, None

@@ -32,13 +32,13 @@ from streameval.errors import OptionError, StreamevalError, StreamevalWarning
 
 if TYPE_CHECKING:
     from streameval.audit import Finding
-    from streameval.execution.connection import Connection
-    from streameval.inputs.neighbors import Source
     from streameval.metrics.options import MetricOptions
+    from streameval.neighbors.source import Source
     from streameval.planning import Workers
-    from streameval.presets import Preset
-    from streameval.protocol import Labels, Protocol
+    from streameval.protocols.presets import Preset
+    from streameval.protocols.protocol import Labels, Protocol
     from streameval.result import Evaluation
+    from streameval.run.connection import Connection
 
 SELF_MATCHES = ("index", "key")
 
@@ -126,13 +126,14 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
         Interruption(progress.close) as interruption,
         ExitStack() as stack,
     ):
-        from streameval import evaluation, preparation
-        from streameval.execution.cluster import ClusterExecutor
+        from streameval import evaluation
         from streameval.metrics.selection import split_names
-        from streameval.presets import find_preset, pair_options
+        from streameval.protocols.presets import find_preset, pair_options
         from streameval.report.export import FORMATS, result_rows
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
+        from streameval.run import preparation
+        from streameval.run.cluster import ClusterExecutor
 
         resampling = parse_level(given.ci)
         preset = None if given.preset is None else find_preset(given.preset)
@@ -275,7 +276,7 @@ def _warn_of_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[
 
 def _is_declared(given: Given) -> bool:
     """Tell whether shapes are given in place of data, and no labels."""
-    from streameval.inputs.declared import PREFIX
+    from streameval.arrays.shape_only import PREFIX
 
     sources = [uri for uri in (given.distances, given.query, given.gallery) if uri is not None]
     no_labels = not any(any(given.label_options(side)) for side in ("query", "gallery"))
@@ -285,7 +286,7 @@ def _is_declared(given: Given) -> bool:
 def _cluster(given: Given) -> AbstractContextManager[Connection | None]:
     """Open the cluster that is asked for; a plan alone needs no processes of our own."""
     from streameval.evaluation import budget
-    from streameval.execution.connection import open_cluster
+    from streameval.run.connection import open_cluster
 
     if given.workers is not None and given.workers < 1:
         raise OptionError(f"--workers is {given.workers}; a whole number of at least 1 is needed")
@@ -302,8 +303,8 @@ def _cluster(given: Given) -> AbstractContextManager[Connection | None]:
 def _workers(given: Given, cluster: Connection | None, source: Source) -> Workers | None:
     """Return the workers that the work is planned for."""
     from streameval.evaluation import budget, cluster_workers
-    from streameval.execution.connection import WORKER_BYTES
     from streameval.planning import Workers
+    from streameval.run.connection import WORKER_BYTES
 
     if cluster is None and given.workers is not None:
         return Workers(given.workers, given.threads or 1, budget(given.memory), WORKER_BYTES)

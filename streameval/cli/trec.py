@@ -14,9 +14,9 @@ from streameval.errors import OptionError
 
 if TYPE_CHECKING:
     from streameval.cli.running import Given
-    from streameval.counting.returned import Returned
-    from streameval.pairs import Pairs
-    from streameval.protocol import Labels
+    from streameval.neighbors.returned import Returned
+    from streameval.protocols.pairs import Pairs
+    from streameval.protocols.protocol import Labels
     from streameval.report.trec import Names
 
 trec_options = together(

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from streameval.arrays.array import Array
+from streameval.arrays.composed import SelectedArray
+from streameval.arrays.fingerprint import content
 from streameval.errors import InputError
-from streameval.inputs.array import Array
-from streameval.inputs.composed import SelectedArray
-from streameval.inputs.fingerprint import content
-from streameval.inputs.sources import Distances, Features
 from streameval.ledger.counting import Block, Means, Part
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.head import Head, Place, Record, Segment
@@ -24,7 +23,8 @@ from streameval.ledger.labels import label_arrays
 from streameval.ledger.sources import Gallery, check_same, open_matrix, place_of
 from streameval.ledger.state import Near, Positives, State, Totals, cells_of, record_arrays
 from streameval.ledger.store import Change
-from streameval.protocol import Labels
+from streameval.protocols.protocol import Labels
+from streameval.sources.sources import Distances, Features
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 

@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval.arrays.array import Array
+from streameval.arrays.composed import JoinedArray, SelectedArray
 from streameval.errors import InputError
 from streameval.evaluation import budget, cluster_workers
-from streameval.execution.cluster import ClusterExecutor
-from streameval.execution.connection import Connection, open_cluster
-from streameval.execution.executor import Executor
-from streameval.execution.job import Job, NotUnitError, Range
-from streameval.execution.job import Positives as JobPositives
-from streameval.execution.passes import count_stretches, find_positives
-from streameval.execution.progress import Progress, Watch, check_progress
-from streameval.execution.ranks import rank_stretches
-from streameval.execution.task import RangeError
-from streameval.execution.threads import ThreadExecutor
-from streameval.inputs.array import Array
-from streameval.inputs.composed import JoinedArray, SelectedArray
-from streameval.inputs.sources import BadRowError, Distances, Features
 from streameval.ledger.head import Segment, Settings
 from streameval.ledger.state import Positives
-from streameval.pairs import find_pairs
 from streameval.planning import Plan, make_plan
-from streameval.preparation import problem_of, reserved_bytes, thread_count
-from streameval.protocol import AnyArray, Labels
+from streameval.protocols.pairs import find_pairs
+from streameval.protocols.protocol import AnyArray, Labels
+from streameval.run.cluster import ClusterExecutor
+from streameval.run.connection import Connection, open_cluster
+from streameval.run.executor import Executor
+from streameval.run.job import Job, NotUnitError, Range
+from streameval.run.job import Positives as JobPositives
+from streameval.run.passes import count_stretches, find_positives
+from streameval.run.preparation import problem_of, reserved_bytes, thread_count
+from streameval.run.progress import Progress, Watch, check_progress
+from streameval.run.ranks import rank_stretches
+from streameval.run.task import RangeError
+from streameval.run.threads import ThreadExecutor
+from streameval.sources.sources import BadRowError, Distances, Features
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 if TYPE_CHECKING:

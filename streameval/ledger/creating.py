@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from streameval.counting.canonical import Metric
+from streameval.arrays.array import Array
 from streameval.errors import OptionError
-from streameval.inputs.array import Array
-from streameval.inputs.sources import Features
+from streameval.kernels.canonical import Metric
 from streameval.ledger.head import Settings
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import required_fields
-from streameval.preparation import (
+from streameval.protocols.presets import Preset, pair_options
+from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol, with_options
+from streameval.run.preparation import (
     BINS,
     THRESHOLDS,
     RangeOption,
@@ -21,8 +22,7 @@ from streameval.preparation import (
     resolve_options,
     resolve_range,
 )
-from streameval.presets import Preset, pair_options
-from streameval.protocol import SINGLE_GALLERY_SHOT, Protocol, with_options
+from streameval.sources.sources import Features
 
 
 def settings_of(

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from streameval.counting.canonical import Metric
 from streameval.errors import OutputError
-from streameval.execution.job import Range
+from streameval.kernels.canonical import Metric
 from streameval.metrics.options import MetricOptions
-from streameval.protocol import Protocol
+from streameval.protocols.protocol import Protocol
+from streameval.run.job import Range
 
 FORMAT = 2  # of what is written; another one is not read
 MOST_NEAR = 4096  # nearest negatives that are kept of a query

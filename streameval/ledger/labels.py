@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.ledger.packing import narrow
-from streameval.protocol import AnyArray, Labels
+from streameval.protocols.protocol import AnyArray, Labels
 
 _MORE = "more:"
 

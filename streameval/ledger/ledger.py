@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from streameval.counting.canonical import Metric
 from streameval.errors import InputError, OptionError
 from streameval.evaluation import check_counted, metric_options
-from streameval.execution.progress import Progress
+from streameval.kernels.canonical import Metric
 from streameval.ledger.appending import Appending
 from streameval.ledger.counting import means, take_labels
 from streameval.ledger.creating import settings_of
@@ -38,11 +37,12 @@ from streameval.metrics.options import (
     VerificationPrecision,
 )
 from streameval.metrics.selection import names_of
-from streameval.pairs import find_pairs
-from streameval.preparation import RangeOption, check_labels, query_columns
-from streameval.presets import find_preset
-from streameval.protocol import Labels, Protocol, label_column
+from streameval.protocols.pairs import find_pairs
+from streameval.protocols.presets import find_preset
+from streameval.protocols.protocol import Labels, Protocol, label_column
 from streameval.result import Evaluation
+from streameval.run.preparation import RangeOption, check_labels, query_columns
+from streameval.run.progress import Progress
 from streameval.statistics import IntArray
 
 if TYPE_CHECKING:

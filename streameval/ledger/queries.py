@@ -7,10 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from streameval.arrays.array import Array
 from streameval.errors import InputError
-from streameval.execution.job import UNIT_TOLERANCE
-from streameval.inputs.array import Array
-from streameval.inputs.sources import BadRowError, Distances, Features
 from streameval.ledger.appending import near_of, plus_counted
 from streameval.ledger.counting import Block, Means
 from streameval.ledger.forecast import Forecast
@@ -19,7 +17,9 @@ from streameval.ledger.labels import label_arrays, stack_labels
 from streameval.ledger.sources import Gallery, check_same, open_matrix, place_of
 from streameval.ledger.state import Near, Positives, State, Totals, cells_of, record_arrays
 from streameval.ledger.store import QUERIES, Change
-from streameval.protocol import Labels
+from streameval.protocols.protocol import Labels
+from streameval.run.job import UNIT_TOLERANCE
+from streameval.sources.sources import BadRowError, Distances, Features
 from streameval.statistics import IntArray
 
 _ROWS = 4096  # of features that are checked at a time

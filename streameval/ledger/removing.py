@@ -17,7 +17,7 @@ from streameval.ledger.head import Head, Record, Segment
 from streameval.ledger.sources import Gallery
 from streameval.ledger.state import Near, Positives, State, Taken, Totals, cells_of, record_arrays
 from streameval.ledger.store import Change, Reader
-from streameval.protocol import Labels
+from streameval.protocols.protocol import Labels
 from streameval.statistics import FloatArray, IntArray
 
 

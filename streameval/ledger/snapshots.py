@@ -16,10 +16,10 @@ from streameval.ledger.forecast import Forecast
 from streameval.ledger.head import Settings
 from streameval.ledger.sources import Gallery
 from streameval.ledger.state import State
-from streameval.preparation import UNUSED, query_columns
-from streameval.protocol import Labels
+from streameval.protocols.protocol import Labels
 from streameval.result import Evaluation
 from streameval.result.summary import plain
+from streameval.run.preparation import UNUSED, query_columns
 from streameval.statistics import FloatArray, RankStatistics
 
 POSITIVE, NEGATIVE, EXCLUDED = "positive", "negative", "excluded"

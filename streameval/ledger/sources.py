@@ -8,19 +8,19 @@ from pathlib import Path
 
 import numpy as np
 
+from streameval.arrays.array import Array
+from streameval.arrays.composed import JoinedArray, SelectedArray
+from streameval.arrays.fingerprint import content
+from streameval.arrays.fingerprint import state as files_state
+from streameval.arrays.remote import is_remote
+from streameval.arrays.uri import open_array
 from streameval.errors import InputError
-from streameval.inputs.array import Array
-from streameval.inputs.composed import JoinedArray, SelectedArray
-from streameval.inputs.fingerprint import content
-from streameval.inputs.fingerprint import state as files_state
-from streameval.inputs.remote import is_remote
-from streameval.inputs.uri import open_array
 from streameval.ledger.counting import Part, take_labels
 from streameval.ledger.head import Place, Segment
 from streameval.ledger.labels import columns_of, labels_of
 from streameval.ledger.state import State
 from streameval.ledger.store import QUERIES, Reader
-from streameval.protocol import AnyArray, Labels
+from streameval.protocols.protocol import AnyArray, Labels
 from streameval.statistics import IntArray
 
 

@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streameval.arrays.remote import is_remote
 from streameval.errors import InputError, OptionError, OutputError, StreamevalError, check_path
-from streameval.execution.checkpoint import check_packages, in_a_line
-from streameval.inputs.remote import is_remote
 from streameval.ledger.head import Head
 from streameval.ledger.packing import Arrays, pack, unpack
 from streameval.ledger.state import Near, Positives, State, Totals
 from streameval.metrics.options import is_number
+from streameval.run.checkpoint import check_packages, in_a_line
 
 BRANCH = "main"
 SNAPSHOTS = "snapshots"  # the folder of the repository

@@ -17,7 +17,7 @@ from streameval.ledger.snapshots import scalars_of
 from streameval.ledger.sources import Gallery
 from streameval.ledger.state import Near, Positives, State, Taken, Totals
 from streameval.ledger.store import GALLERY, QUERIES, RECORD, Reader, Store
-from streameval.protocol import Labels
+from streameval.protocols.protocol import Labels
 from streameval.statistics import IntArray
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from streameval.counting.products import panel_bytes
-from streameval.counting.tiles import DOUBTS, FINE_QUERIES
+from streameval.kernels.products import panel_bytes
+from streameval.kernels.tiles import DOUBTS, FINE_QUERIES
 from streameval.planning.plan import SHARDS_PER_THREAD, Plan, Process, Task, ranges, refusal
 from streameval.planning.problem import Problem, part_bytes, shot_parts, task_statistics_bytes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streameval.counting.ahead import shot_entries
-from streameval.counting.shots import SHOT_DOUBTS
+from streameval.single_shot.ahead import shot_entries
+from streameval.single_shot.collect import SHOT_DOUBTS
 
 SHOT_RANKS = 100  # ranks of CMC under single gallery shot
 

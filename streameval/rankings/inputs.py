@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from streameval.arrays.array import Array
+from streameval.arrays.fingerprint import fingerprint
+from streameval.arrays.remote import is_remote
 from streameval.errors import InputError
-from streameval.inputs.array import Array
-from streameval.inputs.fingerprint import fingerprint
-from streameval.inputs.labels import LabelUris, read_sides
-from streameval.inputs.lists import read_listed_pairs
-from streameval.inputs.remote import is_remote
-from streameval.inputs.sources import Distances, Features
-from streameval.pairs import Pairs, find_pairs
-from streameval.protocol import Labels, Protocol
+from streameval.labels.columns import LabelUris, read_sides
+from streameval.labels.listed import read_listed_pairs
+from streameval.protocols.pairs import Pairs, find_pairs
+from streameval.protocols.protocol import Labels, Protocol
 from streameval.result import Evaluation
+from streameval.sources.sources import Distances, Features
 
 SIDES = ("query", "gallery")
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.counting.canonical import pair_distances
 from streameval.errors import InputError
-from streameval.inputs.sources import Distances, Features
-from streameval.pairs import Pairs
+from streameval.kernels.canonical import pair_distances
+from streameval.protocols.pairs import Pairs
 from streameval.rankings.inputs import Inputs
 from streameval.result import Evaluation
+from streameval.sources.sources import Distances, Features
 from streameval.statistics import FloatArray, IntArray
 
 BLOCK_BYTES = 16 << 20  # of the gallery, read at a time

@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streameval.comparison import CONFIDENCE, LISTED, Comparison, Difference, Outcome
 from streameval.errors import OutputError
+from streameval.neighbors.comparison import CONFIDENCE, LISTED, Comparison, Difference, Outcome
 from streameval.planning import format_bytes
 from streameval.report.inputs import describe_inputs
 from streameval.report.style import (

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import StreamevalWarning
 from streameval.metrics import MetricOptions
 from streameval.metrics.selection import available_fields, find_measure
-from streameval.presets import PRESETS, Preset
-from streameval.protocol import PROTOCOLS
+from streameval.protocols.presets import PRESETS, Preset
+from streameval.protocols.protocol import PROTOCOLS
 from streameval.report.style import DASH, Style, facts, render, unruled_table, wrapped
 
 if TYPE_CHECKING:

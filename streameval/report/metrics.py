@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streameval.metrics import METRICS, MetricOptions
-from streameval.protocol import SINGLE_GALLERY_SHOT
+from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
 from streameval.report.style import TITLES, Style, facts, render, wrapped
 
 if TYPE_CHECKING:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streameval.counting.products import description
-from streameval.inputs.neighbors import Neighbors
-from streameval.inputs.sources import Features
+from streameval.kernels.products import description
+from streameval.neighbors.source import Neighbors
 from streameval.planning import Plan, format_bytes
-from streameval.provenance import describe_source
 from streameval.report.inputs import describe_inputs
 from streameval.report.style import Style, amount, duration, facts, plural, render
+from streameval.run.provenance import describe_source
+from streameval.sources.sources import Features
 
 if TYPE_CHECKING:
-    from streameval.preparation import Prepared
+    from streameval.run.preparation import Prepared
 
 LAYOUTS = {
     "features": "features: shards of the gallery, block by block, times blocks of queries",

@@ -8,9 +8,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from streameval.execution.progress import Progress
 from streameval.planning import format_bytes
 from streameval.report.style import amount, duration, is_terminal
+from streameval.run.progress import Progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.metrics.extremes import ListMetrics
 from streameval.metrics.groups import NOT_BY_QUERY
 from streameval.planning import format_bytes
-from streameval.protocol import CAMERA_PAIRS
+from streameval.protocols.protocol import CAMERA_PAIRS
 from streameval.report.bounds import (
     bounds_table,
     describe_reading,

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.counting.returned import Places, Returned
 from streameval.errors import InputError, OptionError
-from streameval.pairs import Pairs
-from streameval.protocol import AnyArray, Labels
+from streameval.neighbors.returned import Places, Returned
+from streameval.protocols.pairs import Pairs
+from streameval.protocols.protocol import AnyArray, Labels
 from streameval.statistics import FloatArray, IntArray
 
 Names = Sequence[Any] | AnyArray

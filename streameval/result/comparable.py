@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, StreamevalWarning
-from streameval.result import Evaluation, check_not_of_lists
+from streameval.result.evaluation import Evaluation, check_not_of_lists
 from streameval.result.summary import plain
 
 QUERIES = "queries"

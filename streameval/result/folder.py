@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from streameval.arrays.zarr_chunks import check_complete
 from streameval.errors import InputError, OutputError, check_path
-from streameval.inputs.zarr_chunks import check_complete
 from streameval.statistics import FIELDS, REQUIRED, RankStatistics
 
 SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from streameval.metrics import Metrics
 from streameval.metrics.confidence import Confidence
-from streameval.protocol import CAMERA_PAIRS
+from streameval.protocols.protocol import CAMERA_PAIRS
 from streameval.result.cells import harmless
 
 

@@ -16,7 +16,7 @@ from streameval.errors import OutputError
 from streameval.metrics import Metrics
 from streameval.metrics.extremes import ListMetrics
 from streameval.metrics.resampling import Resampling
-from streameval.protocol import CAMERA_PAIRS
+from streameval.protocols.protocol import CAMERA_PAIRS
 from streameval.result.columns import group_name
 from streameval.result.folder import FORMAT, STATISTICS, SUMMARY
 

@@ -1,0 +1,285 @@
+"""Conversion of any array to well-chunked Zarr, block by block, going on after a crash.
+
+The array is written to ``OUT.progress`` and renamed to ``OUT`` once it is whole. Each chunk is
+a file, written under another name and renamed: one that is there is whole, so that the next
+run of the same command goes on with the first one that is not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streameval.arrays.array import AnyArray, Array, Span
+from streameval.arrays.fingerprint import fingerprint
+from streameval.arrays.zarr_array import open_zarr
+from streameval.errors import BudgetError, InputError, OptionError, OutputError
+
+CHUNK_BYTES = 4 << 20
+CHUNK_COLUMNS = 4096  # at most; of features, all
+BLOCK_BYTES = 64 << 20  # read at a time: more gains nothing
+RESERVED_BYTES = 64 << 20  # libraries, files, what Python does beside
+
+_ARRAY, _STATE, _METADATA = "array", "state.json", ("zarr.json", ".zarray")
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a conversion has written.
+
+    Attributes
+    ----------
+    path : Path
+    shape, chunks : tuple of int
+    dtype : str
+    blocks, kept : int
+        Blocks of chunks in all, and those that an earlier run had written.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: str
+    blocks: int
+    kept: int
+
+
+def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = False) -> Converted:
+    """Write an array of numbers to Zarr, uncompressed, in chunks of at most 4 MiB.
+
+    Parameters
+    ----------
+    source : Array
+        [n] or [n, m] of finite numbers.
+    out : str or Path
+        The folder to be made. ``OUT.progress`` beside it is what a killed run has left.
+    memory : int
+        Budget of the process, in bytes.
+    overwrite : bool
+        Whether to replace a Zarr array that is there.
+
+    Raises
+    ------
+    InputError
+        If the source holds something else than numbers, a value is not finite (its row is
+        named), or the file is damaged.
+    OptionError
+        If ``out`` is no path of a folder.
+    OutputError
+        If ``out`` is there, or can't be written.
+    BudgetError
+        If one chunk does not fit the memory.
+    """
+    if source.dtype.kind not in "iuf":
+        raise InputError(
+            f"{source.uri} is of dtype {source.dtype}; numbers are converted: labels that are "
+            "texts are read from a table"
+        )
+    if 0 in source.shape:
+        raise InputError(f"{source.uri} has shape {source.shape}: there is nothing to convert")
+    target = _check_target(out, overwrite=overwrite)
+    chunks = chunks_for(source.shape, source.dtype.itemsize)
+    block = _block_for(source, chunks, memory)
+    progress = target.with_name(target.name + ".progress")
+    try:
+        progress.mkdir(parents=True, exist_ok=True)
+        with _locked(progress):
+            array = _begin(source, progress, chunks)
+            blocks, kept = _write(source, array, progress / _ARRAY, block)
+            _check(source, progress / _ARRAY)
+            _put_in_place(progress / _ARRAY, target)
+            shutil.rmtree(progress)
+    except OSError as error:
+        if isinstance(error, OutputError):
+            raise
+        raise OutputError(f"{target} can't be written: {error}") from error
+    return Converted(target, source.shape, chunks, str(source.dtype), blocks, kept)
+
+
+def chunks_for(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return chunks of at most `CHUNK_BYTES`: rows a power of two, all columns of features."""
+    columns = min(shape[1], CHUNK_COLUMNS) if len(shape) == 2 else 1
+    rows = 1 << max((CHUNK_BYTES // (columns * itemsize)).bit_length() - 1, 0)
+    return (min(rows, shape[0]), *(columns for _ in shape[1:]))
+
+
+def _block_for(source: Array, chunks: tuple[int, ...], memory: int) -> tuple[int, ...]:
+    """Return the block to read at a time, in whole chunks: of rows, or of a row's columns.
+
+    Raises
+    ------
+    BudgetError
+    """
+    import psutil
+
+    held = int(psutil.Process().memory_info().rss) + RESERVED_BYTES
+    chunk_bytes = int(np.prod(chunks)) * source.dtype.itemsize
+    axis = 1 if len(chunks) == 2 and chunks[1] < source.shape[1] else 0
+    most = max(BLOCK_BYTES // chunk_bytes, 1)
+    if axis == 0:
+        most = max(most, min(-(-source.chunks[0] // chunks[0]), 64))
+    for times in range(most, 0, -1):
+        block = tuple(size * times if at == axis else size for at, size in enumerate(chunks))
+        columns = block[1] if len(block) == 2 else 1
+        needed = 2 * times * chunk_bytes + 3 * chunk_bytes
+        needed += source.read_scratch_bytes(block[0], columns)
+        if held + needed <= memory:
+            return block
+    raise BudgetError(
+        f"memory is {memory} bytes; to convert {source.uri} {source.shape} chunk by chunk takes "
+        f"{held + needed}: raise --memory, or store the source in smaller chunks"
+    )
+
+
+def _check_target(out: str | Path, *, overwrite: bool) -> Path:
+    if not str(out) or "::" in str(out) or "://" in str(out):
+        raise OptionError(f"the output is {str(out)!r}; the path of a folder to be made is needed")
+    target = Path(os.path.abspath(out))  # noqa: PTH100 - resolve() would follow a link
+    if target.exists() or target.is_symlink():
+        if not overwrite:
+            raise OutputError(f"{out} exists already; choose another, or replace it: --overwrite")
+        if target.is_symlink() or not any((target / name).is_file() for name in _METADATA):
+            raise OutputError(f"{out} is no Zarr array; it is not replaced: choose another")
+    return target
+
+
+@contextmanager
+def _locked(progress: Path) -> Iterator[None]:
+    """Hold the folder for as long as the process lives."""
+    with (progress / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(
+                f"{progress} is being written by another process; wait for it, or choose another "
+                "output"
+            ) from error
+        yield
+
+
+def _begin(source: Array, progress: Path, chunks: tuple[int, ...]) -> Any:
+    """Open what an earlier run of the same source has left, or begin."""
+    import zarr
+
+    state = {
+        "format": 1,
+        "fingerprint": fingerprint(source),
+        "shape": list(source.shape),
+        "dtype": source.dtype.str,
+        "chunks": list(chunks),
+    }
+    folder, file = progress / _ARRAY, progress / _STATE
+    try:
+        if json.loads(file.read_text()) == state:
+            return zarr.open_array(folder, mode="r+")
+    except (OSError, ValueError):  # there is none, or it was not written whole
+        pass
+    file.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    array = zarr.create_array(
+        folder,
+        shape=source.shape,
+        chunks=chunks,
+        dtype=source.dtype,
+        compressors=None,
+        config={"write_empty_chunks": True},
+    )
+    file.write_text(json.dumps(state))
+    return array
+
+
+def _write(source: Array, array: Any, folder: Path, block: tuple[int, ...]) -> tuple[int, int]:
+    """Write the chunks that are not there, block by block; return blocks in all, and kept."""
+    chunk_bytes = int(np.prod(array.chunks)) * source.dtype.itemsize
+    buffer = np.empty(block, source.dtype)
+    blocks = kept = 0
+    for spans in _tiles(source.shape, block):
+        blocks += 1
+        missing = [
+            chunk
+            for chunk in _tiles_within(spans, array.chunks)
+            if not _is_written(folder, chunk, array.chunks, chunk_bytes)
+        ]
+        if not missing:
+            kept += 1
+            continue
+        shape = tuple(stop - start for start, stop in spans)
+        out = buffer if shape == block else np.empty(shape, source.dtype)
+        values = source.read(*spans, out=out) if len(spans) == 2 else source.read(spans[0], out=out)
+        _check_finite(source, values, spans)
+        for chunk in missing:
+            here = tuple(
+                slice(start - origin, stop - origin)
+                for (start, stop), (origin, _) in zip(chunk, spans, strict=True)
+            )
+            array[tuple(slice(*span) for span in chunk)] = values[here]
+    return blocks, kept
+
+
+def _tiles(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[tuple[Span, ...]]:
+    return _tiles_within(tuple((0, size) for size in shape), block)
+
+
+def _tiles_within(spans: tuple[Span, ...], block: tuple[int, ...]) -> Iterator[tuple[Span, ...]]:
+    """Yield the spans of blocks that cover some spans, row by row."""
+    start, stop = spans[0]
+    for first in range(start, stop, block[0]):
+        rows = first, min(first + block[0], stop)
+        if len(spans) == 1:
+            yield (rows,)
+            continue
+        for left in range(*spans[1], block[1]):
+            yield rows, (left, min(left + block[1], spans[1][1]))
+
+
+def _is_written(
+    folder: Path, chunk: tuple[Span, ...], chunks: tuple[int, ...], nbytes: int
+) -> bool:
+    names = [str(start // size) for (start, _), size in zip(chunk, chunks, strict=True)]
+    try:
+        return folder.joinpath("c", *names).stat().st_size == nbytes
+    except FileNotFoundError:
+        return False
+
+
+def _check_finite(source: Array, values: AnyArray, spans: tuple[Span, ...]) -> None:
+    if values.dtype.kind != "f":
+        return
+    finite = np.isfinite(values)
+    if not finite.all():
+        at = np.argwhere(~finite)[0]
+        row = spans[0][0] + int(at[0])
+        raise InputError(
+            f"{source.uri} {source.shape} row {row} holds {values[tuple(at)]}: values must be "
+            "finite; mend or drop that row, and run this again"
+        )
+
+
+def _check(source: Array, folder: Path) -> None:
+    """Check that every chunk is there, and that shape and dtype are the source's."""
+    for stray in folder.rglob("*.partial"):  # what a killed run was writing
+        stray.unlink()
+    written = open_zarr(folder, None, str(folder))
+    if (written.shape, written.dtype) != (source.shape, source.dtype):
+        raise OutputError(
+            f"{folder} is {written.dtype} {written.shape}, and {source.uri} {source.dtype} "
+            f"{source.shape}: remove the folder, and convert again"
+        )
+
+
+def _put_in_place(folder: Path, target: Path) -> None:
+    old = target.with_name(target.name + ".old")
+    if target.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+    folder.rename(target)
+    shutil.rmtree(old, ignore_errors=True)

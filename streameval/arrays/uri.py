@@ -1,0 +1,111 @@
+"""Array URIs, `path[::key]`, and the table of formats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy.typing as npt
+
+from streameval.arrays.array import Array
+from streameval.arrays.hdf5 import SUFFIXES as HDF5_SUFFIXES
+from streameval.arrays.hdf5 import open_hdf5
+from streameval.arrays.mat import open_mat
+from streameval.arrays.memory import Opener, in_memory
+from streameval.arrays.npy import open_npy
+from streameval.arrays.npz import open_npz
+from streameval.arrays.parquet import open_parquet
+from streameval.arrays.remote import SCHEMES, is_remote
+from streameval.arrays.shape_only import PREFIX, DeclaredArray
+from streameval.arrays.shards import ShardedArray, is_pattern, matching, open_folder
+from streameval.arrays.torch_file import SUFFIXES as TORCH_SUFFIXES
+from streameval.arrays.torch_file import open_torch
+from streameval.arrays.vecs import DTYPES as VECS_SUFFIXES
+from streameval.arrays.vecs import open_vecs
+from streameval.arrays.zarr_array import open_remote
+from streameval.errors import InputError
+
+FOLDER = ".zarr"  # what a folder of any name is taken for
+
+FORMATS: Mapping[str, Opener] = {
+    ".npy": open_npy,
+    ".npz": open_npz,
+    ".mat": open_mat,
+    FOLDER: open_folder,
+    **dict.fromkeys(HDF5_SUFFIXES, open_hdf5),
+    **dict.fromkeys(VECS_SUFFIXES, open_vecs),
+    ".parquet": open_parquet,
+    **dict.fromkeys(TORCH_SUFFIXES, open_torch),
+}
+"""What opens an array, by the suffix of its file; a new format is one more entry."""
+
+
+def parse_uri(uri: str | Path) -> tuple[Path, str | None]:
+    """Split ``path[::key]``.
+
+    Raises
+    ------
+    InputError
+        If there is nothing on either side of the ``::``, or the path is of an object store.
+    """
+    text = str(uri)
+    if re.search(r"(^|::)\w[\w+.-]*://", text):
+        raise InputError(
+            f"{text} is no file; of object stores ({', '.join(SCHEMES)}) Zarr arrays are read"
+        )
+    path, separator, key = text.rpartition("::")
+    if not separator:
+        path = text
+    if not path or (separator and not key):
+        raise InputError(f"{text!r} names no array; expected PATH or PATH::KEY")
+    return Path(path), key if separator else None
+
+
+def open_array(source: str | Path | npt.ArrayLike) -> Array:
+    """Open an array: by its URI, or one in memory.
+
+    Parameters
+    ----------
+    source : str, Path or [n] or [n, m] array_like
+        ``path[::key]`` of a file of a known format, of a Zarr folder, or of a folder of .npy
+        files; a path with ``*`` of shards; ``url[::key]`` of Zarr in an object store.
+
+    Returns
+    -------
+    Array
+        Nothing of it is read yet, except of formats without blocks.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, its format is unknown, it has no such key, or it is damaged
+        or incomplete.
+    OptionError
+        If the package that reads the format, h5py or PyTorch, is not installed.
+    """
+    if not isinstance(source, str | Path):
+        return in_memory(source)
+    uri = str(source)
+    if uri.startswith(PREFIX):
+        return DeclaredArray(uri)
+    if is_remote(uri):
+        url, _, name = uri.rpartition("::") if "::" in uri else (uri, "", "")
+        return open_remote(url, name or None, uri)
+    path, key = parse_uri(source)
+    try:
+        if is_pattern(path):
+            suffix = "" if key is None else f"::{key}"
+            return ShardedArray([open_array(f"{one}{suffix}") for one in matching(path, uri)], uri)
+        if not path.exists():
+            what = uri if str(path) == uri else f"{uri}: {path}"
+            raise InputError(f"{what} does not exist")
+        suffix = FOLDER if path.is_dir() else path.suffix.lower()
+        if suffix not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise InputError(
+                f"{uri} is of unknown format {suffix!r}; known are {known} (.zarr: any Zarr folder)"
+            )
+        return FORMATS[suffix](path, key, uri)
+    except OSError as error:
+        raise InputError(f"{uri} can't be opened: {error}") from error

@@ -1,0 +1,378 @@
+"""Products of float32 rows: by BLAS, or by the matrix unit in three digits of 8 bits.
+
+A row x is taken as w X, with w a power of two and X whole numbers of three digits, the greatest
+of them between 2²² and 2²³ (`_exponent`). A digit is −128 … 127; those of X make three rows, so
+that X = 256² A + 256 B + C. Of the nine products of these with another row's, six are needed:
+
+    x·y  =  w w' 256² (256² A·A' + 256 (A·B' + B·A') + (A·C' + B·B' + C·A'))  +  error
+
+and the unit has each of them without rounding. The error is known from the rows (`Panels`), and
+in ordinary ones hardly depends on how long they are: ‖X‖ is large beside the half that rounding
+to whole numbers may cost in each column, and B and C are small beside A.
+
+*Panels* hold rows in the order that the unit asks for: for every step of 64 columns, a tile a
+digit, of 16 rows, 1,024 bytes. Those of queries are of 32 rows, two tiles a digit; those of
+gallery rows of 16, transposed by fours.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from functools import cache
+from typing import NamedTuple
+
+import llvmlite.binding
+import numba
+import numpy as np
+import numpy.typing as npt
+import threadpoolctl
+
+from streameval.errors import OptionError
+from streameval.kernels.matrix_unit import (
+    AHEAD_BYTES,
+    DIGITS,
+    ITEM_STEP_BYTES,
+    ITEMS,
+    LINE_BYTES,
+    QUERIES,
+    QUERY_STEP_BYTES,
+    STEP,
+    SUMS_BYTES,
+    TILE_BYTES,
+    TILE_ROWS,
+    configuration,
+    configure,
+    multiply_panels,
+    pack_step,
+    release,
+    supported,
+    write_rows,
+)
+
+Float32Matrix = npt.NDArray[np.float32]
+Memory = npt.NDArray[np.uint8]
+
+BLAS_ROWS, UNIT_ROWS = 1024, 256
+FEW_ROWS = 16  # packing gallery rows for so few queries would take longer than multiplying
+MOST_COLUMNS = 1 << 15  # the unit's sums of 3 · 2¹⁴ a column fit in 32 bits
+MOST_DIGITS = 127 * 0x10101  # what three digits hold
+LEAST_SQUARED = 1e-24  # of norms that float32 can tell
+VARIABLE = "STREAMEVAL_PRODUCT"
+
+
+class Panels(NamedTuple):
+    """Rows in digits, and what they leave out.
+
+    Attributes
+    ----------
+    digits : [bytes] uint8
+        Of the rows and the steps; none where BLAS multiplies.
+    scale : [rows] float32
+        256 w; of whole panels, 0 beyond the rows that there are.
+    rounding, middle, low : float
+        The greatest norms of x − w X, 256 w B and w C, by the norm of x; +inf where a norm is
+        too small to tell.
+    """
+
+    digits: Memory
+    scale: npt.NDArray[np.float32]
+    rounding: float
+    middle: float
+    low: float
+
+
+NO_PANELS = Panels(np.empty(0, np.uint8), np.empty(0, np.float32), 0.0, 0.0, 0.0)
+
+
+def use_matrix_unit() -> bool:
+    """Tell whether products are the matrix unit's: where there is one, and nobody forbids it.
+
+    Raises
+    ------
+    OptionError
+        If the environment variable ``STREAMEVAL_PRODUCT`` is neither ``auto`` nor ``blas``.
+    """
+    wanted = os.environ.get(VARIABLE, "auto")
+    if wanted not in ("auto", "blas"):
+        raise OptionError(f"{VARIABLE} is {wanted!r}; expected auto or blas")
+    return wanted == "auto" and supported()
+
+
+@cache
+def blas_kernels() -> str:
+    """Return the processor that NumPy's OpenBLAS has its kernels for; "" of another BLAS."""
+    for library in threadpoolctl.threadpool_info():
+        if library["internal_api"] == "openblas" and "numpy" in library["filepath"]:
+            return str(library.get("architecture", ""))
+    return ""
+
+
+def description() -> str:
+    """Return what multiplies, for people."""
+    if use_matrix_unit():
+        return "the processor's matrix unit (AMX), in three digits of 8 bits"
+    return f"OpenBLAS, kernels for {blas_kernels()}" if blas_kernels() else "BLAS"
+
+
+def advice() -> str:
+    """Return how products would be faster; "" where nothing is known to be wrong.
+
+    OpenBLAS takes kernels for Haswell on processors that it doesn't know, though those for
+    SkylakeX run wherever their instructions do.
+    """
+    if use_matrix_unit() or blas_kernels() not in ("Haswell", "Zen"):
+        return ""
+    features = llvmlite.binding.get_host_cpu_features()
+    if not all(features.get(f"avx512{group}") for group in ("f", "cd", "bw", "dq", "vl")):
+        return ""
+    return (
+        f"OpenBLAS multiplies with kernels for {blas_kernels()}, and this processor has AVX-512: "
+        "with OPENBLAS_CORETYPE=SkylakeX in the environment, before Python starts, products take "
+        "about half the time"
+    )
+
+
+def best_rows() -> int:
+    """Return of how many queries a tile is best.
+
+    BLAS packs gallery rows anew for each tile; the matrix unit keeps the queries' panels in L2.
+    """
+    return UNIT_ROWS if use_matrix_unit() else BLAS_ROWS
+
+
+def panel_bytes(rows: int, width: int) -> int:
+    """Return how much memory the panels of some rows take; none where BLAS multiplies."""
+    if not use_matrix_unit() or width > MOST_COLUMNS:
+        return 0
+    return -(-rows // QUERIES) * -(-width // STEP) * QUERY_STEP_BYTES + LINE_BYTES
+
+
+def query_panels(rows: Float32Matrix) -> Panels:
+    """Return the panels of the rows on the left of a product; none where BLAS multiplies.
+
+    Parameters
+    ----------
+    rows : [m, D] float32
+        Finite.
+    """
+    memory = np.empty(panel_bytes(*rows.shape), np.uint8)
+    return _packed(rows, memory, QUERIES) if memory.size else NO_PANELS
+
+
+def gallery_panels(rows: Float32Matrix, memory: Memory) -> Panels:
+    """Return the panels of the rows on the right of a product.
+
+    Parameters
+    ----------
+    rows : [n, D] float32
+        Finite; each row contiguous.
+    memory : [`panel_bytes`] uint8
+        To write them into.
+    """
+    return _packed(rows, memory, ITEMS)
+
+
+def _packed(rows: Float32Matrix, memory: Memory, panel: int) -> Panels:
+    digits = memory[-memory.ctypes.data % LINE_BYTES :]  # panels begin with a cache line
+    scale = np.zeros(-(-len(rows) // panel) * panel, np.float32)
+    if not len(rows):
+        return Panels(digits, scale, 0.0, 0.0, 0.0)
+    rounding, middle, low = _pack(rows, rows.view(np.uint32), digits, scale, panel)
+    return Panels(digits, scale, float(rounding), float(middle), float(low))
+
+
+def roundings(width: int, queries: Panels, gallery: Panels) -> float:
+    """Return n: a product differs from the exact one by at most n u |x| |y|, u = 2⁻²⁴.
+
+    More exactly, by γₙ |x| |y| of BLAS, which may add up in any order, where n is D (Higham,
+    Accuracy and Stability of Numerical Algorithms, §3.1). Of the matrix unit, with X, A, B, C as
+    in the module's overview and e, b, c the norms of x − w X, 256 w B, w C by that of x:
+
+    - what rounding to X costs, e + e' + e e';
+    - the products that are left out, b c' + c b' + c c' (Cauchy and Schwarz);
+    - three roundings of the sum of the others, where 256² w A is at most 1 + e + b + c.
+    """
+    if not queries.digits.size:
+        return float(width)
+    if not gallery.digits.size:
+        return math.inf  # nobody knows yet
+    e, b, c = queries.rounding, queries.middle, queries.low
+    f, h, k = gallery.rounding, gallery.middle, gallery.low
+    rounded = e + f + e * f
+    left_out = b * k + c * h + c * k
+    summed = 3.1 * 2.0**-24 * (1 + e + 2 * b + 2 * c) * (1 + f + 2 * h + 2 * k)
+    return (rounded + left_out + summed) * 2.0**24
+
+
+def multiply(queries: Panels, start: int, gallery: Panels, width: int, out: Float32Matrix) -> None:
+    """Write the products of some queries and gallery rows, by the matrix unit.
+
+    Parameters
+    ----------
+    queries, gallery : Panels
+    start : int
+        The query that the first row of `out` belongs to.
+    width : int
+        D.
+    out : [m, n] float32, written
+        In C order.
+    """
+    memory = np.empty(2 * SUMS_BYTES + LINE_BYTES, np.uint8)
+    sums = memory[-memory.ctypes.data % LINE_BYTES :]
+    part = np.empty((QUERIES, ITEMS), np.float32)
+    steps = -(-width // STEP)
+    _multiply(queries, start, gallery, steps, configuration(), sums, part, out)
+
+
+def multiply_few(queries: Float32Matrix, gallery: Float32Matrix, out: Float32Matrix) -> None:
+    """Write the products of a few queries with gallery rows, by BLAS.
+
+    OpenBLAS is twice as fast where the few are on the right, and as many as its kernel is wide.
+
+    Parameters
+    ----------
+    queries : [m, D] float32
+        At most `FEW_ROWS`.
+    gallery : [n, D] float32
+    out : [m, n] float32, written
+    """
+    padded = np.zeros((FEW_ROWS, queries.shape[1]), np.float32)
+    padded[: len(queries)] = queries
+    out[...] = np.matmul(gallery, padded.T)[:, : len(queries)].T
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _squares(row):  # type: ignore[no-untyped-def]
+    total = np.float32(0)
+    for d in range(row.shape[0]):
+        total += row[d] * row[d]
+    return total
+
+
+@numba.njit(nogil=True, cache=True)
+def _exponent(bits):  # type: ignore[no-untyped-def]
+    """Return k: 2ᵏ times the greatest magnitude is what three digits hold, and twice that is not.
+
+    0 of zeros; 120 of magnitudes below what is normal in float32.
+
+    Parameters
+    ----------
+    bits : [D] uint32
+        Of float32 values. A magnitude's order is that of its bits.
+    """
+    most = np.uint32(0)
+    for d in range(bits.shape[0]):
+        magnitude = bits[d] & np.uint32(0x7FFFFFFF)
+        most = magnitude if magnitude > most else most
+    if most == 0:
+        return 0
+    above = np.int64(most >> np.uint32(23)) - 126  # the power of two that it is below
+    full = (np.int64(most & np.uint32(0x7FFFFF)) | 0x800000) > 2 * MOST_DIGITS
+    return min(23 - above - full, 120)
+
+
+@numba.njit(nogil=True, cache=True)
+def _fill(rows, first, column, out):  # type: ignore[no-untyped-def]
+    """Copy what there is of 16 rows × 64 columns; zeros beyond."""
+    out[:] = 0
+    for r in range(first, min(first + TILE_ROWS, rows.shape[0])):
+        for d in range(column, min(column + STEP, rows.shape[1])):
+            out[r - first, d - column] = rows[r, d]
+
+
+@numba.njit(nogil=True, cache=True)
+def _pack(rows, bits, digits, scale, panel):  # type: ignore[no-untyped-def]
+    """Write the panels and scales of some rows; return the attributes of `Panels`."""
+    n, width = rows.shape
+    steps = -(-width // STEP)
+    part = np.empty((TILE_ROWS, STEP), np.float32)
+    by, squares = np.empty(TILE_ROWS, np.float32), np.empty((2, TILE_ROWS, 16), np.int32)
+    tiles = panel // TILE_ROWS
+    apart = tiles * TILE_BYTES
+    source, stride, target = rows.ctypes.data, rows.strides[0], digits.ctypes.data
+    rounding, middle, low = 0.0, 0.0, 0.0
+    for first in range(0, len(scale), TILE_ROWS):
+        count = max(min(n - first, TILE_ROWS), 0)
+        by[:], squares[:] = 1, 0
+        for r in range(count):
+            exponent = _exponent(bits[first + r])
+            by[r] = np.float32(2.0**exponent)
+            scale[first + r] = np.float32(2.0 ** (8 - exponent))
+        start = target + first // panel * steps * DIGITS * apart + first // 16 % tiles * TILE_BYTES
+        for step in range(steps):
+            if count == TILE_ROWS and (step + 1) * STEP <= width:
+                at, distance = source + first * stride + step * STEP * 4, stride
+            else:
+                _fill(rows, first, step * STEP, part)
+                at, distance = part.ctypes.data, STEP * 4
+            to = start + step * DIGITS * apart
+            transposed = panel == ITEMS
+            pack_step(at, distance, by.ctypes.data, to, apart, transposed, squares.ctypes.data)
+        for r in range(count):
+            b, c, squared = 0, 0, np.float64(_squares(rows[first + r]))
+            for lane in range(16):
+                b += squares[0, r, lane]
+                c += squares[1, r, lane]
+            if squared < LEAST_SQUARED:
+                if by[r] != 1 or squared > 0.0:  # not a row of zeros
+                    rounding = np.inf
+                continue
+            # float32 lost at most this share of the sum, and what lies below 1e-38.
+            norm = np.sqrt(squared * (1 - width * 2.0**-23)) * by[r]
+            rounding = max(rounding, np.sqrt(width) / 2 / norm)
+            middle = max(middle, 256 * np.sqrt(b) / norm)
+            low = max(low, np.sqrt(c) / norm)
+    return rounding, middle, low
+
+
+@numba.njit(nogil=True, cache=True)
+def _multiply(queries, start, gallery, steps, configuration, sums, part, out):  # type: ignore[no-untyped-def]
+    """As `multiply`: the queries stay in L2, and each panel of the gallery comes once.
+
+    While one is multiplied with all queries, the next is brought closer, bit by bit.
+    """
+    m, n = out.shape
+    if m == 0 or n == 0:
+        return
+    left, right = queries.digits.ctypes.data, gallery.digits.ctypes.data
+    by_query, by_item = queries.scale.ctypes.data, gallery.scale.ctypes.data
+    target, stride, size = out.ctypes.data, out.strides[0], steps * ITEM_STEP_BYTES
+    own, other = sums.ctypes.data, sums.ctypes.data + SUMS_BYTES
+    first, last = start // QUERIES, -(-(start + m) // QUERIES)
+    # The panels before: none at first, and what is written of them comes to nothing.
+    at, distance, row, column = part.ctypes.data, ITEMS * 4, 0, n
+    query_scale, item_scale = by_query, by_item
+    configure(configuration.ctypes.data)
+    for left_column in range(0, n + ITEMS, ITEMS):
+        panels = last if left_column < n else first + 1  # after the last, nothing but writing
+        items = right + left_column // ITEMS * size
+        for panel in range(first, panels):
+            if left_column < n:
+                ahead = items + size + (panel - first) * steps * AHEAD_BYTES
+                multiply_panels(
+                    left + panel * steps * QUERY_STEP_BYTES,
+                    items,
+                    steps,
+                    own,
+                    ahead,
+                    other,
+                    at,
+                    distance,
+                    query_scale,
+                    item_scale,
+                )
+            else:
+                write_rows(other, at, distance, query_scale, item_scale)
+            if at == part.ctypes.data:
+                for r in range(max(row, 0), min(row + QUERIES, m)):
+                    for c in range(column, min(column + ITEMS, n)):
+                        out[r, c] = part[r - row, c - column]
+            own, other = other, own
+            row, column = panel * QUERIES - start, left_column
+            query_scale, item_scale = by_query + panel * QUERIES * 4, by_item + column * 4
+            if row >= 0 and row + QUERIES <= m and column + ITEMS <= n:
+                at, distance = target + row * stride + column * 4, stride
+            else:
+                at, distance = part.ctypes.data, ITEMS * 4
+    release()

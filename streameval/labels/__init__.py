@@ -1,0 +1,1 @@
+"""Labels, lists of pairs and protocols, read from files."""

@@ -1,0 +1,1 @@
+"""Protocols: which pairs are positive, negative or ignored, from labels and lists."""

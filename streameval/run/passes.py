@@ -1,0 +1,260 @@
+"""The passes of an evaluation over an executor, and the merging of their parts."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from streameval.planning import Task
+from streameval.run.executor import Executor, Item, Part, Pass
+from streameval.run.job import Job, PositivePart, Positives
+from streameval.run.progress import Watch
+from streameval.run.record import NO_RECORD, Record, Stage
+from streameval.run.task import (
+    check_range,
+    count,
+    extremes,
+    feature_positives,
+    matrix_positives,
+)
+from streameval.sources.sources import Features
+from streameval.statistics import FIELDS, FloatArray, RankStatistics
+
+PART_BYTES = 4 << 20  # gallery rows of positives that are read at a time
+
+
+def queries_of(task: Task) -> tuple[int, int]:
+    """Return the group of a counting task: parts of the same queries merge."""
+    return task.queries
+
+
+def whole_range(task: Task) -> None:
+    """Return the one group of all tasks that look for the range of the distances."""
+
+
+def pairs_of(task: Task) -> int:
+    """Return what a task on a rectangle of pairs works off."""
+    return task.pairs
+
+
+def positives_of(part: PositivePart) -> int:
+    """Return what a task on listed positives works off."""
+    return len(part.item)
+
+
+def wider(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    """Return the least and the greatest of both."""
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+FIND_RANGE = Pass("range", extremes, wider, whole_range, pairs_of)
+FIND_POSITIVES = Pass("positives", feature_positives, None, str, positives_of)
+READ_POSITIVES = Pass("positives", matrix_positives, None, str, pairs_of)
+COUNT = Pass("count", count, RankStatistics.merge, queries_of, pairs_of)
+
+
+def find_positives(job: Job, executor: Executor, watch: Watch, record: Record = NO_RECORD) -> Job:
+    """Return the job with its positives' canonical distances.
+
+    A job in strips of a stored matrix is returned as it is: its strips hold their positives.
+    """
+    if job.plan.layout == "strips":
+        return job
+    indptr, item = job.pairs.positives()
+    query = np.repeat(np.arange(job.pairs.queries), np.diff(indptr))
+    if isinstance(job.source, Features):
+        chosen, parts = _feature_parts(job, query, item)
+        distance = _distances(FIND_POSITIVES, job, parts, chosen, executor, watch, record)
+    else:
+        tasks = list(job.plan.tasks)
+        inside = [_positives_in(task, indptr, item) for task in tasks]
+        distance = _distances(READ_POSITIVES, job, tasks, inside, executor, watch, record)
+    positives = Positives.sort(indptr, distance, item)
+    check_range(job, positives, 0)
+    return replace(job, positives=positives)
+
+
+def listed_distances(
+    job: Job,
+    query: np.ndarray,
+    item: np.ndarray,
+    executor: Executor,
+    watch: Watch,
+    label: str,
+) -> FloatArray:
+    """Return the canonical distances of pairs of features, [p] float64.
+
+    Parameters
+    ----------
+    job : Job
+        Of features; its tasks have all queries.
+    query, item : [p] int64
+    executor, watch
+    label : str
+        What the pass is called.
+    """
+    chosen, parts = _feature_parts(job, query, item)
+    return _distances(FIND_POSITIVES, job, parts, chosen, executor, watch, NO_RECORD, label)
+
+
+def _distances(
+    work: Pass[Item, FloatArray],
+    job: Job,
+    items: list[Item],
+    chosen: list[np.ndarray],
+    executor: Executor,
+    watch: Watch,
+    record: Record,
+    label: str = "positives",
+) -> FloatArray:
+    """Return the distances of the positives, of which each task finds those chosen, [P]."""
+    stage = record.stage("positives", len(items))
+    kept = stage.state.get("distance", {})
+    distance = np.array(kept["values"]) if kept else np.empty(sum(map(len, chosen)))
+    watch.start(label, sum(map(work.pairs, items)))
+    watch.advance(sum(work.pairs(items[index]) for index in np.flatnonzero(stage.done)))
+    with closing(executor.run(work, job, stage.left(items), watch)) as done:
+        for indices, values in done:
+            distance[chosen[indices[0]]] = values
+            stage.keep(indices, "distance", {"values": distance})
+    watch.finish()
+    return distance
+
+
+def _positives_in(task: Task, indptr: np.ndarray, item: np.ndarray) -> np.ndarray:
+    """Return which of all positives lie in the rectangle of a task, in order."""
+    first, last = indptr[task.queries[0]], indptr[task.queries[1]]
+    own = item[first:last]
+    inside = np.flatnonzero((own >= task.gallery[0]) & (own < task.gallery[1]))
+    return np.asarray(inside + first)
+
+
+def _feature_parts(
+    job: Job, query: np.ndarray, item: np.ndarray
+) -> tuple[list[np.ndarray], list[PositivePart]]:
+    """Cut the positive pairs into parts whose gallery rows take little memory."""
+    row_bytes = job.features.width * job.features.dtype.itemsize
+    step = max(min(PART_BYTES // row_bytes, job.plan.block), 1)
+    chosen: list[np.ndarray] = []
+    parts: list[PositivePart] = []
+    for queries in sorted({task.queries for task in job.plan.tasks}):
+        own = np.flatnonzero((query >= queries[0]) & (query < queries[1]))
+        own = own[np.argsort(item[own], kind="stable")]
+        for start in range(0, len(own), step):
+            part = own[start : start + step]
+            chosen.append(part)
+            parts.append(PositivePart(queries, query[part] - queries[0], item[part]))
+    return chosen, parts
+
+
+def find_extremes(
+    job: Job, executor: Executor, watch: Watch, record: Record = NO_RECORD
+) -> tuple[float, float]:
+    """Return the least and greatest distance over all non-ignored pairs; (inf, −inf) of none."""
+    stage = record.stage("range", len(job.plan.tasks))
+    found = np.inf, -np.inf
+    if "found" in stage.state:
+        low, high = stage.state["found"]["range"]
+        found = float(low), float(high)
+    for indices, part in _run(FIND_RANGE, "range", job, stage, executor, watch):
+        found = wider(found, part)
+        stage.keep(indices, "found", {"range": np.array(found)})
+    watch.finish()
+    return found
+
+
+def count_all(
+    job: Job,
+    executor: Executor,
+    watch: Watch,
+    record: Record = NO_RECORD,
+    *,
+    stage_name: str = "counting",
+) -> RankStatistics:
+    """Count every pair: shards merge, blocks of queries stack."""
+    stage = record.stage(stage_name, len(job.plan.tasks))
+    merged = {
+        int(first): RankStatistics(**{name: np.array(one) for name, one in arrays.items()})
+        for first, arrays in stage.state.items()
+    }
+    for indices, part in _run(COUNT, stage_name.split()[0], job, stage, executor, watch):
+        first = job.plan.tasks[indices[0]].queries[0]
+        merged[first] = merged[first].merge(part) if first in merged else part
+        stage.keep(indices, str(first), _fields(merged[first]))
+    watch.finish()
+    return RankStatistics.stack([merged[first] for first in sorted(merged)])
+
+
+@dataclass(frozen=True)
+class StretchOf:
+    """Tells the group of a counting task where stretches of the gallery stay apart.
+
+    Attributes
+    ----------
+    ends : tuple of int
+        Where each stretch ends, ascending.
+    """
+
+    ends: tuple[int, ...]
+
+    def __call__(self, task: Task) -> tuple[tuple[int, int], int]:
+        """Return the queries of a task, and the number of its stretch."""
+        return task.queries, bisect_right(self.ends, task.gallery[0])
+
+
+def count_stretches(
+    job: Job, ends: Sequence[int], executor: Executor, watch: Watch
+) -> list[RankStatistics]:
+    """Count every pair, and keep stretches of the gallery apart.
+
+    Parameters
+    ----------
+    job, executor, watch
+    ends : sequence of int
+        Where each stretch ends, strictly ascending; the last is the end of the gallery.
+
+    Returns
+    -------
+    list of RankStatistics
+        Of all queries against each stretch.
+    """
+    of = StretchOf(tuple(ends))
+    bounds = list(pairwise([0, *ends]))
+    tasks = tuple(
+        Task(task.queries, (max(left, task.gallery[0]), min(right, task.gallery[1])))
+        for task in job.plan.tasks
+        for left, right in bounds
+        if left < task.gallery[1] and task.gallery[0] < right
+    )
+    job = replace(job, plan=replace(job.plan, tasks=tasks))
+    merged: dict[tuple[tuple[int, int], int], RankStatistics] = {}
+    work = replace(COUNT, group=of)
+    for indices, part in _run(work, "counting", job, Stage(len(tasks)), executor, watch):
+        key = of(tasks[indices[0]])
+        merged[key] = merged[key].merge(part) if key in merged else part
+    watch.finish()
+    stretches: list[list[RankStatistics]] = [[] for _ in bounds]
+    for key in sorted(merged):
+        stretches[key[1]].append(merged[key])
+    return [parts[0] if len(parts) == 1 else RankStatistics.stack(parts) for parts in stretches]
+
+
+def _run(
+    work: Pass[Task, Part], label: str, job: Job, stage: Stage, executor: Executor, watch: Watch
+) -> Iterator[tuple[tuple[int, ...], Part]]:
+    """Yield the parts of a pass over all pairs, but of what has been finished before."""
+    tasks = job.plan.tasks
+    watch.start(label, job.plan.pairs)
+    watch.advance(sum(tasks[index].pairs for index in np.flatnonzero(stage.done)))
+    with closing(executor.run(work, job, stage.left(tasks), watch)) as done:
+        yield from done
+
+
+def _fields(statistics: RankStatistics) -> dict[str, np.ndarray]:
+    values = {name: getattr(statistics, name) for name in FIELDS}
+    return {name: array for name, array in values.items() if array is not None}

@@ -1,0 +1,120 @@
+"""The pass that counts negatives ahead of given positives, each stretch of the gallery apart."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+
+from streameval.kernels.ranks import ranks_features, ranks_stored
+from streameval.planning import Task
+from streameval.run.executor import Executor, Pass
+from streameval.run.job import Job
+from streameval.run.progress import Watch
+from streameval.run.tiles import mask, offset_rows, tiles_of
+from streameval.statistics import IntArray
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """A task, and the stretches that it is in.
+
+    Attributes
+    ----------
+    task : Task
+    cuts : tuple of int
+        Where in the gallery they begin, within the task, and its end.
+    first : int
+        The number of the first.
+    """
+
+    task: Task
+    cuts: tuple[int, ...]
+    first: int
+
+    def __str__(self) -> str:
+        """Name it as people do."""
+        return str(self.task)
+
+
+def pairs_of(item: Stretches) -> int:
+    """Return what a task works off."""
+    return item.task.pairs
+
+
+def ranks(job: Job, item: Stretches, watch: Watch) -> IntArray:
+    """Count a task: negatives closer than each positive of its queries, and as far, [s, 2, p].
+
+    Raises
+    ------
+    InputError
+        If an input can't be read.
+    """
+    if job.positives is None:
+        raise RuntimeError("the positives are not known")
+    first, last = item.task.queries
+    own, given = job.pairs.block(first, last), job.positives.block(first, last)
+    offset_row, every_pair = offset_rows(job.pairs, first, last), np.ones(len(own.item), np.bool_)
+    ahead = np.zeros((len(item.cuts) - 1, 2, len(given.distance)), np.int64)
+    for tile in tiles_of(job, item.task, watch):
+        mask(tile, own, every_pair)
+        begin, of = np.searchsorted(tile.columns.item, item.cuts), tile.operands
+        if of is None:
+            stored = offset_row, tile.columns, begin, given.indptr, given.distance, ahead
+            ranks_stored(tile.values, *stored)
+            continue
+        ranks_features(
+            tile.values,
+            tile.start,
+            offset_row,
+            tile.columns,
+            of.filter,
+            of.queries,
+            of.gallery,
+            begin,
+            given.indptr,
+            given.distance,
+            ahead,
+        )
+    return ahead
+
+
+RANKS: Pass[Stretches, IntArray] = Pass("count", ranks, None, str, pairs_of)
+
+
+def rank_stretches(job: Job, ends: Sequence[int], executor: Executor, watch: Watch) -> IntArray:
+    """Count the negatives ahead of the positives of a job, each stretch of the gallery apart.
+
+    Parameters
+    ----------
+    job : Job
+        With its positives.
+    ends : sequence of int
+        Where each stretch ends, strictly ascending; the last is the end of the gallery.
+    executor, watch
+
+    Returns
+    -------
+    [stretches, 2, P] int64
+        Negatives closer than each positive, and as far as it.
+    """
+    if job.positives is None:
+        raise RuntimeError("the positives are not known")
+    items: dict[int, Stretches] = {}
+    for index, task in enumerate(job.plan.tasks):
+        left, right = task.gallery
+        first, last = bisect_right(ends, left), bisect_right(ends, right - 1)
+        items[index] = Stretches(task, (left, *ends[first:last], right), first)
+    indptr = job.positives.indptr
+    ahead = np.zeros((len(ends), 2, int(indptr[-1])), np.int64)
+    watch.start("counting", job.plan.pairs)
+    with closing(executor.run(RANKS, job, items, watch)) as done:
+        for indices, part in done:
+            item = items[indices[0]]
+            begin, end = (indptr[query] for query in item.task.queries)
+            ahead[item.first : item.first + len(part), :, begin:end] += part
+    watch.finish()
+    return ahead

@@ -1,0 +1,119 @@
+"""What runs on the workers of a cluster, and what is sent to them."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from functools import cache
+from importlib.metadata import version
+
+from streameval.arrays.memory import LoadedArray, MemoryArray
+from streameval.errors import InputError, TaskError
+from streameval.neighbors.source import Neighbors, Source
+from streameval.planning import format_bytes
+from streameval.run.executor import Item, Part, Pass, run_task
+from streameval.run.job import Job
+from streameval.run.progress import Progress, Watch
+from streameval.sources.sources import Features
+
+SENT_BYTES = 100_000_000  # of arrays in memory that are sent to every worker
+VERSION = version("streameval")
+
+
+def load_job(blob: bytes, client_version: str) -> Job:
+    """Open the inputs of a job on a worker.
+
+    Raises
+    ------
+    InputError
+        If one can't be opened there.
+    TaskError
+        If the worker has another version of streameval.
+    """
+    _check_version(client_version)
+    try:
+        job: Job = pickle.loads(blob)
+    except InputError as error:
+        raise _unreadable(error) from error
+    return job
+
+
+def run_on_worker(work: Pass[Item, Part], job: Job, item: Item, client_version: str) -> Part:
+    """Run a task on a worker: `run_task`, with one BLAS thread.
+
+    Raises
+    ------
+    TaskError
+        If the worker has another version of streameval.
+    """
+    _check_version(client_version)
+    _limit_blas()
+    try:
+        return run_task(work, job, item, Watch(Progress()))
+    except InputError as error:
+        if isinstance(error.__cause__, OSError):
+            raise _unreadable(error) from error
+        raise
+    except MemoryError as error:
+        raise MemoryError(f"{work.name} of {item}, on worker {_worker()}: {error}") from error
+
+
+def _unreadable(error: InputError) -> InputError:
+    return InputError(
+        f"{error} (on worker {_worker()}); every worker must be able to read the inputs: put them "
+        "where all can, at the same path"
+    )
+
+
+def _check_version(client_version: str) -> None:
+    if client_version != VERSION:
+        raise TaskError(
+            f"worker {_worker()} has streameval {VERSION}, the client {client_version}: install "
+            "the same on both"
+        )
+
+
+@cache
+def _limit_blas() -> None:
+    """Leave one thread to BLAS in this process: tasks run side by side in it."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1, user_api="blas")
+
+
+def _worker() -> str:
+    from distributed import get_worker
+
+    return str(get_worker().address)
+
+
+def packed(job: Job) -> bytes:
+    """Return the job as it travels."""
+    check_sent(job.source)
+    return pickle.dumps(job)
+
+
+def check_sent(source: Source) -> None:
+    """Check that no more than a little of a source lies in memory: workers open the rest.
+
+    Raises
+    ------
+    InputError
+        If arrays in memory are too large to be sent to every worker.
+    """
+    if isinstance(source, Neighbors):  # lists that are stored are read here
+        if source.features is not None:
+            check_sent(source.features)
+        return
+    arrays = [source.query, source.gallery] if isinstance(source, Features) else [source.matrix]
+    sent = sum(
+        math.prod(array.shape) * array.dtype.itemsize
+        for array in arrays
+        if isinstance(array, MemoryArray) and not isinstance(array, LoadedArray)
+    )
+    if sent > SENT_BYTES:
+        raise InputError(
+            f"arrays in memory of {format_bytes(sent)} are given, and no more than "
+            f"{format_bytes(SENT_BYTES)} are sent to every worker: save them, as .npy or .zarr, "
+            "where all workers can read them, and give the path"
+        )

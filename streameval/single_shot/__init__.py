@@ -1,0 +1,1 @@
+"""Single gallery shot: one item is drawn of each gallery identity."""

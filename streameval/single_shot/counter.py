@@ -1,0 +1,234 @@
+"""Single gallery shot: a task's negatives ahead, by identity, and what becomes of them.
+
+Such a task is a block of queries with the whole gallery: what is known of a shard of it does
+not tell which items of an identity are ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.kernels.doubtful import FineColumns, fine_tile
+from streameval.kernels.edges import Edges
+from streameval.kernels.features import settle
+from streameval.kernels.tiles import FINE_QUERIES, Counts, Doubts
+from streameval.planning import SHOT_RANKS
+from streameval.protocols.pairs import Pairs
+from streameval.run.job import Positives, Shots
+from streameval.run.tiles import Operands, Tile
+from streameval.single_shot.ahead import ONE, ROWS, Ahead, fold, shot_entries
+from streameval.single_shot.collect import SHOT_DOUBTS, Levels, collect, place, settle_fine
+from streameval.single_shot.poisson_binomial import hopeless_from, shots_of_query
+from streameval.statistics import SHOT_RULES, FloatArray, IntArray
+
+MANY = 1 / 8  # of the pairs of the queries in doubt: from there on a product in float64 pays
+
+
+class ShotCounts:
+    """The negatives ahead of the positives of a block of queries, by identity.
+
+    Attributes
+    ----------
+    ahead : Ahead
+        Sorted and added up only once `fold` is called.
+    size : int
+        How many entries it has.
+    """
+
+    def __init__(self, shots: Shots, positives: Positives, offset_row: IntArray) -> None:
+        self._shots, self._positives, self._offset_row = shots, positives, offset_row
+        queries, identities = len(positives.indptr) - 1, shots.identities
+        self._kept = queries * shots.entries
+        self._room = 0
+        self.ahead, self.size = Ahead.of(positives.indptr, identities.count, 0), 0
+        self._weight = ONE // np.maximum(identities.items, 1)
+        edges = Edges.build(
+            positives.indptr, positives.distance, positives.item, np.empty(0, np.float64)
+        )
+        self._levels = Levels.of(edges)
+        self._counts = Counts.zero(edges.slots, len(positives.item), queries)
+        self._doubts = Doubts.of(0)
+
+    def add(self, tile: Tile, fine: Callable[[Tile, Operands], FineColumns]) -> None:
+        """Count a tile.
+
+        Parameters
+        ----------
+        tile : Tile
+        fine : callable
+            What gives the columns of a tile of features in float64, where most is in doubt.
+        """
+        if not tile.values.size:
+            return
+        self._prepare(tile.values.shape[1])
+        levels, of = self._levels, tile.operands
+        if of is not None:
+            levels = levels.under(of.filter, of.queries.norms)
+        identity = self._shots.identities.code[tile.columns.item]
+        row = 0
+        while row < len(tile.values):
+            self._make_room(tile.values.shape[1])
+            row, self.size, filled = collect(
+                tile.values,
+                row,
+                tile.start,
+                self._offset_row,
+                tile.columns,
+                identity,
+                levels,
+                self.ahead,
+                self.size,
+                self._room,
+                self._doubts,
+                0,
+            )
+            self._decide(tile, fine, filled)
+            self._make_room(filled)
+            self.size = place(
+                tile.columns.item, identity, levels, self.ahead, self.size, self._doubts, filled
+            )
+
+    def _prepare(self, items: int) -> None:
+        """Have memory for tiles of so many items; what is not written to is not taken."""
+        if len(self._doubts.query) < items:
+            self._doubts = Doubts.of(max(items, SHOT_DOUBTS))
+            spare = len(self._doubts.query)
+            self._enlarge(shot_entries(self._kept, spare))
+            self._room = max(self._room, 2 * spare)
+
+    def _make_room(self, entries: int) -> None:
+        """Fold where there is no room for so many entries; more room, where that gives little."""
+        if self.size + entries <= self._room:
+            return
+        self.fold()
+        if self.size > self._room // 2:
+            self._room = min(2 * self._room, len(self.ahead.entries))
+        if self.size + entries > self._room:  # of an identity of more items than entries can say
+            self._room = self.size + entries
+            self._enlarge(self._room)
+
+    def _enlarge(self, capacity: int) -> None:
+        """Have memory for so many entries."""
+        if len(self.ahead.entries) < capacity:
+            larger = np.empty(capacity, np.uint64)
+            larger[: self.size] = self.ahead.entries[: self.size]
+            self.ahead = self.ahead._replace(entries=larger)
+
+    def fold(self) -> None:
+        """Sort the list, add up what is equal, and leave out what is hopeless."""
+        self.ahead.entries[: self.size].sort()
+        most = ONE * hopeless_from(SHOT_RANKS)
+        indptr = self._positives.indptr
+        self.size = fold(self.ahead, self.size, indptr, self._weight, most)
+
+    def _decide(
+        self, tile: Tile, fine: Callable[[Tile, Operands], FineColumns], filled: int
+    ) -> None:
+        """Put the slot of each doubt in place of its edge."""
+        doubts, of = self._doubts, tile.operands
+        if of is None:  # it is at the edge: a stored distance is its own canonical value
+            doubts.edge[:filled] = 2 * doubts.edge[:filled] + 1
+            return
+        asked = int(doubts.query[filled - 1] - doubts.query[0] + 1) if filled else 0
+        if of.filter.usable and filled > MANY * asked * tile.values.shape[1]:
+            self._decide_many(tile, of, fine(tile, of), filled)
+            return
+        settle(
+            tile.columns,
+            of.filter,
+            of.queries,
+            of.gallery,
+            self._levels.edges,
+            self._counts,
+            doubts,
+            filled,
+        )
+
+    def _decide_many(self, tile: Tile, of: Operands, fine: FineColumns, filled: int) -> None:
+        """Decide doubts of a model that has collapsed: by float64, and copies together."""
+        levels = self._levels.under(of.filter.in_float64(), of.queries.norms)
+        query = self._doubts.query[:filled]
+        begin = 0
+        while begin < filled:
+            first = int(query[begin])
+            end = int(np.searchsorted(query, first + FINE_QUERIES))
+            of_tile = np.arange(first, int(query[end - 1]) + 1)
+            row = of_tile - tile.start
+            values = fine_tile(tile.values, row, of_tile, of.filter.metric, of.queries, fine.rows)
+            settle_fine(
+                values,
+                first,
+                self._offset_row,
+                fine.columns,
+                fine.same_as,
+                of.filter.metric,
+                of.queries,
+                of.gallery,
+                levels,
+                self._doubts,
+                begin,
+                end,
+            )
+            begin = end
+
+    def finish(
+        self, pairs: Pairs, tied: IntArray, first_query: int
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Return `single_shot` and `sampled_shots`, once the whole gallery is counted.
+
+        Parameters
+        ----------
+        pairs : Pairs
+            Of the queries of the block.
+        tied : [P] int64
+            Negatives as far as each positive.
+        first_query : int
+            Index of the block's first query: each query has draws of its own.
+        """
+        shots, positives = self._shots, self._positives
+        queries, identities = len(positives.indptr) - 1, shots.identities.count
+        self.fold()
+        entries, packing, cut = self.ahead.entries[: self.size], self.ahead.packing, self.ahead.cut
+        firsts = (ROWS * positives.indptr).astype(np.uint64) << packing.row
+        starts = np.searchsorted(entries, firsts)
+        ahead, active = np.zeros(identities, np.int64), np.empty(identities, np.int64)
+        expected = np.zeros((queries, len(SHOT_RULES), SHOT_RANKS))
+        sampled = np.zeros_like(expected) if shots.draws else None
+        unread = np.empty(expected.shape[1:])
+        no_draw: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        rng = np.random.default_rng(shots.seed)
+        camera = np.full(queries, -1) if pairs.query_camera is None else pairs.query_camera
+        order = np.argsort(camera, kind="stable")
+        known, seen = None, np.empty(0, np.int64)
+        for i in order[np.diff(positives.indptr)[order] > 0].tolist():
+            if camera[i] != known:
+                known, seen = camera[i], shots.identities.seen_by(int(camera[i]))
+            begin, end = positives.indptr[i : i + 2].tolist()
+            drawn = no_draw
+            if shots.draws:
+                rng = np.random.default_rng([shots.seed, first_query + i])
+                drawn = rng.integers(end - begin, size=shots.draws)
+            left_out = shots.identities.left_out(pairs, i)
+            valid = seen
+            if left_out.size:
+                valid = seen.copy()
+                np.subtract.at(valid, left_out, 1)
+            shots_of_query(
+                entries[starts[i] : starts[i + 1]],
+                packing,
+                begin,
+                cut[i],
+                positives.distance[begin:end],
+                tied[begin:end],
+                valid,
+                ahead,
+                active,
+                drawn,
+                rng,
+                expected[i],
+                unread if sampled is None else sampled[i],
+            )
+        return expected, sampled

@@ -1,0 +1,190 @@
+"""How many drawn negatives are ahead of a positive, where one item is drawn of each identity.
+
+An identity h with n valid items, k of them ahead of the positive, is ahead with probability k/n,
+independently of the others: the number ahead follows the Poisson binomial distribution. Its
+first R probabilities come from the usual recurrence (Poisson 1837; Chen and Liu 1997), adding
+one identity at a time,
+
+    P_h(x) = P_{h−1}(x) (1 − p_h) + P_{h−1}(x − 1) p_h
+
+whose terms are all positive: nothing cancels.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from streameval.single_shot.ahead import ROWS
+
+NEGLIGIBLE = 1e-20  # of probability: where no more is left below rank R, it is taken for 0
+_EVERY = 32  # identities between looks at what is left
+
+
+def hopeless_from(ranks: int) -> int:
+    """Return the least number ahead, in the mean, from which on so many ranks are out of reach.
+
+    By Chernoff's bound, P(X ≤ k) ≤ e^(k − μ) (μ/k)^k for k < μ (Mitzenmacher and Upfal,
+    Probability and Computing, theorem 4.5, whose proof holds for X of unequal p_h).
+
+    Parameters
+    ----------
+    ranks : int
+        R: k = R − 1.
+    """
+    k = max(ranks - 1, 1)
+    mean = k + 1
+    while mean - k - k * math.log(mean / k) < -math.log(NEGLIGIBLE):
+        mean += 1
+    return mean
+
+
+@numba.njit(nogil=True, cache=True)
+def shots_of_query(  # type: ignore[no-untyped-def]
+    entries,
+    packing,
+    first,
+    cut,
+    distance,
+    tied,
+    valid,
+    ahead,
+    active,
+    drawn,
+    rng,
+    expected,
+    sampled,
+):
+    """Write how likely, for one query, a drawn positive has fewer than x drawn negatives ahead.
+
+    Parameters
+    ----------
+    entries : [L] uint64
+        The query's part of a list of negatives ahead, sorted: see `ahead`.
+    packing : Packing
+    first : int
+        The query's first positive, as rows are counted from.
+    cut : int
+        The first row that is hopeless.
+    distance : [G] float64
+        Ascending.
+    tied : [G] int64
+        Negatives as far as each positive.
+    valid : [H] int64
+        Valid items of each identity.
+    ahead, active : [H] int64
+        Memory; `ahead` is 0 before and after.
+    drawn : [draws] int64
+        The positive of each sampled draw.
+    rng : numpy.random.Generator
+        For the negatives of the sampled draws.
+    expected : [3, R] float64, written
+        For each of `SHOT_RULES` and x = 1 .. R: the exact expectation.
+    sampled : [3, R] float64, written
+        The mean over the draws; 0 where there are none.
+    """
+    positives = len(distance)
+    expected[:] = 0.0
+    sampled[:] = 0.0
+    begin, found, p = 0, 0, 0
+    while p < positives and ROWS * (first + p) < cut:
+        last = p + 1
+        while last < positives and distance[last] == distance[p]:
+            last += 1
+        row = ROWS * (first + p)
+        begin, found = _add(entries, packing, begin, row, ahead, active, found)
+        rules = 3 if tied[p] == 0 else 1
+        _tally(ahead, valid, active[:found], p, last, 0, rules, drawn, rng, expected, sampled)
+        if tied[p] > 0:
+            for s in range(p, last):
+                row = ROWS * (first + s) + 1
+                begin, found = _add(entries, packing, begin, row, ahead, active, found)
+                if row < cut:
+                    near = active[:found]
+                    _tally(ahead, valid, near, s, s + 1, 1, 2, drawn, rng, expected, sampled)
+            row = ROWS * (first + last - 1) + 2
+            begin, found = _add(entries, packing, begin, row, ahead, active, found)
+            if row < cut:
+                near = active[:found]
+                _tally(ahead, valid, near, p, last, 2, 3, drawn, rng, expected, sampled)
+        p = last
+    for t in range(found):
+        ahead[active[t]] = 0
+    for rule in range(3):
+        for x in range(1, expected.shape[1]):
+            expected[rule, x] += expected[rule, x - 1]
+            sampled[rule, x] += sampled[rule, x - 1]
+        for x in range(expected.shape[1]):
+            expected[rule, x] = min(expected[rule, x] / max(positives, 1), 1.0)
+            sampled[rule, x] /= max(len(drawn), 1)
+
+
+@numba.njit(nogil=True, cache=True)
+def _add(entries, packing, begin, row, ahead, active, found):  # type: ignore[no-untyped-def]
+    """Add the entries up to a row to those ahead.
+
+    Returns
+    -------
+    the entry to go on with, how many identities have some ahead
+    """
+    row_bit, identity_bit = packing.row, packing.identity
+    below = (np.uint64(1) << identity_bit) - np.uint64(1)
+    of_identity = (np.uint64(1) << (row_bit - identity_bit)) - np.uint64(1)
+    while begin < len(entries) and np.int64(entries[begin] >> row_bit) <= row:
+        h = entries[begin] >> identity_bit & of_identity
+        if ahead[h] == 0:
+            active[found] = h
+            found += 1
+        ahead[h] += np.int64(entries[begin] & below)
+        begin += 1
+    return begin, found
+
+
+@numba.njit(nogil=True, cache=True)
+def _tally(  # type: ignore[no-untyped-def]
+    ahead, valid, active, begin, end, rule, next_rule, drawn, rng, expected, sampled
+):
+    """Add the positives `begin` to `end`, all with the same ahead, under some of the rules."""
+    ranks = expected.shape[1]
+    chance = _numbers_ahead(ahead, valid, active, ranks)
+    for r in range(rule, next_rule):
+        for x in range(ranks):
+            expected[r, x] += (end - begin) * chance[x]
+    for t in range(len(drawn)):
+        if begin <= drawn[t] < end:
+            number = _draw(ahead, valid, active, rng, ranks)
+            if number < ranks:
+                for r in range(rule, next_rule):
+                    sampled[r, number] += 1.0
+
+
+@numba.njit(nogil=True, cache=True)
+def _numbers_ahead(ahead, valid, active, ranks):  # type: ignore[no-untyped-def]
+    """Return the probability that 0, 1, .. of the drawn negatives are ahead, [ranks] float64."""
+    chance, following = np.zeros(ranks), np.empty(ranks)
+    chance[0] = 1.0
+    for t in range(len(active)):
+        h = active[t]
+        p = ahead[h] / valid[h]
+        q = (valid[h] - ahead[h]) / valid[h]
+        following[0] = chance[0] * q
+        for x in range(1, ranks):
+            following[x] = chance[x] * q + chance[x - 1] * p
+        chance, following = following, chance
+        if t % _EVERY == _EVERY - 1 and chance.sum() < NEGLIGIBLE:
+            return np.zeros(ranks)
+    return chance
+
+
+@numba.njit(nogil=True, cache=True)
+def _draw(ahead, valid, active, rng, most):  # type: ignore[no-untyped-def]
+    """Draw how many negatives are ahead; `most` and more are not told apart."""
+    number = 0
+    for t in range(len(active)):
+        h = active[t]
+        number += rng.random() * valid[h] < ahead[h]
+        if number == most:
+            break
+    return number

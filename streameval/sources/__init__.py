@@ -1,0 +1,1 @@
+"""Sources: where the distances come from."""
