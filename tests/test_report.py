@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 import streameval as se
+from streameval.metrics.kind import FRACTION
 from streameval.report.progress import (
     BarProgress,
     LogProgress,
@@ -26,8 +27,8 @@ from streameval.report.style import (
     Style,
     amount,
     duration,
+    interval_text,
     percent,
-    percent_interval,
     render,
     stdout_style,
 )
@@ -167,9 +168,9 @@ def test_numbers_as_people_read_them() -> None:
     shares = (0.0, 1e-7, 6.01e-5, 0.00042, 0.0042, 0.664, 1.0)
     expected = "0.00 % 0.000010 % 0.0060 % 0.042 % 0.42 % 66.40 % 100.00 %"
     assert " ".join(percent(value) for value in shares) == expected
-    assert percent_interval(0.25, 0.5) == "25.00 – 50.00 %"
-    assert percent_interval(0.665186, 0.665188) == "66.5186 – 66.5188 %"
-    assert percent_interval(0.5, math.nextafter(0.5, 1)) == "50.000000 – 50.000000 %"
+    assert interval_text(0.25, 0.5, FRACTION) == "25.00 – 50.00 %"
+    assert interval_text(0.665186, 0.665188, FRACTION) == "66.5186 – 66.5188 %"
+    assert interval_text(0.5, math.nextafter(0.5, 1), FRACTION) == "50.000000 – 50.000000 %"
     assert [amount(n) for n in (7, 795_821, 12_345_678, 4e9)] == [
         "7",
         "795,821",

@@ -20,6 +20,7 @@ from streameval.metrics.registry import METRICS
 from streameval.metrics.resampling import Resampling
 from streameval.report.html import hardest_queries, runs_of
 from streameval.report.html.page import tau_max_distance
+from streameval.report.style import number_text
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
@@ -90,7 +91,7 @@ def test_a_page_of_three_runs() -> None:
     for run in RUNS:
         result = se.Evaluation.load(run)
         for name, value in result.metrics.scalars.items():
-            shown = f"{value:.2f}" if result.metrics.details[name].is_tau else f"{100 * value:.2f}"
+            shown = number_text(value, result.metrics.details[name].kind)
             assert name in page.text
             assert np.isnan(value) or shown in page.text, name
         for what in ("fingerprints", "label_fingerprints", "versions"):

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import StreamevalWarning
+from streameval.metrics.kind import FRACTION, Kind
 from streameval.metrics.metric import EMPTY, Measure, Population, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.ranked import RankedQueries
@@ -35,8 +36,8 @@ class Detail:
         The distance at which it is reached.
     error, threshold_error : float
         Bounds on the errors of the value and of the threshold.
-    is_tau : bool
-        Whether it is a normalised threshold, not a score.
+    kind : Kind
+        What the value is.
     open : bool
         Whether it is NaN as lists of neighbours leave it open: longer ones may tell.
     """
@@ -46,7 +47,7 @@ class Detail:
     threshold: float | None = None
     error: float = 0.0
     threshold_error: float = 0.0
-    is_tau: bool = False
+    kind: Kind = FRACTION
     open: bool = False
 
 
@@ -153,7 +154,7 @@ def value_detail(measure: Measure, value: Value, empty: set[Population]) -> Deta
         reasons = [EMPTY[one] for one in reversed(metric.over) if one in empty]
         reason = reasons[0] if reasons else value.reason or "undefined"
     return Detail(
-        metric.part, reason, value.threshold, value.error, value.threshold_error, metric.is_tau
+        metric.part, reason, value.threshold, value.error, value.threshold_error, metric.kind
     )
 
 

@@ -163,7 +163,7 @@ def _possible(
         one.name: Detail(
             one.metric.part,
             NO_RANGE if "negatives_within" in one.metric.needs else ALL_DISTANCES,
-            is_tau=one.metric.is_tau,
+            kind=one.metric.kind,
         )
         for one in wanted
         if one not in possible
@@ -210,7 +210,7 @@ class _Between:
         if reason:
             return (
                 math.nan,
-                Detail(measure.metric.part, reason, is_tau=measure.metric.is_tau, open=True),
+                Detail(measure.metric.part, reason, kind=measure.metric.kind, open=True),
                 None,
             )
         detail = value_detail(measure, one, empty)
@@ -359,7 +359,7 @@ def _as_deployed(
             without[measure.name] = Detail(
                 measure.metric.part,
                 f"asks where positives stand that are never found: read {cut}",
-                is_tau=measure.metric.is_tau,
+                kind=measure.metric.kind,
             )
     metrics = metrics_of(stats, options, [one for one in possible if one.metric.deployed])
     columns = metrics.per_query | _list_columns(reading)

@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+from streameval.metrics.kind import FRACTION, TAU, Kind
 from streameval.metrics.means import mean, trapezoid
 from streameval.metrics.metric import Metric, Tail, Value
 from streameval.metrics.options import VerificationPrecision
@@ -251,7 +252,7 @@ def resampled_false_rate_value(resamples: Resamples, name: str) -> FloatArray:
     return np.array([scalars[name] for scalars in resamples.once(resampled_false_rates)])
 
 
-def _reid(name: str, formula: str, *, is_tau: bool = False, tail: Tail = "own") -> Metric:
+def _reid(name: str, formula: str, *, kind: Kind = FRACTION, tail: Tail = "own") -> Metric:
     return Metric(
         name=name,
         part="gom",
@@ -262,15 +263,15 @@ def _reid(name: str, formula: str, *, is_tau: bool = False, tail: Tail = "own") 
         compute=partial(reid_value, name=name),
         resampled=partial(resampled_reid_value, name=name),
         default=True,
-        is_tau=is_tau,
-        better="neither" if is_tau else "higher",
+        kind=kind,
+        better="higher" if kind.is_score else "neither",
         tail=tail,
         between=None if tail == "monotone" else partial(reid_bounds, name=name),
         deployed=True,
     )
 
 
-def _false_rate(name: str, formula: str, *, is_tau: bool = False) -> Metric:
+def _false_rate(name: str, formula: str, *, kind: Kind = FRACTION) -> Metric:
     return Metric(
         name=name,
         part="gom",
@@ -281,8 +282,8 @@ def _false_rate(name: str, formula: str, *, is_tau: bool = False) -> Metric:
         compute=partial(false_rate_value, name=name),
         resampled=partial(resampled_false_rate_value, name=name),
         default=True,
-        is_tau=is_tau,
-        better="higher" if is_tau else "lower",  # strangers get answers from further on
+        kind=kind,
+        better="lower" if kind.is_score else "higher",  # strangers get answers from further on
         tail="monotone",
         deployed=True,
     )
@@ -290,11 +291,11 @@ def _false_rate(name: str, formula: str, *, is_tau: bool = False) -> Metric:
 
 MVP_MAX = _reid("mVP_max", "max over τ of mVP = 1/N Σ VP", tail="monotone")
 MREP_MAX = _reid("mReP_max", "max over τ of mReP")
-TAU_MAX = _reid("tau_max", "the first τ at which mReP is greatest", is_tau=True)
+TAU_MAX = _reid("tau_max", "the first τ at which mReP is greatest", kind=TAU)
 MREP = _reid("MREP", "area under mReP(τ)")
 MFR = _false_rate("MFR", "area under mFR(τ)")
 TAU_NZ = replace(
-    _false_rate("tau_nz", "the smallest τ with mFR > 0", is_tau=True),
+    _false_rate("tau_nz", "the smallest τ with mFR > 0", kind=TAU),
     resampled=None,  # Bickel and Freedman 1981: the bootstrap fails for extremes
     no_interval="an extreme of the queries: no resample goes beyond it, and all tell too little",
 )

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from streameval.errors import OptionError
+from streameval.metrics.kind import FRACTION, Kind
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import Parameter, write
 from streameval.metrics.ranked import RankedQueries
@@ -39,7 +40,7 @@ class Value:
     Attributes
     ----------
     value : float
-        A fraction in [0, 1], or a threshold; NaN where undefined.
+        Of the metric's kind, fractions in [0, 1]; NaN where undefined.
     threshold : float, optional
         The distance at which it is reached, a pair being accepted where d <= threshold; +inf
         where every distance is.
@@ -103,8 +104,8 @@ class Metric:
         Why they do not, where `resampled` is None.
     default : bool
         Whether it is computed where no metrics are asked for.
-    is_tau : bool
-        Whether it is a normalised threshold, not a score.
+    kind : Kind
+        What its values are: a fraction, a rank, a distance, a count or a normalised threshold.
     better : {"higher", "lower", "neither"}
         Which of two values is of the better run.
     tail : {"monotone", "own", "cutoff", "withheld"} or callable
@@ -134,7 +135,7 @@ class Metric:
     resampled: Resampled | None = None
     no_interval: str = "read off a histogram of all queries together, which can't be resampled"
     default: bool = False
-    is_tau: bool = False
+    kind: Kind = FRACTION
     better: Better = "higher"
     tail: Tail | Callable[..., Tail] = "withheld"
     between: Callable[..., tuple[float, float] | None] | None = None

@@ -1,7 +1,7 @@
 """Differences of metrics, with intervals from a jackknife over the queries.
 
 A group of queries is left out at a time (Quenouille; Efron and Tibshirani 1993, §11): that does
-for every metric that is smooth in the queries, and not for a threshold.
+for every metric that is smooth in the queries, and not for a threshold or a median.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from streameval.errors import StreamevalWarning
 from streameval.metrics.compute import metrics_of
 from streameval.metrics.extremes import compute_list_metrics
+from streameval.metrics.kind import FRACTION, Kind
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import find_measure
@@ -40,6 +41,8 @@ class Difference:
     low, high : float
         Bounds of the 95 % interval of the difference, by a jackknife that leaves out a twentieth
         of the queries at a time; NaN where there is none.
+    kind : Kind
+        What the values are.
     """
 
     exact: float
@@ -47,6 +50,7 @@ class Difference:
     value: float
     low: float = math.nan
     high: float = math.nan
+    kind: Kind = FRACTION
 
 
 def differences(
@@ -57,7 +61,7 @@ def differences(
     pairs = [(name, name) for name in names]
     listed = [name for name in names if name.startswith("mAP@") and name.endswith("/total")]
     pairs += [(LISTED, name) for name in listed]
-    taus = {one.name for one in measures if one.metric.is_tau}
+    kinds = {one.name: one.metric.kind for one in measures}
     queries = exact.statistics.queries
     group = np.random.default_rng(0).permutation(queries) % min(GROUPS, queries)
     left: list[list[float]] = []
@@ -68,10 +72,11 @@ def differences(
     for at, (name, other) in enumerate(pairs):
         one, two = exact[name], found[other]
         low = high = math.nan
-        if name not in taus and len(left) > 1 and not math.isnan(one + two):
+        kind = kinds.get(name, FRACTION)
+        if kind is FRACTION and len(left) > 1 and not math.isnan(one + two):
             low, high = interval(two - one, np.array([row[at] for row in left]))
         result[name if name == other else f"{name} ({other})"] = Difference(
-            one, two, two - one, low, high
+            one, two, two - one, low, high, kind
         )
     return result
 

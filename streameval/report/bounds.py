@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streameval.metrics.extremes import ListMetrics
-from streameval.report.style import Style, packed, percent_interval, plural, unruled_table
+from streameval.metrics.kind import FRACTION
+from streameval.report.style import Style, number_text, packed, plural, unruled_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,11 +43,6 @@ def describe_reading(lists: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def interval_text(low: float, high: float, *, is_tau: bool) -> str:
-    """Return an interval as it stands in the table of metrics."""
-    return f"{low:.2f} – {high:.2f}  " if is_tau else percent_interval(low, high)
-
-
 def closing_text(least: int, most: int) -> str:
     """Return in words which k would close an interval."""
     return f"k = {most:,}" if least >= most else f"k from {least:,} to {most:,}"
@@ -62,6 +58,7 @@ def bounds_table(metrics: ListMetrics, style: Style) -> Table | None:
         table.add_column(style.text(column), no_wrap=True, justify="right" if right else "left")
     for name in wide:
         low, high = metrics.bounds[name]
-        width = f"{high - low:.2f}" if metrics.details[name].is_tau else f"{100 * (high - low):.3g}"
+        kind = metrics.details[name].kind
+        width = f"{100 * (high - low):.3g}" if kind is FRACTION else number_text(high - low, kind)
         table.add_row(name, width, style.text(closing_text(*metrics.places[name])))
     return table

@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from streameval.metrics.camera_pairs import CameraMatrix, camera_matrix
-from streameval.report.style import DASH, Style, unruled_table
+from streameval.metrics.kind import COUNT, FRACTION, Kind
+from streameval.report.style import DASH, Style, number_text, unruled_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,42 +26,40 @@ def camera_tables(evaluation: Evaluation, style: Style) -> list[RenderableType]:
     """
     cells = evaluation.groups
     scores = {
-        name: None
+        name: detail.kind
         for metrics in cells.values()
         for name, detail in metrics.details.items()
-        if not detail.is_tau
+        if detail.kind.is_score
     }
     usual = [
         *[name for name in scores if name.startswith("CMC@")][:1],
         *[name for name in scores if name == "mAP"],
     ]
     names = list(dict.fromkeys([*usual, *scores]))[:SHOWN]
-    tables = _tables("Queries", camera_matrix(cells, "queries"), 1, 0, style)
+    tables = _tables("Queries", camera_matrix(cells, "queries"), COUNT, style)
     for name in names:
-        tables += _tables(f"{name} in percent", camera_matrix(cells, name), 100, 2, style)
+        kind = scores[name]
+        title = f"{name} in percent" if kind is FRACTION else name
+        tables += _tables(title, camera_matrix(cells, name), kind, style)
     return tables
 
 
-def _tables(
-    title: str, matrix: CameraMatrix, factor: int, digits: int, style: Style
-) -> list[RenderableType]:
+def _tables(title: str, matrix: CameraMatrix, kind: Kind, style: Style) -> list[RenderableType]:
     """Return a matrix under its title, in parts of as many columns as fit side by side."""
     tables: list[RenderableType] = []
     for start in range(0, len(matrix.gallery_cams), ROOM):
         columns = slice(start, start + ROOM)
         heading = f"{title}, by camera of positives"
-        tables += ["", style.text(heading), _table(matrix, columns, factor, digits, style)]
+        tables += ["", style.text(heading), _table(matrix, columns, kind, style)]
     return tables
 
 
-def _table(matrix: CameraMatrix, columns: slice, factor: int, digits: int, style: Style) -> Table:
+def _table(matrix: CameraMatrix, columns: slice, kind: Kind, style: Style) -> Table:
     table = unruled_table()
     table.add_column("query cam", no_wrap=True, justify="right")
     for camera in matrix.gallery_cams[columns].tolist():
         table.add_column(style.text(str(camera)), no_wrap=True, justify="right")
     for camera, row in zip(matrix.query_cams.tolist(), matrix.values[:, columns], strict=True):
-        cells = (
-            DASH if math.isnan(value) else f"{factor * value:,.{digits}f}" for value in row.tolist()
-        )
+        cells = (DASH if math.isnan(value) else number_text(value, kind) for value in row.tolist())
         table.add_row(style.text(str(camera)), *map(style.text, cells))
     return table

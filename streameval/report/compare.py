@@ -9,11 +9,13 @@ from streameval.report.style import (
     DASH,
     Style,
     facts,
+    number_text,
     packed,
     percent,
     plural,
     render,
     unruled_table,
+    value_text,
 )
 
 if TYPE_CHECKING:
@@ -76,12 +78,12 @@ def _cells(one: Difference) -> tuple[str, ...]:
     def value(number: float) -> str:
         if math.isnan(number):
             return DASH
-        return f"{number:.2f}" if one.is_tau else percent(number)
+        return value_text(number, one.kind)
 
     def change(number: float) -> str:
         if math.isnan(number):
             return DASH
-        return f"{number:+.2f}" if one.is_tau else f"{100 * number:+.2f}"
+        return number_text(number, one.kind, signed=True)
 
     between = DASH
     if one.interval is not None:

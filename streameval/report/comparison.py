@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streameval.errors import OutputError
+from streameval.metrics.kind import FRACTION
 from streameval.neighbors.comparison import CONFIDENCE, LISTED, Comparison, Difference, Outcome
 from streameval.planning import format_bytes
 from streameval.report.inputs import describe_inputs
@@ -18,6 +19,7 @@ from streameval.report.style import (
     amount,
     duration,
     facts,
+    number_text,
     plural,
     render,
     unruled_table,
@@ -93,8 +95,8 @@ def differences_table(comparison: Comparison, style: Style) -> Table:
         table.add_column(str(one.setting), no_wrap=True, justify="right")
     for name in comparison.outcomes[0].differences:
         row = [one.differences[name] for one in comparison.outcomes]
-        cells = (style.text(difference_text(name, one)) for one in row)
-        table.add_row(name, style.text(_value(name, row[0].exact)), *cells)
+        cells = (style.text(difference_text(one)) for one in row)
+        table.add_row(name, style.text(_value(row[0])), *cells)
     return table
 
 
@@ -120,20 +122,18 @@ def plotted(comparison: Comparison) -> str:
     return next((one for one in names if one.startswith(f"{LISTED} (")), names[0])
 
 
-def difference_text(name: str, one: Difference) -> str:
+def difference_text(one: Difference) -> str:
     """Return a difference with half of its interval, in points of a percent."""
     if math.isnan(one.value):
         return DASH
-    if name.startswith("tau"):
-        return f"{one.value:+.2f}"
+    if one.kind is not FRACTION:
+        return number_text(one.value, one.kind, signed=True)
     reach = "" if math.isnan(one.high) else f" ± {50 * (one.high - one.low):.2f}"
     return f"{100 * one.value:+.2f}{reach}".replace("-", "−")
 
 
-def _value(name: str, value: float) -> str:
-    if math.isnan(value):
-        return DASH
-    return f"{value:.2f}" if name.startswith("tau") else f"{100 * value:.2f} %"
+def _value(one: Difference) -> str:
+    return DASH if math.isnan(one.exact) else number_text(one.exact, one.kind) + one.kind.unit
 
 
 def write_plot(comparison: Comparison, path: str | Path) -> None:

@@ -13,7 +13,15 @@ from streameval.metrics import MetricOptions
 from streameval.metrics.selection import available_fields, find_measure
 from streameval.protocols.presets import PRESETS, Preset
 from streameval.protocols.protocol import PROTOCOLS
-from streameval.report.style import DASH, Style, facts, render, unruled_table, wrapped
+from streameval.report.style import (
+    DASH,
+    Style,
+    facts,
+    number_text,
+    render,
+    unruled_table,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -175,7 +183,7 @@ def _cell(metric: str, values: dict[str, float]) -> str:
     value = values[metric]
     if math.isnan(value):
         return DASH
-    return f"{value:.2f}" if metric.startswith("tau") else f"{100 * value:.2f}"
+    return number_text(value, find_measure(metric).metric.kind)
 
 
 def _reasons(readings: dict[str, Reading], style: Style) -> list[tuple[str, str]]:
@@ -188,7 +196,7 @@ def _reasons(readings: dict[str, Reading], style: Style) -> list[tuple[str, str]
         lines = [row for one in said for row in wrapped(style, "", one)]
         rows += [(name if at == 0 else "", line) for at, (_, line) in enumerate(lines)]
     rows.append(("", ""))
-    rows.append(("in percent", "tau as it is"))
+    rows.append(("in percent", "tau and ranks as they are"))
     if any(_is_other(one) for one in readings.values()):
         rows.append(("*", "not that tool's own figures: from the pairs and the range of this run"))
     return rows
@@ -203,5 +211,5 @@ def _effect(option: str, changes: dict[str, float]) -> str:
 
 
 def _change(metric: str, change: float) -> str:
-    shown = change if metric.startswith("tau") else 100 * change
+    shown = find_measure(metric).metric.kind.scale * change
     return f"{shown:+.2f}" if abs(shown) >= 0.005 else f"{shown:+.1g}"

@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval.errors import OptionError
+from streameval.metrics.kind import FRACTION, Kind
+from streameval.report.style import number_text
 from streameval.result.cells import harmless, one_line
 
 if TYPE_CHECKING:
     from streameval.result import Evaluation
     from streameval.result.paired import Comparison
 
+PROBABILITY = Kind("probability", digits=4)
 TABLE, JSON, PARQUET = "table", "json", "parquet"
 
 
@@ -31,21 +34,16 @@ class Number:
     ----------
     value : float
         NaN where undefined.
-    percent : bool
-        Whether it is a fraction, that people read in percent.
-    digits : int
-        Shown to people.
+    kind : Kind
+        How people read it.
     """
 
     value: float
-    percent: bool = True
-    digits: int = 2
+    kind: Kind = FRACTION
 
     def text(self, dash: str) -> str:
         """Return what people read."""
-        if math.isnan(self.value):
-            return dash
-        return f"{100 * self.value if self.percent else self.value:.{self.digits}f}"
+        return dash if math.isnan(self.value) else number_text(self.value, self.kind)
 
 
 Cell = str | Number
@@ -62,13 +60,13 @@ def result_rows(results: Mapping[str, Evaluation]) -> list[Row]:
         found = result.chosen_confidence
         for name in names:
             detail = result.metrics.details.get(name)
-            percent = detail is None or not detail.is_tau
-            row[name] = Number(result.metrics.scalars.get(name, math.nan), percent)
+            kind = FRACTION if detail is None else detail.kind
+            row[name] = Number(result.metrics.scalars.get(name, math.nan), kind)
             if intervals:
                 bounds = math.nan, math.nan
                 if found is not None:
                     bounds = found.intervals.get(name, bounds)
-                row[f"{name} low"], row[f"{name} high"] = (Number(one, percent) for one in bounds)
+                row[f"{name} low"], row[f"{name} high"] = (Number(one, kind) for one in bounds)
         rows.append(row)
     return rows
 
@@ -77,7 +75,6 @@ def comparison_rows(comparison: Comparison) -> list[Row]:
     """Return a row a metric of each run that is compared with the first."""
     rows: list[Row] = []
     for one in comparison.differences:
-        percent = not one.is_tau
         low, high = one.interval or (math.nan, math.nan)
         values = {
             "first": one.first,
@@ -88,8 +85,8 @@ def comparison_rows(comparison: Comparison) -> list[Row]:
         }
         rows.append(
             {"metric": one.metric, "compared with": comparison.first, "run": one.run}
-            | {name: Number(value, percent) for name, value in values.items()}
-            | {name: Number(p, False, 4) for name, p in (("p", one.p), ("p (Holm)", one.p_holm))}
+            | {name: Number(value, one.kind) for name, value in values.items()}
+            | {name: Number(p, PROBABILITY) for name, p in (("p", one.p), ("p (Holm)", one.p_holm))}
         )
     return rows
 

@@ -8,13 +8,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.metrics.selection import find_name
+from streameval.metrics.selection import find_measure, find_name
 from streameval.report.style import (
     DASH,
     Style,
     amount,
     duration,
     facts,
+    number_text,
     packed,
     percent,
     plural,
@@ -122,9 +123,7 @@ def _shown(metrics: Mapping[str, float | None], room: int = len(SHOWN)) -> list[
 
 def _value(name: str, metrics: Mapping[str, float | None]) -> str:
     value = metrics.get(name)
-    if value is None:
-        return DASH
-    return f"{value:.2f}" if name.startswith("tau") else f"{100 * value:.2f}"
+    return DASH if value is None else number_text(value, find_measure(name).metric.kind)
 
 
 def render_ledger(path: str, head: Head, style: Style, plotted: str | None = None) -> str:
@@ -219,7 +218,7 @@ def _plot(head: Head, name: str, style: Style) -> list[str]:
     if high - low < 1e-9:
         low, high = low - 0.005, high + 0.005
     widest = max(*sizes, 1)
-    mark = "*" if style.plain else "●"
+    mark, kind = "*" if style.plain else "●", find_measure(name).metric.kind
     grid = [[" "] * (PLOT_COLUMNS + 1) for _ in range(PLOT_ROWS)]
     for size, value in points:
         row = math.floor((high - value) / (high - low) * (PLOT_ROWS - 1) + 0.5)
@@ -227,7 +226,7 @@ def _plot(head: Head, name: str, style: Style) -> list[str]:
     lines = [f"{name} against the size of the gallery"]
     for number, row in enumerate(grid):
         value = high - (high - low) * number / (PLOT_ROWS - 1)
-        label = f"{100 * value:8.2f}" if number in (0, PLOT_ROWS - 1) else " " * 8
+        label = number_text(value, kind).rjust(8) if number in (0, PLOT_ROWS - 1) else " " * 8
         lines.append(f"{label} |{''.join(row)}".rstrip())
     lines.append(" " * 9 + "+" + "-" * PLOT_COLUMNS)
     lines.append(" " * 10 + "0" + f"{widest:,}".rjust(PLOT_COLUMNS - 1))

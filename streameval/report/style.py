@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from streameval.metrics.kind import Kind
+
 DASH = "–"
 ROOM = 64  # characters of a line: what a terminal of 80 columns leaves beside the names of `facts`
 WIDE = 10_000  # columns: a number is never wrapped or cut; a narrow terminal wraps by itself
@@ -142,13 +144,30 @@ def percent(value: float, digits: int = 2) -> str:
     return f"{100 * value:.{digits}f} %"
 
 
-def percent_interval(low: float, high: float) -> str:
-    """Return two fractions in percent, with as many digits as it takes to tell them apart."""
+def number_text(value: float, kind: Kind, *, signed: bool = False) -> str:
+    """Return a value, or a signed difference of two, as its kind is written, without its unit."""
+    return f"{kind.scale * value:{'+' if signed else ''},.{kind.digits}f}"
+
+
+def value_text(value: float, kind: Kind) -> str:
+    """Return a value with its unit; a small fraction in as many digits as it takes."""
+    return percent(value) if kind.name == "fraction" else number_text(value, kind) + kind.unit
+
+
+def interval_text(low: float, high: float, kind: Kind) -> str:
+    """Return an interval with its unit; of fractions, with digits enough to tell them apart."""
+    if kind.name != "fraction":
+        return f"{number_text(low, kind)} – {number_text(high, kind)}{kind.unit}"
     for digits in range(2, 7):
         texts = [f"{100 * value:.{digits}f}" for value in (low, high)]
         if texts[0] != texts[1]:
             break
     return f"{texts[0]} – {texts[1]} %"
+
+
+def aligned(text: str, kind: Kind) -> str:
+    """Return a text with blanks behind it, so that numbers without a unit stand below others."""
+    return text + " " * (len(" %") - len(kind.unit))
 
 
 def amount(value: float) -> str:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.metrics.extremes import ListMetrics
 from streameval.metrics.groups import NOT_BY_QUERY
+from streameval.metrics.kind import TAU
 from streameval.planning import format_bytes
 from streameval.protocols.protocol import CAMERA_PAIRS
 from streameval.report.bounds import (
     bounds_table,
     describe_reading,
-    interval_text,
 )
 from streameval.report.camera_pairs import camera_tables
 from streameval.report.inputs import describe_inputs
@@ -23,16 +23,19 @@ from streameval.report.style import (
     DASH,
     TITLES,
     Style,
+    aligned,
     amount,
     duration,
     facts,
+    interval_text,
+    number_text,
     packed,
     percent,
-    percent_interval,
     plural,
     render,
     stdout_style,
     unruled_table,
+    value_text,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
     from streameval.metrics import Detail, Metrics
     from streameval.metrics.confidence import Confidence
+    from streameval.metrics.kind import Kind
     from streameval.result import Evaluation
 
 __all__ = ["render_evaluation", "stdout_style"]
@@ -143,28 +147,24 @@ def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
         interval = metrics.intervals.get(name)
         bounds = metrics.bounds.get(name) if isinstance(metrics, ListMetrics) else None
         if bounds is not None and detail.open:
-            text = interval_text(*bounds, is_tau=detail.is_tau)
-            row = Row(name, text)
+            row = Row(name, aligned(interval_text(*bounds, detail.kind), detail.kind))
         elif math.isnan(value):
             row = Row(name, DASH, remark="" if detail.reason == said.get(title) else detail.reason)
-        elif detail.is_tau:
-            ties = "" if interval is None else f"{interval[0]:.2f} – {interval[1]:.2f}"
-            row = Row(name, f"{value:.2f}  ", ties, _distance(value, evaluation.range))
         else:
-            ties = "" if interval is None else percent_interval(*interval)
-            row = Row(name, percent(value), ties, _at(detail))
+            ties = "" if interval is None else interval_text(*interval, detail.kind)
+            place = _distance(value, evaluation.range) if detail.kind is TAU else _at(detail)
+            row = Row(name, aligned(value_text(value, detail.kind), detail.kind), ties, place)
         if confidence is not None:
-            row = replace(row, confidence=_confidence(confidence, name, is_tau=detail.is_tau))
+            row = replace(row, confidence=_confidence(confidence, name, detail.kind))
         parts[title].append(row)
         said[title] = detail.reason if math.isnan(value) and bounds is None else ""
     return {title: rows for title, rows in parts.items() if rows}
 
 
-def _confidence(confidence: Confidence, name: str, *, is_tau: bool) -> str:
+def _confidence(confidence: Confidence, name: str, kind: Kind) -> str:
     if name not in confidence.intervals:
         return DASH if name in confidence.reasons else ""
-    low, high = confidence.intervals[name]
-    return f"{low:.2f} – {high:.2f}  " if is_tau else percent_interval(low, high)
+    return aligned(interval_text(*confidence.intervals[name], kind), kind)
 
 
 def _without_interval(confidence: Confidence) -> list[tuple[str, str]]:
@@ -301,22 +301,24 @@ def groups_table(evaluation: Evaluation, style: Style) -> Table:
 
 def _scores_of_groups(evaluation: Evaluation) -> list[str]:
     """Return the metrics that there is room for beside a group."""
-    scores = [name for name, one in evaluation.metrics.details.items() if not one.is_tau]
+    scores = [name for name, one in evaluation.metrics.details.items() if one.kind.is_score]
     cell = len("100.00 (100.00–100.00)" if evaluation.resampling is not None else "100.00")
     widths = accumulate(max(len(name), cell) + 2 for name in scores)
     return [name for name, width in zip(scores, widths, strict=True) if width <= GROUPS_ROOM]
 
 
 def _cell(metrics: Metrics, name: str, confidence: Confidence | None) -> str:
-    """Return a score in percent with its confidence interval, if there is one; or its bounds."""
-    value = metrics.scalars[name]
+    """Return a score with its confidence interval, if there is one; or its bounds."""
+    value, kind = metrics.scalars[name], metrics.details[name].kind
+
+    def between(low: float, high: float) -> str:
+        return f"{number_text(low, kind)}–{number_text(high, kind)}"
+
     if not math.isnan(value):
         found = None if confidence is None else confidence.intervals.get(name)
-        between = "" if found is None else f" ({100 * found[0]:.2f}–{100 * found[1]:.2f})"
-        return f"{100 * value:.2f}{between}"
+        return number_text(value, kind) + ("" if found is None else f" ({between(*found)})")
     if isinstance(metrics, ListMetrics) and name in metrics.bounds:
-        low, high = metrics.bounds[name]
-        return f"{100 * low:.2f}–{100 * high:.2f}"
+        return between(*metrics.bounds[name])
     return DASH
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from streameval.errors import OptionError, check_type
 from streameval.metrics.confidence import UNDEFINED_SHARE, interval, resampled_values, withheld
+from streameval.metrics.kind import FRACTION, Kind
 from streameval.metrics.metric import Measure
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Resampling
@@ -51,8 +52,8 @@ class Difference:
         Two-sided, alone and corrected for all that are compared; NaN where there is none.
     reason : str
         Why there is no interval or no p-value.
-    is_tau : bool
-        Whether it is a normalised threshold, not a score.
+    kind : Kind
+        What the values are.
     """
 
     metric: str
@@ -63,7 +64,7 @@ class Difference:
     p: float = math.nan
     p_holm: float = math.nan
     reason: str = ""
-    is_tau: bool = False
+    kind: Kind = FRACTION
 
     @property
     def difference(self) -> float:
@@ -167,7 +168,8 @@ class Comparison:
                 "how": asdict(self.how),
                 "remarks": self.remarks,
                 "differences": [
-                    asdict(one) | {"difference": one.difference} for one in self.differences
+                    asdict(one) | {"difference": one.difference, "kind": one.kind.name}
+                    for one in self.differences
                 ],
                 "queries": {
                     run: self.changes(run) | self.extremes(run, queries) for run in self.others
@@ -275,19 +277,19 @@ def _difference(
     reason: str,
     level: float,
 ) -> Difference:
-    is_tau = measure.metric.is_tau
+    kind = measure.metric.kind
     before, after = samples
     if reason or before is None or after is None:
-        return Difference(measure.name, run, *values, reason=reason, is_tau=is_tau)
+        return Difference(measure.name, run, *values, reason=reason, kind=kind)
     gained = after - before
     undefined = int(np.isnan(gained).sum())
     if undefined > UNDEFINED_SHARE * len(gained):
         reason = f"without a value in {undefined:,} of {len(gained):,} resamples"
-        return Difference(measure.name, run, *values, reason=reason, is_tau=is_tau)
+        return Difference(measure.name, run, *values, reason=reason, kind=kind)
     between = interval(gained, level)
-    if is_tau:
-        return Difference(measure.name, run, *values, between, reason=A_PLACE, is_tau=True)
-    return Difference(measure.name, run, *values, between, p_value(gained))
+    if not kind.is_score:
+        return Difference(measure.name, run, *values, between, reason=A_PLACE, kind=kind)
+    return Difference(measure.name, run, *values, between, p_value(gained), kind=kind)
 
 
 def p_value(gained: FloatArray) -> float:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from streameval.metrics.extremes import ListMetrics
+from streameval.metrics.kind import FRACTION
 from streameval.metrics.selection import find_measure
-from streameval.report.bounds import interval_text
 from streameval.report.compare import p_text
 from streameval.report.html.runs import Run, Runs
 from streameval.report.html.table import Cell, Part, Row, Span, Table
 from streameval.report.plots import shortened
-from streameval.report.style import DASH, TITLES, percent_interval, plural
+from streameval.report.style import DASH, TITLES, interval_text, number_text, plural
 from streameval.result import Evaluation
 from streameval.result.paired import Comparison, Difference
 
@@ -56,25 +56,22 @@ def _metric_cell(name: str, run: Run) -> Cell:
     if name not in metrics.scalars:
         return Cell("", "not computed")
     value, detail = metrics.scalars[name], metrics.details[name]
+    kind = detail.kind
     if math.isnan(value):
         if isinstance(metrics, ListMetrics) and name in metrics.bounds:
             low, high = metrics.bounds[name]
-            return Cell(interval_text(low, high, is_tau=detail.is_tau).strip(), "left open")
+            return Cell(interval_text(low, high, kind), "left open")
         return Cell(DASH, detail.reason)
     notes = []
     if name in metrics.intervals:
-        notes.append(f"{_between(*metrics.intervals[name], is_tau=detail.is_tau)} by ties")
+        notes.append(f"{interval_text(*metrics.intervals[name], kind)} by ties")
     if detail.error:
         notes.append(f"± {100 * detail.error:.2g} %")
     chosen = run.result.chosen_confidence
     if chosen is not None and name in chosen.intervals:
-        between = _between(*chosen.intervals[name], is_tau=detail.is_tau)
+        between = interval_text(*chosen.intervals[name], kind)
         notes.append(f"{100 * chosen.how.level:g} %: {between}")
-    return Cell(f"{value:.2f}" if detail.is_tau else f"{100 * value:.2f} %", " · ".join(notes))
-
-
-def _between(low: float, high: float, *, is_tau: bool) -> str:
-    return f"{low:.2f} – {high:.2f}" if is_tau else percent_interval(low, high)
+    return Cell(f"{number_text(value, kind)}{kind.unit}", " · ".join(notes))
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
@@ -84,7 +81,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 
 def _differences(comparison: Comparison, run: str) -> Table:
     own = [one for one in comparison.differences if one.run == run and one.interval is not None]
-    bounds = (abs(bound) for one in own if not one.is_tau for bound in one.interval or ())
+    bounds = (abs(bound) for one in own if one.kind is FRACTION for bound in one.interval or ())
     scale = max(bounds, default=0.0) or 1.0
     rows = tuple(_difference_row(one, scale, comparison.how.level) for one in own)
     first = shortened(comparison.first)
@@ -105,13 +102,12 @@ def _difference_row(one: Difference, scale: float, level: float) -> Row:
     def value(number: float, *, signed: bool = False) -> str:
         if math.isnan(number):
             return DASH
-        shown = number if one.is_tau else 100 * number
-        return (f"{shown:+.2f}" if signed else f"{shown:.2f}").replace("-", "−")
+        return number_text(number, one.kind, signed=signed).replace("-", "−")
 
     between, span = DASH, None
     if one.interval is not None:
         between = " to ".join(value(bound, signed=True) for bound in one.interval)
-        if not one.is_tau:
+        if one.kind is FRACTION:
             low, high = (bound / scale for bound in one.interval)
             span = Span(low, min(max(one.difference / scale, -1.0), 1.0), high)
     cells = (
@@ -132,8 +128,9 @@ def method_of(comparison: Comparison) -> str:
     identities = comparison.results[comparison.first].identities().count
     tested = sum(not math.isnan(one.p) for one in comparison.differences)
     return (
-        f"In percentage points (τ as it is). {100 * how.level:g} % intervals of the difference by "
-        f"a paired bootstrap of {plural(identities, 'identity', 'identities')} of queries, "
+        f"In percentage points (τ and ranks as they are). {100 * how.level:g} % intervals of the "
+        "difference by a paired bootstrap of "
+        f"{plural(identities, 'identity', 'identities')} of queries, "
         f"{how.resamples:,} resamples, seed {how.seed}; p corrected for "
         f"{plural(tested, 'comparison')} (Holm). Bold p: at most {1 - how.level:.3g} after "
         "the correction."
