@@ -20,9 +20,9 @@ from list_problems import labels, list_problems, nearest, protocol
 import streameval as se
 from streameval import evaluation
 from streameval.cli import main
-from streameval.cli.printing import NewFile
 from streameval.errors import OutputError, StreamevalWarning
 from streameval.neighbors.returned import Returned
+from streameval.output import NewFile
 from streameval.report.trec import descending, names_of, qrels_lines, run_lines
 from streameval.run.preparation import prepare
 

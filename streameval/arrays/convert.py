@@ -7,10 +7,8 @@ run of the same command goes on with the first one that is not.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from streameval.arrays.array import AnyArray, Array, Span
 from streameval.arrays.fingerprint import fingerprint
 from streameval.arrays.zarr_array import open_zarr
 from streameval.errors import BudgetError, InputError, OptionError, OutputError
+from streameval.output import check_new, lock, put_in_place, remove, sweep
 
 CHUNK_BYTES = 4 << 20
 CHUNK_COLUMNS = 4096  # at most; of features, all
@@ -96,8 +95,11 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
             array = _begin(source, progress, chunks)
             blocks, kept = _write(source, array, progress / _ARRAY, block)
             _check(source, progress / _ARRAY)
-            _put_in_place(progress / _ARRAY, target)
-            shutil.rmtree(progress)
+            sweep(target)
+            replaced = put_in_place(progress / _ARRAY, target)
+            if replaced is not None:
+                remove(replaced)
+            remove(progress)
     except OSError as error:
         if isinstance(error, OutputError):
             raise
@@ -144,26 +146,27 @@ def _check_target(out: str | Path, *, overwrite: bool) -> Path:
     if not str(out) or "::" in str(out) or "://" in str(out):
         raise OptionError(f"the output is {str(out)!r}; the path of a folder to be made is needed")
     target = Path(os.path.abspath(out))  # noqa: PTH100 - resolve() would follow a link
-    if target.exists() or target.is_symlink():
-        if not overwrite:
-            raise OutputError(f"{out} exists already; choose another, or replace it: --overwrite")
-        if target.is_symlink() or not any((target / name).is_file() for name in _METADATA):
-            raise OutputError(f"{out} is no Zarr array; it is not replaced: choose another")
+    check_new(out, overwrite=overwrite)
+    if target.is_symlink() or (
+        target.exists() and not any((target / name).is_file() for name in _METADATA)
+    ):
+        raise OutputError(f"{out} is no Zarr array; it is not replaced: choose another")
     return target
 
 
 @contextmanager
 def _locked(progress: Path) -> Iterator[None]:
     """Hold the folder for as long as the process lives."""
-    with (progress / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OutputError(
-                f"{progress} is being written by another process; wait for it, or choose another "
-                "output"
-            ) from error
+    try:
+        held = lock(progress)
+    except BlockingIOError as error:
+        raise OutputError(
+            f"{progress} is being written by another process; wait for it, or choose another output"
+        ) from error
+    try:
         yield
+    finally:
+        os.close(held)
 
 
 def _begin(source: Array, progress: Path, chunks: tuple[int, ...]) -> Any:
@@ -184,7 +187,7 @@ def _begin(source: Array, progress: Path, chunks: tuple[int, ...]) -> Any:
     except (OSError, ValueError):  # there is none, or it was not written whole
         pass
     file.unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(folder)
     array = zarr.create_array(
         folder,
         shape=source.shape,
@@ -274,12 +277,3 @@ def _check(source: Array, folder: Path) -> None:
             f"{folder} is {written.dtype} {written.shape}, and {source.uri} {source.dtype} "
             f"{source.shape}: remove the folder, and convert again"
         )
-
-
-def _put_in_place(folder: Path, target: Path) -> None:
-    old = target.with_name(target.name + ".old")
-    if target.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        target.rename(old)
-    folder.rename(target)
-    shutil.rmtree(old, ignore_errors=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from streameval.cli.declared import together
-from streameval.cli.printing import check_new
 from streameval.errors import OptionError
+from streameval.output import check_new
 
 if TYPE_CHECKING:
     from streameval.kernels.canonical import Metric

@@ -8,8 +8,8 @@ from streameval.cli import declared
 from streameval.cli.effect import check_effect
 from streameval.cli.examples import examples
 from streameval.cli.options import by_name
-from streameval.cli.printing import write_out
 from streameval.errors import OptionError
+from streameval.output import write_new
 
 
 @click.command(
@@ -56,7 +56,7 @@ def plot(
     results = {name: Evaluation.load(folder) for name, folder in named.items()}
     warn_of_others(results)
     figure = plots.plot(results, curve, metric=metric)
-    write_out(out, plots.figure_bytes(figure, out), overwrite=overwrite)
+    write_new(out, plots.figure_bytes(figure, out), overwrite=overwrite)
 
 
 @click.command("plot", epilog=examples("ledger plot L --metric mAP -o trajectory.svg"))
@@ -83,4 +83,4 @@ def plot_ledgers(
     plots.file_type(out)
     ledgers = {name: Ledger(path).trajectory for name, path in named.items()}
     figure = plot_trajectories(ledgers, tuple(dict.fromkeys(metrics)) or ("mAP",))
-    write_out(out, plots.figure_bytes(figure, out), overwrite=overwrite)
+    write_new(out, plots.figure_bytes(figure, out), overwrite=overwrite)

@@ -10,8 +10,9 @@ from streameval.cli import declared
 from streameval.cli.effect import check_effect
 from streameval.cli.examples import examples
 from streameval.cli.options import by_name, parse_level
-from streameval.cli.printing import print_out, write_out
+from streameval.cli.printing import print_out
 from streameval.errors import OptionError
+from streameval.output import write_new
 
 if TYPE_CHECKING:
     from streameval.rankings import RankedList
@@ -79,7 +80,7 @@ def report(
     if images is not None:
         pictures, lists = ranked_pictures(runs, images, queries, top)
     page = render_report(runs, queries=queries, images=pictures, lists=lists)
-    write_out(out, page, overwrite=overwrite)
+    write_new(out, page, overwrite=overwrite)
     print_out(f"{out}\n")
 
 

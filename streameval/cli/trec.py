@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from streameval.cli.declared import together
-from streameval.cli.printing import NewFile
 from streameval.errors import OptionError
+from streameval.output import NewFile
 
 if TYPE_CHECKING:
     from streameval.cli.running import Given

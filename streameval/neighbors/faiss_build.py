@@ -8,7 +8,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from streameval.neighbors.faiss_index import (
     set_search,
     vectors,
 )
+from streameval.output import NewFile
 from streameval.sources.sources import Features
 
 PER_CENTROID = 39  # training vectors: what FAISS asks for
@@ -265,16 +266,15 @@ def write_index(index: Any, described: Described, path: Path) -> None:
         If it can't be written.
     """
     faiss = load()
-    partial = path.with_name(f".{path.name}.partial.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        faiss.write_index(index, str(partial))
-        beside = describe_path(path)
-        beside.write_text(json.dumps(asdict(described), indent=2) + "\n", encoding="utf-8")
-        partial.rename(path)
+        with (
+            NewFile(path, overwrite=True) as file,
+            NewFile(describe_path(path), overwrite=True) as description,
+        ):
+            faiss.write_index(index, str(file.partial))
+            description.write(json.dumps(asdict(described), indent=2).encode() + b"\n")
     except (OSError, RuntimeError) as error:
-        with suppress(OSError):
-            partial.unlink()
         raise InputError(f"the index can't be written to {path}: {reason(error)}") from error
 
 

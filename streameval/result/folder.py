@@ -1,28 +1,17 @@
-"""The folder of a saved result: where it may be written, written whole, its statistics.
-
-It is written beside its place, under a hidden name, and renamed into it, so that what is
-there is always whole. What a killed process leaves under hidden names is swept by the next
-one that writes to the same place: a folder that is being written is locked for as long as its
-process lives.
-"""
+"""The folder of a saved result: where it may be written, and its statistics."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import platform
-import re
-import secrets
-import shutil
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from streameval.arrays.zarr_chunks import check_complete
 from streameval.errors import InputError, OutputError, check_path
+from streameval.output import NewFolder, check_new, hidden_path, reason_of
 from streameval.statistics import FIELDS, REQUIRED, RankStatistics
 
 SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"
@@ -30,9 +19,6 @@ STATISTICS, POSITIVES, GROUPS = "statistics.zarr", "positives.parquet", "groups.
 BEST = "best.zarr"
 ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS, POSITIVES, GROUPS, BEST)
 FORMAT = 4
-
-_NAME_KEPT = 40  # characters: a hidden name is longer than the name that it stands for
-_ATTEMPTS = 10  # at removing a folder that a thread is still writing to
 
 
 def check_output(path: str | Path, *, overwrite: bool) -> Path:
@@ -63,7 +49,8 @@ def check_output(path: str | Path, *, overwrite: bool) -> Path:
         raise
     except OSError as error:
         raise OutputError(
-            f"no result can be written to {path}: {_reason(error)}; give a folder that can be made"
+            f"no result can be written to {path}: {reason_of(error)}; give a folder that can be "
+            "made"
         ) from error
     return target
 
@@ -71,8 +58,7 @@ def check_output(path: str | Path, *, overwrite: bool) -> Path:
 def _check_replaceable(path: str | Path, target: Path, *, overwrite: bool) -> None:
     if not target.is_dir():
         raise OutputError(f"{path} is a file; a folder to be made is expected")
-    if not overwrite:
-        raise OutputError(f"{path} exists already; choose another, or replace it: --overwrite")
+    check_new(path, overwrite=overwrite)
     here = Path.cwd()
     if target.resolve() in (here, *here.parents):
         raise OutputError(
@@ -100,13 +86,13 @@ def _try_writing(target: Path) -> None:
         above = above.parent
     with suppress(FileNotFoundError):
         (above / target.name).lstat()  # its name may be too long
-    trial = above / _hidden_name(target, "partial")
+    trial = hidden_path(above / target.name, "partial")
     trial.mkdir()
     trial.rmdir()
 
 
-class ResultFolder:
-    """A result being written: a context, which leaves nothing but a result in its place.
+class ResultFolder(NewFolder):
+    """A result being written: a context that leaves nothing but a whole result in its place.
 
     Parameters
     ----------
@@ -115,118 +101,18 @@ class ResultFolder:
     overwrite : bool
         Whether to replace a result that is there.
 
-    Attributes
-    ----------
-    partial : Path
-        The folder to write to, beside its place.
-
     Raises
     ------
     OutputError
         See `check_output`.
     """
 
+    refusal = (
+        "the result can't be written to {target}: {reason}; make room or choose another folder"
+    )
+
     def __init__(self, path: str | Path, *, overwrite: bool) -> None:
-        self._target = check_output(path, overwrite=overwrite)
-        self.partial = self._target.parent / _hidden_name(self._target, "partial")
-        self._replaced: Path | None = None
-        self._lock: int | None = None
-
-    def __enter__(self) -> ResultFolder:
-        try:
-            self._target.parent.mkdir(parents=True, exist_ok=True)
-            _sweep(self._target)
-            self.partial.mkdir()
-            with suppress(OSError):  # where folders can't be locked, none is swept either
-                self._lock = os.open(self.partial, os.O_RDONLY)
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise self._refusal(error) from error
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.discard()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-        if isinstance(error, OSError) and not isinstance(error, OutputError):
-            raise self._refusal(error) from error
-
-    def put_in_place(self) -> None:
-        """Rename the finished folder to its place; a result there steps aside first."""
-        if not self._target.exists():
-            self.partial.rename(self._target)
-            return
-        aside = self._target.parent / _hidden_name(self._target, "old")
-        try:
-            self._target.rename(aside)
-            self.partial.rename(self._target)
-        except BaseException:
-            if aside.exists() and not self._target.exists():
-                aside.rename(self._target)
-            raise
-        self._replaced = aside
-
-    def discard(self) -> None:
-        """Remove what is unfinished, and what has been replaced."""
-        for folder in (self.partial, self._replaced):
-            for _ in range(_ATTEMPTS):
-                if folder is not None and folder.exists():
-                    shutil.rmtree(folder, ignore_errors=True)
-
-    def _refusal(self, error: OSError) -> OutputError:
-        return OutputError(
-            f"the result can't be written to {self._target}: {_reason(error)}; make room or "
-            "choose another folder"
-        )
-
-
-def _hidden_name(target: Path, state: str) -> str:
-    return f"{_hidden_prefix(target, state)}{secrets.token_hex(4)}"
-
-
-def _hidden_prefix(target: Path, state: str) -> str:
-    """Return how hidden names begin: with the host, as another's processes can't be known."""
-    host = re.sub(r"[^A-Za-z0-9-]", "_", platform.node())[:_NAME_KEPT]
-    return f".{target.name[:_NAME_KEPT]}.{host}.{state}."
-
-
-def _sweep(target: Path) -> None:
-    """Remove what killed processes of this host have left of results for the same place."""
-    with suppress(OSError):
-        names = [entry.name for entry in target.parent.iterdir()]
-        for name in names:
-            left = target.parent / name
-            if re.fullmatch(re.escape(_hidden_prefix(target, "partial")) + "[0-9a-f]{8}", name):
-                if not _is_locked(left):
-                    shutil.rmtree(left, ignore_errors=True)
-            elif (
-                re.fullmatch(re.escape(_hidden_prefix(target, "old")) + "[0-9a-f]{8}", name)
-                and target.exists()  # else it is the only copy of a result
-            ):
-                shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_locked(folder: Path) -> bool:
-    """Return whether a living process writes to it; where that can't be told, it is taken to."""
-    try:
-        lock = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        finally:
-            os.close(lock)
-    except OSError:
-        return True
-    return False
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)) + (f": {error.filename}" if error.filename else "")
+        super().__init__(check_output(path, overwrite=overwrite))
 
 
 def save_statistics(statistics: RankStatistics, path: Path) -> None:

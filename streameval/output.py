@@ -1,0 +1,288 @@
+"""Files and folders that are written whole, or not at all.
+
+An output is written beside its place, under a hidden name, and renamed into it. What a killed
+process leaves under hidden names is removed by the next one that writes to the same place: an
+output is locked for as long as the process that writes it lives.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import re
+import secrets
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from streameval.errors import OutputError
+
+ESCAPED = "backslashreplace"  # how JSON shows the bytes of a path that are not UTF-8
+
+_LINES = 10_000  # written at a time
+_NAME_KEPT = 40  # characters: a hidden name is longer than the name that it stands for
+_ATTEMPTS = 10  # at removing a folder that a thread is still writing to
+
+
+class Output:
+    """A file or folder being written: a context that leaves it whole in its place, or not at all.
+
+    Parameters
+    ----------
+    target : Path
+        Its place. What is there is replaced.
+
+    Attributes
+    ----------
+    partial : Path
+        Where to write it, beside its place.
+
+    Raises
+    ------
+    OutputError
+        On entering and leaving, if it can't be written.
+    """
+
+    refusal = "{target} can't be written: {reason}; give a file that can be made"
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self.partial = hidden_path(target, "partial")
+        self._replaced: Path | None = None
+        self._lock: int | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            sweep(self._target)
+            self._make()
+            with suppress(OSError):  # where nothing can be locked, nothing is swept either
+                self._lock = lock(self.partial)
+        except OSError as error:
+            raise self._refusal(error) from error
+        return self
+
+    def _make(self) -> None:
+        """Make what is written to."""
+        raise NotImplementedError
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.discard()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def put_in_place(self) -> None:
+        """Rename what is finished to its place."""
+        self._replaced = put_in_place(self.partial, self._target)
+
+    def discard(self) -> None:
+        """Remove what is unfinished, and what has been replaced."""
+        remove(self.partial)
+        if self._replaced is not None:
+            remove(self._replaced)
+
+    def _refusal(self, error: OSError) -> OutputError:
+        return OutputError(self.refusal.format(target=self._target, reason=reason_of(error)))
+
+
+class NewFile(Output):
+    """A file being written; it is in its place when the context is left without an error.
+
+    Parameters
+    ----------
+    path : str or Path
+    overwrite : bool
+        Whether to replace a file that is there.
+
+    Raises
+    ------
+    OutputError
+        If the file exists and must not be replaced.
+    """
+
+    def __init__(self, path: str | Path, *, overwrite: bool) -> None:
+        check_new(path, overwrite=overwrite)
+        super().__init__(Path(path))
+        self._file: BinaryIO | None = None
+
+    def _make(self) -> None:
+        if self._target.is_dir():
+            raise IsADirectoryError(0, "Is a directory")
+        self._file = self.partial.open("wb")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._file is not None:
+                self._file.close()
+            if error is None:
+                self.put_in_place()
+        except OSError as failure:
+            raise self._refusal(failure) from failure
+        finally:
+            super().__exit__(kind, error, trace)
+
+    def write(self, content: bytes) -> None:
+        """Write some more.
+
+        Raises
+        ------
+        OutputError
+            If it can't be written.
+        """
+        if self._file is None:
+            raise ValueError("the file is not open")
+        try:
+            self._file.write(content)
+        except OSError as error:
+            raise self._refusal(error) from error
+
+    def write_all(self, lines: Iterable[str]) -> None:
+        """Write lines, many at a time."""
+        waiting = iter(lines)
+        while some := "".join(islice(waiting, _LINES)):
+            self.write(some.encode(errors=ESCAPED))
+
+
+class NewFolder(Output):
+    """A folder being written; it is in its place once `put_in_place` is called."""
+
+    refusal = "{target} can't be written: {reason}; make room or choose another folder"
+
+    def _make(self) -> None:
+        self._target.parent.mkdir(parents=True, exist_ok=True)
+        self.partial.mkdir()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if isinstance(error, OSError) and not isinstance(error, OutputError):
+            raise self._refusal(error) from error
+
+
+def write_new(path: str | Path, content: str | bytes, *, overwrite: bool) -> None:
+    """Write a file, whole or not at all.
+
+    Raises
+    ------
+    OutputError
+        If it exists and must not be replaced, or can't be written.
+    """
+    with NewFile(path, overwrite=overwrite) as file:
+        file.write(content if isinstance(content, bytes) else content.encode(errors=ESCAPED))
+
+
+def check_new(path: str | Path, *, overwrite: bool) -> None:
+    """Check that nothing is in a place, or that it may be replaced.
+
+    Raises
+    ------
+    OutputError
+    """
+    if not overwrite and (Path(path).exists() or Path(path).is_symlink()):
+        raise OutputError(f"{path} exists already; choose another, or replace it: --overwrite")
+
+
+def put_in_place(partial: Path, target: Path) -> Path | None:
+    """Rename a finished file or folder to its place.
+
+    Returns
+    -------
+    Path or None
+        Where a folder has stepped aside that was there; to be removed.
+    """
+    if not target.is_dir():
+        partial.rename(target)
+        return None
+    aside = hidden_path(target, "old")
+    try:
+        target.rename(aside)
+        partial.rename(target)
+    except BaseException:
+        if aside.exists() and not target.exists():
+            aside.rename(target)
+        raise
+    return aside
+
+
+def sweep(target: Path) -> None:
+    """Remove what killed processes of this host have left of outputs for the same place."""
+    partial, old = (_hidden_prefix(target, state) for state in ("partial", "old"))
+    with suppress(OSError):
+        for left in list(target.parent.iterdir()):
+            prefix, _, token = left.name.rpartition(".")
+            unfinished = prefix == partial and not is_locked(left)
+            replaced = prefix == old and target.exists()  # else it is the only copy
+            if re.fullmatch("[0-9a-f]{8}", token) and (unfinished or replaced):
+                remove(left)
+
+
+def hidden_path(target: Path, state: str) -> Path:
+    """Return a new hidden path beside a target; a sweep knows it again by its name."""
+    return target.parent / f"{_hidden_prefix(target, state)}.{secrets.token_hex(4)}"
+
+
+def _hidden_prefix(target: Path, state: str) -> str:
+    """Return how hidden names begin: with the host, as another's processes can't be known."""
+    host = re.sub(r"[^A-Za-z0-9-]", "_", platform.node())[:_NAME_KEPT]
+    return f".{target.name[:_NAME_KEPT]}.{host}.{state}"
+
+
+def lock(path: Path) -> int:
+    """Return a descriptor that locks a file or folder until it is closed, or the process ends.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process holds the lock.
+    """
+    held = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        raise
+    return held
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock of a file or folder; True where that is unknown."""
+    try:
+        os.close(lock(path))
+    except OSError:
+        return True
+    return False
+
+
+def reason_of(error: OSError) -> str:
+    """Return what an error of the system says."""
+    return (error.strerror or str(error)) + (f": {error.filename}" if error.filename else "")
+
+
+def remove(path: Path) -> None:
+    """Remove a file or folder, as far as that is possible."""
+    if path.is_symlink() or not path.is_dir():
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        return
+    for _ in range(_ATTEMPTS):
+        if path.exists():
+            shutil.rmtree(path, ignore_errors=True)
