@@ -150,7 +150,8 @@ class Comparison:
                         "queries_per_second": one.queries_per_second,
                         "index_bytes": one.index_bytes,
                         "metrics": {
-                            name: vars(difference) for name, difference in one.differences.items()
+                            name: vars(difference) | {"kind": difference.kind.name}
+                            for name, difference in one.differences.items()
                         },
                     }
                     for one in self.outcomes
