@@ -28,7 +28,7 @@ from streameval.protocols.presets import Preset, find_preset, pair_options
 from streameval.protocols.protocol import CAMERA_PAIRS, Labels, Protocol
 from streameval.result import Evaluation
 from streameval.result.columns import check_camera_pairs, check_group_column, group_labels
-from streameval.run.checkpoint import Checkpoint, check_packages
+from streameval.run.checkpoint import Checkpoint
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import Connection, open_cluster
 from streameval.run.manifest import manifest
@@ -45,6 +45,7 @@ from streameval.run.preparation import (
 from streameval.run.progress import Progress, check_progress
 from streameval.run.worker import check_sent
 from streameval.statistics import FIELDS
+from streameval.store import check_packages
 
 if TYPE_CHECKING:
     from distributed import Client

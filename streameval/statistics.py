@@ -5,16 +5,15 @@ negatives are closer and how many are exactly as far; for each threshold, how ma
 are within it. These are integers: they add across gallery shards and stack across queries,
 so the same statistics come out however the work was cut.
 
-Each field declares its shape, dtype and merge rule (`FIELDS`); merging, stacking, saving and
-the identity of the merge are read from the declaration. A new statistic is one more entry.
+Each field declares its shape, its dtype, and how it merges and subtracts (`FIELDS`); merging,
+subtracting, stacking and saving read the declaration. A new statistic is one more entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import fields as dataclass_fields
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,64 +21,53 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
+SHOT_RULES = ("optimistic", "stable", "pessimistic")
+"""Tie rules of the axis "rule": ever more of the tied negatives are ahead."""
+
 
 @dataclass(frozen=True)
 class Field:
-    """How one field of `RankStatistics` is laid out, and merged over gallery shards.
+    """Layout of a field of `RankStatistics`, and how it combines over gallery shards.
 
     Attributes
     ----------
     axes : tuple of str
-        Its axes: "query" [Q], "positive" [P] (all positives, query by query),
-        "threshold" [T], "pointer" [Q + 1], "edge" [E], "bin" [E + 1], "group" [K], "rule" [3],
-        "rank" [R], "near" [M].
+        "query" [Q], "positive" [P] (all positives, query by query), "threshold" [T],
+        "pointer" [Q + 1], "edge" [E], "bin" [E + 1], "group" [K], "rule" [3], "rank" [R],
+        "near" [M].
     dtype : str
         NumPy dtype of the array.
     merge : {"same", "sum", "min", "least", "whole"}
-        How the values of two gallery shards combine. "same": both shards hold equal values;
-        "least": the M least of both stay, ascending; "whole": not at all, they are known of the
-        whole gallery only.
-    identity : int or float
+        How the values of two shards combine. "same": both hold equal values; "least": the M
+        least of both stay, ascending; "whole": not at all, the whole gallery is needed.
+    subtract : {"same", "sum", "recount", "refuse"}
+        How a shard is taken out. "sum": the difference; "recount": what is left can't be told
+        from both values, and is given; "refuse": not at all.
+    identity : float
         The value that leaves the other side of the merge as it is; unused for "same" and "whole".
     optional : bool
-        Whether statistics may go without it: None.
+        Whether the field may be None.
     """
 
     axes: tuple[str, ...]
-    dtype: Literal["int64", "float64"]
-    merge: Literal["same", "sum", "min", "least", "whole"]
-    identity: float = 0
+    dtype: str
+    merge: str
+    subtract: str
+    identity: float = 0.0
     optional: bool = False
 
 
-FIELDS: Mapping[str, Field] = {
-    "indptr": Field(("pointer",), "int64", "same"),
-    "positive_distance": Field(("positive",), "float64", "same"),
-    "thresholds": Field(("threshold",), "float64", "same"),
-    "closer": Field(("positive",), "int64", "sum"),
-    "tied": Field(("positive",), "int64", "sum"),
-    "tied_before": Field(("positive",), "int64", "sum"),
-    "negatives_within": Field(("query", "threshold"), "int64", "sum"),
-    "nearest_negative": Field(("query",), "float64", "min", np.inf),
-    "valid": Field(("query",), "int64", "sum"),
-    "ignored": Field(("query",), "int64", "sum"),
-    "same_identity": Field(("query",), "int64", "sum"),
-    "positive_item": Field(("positive",), "int64", "same", optional=True),
-    "impostor_histogram": Field(("bin",), "int64", "sum", optional=True),
-    "histogram_edges": Field(("edge",), "float64", "same", optional=True),
-    "group": Field(("query",), "int64", "same", optional=True),
-    "group_histogram": Field(("group", "bin"), "int64", "sum", optional=True),
-    "nearest_negatives": Field(("query", "near"), "float64", "least", np.inf, optional=True),
-    "single_shot": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
-    "sampled_shots": Field(("query", "rule", "rank"), "float64", "whole", optional=True),
-}
-SHOT_RULES = ("optimistic", "stable", "pessimistic")
-"""Tie rules of the axis "rule": ever more of the tied negatives are ahead."""
+def _same(axis: str, dtype: str = "int64") -> Mapping[str, Field]:
+    return {"field": Field((axis,), dtype, "same", "same")}
 
-SHOT_FIELDS = frozenset({"single_shot", "sampled_shots"})
-"""Fields that hold what is drawn of each gallery identity."""
 
-REQUIRED = frozenset(name for name, field in FIELDS.items() if not field.optional)
+def _sum(*axes: str) -> Mapping[str, Field]:
+    return {"field": Field(axes, "int64", "sum", "sum")}
+
+
+_NEAREST = {"field": Field(("query",), "float64", "min", "recount", np.inf)}
+_NEAREST_SEVERAL = {"field": Field(("query", "near"), "float64", "least", "recount", np.inf)}
+_SHOTS = {"field": Field(("query", "rule", "rank"), "float64", "whole", "refuse")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,25 +121,25 @@ class RankStatistics:
         The same as a mean over draws.
     """
 
-    indptr: IntArray
-    positive_distance: FloatArray
-    thresholds: FloatArray
-    closer: IntArray
-    tied: IntArray
-    tied_before: IntArray
-    negatives_within: IntArray
-    nearest_negative: FloatArray
-    valid: IntArray
-    ignored: IntArray
-    same_identity: IntArray
-    positive_item: IntArray | None = None
-    impostor_histogram: IntArray | None = None
-    histogram_edges: FloatArray | None = None
-    group: IntArray | None = None
-    group_histogram: IntArray | None = None
-    nearest_negatives: FloatArray | None = None
-    single_shot: FloatArray | None = None
-    sampled_shots: FloatArray | None = None
+    indptr: IntArray = field(metadata=_same("pointer"))
+    positive_distance: FloatArray = field(metadata=_same("positive", "float64"))
+    thresholds: FloatArray = field(metadata=_same("threshold", "float64"))
+    closer: IntArray = field(metadata=_sum("positive"))
+    tied: IntArray = field(metadata=_sum("positive"))
+    tied_before: IntArray = field(metadata=_sum("positive"))
+    negatives_within: IntArray = field(metadata=_sum("query", "threshold"))
+    nearest_negative: FloatArray = field(metadata=_NEAREST)
+    valid: IntArray = field(metadata=_sum("query"))
+    ignored: IntArray = field(metadata=_sum("query"))
+    same_identity: IntArray = field(metadata=_sum("query"))
+    positive_item: IntArray | None = field(default=None, metadata=_same("positive"))
+    impostor_histogram: IntArray | None = field(default=None, metadata=_sum("bin"))
+    histogram_edges: FloatArray | None = field(default=None, metadata=_same("edge", "float64"))
+    group: IntArray | None = field(default=None, metadata=_same("query"))
+    group_histogram: IntArray | None = field(default=None, metadata=_sum("group", "bin"))
+    nearest_negatives: FloatArray | None = field(default=None, metadata=_NEAREST_SEVERAL)
+    single_shot: FloatArray | None = field(default=None, metadata=_SHOTS)
+    sampled_shots: FloatArray | None = field(default=None, metadata=_SHOTS)
 
     def __post_init__(self) -> None:
         """Check that every field has the dtype and the shape that it declares."""
@@ -169,15 +157,15 @@ class RankStatistics:
             raise ValueError("impostor_histogram and histogram_edges are given both or neither")
         if self.histogram_edges is not None:
             sizes |= {"edge": len(self.histogram_edges), "bin": len(self.histogram_edges) + 1}
-        for name, field in FIELDS.items():
+        for name, layout in FIELDS.items():
             array = getattr(self, name)
-            if array is None and field.optional:
+            if array is None and layout.optional:
                 continue
-            shape = tuple(sizes[axis] for axis in field.axes)
-            if array.shape != shape or array.dtype != np.dtype(field.dtype):
+            shape = tuple(sizes[axis] for axis in layout.axes)
+            if array.shape != shape or array.dtype != np.dtype(layout.dtype):
                 raise ValueError(
                     f"RankStatistics.{name} is {array.dtype} {array.shape}; "
-                    f"expected {field.dtype} {shape}"
+                    f"expected {layout.dtype} {shape}"
                 )
 
     @classmethod
@@ -189,37 +177,21 @@ class RankStatistics:
         histogram_edges: FloatArray | None = None,
         positive_item: IntArray | None = None,
     ) -> RankStatistics:
-        """Return the identity of `merge`: the statistics of an empty gallery shard.
-
-        Parameters
-        ----------
-        indptr : [Q + 1] int64
-        positive_distance : [P] float64
-        thresholds : [T] float64
-        histogram_edges : [E] float64, optional
-            Where there is to be a histogram of impostors.
-        positive_item : [P] int64, optional
-        """
+        """Return the identity of `merge`: an empty gallery shard, with a histogram by edges."""
         sizes = {
             "query": len(indptr) - 1,
             "positive": len(positive_distance),
             "threshold": len(thresholds),
-            "bin": 0 if histogram_edges is None else len(histogram_edges) + 1,
         }
+        if histogram_edges is not None:
+            sizes["bin"] = len(histogram_edges) + 1
         counted: dict[str, Any] = {
-            name: np.full(tuple(sizes[a] for a in field.axes), field.identity, field.dtype)
-            for name, field in FIELDS.items()
-            if field.merge not in ("same", "least", "whole")
-            and not (field.optional and (histogram_edges is None or "group" in field.axes))
+            name: np.full([sizes[axis] for axis in layout.axes], layout.identity, layout.dtype)
+            for name, layout in FIELDS.items()
+            if layout.merge in ("sum", "min") and sizes.keys() >= set(layout.axes)
         }
-        return cls(
-            indptr,
-            positive_distance,
-            thresholds,
-            histogram_edges=histogram_edges,
-            positive_item=positive_item,
-            **counted,
-        )
+        same: dict[str, Any] = {"histogram_edges": histogram_edges, "positive_item": positive_item}
+        return cls(indptr, positive_distance, thresholds, **counted, **same)
 
     def __repr__(self) -> str:
         fields = ", ".join(name for name in FIELDS if getattr(self, name) is not None)
@@ -265,29 +237,44 @@ class RankStatistics:
         Raises
         ------
         ValueError
-            If the two differ in queries, positives or thresholds, or hold what is known of a
-            whole gallery only.
+            If the two differ in queries, positives or thresholds, or hold what only a whole
+            gallery has.
         """
-        merged: dict[str, Any] = {}
-        for name, field in FIELDS.items():
-            mine, theirs = getattr(self, name), getattr(other, name)
-            absent = mine is None or theirs is None
-            if field.merge == "whole" and not (mine is None and theirs is None):
-                raise ValueError(
-                    f"{name} is of a whole gallery, and can't be merged: count the gallery as one"
+        return RankStatistics(
+            **{
+                name: _combine(
+                    name, layout.merge, getattr(self, name), getattr(other, name), _MERGE
                 )
-            if field.merge == "same" or absent:
-                if mine is not theirs and (absent or not np.array_equal(mine, theirs)):
-                    raise ValueError(f"statistics to be merged differ in {name}")
-                merged[name] = mine
-            elif field.merge == "sum":
-                merged[name] = mine + theirs
-            elif field.merge == "least":
-                both = np.sort(np.concatenate([mine, theirs], axis=1), axis=1)
-                merged[name] = both[:, : mine.shape[1]]
+                for name, layout in FIELDS.items()
+            }
+        )
+
+    def minus(self, other: RankStatistics, recounted: Mapping[str, FloatArray]) -> RankStatistics:
+        """Take the statistics of a gallery shard out: the inverse of `merge`.
+
+        Parameters
+        ----------
+        other : RankStatistics
+            Of the same queries and positives against the shard.
+        recounted : mapping of str to array
+            What is left of the fields that can't be subtracted.
+
+        Raises
+        ------
+        ValueError
+            If the two differ in queries, positives or thresholds, hold what only a whole gallery
+            has, or a field that can't be subtracted isn't given.
+        """
+        left: dict[str, Any] = {}
+        for name, layout in FIELDS.items():
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if layout.subtract != "recount" or mine is None or theirs is None:
+                left[name] = _combine(name, layout.subtract, mine, theirs, {"sum": np.subtract})
+            elif name in recounted:
+                left[name] = recounted[name]
             else:
-                merged[name] = np.minimum(mine, theirs)
-        return RankStatistics(**merged)
+                raise ValueError(f"{name} can't be subtracted: give what is left of it")
+        return RankStatistics(**left)
 
     @staticmethod
     def stack(parts: Sequence[RankStatistics]) -> RankStatistics:
@@ -304,38 +291,33 @@ class RankStatistics:
         stacked: dict[str, Any] = {
             "indptr": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         }
-        for name, field in FIELDS.items():
+        for name, layout in FIELDS.items():
             values = [getattr(part, name) for part in parts]
-            held = all(one is not None for one in values)
-            if held and field.axes[0] in ("query", "positive"):
+            held = all(value is not None for value in values)
+            if held and layout.axes[0] in ("query", "positive"):
                 stacked[name] = np.concatenate(values)
-            elif held and field.merge == "sum":
+            elif held and layout.merge == "sum":
                 stacked[name] = np.sum(values, axis=0)
             elif name not in stacked:
-                if not all(np.array_equal(one, values[0]) for one in values[1:]):
-                    raise ValueError(f"statistics to be stacked differ in {name}")
+                for value in values[1:]:
+                    _check_same(name, values[0], value)
                 stacked[name] = values[0]
         return RankStatistics(**stacked)
 
     def take(self, queries: npt.NDArray[Any]) -> RankStatistics:
-        """Return the statistics of some of the queries.
+        """Return the statistics of some of the queries: their indices [n], or a mask [Q].
 
-        The histogram of impostors is not kept by query: there is none in the result, but where
-        it is kept by group, and whole groups are taken.
-
-        Parameters
-        ----------
-        queries : [n] int64, or [Q] bool
-            Their indices, or whether each is wanted.
+        The result has a histogram of impostors only where it is kept by group, and whole groups
+        are taken.
         """
         wanted = np.arange(self.queries)[queries]
         counts = self.positives[wanted]
         start = np.repeat(self.indptr[wanted] - np.cumsum(counts) + counts, counts)
         of = {"query": wanted, "positive": start + np.arange(int(counts.sum()))}
         taken: dict[str, Any] = {
-            name: getattr(self, name)[of[field.axes[0]]]
-            for name, field in FIELDS.items()
-            if field.axes[0] in of and name != "group" and getattr(self, name) is not None
+            name: getattr(self, name)[of[layout.axes[0]]]
+            for name, layout in FIELDS.items()
+            if layout.axes[0] in of and name != "group" and getattr(self, name) is not None
         } | self._histogram_of(wanted)
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return RankStatistics(indptr=indptr, thresholds=self.thresholds, **taken)
@@ -352,56 +334,24 @@ class RankStatistics:
         histogram = self.group_histogram[taken > 0].sum(axis=0)
         return {"impostor_histogram": histogram, "histogram_edges": self.histogram_edges}
 
-    def with_positives(self, kept: npt.NDArray[np.bool_]) -> RankStatistics:
-        """Return the statistics with some of the positives, the others ignored.
+    def select_positives(self, kept: npt.NDArray[Any]) -> RankStatistics:
+        """Return the statistics with some of the positives, by a mask [P]; nothing else changes.
 
-        What is counted are negatives, and stays. What is drawn of all positives is not kept.
-
-        Parameters
-        ----------
-        kept : [P] bool
+        What is drawn of all positives is left out.
         """
         left = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[self.indptr]
-        dropped = self.positives - np.diff(left)
         of_positives: dict[str, Any] = {
             name: getattr(self, name)[kept]
-            for name, field in FIELDS.items()
-            if field.axes[0] == "positive" and getattr(self, name) is not None
+            for name, layout in FIELDS.items()
+            if layout.axes[0] == "positive" and getattr(self, name) is not None
         }
-        of_positives |= {"single_shot": None, "sampled_shots": None}
-        return replace(
-            self,
-            indptr=left,
-            valid=self.valid - dropped,
-            ignored=self.ignored + dropped,
-            **of_positives,
-        )
+        return replace(self, indptr=left, single_shot=None, sampled_shots=None, **of_positives)
 
-    def with_edges_of(self, other: RankStatistics) -> RankStatistics:
-        """Return the same statistics, their histogram with the edges of another's, too.
-
-        Parameters
-        ----------
-        other : RankStatistics
-            Of the same pairs.
-
-        Raises
-        ------
-        ValueError
-            If one of them has no histogram.
-        """
-        if self.histogram_edges is None or other.histogram_edges is None:
-            raise ValueError("the statistics hold no impostor_histogram")
-        both = np.append(self.histogram_edges, other.histogram_edges)
-        edges, first = np.unique(both, return_index=True)
-        merged: dict[str, Any] = {"histogram_edges": edges}
-        for name in ("impostor_histogram", "group_histogram"):
-            one, more = getattr(self, name), getattr(other, name)
-            if one is not None and more is not None:
-                within = [np.cumsum(each, axis=-1)[..., :-1] for each in (one, more)]
-                joined = np.concatenate(within, axis=-1)[..., first]
-                merged[name] = histogram_of(joined, one.sum(axis=-1))
-        return replace(self, **merged)
+    def with_positives(self, kept: npt.NDArray[np.bool_]) -> RankStatistics:
+        """Return the statistics with some of the positives, by a mask [P], the others ignored."""
+        left = self.select_positives(kept)
+        dropped = self.positives - left.positives
+        return replace(left, valid=self.valid - dropped, ignored=self.ignored + dropped)
 
     def equals(self, other: RankStatistics, *, ignoring: Sequence[str] = ()) -> bool:
         """Tell whether all fields are equal, bit for bit, except those named."""
@@ -412,30 +362,38 @@ class RankStatistics:
         )
 
 
-def uniform_edges(low: float, high: float, bins: int) -> FloatArray:
-    """Return the edges of B uniform bins between two distances, [B + 1] float64, ascending.
-
-    Fewer where they are not B distances apart: each edge once.
-    """
-    edges = low + (high - low) * (np.arange(bins + 1) / bins)
-    edges[-1] = high
-    return np.unique(edges)
-
-
-def histogram_of(within: IntArray, pairs: IntArray | int) -> IntArray:
-    """Return the histogram of pairs of which so many are within each edge, [.., E + 1] int64.
-
-    A distance d is in bin ``np.searchsorted(edges, d, side="left")``, so that the pairs within
-    an edge, d <= edge, are the bins up to its own.
-
-    Parameters
-    ----------
-    within : [.., E] int64
-    pairs : [..] int64
-        In all.
-    """
-    return np.diff(within, prepend=0, append=np.asarray(pairs)[..., None])
+FIELDS: Mapping[str, Field] = {
+    declared.name: replace(declared.metadata["field"], optional=declared.default is None)
+    for declared in fields(RankStatistics)
+}
+REQUIRED = frozenset(name for name, layout in FIELDS.items() if not layout.optional)
+SHOT_FIELDS = frozenset({"single_shot", "sampled_shots"})
+"""Fields that hold what is drawn of each gallery identity."""
 
 
-if {f.name for f in dataclass_fields(RankStatistics)} != set(FIELDS):  # a broken declaration
-    raise TypeError("RankStatistics and FIELDS declare different fields")
+def _least(mine: FloatArray, theirs: FloatArray) -> FloatArray:
+    both: FloatArray = np.sort(np.concatenate([mine, theirs], axis=1), axis=1)
+    return both[:, : mine.shape[1]]
+
+
+_MERGE: Mapping[str, Callable[..., Any]] = {"sum": np.add, "min": np.minimum, "least": _least}
+
+
+def _combine(
+    name: str, rule: str, mine: Any, theirs: Any, functions: Mapping[str, Callable[..., Any]]
+) -> Any:
+    """Return the combination of a field's values in two shards by its rule."""
+    if rule in ("whole", "refuse") and not (mine is None and theirs is None):
+        raise ValueError(
+            f"{name} is of a whole gallery, and can't be merged or subtracted: count the gallery "
+            "as one"
+        )
+    if rule == "same" or mine is None or theirs is None:
+        _check_same(name, mine, theirs)
+        return mine
+    return functions[rule](mine, theirs)
+
+
+def _check_same(name: str, mine: Any, theirs: Any) -> None:
+    if mine is not theirs and (mine is None or theirs is None or not np.array_equal(mine, theirs)):
+        raise ValueError(f"statistics to be combined differ in {name}")

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from oracle import Problem
 
-from streameval.statistics import RankStatistics, uniform_edges
+from streameval.histograms import uniform_edges
+from streameval.statistics import RankStatistics
 
 Array = npt.NDArray[Any]
 

@@ -33,10 +33,11 @@ from test_exactness import (
 )
 
 import streameval as se
+from streameval.histograms import uniform_edges
 from streameval.run import refining
 from streameval.run.preparation import BINS, prepare
 from streameval.run.progress import Progress
-from streameval.statistics import RankStatistics, uniform_edges
+from streameval.statistics import RankStatistics
 
 Array = npt.NDArray[Any]
 PAIRS = "TAR|FAR=0.1,EER,AUC,F1_best"

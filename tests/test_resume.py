@@ -272,6 +272,19 @@ def test_a_record_without_resume_another_writer_and_damage_are_refused(folder: P
         Checkpoint(folder / "progress", resume=True)
 
 
+def test_a_record_of_another_format_is_refused_by_name(folder: Path) -> None:
+    """As the first format was: a manifest among the attributes, and an array a field."""
+    import icechunk
+
+    storage = icechunk.local_filesystem_storage(str(folder / "progress" / "record"))
+    session = icechunk.Repository.create(storage).writable_session("main")
+    zarr.open_group(session.store, mode="a").attrs["manifest"] = "{}"
+    session.commit("1 tasks")
+    with pytest.raises(OutputError, match=r"progress was written .* in format 1, and format 2 is"):
+        Checkpoint(folder / "progress", resume=True)
+    shutil.rmtree(folder / "progress")  # nothing holds its lock
+
+
 def test_what_earlier_commits_held_is_deleted(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,7 +373,7 @@ def command(folder: Path, *more: str) -> list[str]:
     ]
 
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(HERE)}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
 SLOW = """
 import sys
 import faults

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,26 @@ def test_zero_is_the_identity_of_merge(problem: dict[str, Any]) -> None:
     )
     assert whole.merge(zero).equals(whole)
     assert zero.merge(whole).equals(whole)
+
+
+@settings(max_examples=30, deadline=None)
+@given(problem=problems(), cut=st.integers(0, 100))
+def test_a_shard_is_taken_out_again(problem: dict[str, Any], cut: int) -> None:
+    first, *others = shards_of(problem, [cut])
+    for shard in others:
+        both = first.merge(shard)
+        left = {"nearest_negative": first.nearest_negative}
+        assert both.minus(shard, left).equals(first)
+        with pytest.raises(ValueError, match="nearest_negative can't be subtracted: give what"):
+            both.minus(shard, {})
+
+
+def test_what_only_a_whole_gallery_has_is_not_subtracted() -> None:
+    one = {"distances": np.array([[0.5, 1]]), "query_id": np.array([1])}
+    whole = statistics_of(one | {"gallery_id": np.array([1, 2])})
+    drawn = replace(whole, single_shot=np.zeros((1, 3, 2)))
+    with pytest.raises(ValueError, match="single_shot is of a whole gallery"):
+        drawn.minus(whole, {"nearest_negative": whole.nearest_negative})
 
 
 @settings(max_examples=30, deadline=None)

@@ -46,8 +46,9 @@ class Recording:
 
     def __init__(self, out: str | None, *, overwrite: bool, resume: bool) -> None:
         from streameval.result.folder import check_output
-        from streameval.run.checkpoint import Checkpoint, check_packages, discard
+        from streameval.run.checkpoint import Checkpoint, discard
         from streameval.run.record import NO_RECORD
+        from streameval.store import check_packages
 
         self._out, self._overwrite, self._resume = out, overwrite, resume
         self._checkpoint: Checkpoint | None = None

@@ -33,7 +33,8 @@ from streameval.ledger.head import Head
 from streameval.ledger.packing import Arrays, pack, unpack
 from streameval.ledger.state import Near, Positives, State, Totals
 from streameval.metrics.options import is_number
-from streameval.run.checkpoint import check_packages, in_a_line
+from streameval.store import _in_a_line as in_a_line
+from streameval.store import check_packages
 
 BRANCH = "main"
 SNAPSHOTS = "snapshots"  # the folder of the repository

@@ -24,9 +24,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from streameval.histograms import histogram_of
 from streameval.kernels.edges import first_not_below
 from streameval.protocols.pairs import Pairs
-from streameval.statistics import FloatArray, IntArray, RankStatistics, histogram_of
+from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -1,12 +1,12 @@
 """The record of finished work on disk, from which a run that was killed goes on.
 
-A folder with an icechunk repository: transactional Zarr. Every few seconds what has come of
-the finished tasks is committed, together with which tasks these are; so that whenever the
-process is killed, the record is that of one moment. Only the client writes, and holds a lock.
+A transactional store. Every few seconds what the finished tasks have counted is committed,
+together with which tasks these are: whenever the process is killed, the record is that of one
+moment. Only the client writes, and holds a lock.
 
-    lock               held by the process that writes
-    record/            the repository; at the root a manifest, of what is evaluated, as JSON
-      VARIANT/STAGE/   done [n] bool, and a group of arrays for each name of the stage's state
+    evaluation             what is evaluated and how it is cut into tasks, as JSON
+    VARIANT/STAGE/NAME     the arrays of each name of the stage's state
+    VARIANT/STAGE/done     [n] bool: the finished tasks
 """
 
 from __future__ import annotations
@@ -15,22 +15,28 @@ import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from streameval.errors import OptionError, OutputError, TaskError
+from streameval.errors import OutputError, TaskError
 from streameval.planning import Plan, Task, format_bytes
 from streameval.run.record import Arrays, Record, Stage
+from streameval.store import Store, View, Wording
 
+FORMAT = 2  # of what is written; no other one is read
 COMMIT_SECONDS = 5.0  # between commits, and before the first
 SWEEP_EVERY = 20  # commits, after which what earlier ones held is deleted
-MESSAGE = 200  # characters of an error's message that are told: icechunk tells where, at length
-BRANCH = "main"
+EVALUATION, DONE = "evaluation", "done"
+WORDING = Wording(
+    busy="another process writes to {place}: wait for it, or choose another folder",
+    read="{place} can't be read ({error}): remove it, and begin again",
+    written="finished work can't be kept in {place} ({error}): make room, or choose another folder",
+)
 
 Manifest = Mapping[str, Mapping[str, Any]]
 
@@ -47,20 +53,18 @@ class Checkpoint(Record):
     Raises
     ------
     OutputError
-        If there is a record that is not to be resumed, another process writes to it, or it
-        can't be read.
+        If there is a record that is not to be resumed or of another format, another process
+        writes to it, or it can't be read.
     """
 
     def __init__(self, folder: Path, *, resume: bool) -> None:
         self._folder = folder
-        self._repository: Any = None
-        self._lock: Any = None
-        self._kept: dict[str, Any] = {}
-        self._manifest: Manifest = {}
-        self._tasks = np.empty((0, 4), np.int64)
-        self._variant = ""
+        self._store = _store(folder)
+        self._lock = ExitStack()
         self._cut: dict[str, Any] = {}
-        self._changed: dict[tuple[str, str], _KeptStage] = {}
+        self._stages: dict[str, tuple[np.ndarray, dict[str, Arrays]]] = {}
+        self._variant = ""
+        self._changed: dict[tuple[str, str], _StageOnDisk] = {}
         self._commits = 0
         self._committed = time.monotonic()
         if folder.exists():
@@ -86,16 +90,20 @@ class Checkpoint(Record):
             If the record is of another evaluation; says how it differs. If its plan needs more
             memory than there is, or is for fewer threads.
         """
-        self._manifest = manifest
         self._variant = "planned"
-        cut: dict[str, Any] = {"layout": plan.layout, "block": plan.block, "tile": list(plan.tile)}
-        cut |= {"parts": dict(plan.parts), "threads": plan.threads}
-        self._tasks = np.array([(*t.queries, *t.gallery) for t in plan.tasks], np.int64)
-        if self._kept:
-            self._compare(self._kept["manifest"], manifest)
-            cut, self._tasks = self._kept["cut"], self._kept["tasks"]
-            plan = _with_cut(plan, cut, self._tasks, self._folder)
-        self._cut = cut
+        if self._cut:
+            _compare(self._cut["manifest"], manifest, self._folder)
+            return _with_cut(plan, self._cut, self._folder)
+        self._cut = {
+            "format": FORMAT,
+            "manifest": manifest,
+            "layout": plan.layout,
+            "block": plan.block,
+            "tile": plan.tile,
+            "parts": dict(plan.parts),
+            "threads": plan.threads,
+            "tasks": [(*task.queries, *task.gallery) for task in plan.tasks],
+        }
         return plan
 
     def begin(self, variant: str) -> None:
@@ -105,10 +113,9 @@ class Checkpoint(Record):
     def stage(self, name: str, tasks: int) -> Stage:
         """Begin a stage, or go on with it."""
         where = f"{self._variant}/{name}"
-        stage = _KeptStage(self, where, tasks)
-        found = self._kept.get("stages", {}).pop(where, None)
-        if found is not None:
-            stage.done, stage.state = found
+        stage = _StageOnDisk(self, where, tasks)
+        if where in self._stages:
+            stage.done, stage.state = self._stages.pop(where)
             if len(stage.done) != tasks:
                 raise OutputError(
                     f"{self._folder} is damaged: {where} has {len(stage.done)} tasks in it, and "
@@ -116,7 +123,7 @@ class Checkpoint(Record):
                 )
         return stage
 
-    def note(self, stage: _KeptStage, name: str) -> None:
+    def note(self, stage: _StageOnDisk, name: str) -> None:
         """Note that a name of a stage has changed; commit where that is due."""
         self._changed[stage.where, name] = stage
         if time.monotonic() - self._committed >= COMMIT_SECONDS:
@@ -130,52 +137,37 @@ class Checkpoint(Record):
         OutputError
             If it can't be written.
         """
-        import zarr
-
         if not self._changed:
             return
-        try:
-            if self._repository is None:
+        with self._store.guard("written"):
+            if not self.begun:
                 self._create()
-            session = self._repository.writable_session(BRANCH)
-            root = zarr.open_group(session.store, mode="a")
-            if not self._commits and "manifest" not in root.attrs:
-                root.attrs["manifest"] = json.dumps(self._manifest)
-                root.attrs["cut"] = json.dumps(self._cut)
-                _write(root, "tasks", self._tasks)
+            change = View(self._store, self._store.writable())
+            if EVALUATION not in change.root:
+                change.write_text(EVALUATION, json.dumps(self._cut).encode())
             for (where, name), stage in self._changed.items():
-                group = root.require_group(where)
-                _write(group, "done", stage.done)
-                kept = group.require_group(f"state/{name}")
-                for key, values in stage.state[name].items():
-                    _write(kept, key, values)
-            session.commit(f"{int(sum(s.done.sum() for s in self._changed.values()))} tasks")
+                change.write(f"{where}/{name}", stage.state[name])
+            stages = {stage.where: stage for stage in self._changed.values()}
+            for where, stage in stages.items():
+                change.write(f"{where}/{DONE}", {DONE: stage.done})
+            change.commit(f"{int(sum(stage.done.sum() for stage in stages.values()))} tasks")
             self._commits += 1
             if self._commits % SWEEP_EVERY == 0:
-                now = datetime.now(UTC)
-                self._repository.expire_snapshots(older_than=now)
-                self._repository.garbage_collect(now)
-        except (MemoryError, OutputError):
-            raise
-        except Exception as error:  # icechunk's own, zarr's, the file system's
-            raise OutputError(
-                f"finished work can't be kept in {self._folder} ({in_a_line(error)}): "
-                "make room, or choose another folder"
-            ) from error
+                self._store.expire()
         self._changed.clear()
         self._committed = time.monotonic()
 
     @property
     def begun(self) -> bool:
         """Whether anything has been written, by this run or before."""
-        return self._repository is not None
+        return self._store.is_open
 
     def remove(self) -> None:
         """Remove the record: the result is written."""
         self._changed.clear()
         if self._folder.exists():
             shutil.rmtree(self._folder, ignore_errors=True)
-        self._release()
+        self._lock.close()
 
     def __enter__(self) -> Checkpoint:
         return self
@@ -190,76 +182,47 @@ class Checkpoint(Record):
             if isinstance(error, TaskError) or (error is not None and self.begun):
                 self.commit()
         finally:
-            self._release()
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+            self._lock.close()
 
     def _create(self) -> None:
-        import icechunk
-
         if self._folder.exists():
             raise OutputError(f"{self._folder} was made by another process: choose another folder")
-        self._folder.mkdir(parents=True)
-        self._lock = _locked(self._folder)
-        self._repository = icechunk.Repository.create(self._storage())
+        self._lock.enter_context(self._store.locked())
+        self._store.create()
 
     def _open(self) -> None:
         """Open the record and read all of it: it is no larger than the result."""
-        import icechunk
-        import zarr
+        with ExitStack() as lock:
+            lock.enter_context(self._store.locked())
+            with self._store.guard("read"):
+                if self._store.exists():
+                    self._store.open()
+                else:  # killed while it was made
+                    self._store.create()
+                if not self._store.is_empty:
+                    self._read(View(self._store, self._store.readable()))
+            self._lock = lock.pop_all()
 
-        self._lock = _locked(self._folder)
-        try:
-            if not any((self._folder / "record" / "refs").rglob("ref.json")):
-                shutil.rmtree(self._folder / "record", ignore_errors=True)  # killed in making it
-                self._repository = icechunk.Repository.create(self._storage())
-            self._repository = icechunk.Repository.open(self._storage())
-            last = next(iter(self._repository.ancestry(branch=BRANCH)))
-            if last.parent_id is not None:  # else there has been no commit
-                store = self._repository.readonly_session(BRANCH).store
-                self._kept = _read(zarr.open_group(store, mode="r"))
-        except Exception as error:
-            self._release()
+    def _read(self, view: View) -> None:
+        cut = json.loads(view.read_text(EVALUATION)) if EVALUATION in view.root else {}
+        if cut.get("format") != FORMAT:
             raise OutputError(
-                f"{self._folder} can't be read ({in_a_line(error)}): remove it, and begin again"
-            ) from error
-
-    def _storage(self) -> Any:
-        import icechunk
-
-        icechunk.set_logs_filter("error")  # that commits must not be concurrent: there is a lock
-        return icechunk.local_filesystem_storage(str(self._folder / "record"))
-
-    def _compare(self, kept: Manifest, manifest: Manifest) -> None:
-        for section in manifest:
-            for name in sorted({*kept[section], *manifest[section]}):
-                was, now = (one[section].get(name) for one in (kept, manifest))
-                if was != now:
-                    if isinstance(was, dict) and isinstance(now, dict):
-                        keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
-                        was, now = ({key: one.get(key) for key in keys} for one in (was, now))
-                    what = (
-                        "their content has changed"
-                        if section == "inputs"
-                        else f"it was {was!r}, and is {now!r}"
-                    )
-                    raise OutputError(
-                        f"{self._folder} is of another evaluation; {section} differ, {name}: "
-                        f"{what}. Resume with what it was, or remove the folder"
-                    )
+                f"the unfinished work in {self._folder} was written by another version of "
+                f"streameval, in format {cut.get('format', 1)}, and format {FORMAT} is expected: "
+                "go on with it with that version, or remove it, and begin again"
+            )
+        self._cut = cut
+        for variant, stages in view.root.groups():
+            for name, names in stages.groups():
+                where = f"{variant}/{name}"
+                state: dict[str, Arrays] = {
+                    key: view.read(f"{where}/{key}") for key in names.array_keys()
+                }
+                self._stages[where] = state.pop(DONE)[DONE], state
 
 
-class _KeptStage(Stage):
-    """A stage whose tasks are kept.
-
-    Attributes
-    ----------
-    where : str
-        Its place in the record.
-    """
+class _StageOnDisk(Stage):
+    """A stage whose tasks are kept in a checkpoint, in the place `where`."""
 
     def __init__(self, checkpoint: Checkpoint, where: str, tasks: int) -> None:
         super().__init__(tasks)
@@ -272,26 +235,6 @@ class _KeptStage(Stage):
         self._checkpoint.note(self, name)
 
 
-def _locked(folder: Path) -> Any:
-    """Return the lock of a record, held.
-
-    Raises
-    ------
-    OutputError
-        If another process holds it.
-    """
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise OutputError(
-            f"another process writes to {folder}: wait for it, or choose another folder"
-        ) from error
-    return lock
-
-
 def discard(folder: Path) -> None:
     """Remove a record that is not to be resumed, if there is one.
 
@@ -301,39 +244,39 @@ def discard(folder: Path) -> None:
         If another process writes to it.
     """
     if (folder / "lock").exists():
-        lock = _locked(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-        lock.release()
+        with _store(folder).locked():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def check_packages(what: str = "keeping finished work") -> None:
-    """Check that what keeps finished work is installed.
+def _store(folder: Path) -> Store:
+    return Store(folder, "record", WORDING)
 
-    Parameters
-    ----------
-    what : str
-        What needs it, for the message.
 
-    Raises
-    ------
-    OptionError
-    """
-    from importlib.util import find_spec
-
-    for package in ("icechunk", "filelock"):
-        if find_spec(package) is None:
-            raise OptionError(
-                f"{what} needs the package {package}: pip install 'streameval[checkpoint]'"
+def _compare(recorded: Manifest, manifest: Manifest, folder: Path) -> None:
+    """Raise OutputError where the manifest of a record differs, with what differs."""
+    for section in manifest:
+        for name in sorted({*recorded[section], *manifest[section]}):
+            was, now = recorded[section].get(name), manifest[section].get(name)
+            if was == now:
+                continue
+            if isinstance(was, dict) and isinstance(now, dict):
+                keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
+                was, now = ({key: side.get(key) for key in keys} for side in (was, now))
+            what = (
+                "their content has changed"
+                if section == "inputs"
+                else f"it was {was!r}, and is {now!r}"
+            )
+            raise OutputError(
+                f"{folder} is of another evaluation; {section} differ, {name}: "
+                f"{what}. Resume with what it was, or remove the folder"
             )
 
 
-def _with_cut(plan: Plan, cut: Mapping[str, Any], tasks: np.ndarray, folder: Path) -> Plan:
+def _with_cut(plan: Plan, cut: Mapping[str, Any], folder: Path) -> Plan:
     """Return the plan with the cut of a record.
 
-    Raises
-    ------
-    OutputError
-        If it needs more memory than there is, or is for fewer threads.
+    Raises OutputError if it needs more memory than there is, or is for fewer threads.
     """
     if plan.threads > cut["threads"]:
         raise OutputError(
@@ -352,50 +295,5 @@ def _with_cut(plan: Plan, cut: Mapping[str, Any], tasks: np.ndarray, folder: Pat
         block=cut["block"],
         tile=(cut["tile"][0], cut["tile"][1]),
         parts=cut["parts"],
-        tasks=tuple(Task((q, r), (g, h)) for q, r, g, h in tasks.tolist()),
+        tasks=tuple(Task((q, r), (g, h)) for q, r, g, h in cut["tasks"]),
     )
-
-
-def in_a_line(error: Exception) -> str:
-    """Return an error as one line of a message."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text if len(text) < MESSAGE else text[:MESSAGE] + ' ...'}"
-
-
-def _write(group: Any, name: str, values: np.ndarray) -> None:
-    chunks = tuple(max(size, 1) for size in values.shape) or "auto"
-    array = group.create_array(
-        name,
-        shape=values.shape,
-        dtype=values.dtype,
-        chunks=chunks,
-        overwrite=True,
-        config={"write_empty_chunks": True},
-    )
-    if values.size:
-        array[...] = values
-
-
-def _read(root: Any) -> dict[str, Any]:
-    """Return all that a record holds; nothing of one without a commit."""
-    import zarr
-
-    if "manifest" not in root.attrs:
-        return {}
-    stages: dict[str, Any] = {}
-    for variant, group in root.groups():
-        for name, stage in group.groups():
-            state = {
-                key: {one: np.asarray(array[...]) for one, array in kept.arrays()}
-                for key, kept in stage["state"].groups()
-            }
-            done = stage["done"]
-            if not isinstance(done, zarr.Array):
-                raise OutputError(f"{variant}/{name}/done is no array")
-            stages[f"{variant}/{name}"] = np.asarray(done[...]), state
-    return {
-        "manifest": json.loads(root.attrs["manifest"]),
-        "cut": json.loads(root.attrs["cut"]),
-        "tasks": np.asarray(root["tasks"][...]),
-        "stages": stages,
-    }

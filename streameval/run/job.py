@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streameval.histograms import uniform_edges
 from streameval.kernels.filtering import Operand, prepare_queries
 from streameval.kernels.masks import column_offsets
 from streameval.kernels.matrix_unit import LINE_BYTES
@@ -23,7 +24,7 @@ from streameval.planning import Plan
 from streameval.protocols.pairs import Pairs
 from streameval.single_shot.identities import Identities
 from streameval.sources.sources import Distances, Features
-from streameval.statistics import FloatArray, IntArray, uniform_edges
+from streameval.statistics import FloatArray, IntArray
 
 UNIT_TOLERANCE = 1e-3
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from streameval.histograms import merge_edges
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranked import RankedQueries
@@ -53,7 +54,7 @@ def refine(
             break
         further = replace(beside, histogram_edges=edges)
         finer = count_all(further, executor, watch, record, stage_name=f"refining {number}")
-        counted = counted.with_edges_of(finer)
+        counted = merge_edges(counted, finer)
     return counted
 
 

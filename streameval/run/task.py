@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError
+from streameval.histograms import histogram_of
 from streameval.kernels.canonical import pair_distances
 from streameval.kernels.doubtful import FineColumns, count_copies, exact_tile, fine_tile
 from streameval.kernels.edges import Edges, spread_ties
@@ -41,7 +42,7 @@ from streameval.run.tiles import (
     tiles_of,
 )
 from streameval.single_shot.counter import ShotCounts
-from streameval.statistics import FloatArray, IntArray, RankStatistics, histogram_of
+from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 
 def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
