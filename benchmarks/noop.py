@@ -17,10 +17,11 @@ import numpy as np
 import streameval as se
 from benchmarks.one_run import peak_bytes
 from streameval.planning import Task
+from streameval.planning.range import Range
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import connect
 from streameval.run.executor import Pass
-from streameval.run.job import Job, Range
+from streameval.run.job import Job
 from streameval.run.passes import pairs_of, queries_of
 from streameval.run.preparation import prepare
 from streameval.run.progress import Progress, Watch

@@ -8,6 +8,8 @@
     evaluation   evaluate()
     neighbors    neighbour lists: stored, or made by FAISS; indexes beside the exact evaluation
     single_shot  one item drawn of each gallery identity
+    request      everything asked of an evaluation, checked once
+    source       the contract of where distances come from
     sources      where distances come from: features, stored distances
     run          plans carried out: tasks, passes, threads, Dask, finished work
     result       Evaluation: values, curves, per-query table; save and load

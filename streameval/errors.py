@@ -18,6 +18,22 @@ class InputError(StreamevalError, ValueError):
     """An input file, array or label that cannot be evaluated as it is."""
 
 
+class BadRowError(InputError):
+    """A row of features or distances that can't be evaluated.
+
+    Attributes
+    ----------
+    row : int
+    """
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message)
+        self.row = int(row)
+
+    def __reduce__(self) -> tuple[type[BadRowError], tuple[str, int]]:
+        return type(self), (str(self), self.row)
+
+
 class OptionError(StreamevalError, ValueError):
     """An option with a value that is unknown or does not fit the inputs."""
 

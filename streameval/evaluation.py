@@ -1,69 +1,27 @@
-"""evaluate(): inputs, protocol, plan, passes and metrics put together.
-
-`running` is the second half: the passes of what is prepared, and the metrics of what they count.
-"""
+"""evaluate(): a request from keywords, carried out in a session."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy.typing as npt
 
-from streameval.errors import OptionError, check_path, check_type
 from streameval.metrics import MetricOptions
-from streameval.metrics.options import (
-    DEFAULT_OPTIONS,
-    AveragePrecision,
-    TieRule,
-    VerificationPrecision,
-)
-from streameval.metrics.selection import names_of, wanted_measures
-from streameval.neighbors.source import Source
-from streameval.planning import Workers
+from streameval.metrics.options import AveragePrecision, TieRule, VerificationPrecision
+from streameval.planning.range import Range
 from streameval.protocols.listed import ListedPairs
-from streameval.protocols.presets import Preset, find_preset, pair_options
-from streameval.protocols.protocol import CAMERA_PAIRS, Labels, Protocol
-from streameval.result import Evaluation
-from streameval.result.columns import check_camera_pairs, check_group_column, group_labels
-from streameval.run.checkpoint import Checkpoint
-from streameval.run.cluster import ClusterExecutor
-from streameval.run.connection import Connection, open_cluster
-from streameval.run.manifest import manifest
+from streameval.protocols.protocol import Labels, Protocol
+from streameval.request import Request
+from streameval.result.evaluation import Evaluation
 from streameval.run.orchestrator import run
-from streameval.run.preparation import (
-    DEFAULT_MEMORY,
-    Prepared,
-    RangeOption,
-    check_labels,
-    check_source,
-    parse_bytes,
-    prepare,
-)
-from streameval.run.progress import Progress, check_progress
-from streameval.run.worker import check_sent
-from streameval.statistics import FIELDS
-from streameval.store import check_packages
+from streameval.run.progress import Progress
+from streameval.run.session import open_session
+from streameval.source import Source
 
 if TYPE_CHECKING:
     from distributed import Client
-
-__all__ = [
-    "COUNTED",
-    "budget",
-    "check_counted",
-    "check_groups",
-    "cluster_workers",
-    "evaluate",
-    "metric_options",
-    "recorded",
-    "run",
-]
-
-COUNTED = frozenset(FIELDS)
-"""The fields of `RankStatistics` that an evaluation counts."""
 
 
 def evaluate(
@@ -77,7 +35,7 @@ def evaluate(
     shot_draws: int | None = None,
     shot_seed: int | None = None,
     listed: ListedPairs | None = None,
-    range: RangeOption | None = None,
+    range: Literal["auto", "minmax"] | Sequence[float] | Range | None = None,
     ties: TieRule | None = None,
     ap: AveragePrecision | None = None,
     vp: VerificationPrecision | None = None,
@@ -179,145 +137,7 @@ def evaluate(
     TaskError
         If a task fails again and again, or the cluster is gone.
     """
-    check_source(source)
-    check_labels(query=query, gallery=gallery)
-    check_type("listed", listed, ListedPairs | None, "ListedPairs are needed")
-    check_progress(progress)
-    if checkpoint is not None:
-        check_path(checkpoint, "checkpoint")
-    if resume and checkpoint is None:
-        raise OptionError(
-            "resume goes on with the work kept in a checkpoint: give its folder, checkpoint=..."
-        )
-    if metrics is not None:
-        metrics = names_of(metrics, "metrics")
-    refine = names_of(refine, "refine")
-    given = {
-        "ties": ties,
-        "ap": ap,
-        "vp": vp,
-        "false_rate_budget": false_rate_budget,
-        "metrics": metrics,
-    }
-    tool = None if preset is None else find_preset(preset)
-    options = metric_options(given, tool, options or MetricOptions())
-    check_counted(options)
-    with open_cluster(client=client, threads=threads, memory=budget(memory)) as connection:
-        prepared = prepare(
-            source,
-            query=query,
-            gallery=gallery,
-            **pair_options(tool, protocol=protocol, junk_ids=junk_ids, range=range, listed=listed),
-            self_match=self_match,
-            shot_draws=shot_draws,
-            shot_seed=shot_seed,
-            options=options,
-            refine=refine,
-            group_by=group_by,
-            memory=budget(memory),
-            threads=threads,
-            tile=tile,
-            workers=cluster_workers(connection, source, memory),
-        )
-        if group_by is not None:
-            check_groups(group_by, prepared)
-        executor = None if connection is None else ClusterExecutor(connection)
-        if checkpoint is None:
-            result = run(prepared, options, progress, executor=executor)
-        else:
-            check_packages()
-            with Checkpoint(Path(checkpoint), resume=resume) as record:
-                prepared = recorded(prepared, options, record)
-                result = run(prepared, options, progress, executor=executor, record=record)
-                record.remove()
-    return result if group_by is None else result.grouped(group_by)
-
-
-def recorded(prepared: Prepared, options: MetricOptions, record: Checkpoint) -> Prepared:
-    """Return what is prepared with the plan of a record, so that it goes on with its work.
-
-    Raises
-    ------
-    OutputError
-        If the record is of another evaluation, or its plan does not do here.
-    """
-    return replace(prepared, plan=record.start(manifest(prepared, options), prepared.plan))
-
-
-def budget(memory: str | int | None) -> int:
-    """Return the budget of a process in bytes: 2 GB where none is given.
-
-    Raises
-    ------
-    OptionError
-        If it is no size.
-    """
-    return parse_bytes(DEFAULT_MEMORY if memory is None else memory)
-
-
-def cluster_workers(
-    connection: Connection | None, source: Source, memory: str | int | None
-) -> Workers | None:
-    """Return the workers that the work is planned for, of a cluster that can open the inputs.
-
-    Raises
-    ------
-    InputError
-        If arrays in memory are too large to be sent.
-    TaskError
-        If there are no workers.
-    """
-    if connection is None:
-        return None
-    check_sent(source)
-    return connection.workers(None if memory is None else parse_bytes(memory))
-
-
-def metric_options(
-    given: Mapping[str, Any], preset: Preset | None, options: MetricOptions = DEFAULT_OPTIONS
-) -> MetricOptions:
-    """Return the options under a preset, and under what is given (not None) before that.
-
-    Raises
-    ------
-    OptionError
-        If a value can't be.
-    """
-    chosen: dict[str, Any] = {}
-    if preset is not None:
-        chosen |= {**preset.options, "metrics": preset.metrics}
-    chosen |= {name: value for name, value in given.items() if value is not None}
-    check_type("options", options, MetricOptions, "MetricOptions(...) is needed")
-    return replace(options, **chosen)
-
-
-def check_counted(options: MetricOptions) -> None:
-    """Check, before any work, that the metrics exist and an evaluation counts what they need.
-
-    Raises
-    ------
-    OptionError
-    """
-    named, _ = wanted_measures(options)
-    for measure in named:
-        missing = sorted(set(measure.metric.needs) - COUNTED)
-        if missing:
-            raise OptionError(
-                f"{measure.name} needs {', '.join(missing)}, which no evaluation counts yet: "
-                "leave it out, or add the field to statistics of your own"
-            )
-
-
-def check_groups(group_by: str | npt.ArrayLike, prepared: Prepared) -> None:
-    """Check, before any work, that there is one label of a group a query.
-
-    Raises
-    ------
-    InputError
-    """
-    if isinstance(group_by, str) and group_by == CAMERA_PAIRS:
-        check_camera_pairs(prepared.query_columns, prepared.positive_cams)
-    elif isinstance(group_by, str):
-        check_group_column(group_by, prepared.query_columns)
-    else:
-        group_labels(group_by, prepared.source.shape[0])
+    given = locals()
+    request = Request.of(given)
+    with open_session(given) as session:
+        return run(request, session)

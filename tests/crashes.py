@@ -18,8 +18,8 @@ from typing import Any
 
 import faults
 from clusters import GALLERY, QUERIES, prepared
+from support import runs
 
-from streameval import evaluation
 from streameval.metrics.options import MetricOptions
 from streameval.planning import Task
 from streameval.result.folder import load_statistics, save_statistics
@@ -47,8 +47,8 @@ def work(folder: Path) -> Prepared:
 
 def evaluate(folder: Path, record: Checkpoint) -> RankStatistics:
     with record:
-        ready = evaluation.recorded(work(folder), OPTIONS, record)
-        return evaluation.run(ready, OPTIONS, record=record).statistics
+        ready = runs.recorded(work(folder), OPTIONS, record)
+        return runs.run(ready, OPTIONS, record=record).statistics
 
 
 def run(folder: Path, kill_at: int | None, when: str) -> None:
@@ -81,7 +81,7 @@ def finished(folder: Path) -> dict[str, int]:
     if not (folder / "progress").exists():
         return {}
     with Checkpoint(folder / "progress", resume=True) as record:
-        ready = evaluation.recorded(work(folder), OPTIONS, record)
+        ready = runs.recorded(work(folder), OPTIONS, record)
         tasks = ready.plan.tasks
         return {
             stage: int(sum(record.stage(stage, len(tasks)).done))
@@ -133,7 +133,7 @@ def resume(folder: Path) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    expected = evaluation.run(work(folder), OPTIONS).statistics  # loads what is compiled
+    expected = runs.run(work(folder), OPTIONS).statistics  # loads what is compiled
     save_statistics(expected, folder / "expected.zarr")
     clear(folder)
     status, whole = forked(resume, folder)

@@ -209,7 +209,7 @@ def test_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhaust(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 3.00 TiB")
 
-    monkeypatch.setattr(evaluation.running, "_count", exhaust)
+    monkeypatch.setattr("streameval.sources.tiled.TiledSource.count", exhaust)
     refused(*STORED, *CSV, says=("out of memory (Unable to allocate 3.00 TiB)", "--threads"))
 
 

@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 from clusters import GALLERY, QUERIES, cluster, labels, prepared, write_inputs
 from distributed import Client
+from support import runs
 
 import streameval as se
-from streameval import evaluation
 from streameval.errors import BudgetError, InputError, OptionError, TaskError
 from streameval.metrics.options import MetricOptions
 from streameval.planning import Workers, make_plan
+from streameval.planning.range import Range
 from streameval.protocols.pairs import find_pairs
 from streameval.protocols.protocol import PROTOCOLS
 from streameval.run import cluster as cluster_module
@@ -31,7 +32,7 @@ from streameval.run import connection as connection_module
 from streameval.run import worker as worker_module
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import Connection, local_cluster, open_cluster
-from streameval.run.job import Job, Range
+from streameval.run.job import Job
 
 ALL = MetricOptions(metrics=("all",))
 PASSES: dict[str, dict[str, Any]] = {
@@ -63,8 +64,8 @@ def test_statistics_equal_those_of_threads(
         options.pop("metric", None)
     work = prepared(folder, kind, **options)
     chosen = options.get("options", MetricOptions())
-    expected = evaluation.run(work, chosen)
-    found = evaluation.run(work, chosen, executor=ClusterExecutor(Connection(client)))
+    expected = runs.run(work, chosen)
+    found = runs.run(work, chosen, executor=ClusterExecutor(Connection(client)))
     assert found.statistics.equals(expected.statistics)
     assert found.metrics.scalars == pytest.approx(expected.metrics.scalars, abs=0, nan_ok=True)
     assert found.range == expected.range
@@ -74,8 +75,8 @@ def test_statistics_equal_those_of_threads(
 def test_single_gallery_shot_and_its_draws(folder: Path, client: Client, kind: str) -> None:
     options = MetricOptions(metrics=("CMC@1", "mAP", "CMC_sampled@1"))
     work = prepared(folder, kind, protocol="cuhk03", shot_draws=10, options=options)
-    expected = evaluation.run(work, options)
-    found = evaluation.run(work, options, executor=ClusterExecutor(Connection(client)))
+    expected = runs.run(work, options)
+    found = runs.run(work, options, executor=ClusterExecutor(Connection(client)))
     assert expected.statistics.single_shot is not None
     assert found.statistics.equals(expected.statistics)
 
@@ -85,8 +86,8 @@ def test_many_roots_come_to_the_client_and_the_bits_stay(
 ) -> None:
     monkeypatch.setattr(cluster_module, "FLUSH_SECONDS", 0.0)
     work = prepared(folder, "features")
-    found = evaluation.run(work, ALL, executor=ClusterExecutor(Connection(client)))
-    assert found.statistics.equals(evaluation.run(work, ALL).statistics)
+    found = runs.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+    assert found.statistics.equals(runs.run(work, ALL).statistics)
 
 
 def test_evaluate_with_a_client(folder: Path, client: Client) -> None:
@@ -127,7 +128,7 @@ def test_the_first_error_is_that_of_threads(folder: Path, client: Client, tmp_pa
     messages = set()
     for executor in (None, ClusterExecutor(Connection(client))):
         with pytest.raises(InputError, match="row 700 holds nan in column 3") as caught:
-            evaluation.run(work, ALL, executor=executor)
+            runs.run(work, ALL, executor=executor)
         messages.add(str(caught.value))
     assert len(messages) == 1
 
@@ -145,9 +146,9 @@ def test_vectors_that_are_not_of_unit_length_after_all(
         np.save(tmp_path / f"{side}.npy", features)
     work = prepared(tmp_path, "features", metric="euclidean")
     assert work.range is not None
-    found = evaluation.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+    found = runs.run(work, ALL, executor=ClusterExecutor(Connection(client)))
     assert found.range["mode"] == "minmax"
-    assert found.statistics.equals(evaluation.run(work, ALL).statistics)
+    assert found.statistics.equals(runs.run(work, ALL).statistics)
 
 
 def test_inputs_that_workers_cannot_open_are_named(
@@ -158,12 +159,12 @@ def test_inputs_that_workers_cannot_open_are_named(
     work = prepared(tmp_path, "features")
     (tmp_path / "g.npy").unlink()
     with pytest.raises(InputError, match=r"g\.npy.*on worker tcp://.*same path"):
-        evaluation.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+        runs.run(work, ALL, executor=ClusterExecutor(Connection(client)))
 
 
 def test_nothing_stays_on_the_cluster(folder: Path, client: Client) -> None:
     work = prepared(folder, "features")
-    evaluation.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+    runs.run(work, ALL, executor=ClusterExecutor(Connection(client)))
     deadline = time.monotonic() + 10
     while left := client.run_on_scheduler(_tasks_held):
         assert time.monotonic() < deadline, left
@@ -182,9 +183,7 @@ def test_another_version_on_a_worker_is_refused(
 ) -> None:
     monkeypatch.setattr(cluster_module, "VERSION", "0.0.1")
     with pytest.raises(TaskError, match=r"worker tcp://.* has streameval .*, the client 0\.0\.1"):
-        evaluation.run(
-            prepared(folder, "features"), ALL, executor=ClusterExecutor(Connection(client))
-        )
+        runs.run(prepared(folder, "features"), ALL, executor=ClusterExecutor(Connection(client)))
 
 
 def test_tasks_in_flight_are_bounded_and_have_names_to_read(
@@ -201,7 +200,7 @@ def test_tasks_in_flight_are_bounded_and_have_names_to_read(
 
     monkeypatch.setattr(cluster_module._Run, "_send", noted)
     work = prepared(folder, "features")
-    evaluation.run(work, ALL, executor=ClusterExecutor(Connection(client)))
+    runs.run(work, ALL, executor=ClusterExecutor(Connection(client)))
     assert max(seen) <= cluster_module.PER_THREAD * len(client.nthreads())
     assert any(name.startswith("count-queries 0:50 × gallery 60:120-") for name in names)
     assert any(name.startswith("merge-count of 8 tasks-") for name in names)

@@ -21,8 +21,8 @@ import pytest
 from clusters import cluster, prepared, write_inputs
 from distributed import LocalCluster
 from servers import free_port
+from support import runs
 
-from streameval import evaluation
 from streameval.errors import TaskError
 from streameval.metrics.options import MetricOptions
 from streameval.result import Evaluation
@@ -63,13 +63,13 @@ def evaluate(
     executor = None if connection is None else ClusterExecutor(connection)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "COUNT", replace(passes.COUNT, compute=compute))
-        found = evaluation.run(prepared(folder, "features"), OPTIONS, progress, executor=executor)
+        found = runs.run(prepared(folder, "features"), OPTIONS, progress, executor=executor)
     assert progress.done == progress.pairs > 0
     return found
 
 
 def check(folder: Path, found: Evaluation) -> None:
-    expected = evaluation.run(prepared(folder, "features"), OPTIONS)
+    expected = runs.run(prepared(folder, "features"), OPTIONS)
     assert found.statistics.equals(expected.statistics)
 
 
@@ -205,7 +205,7 @@ def test_a_sum_that_workers_die_of_is_not_blamed_on_its_tasks(
         cluster(2) as (_, client),
         pytest.raises(TaskError, match=r"^merging of \d+ results, the first of count of .*died"),
     ):
-        evaluation.run(
+        runs.run(
             prepared(folder, "features"), OPTIONS, executor=ClusterExecutor(Connection(client))
         )
 

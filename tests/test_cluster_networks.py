@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from clusters import prepared, write_inputs
+from support import runs
 
-from streameval import evaluation
 from streameval.metrics.options import MetricOptions
 from streameval.result.folder import load_statistics
 
@@ -31,7 +31,7 @@ from dataclasses import replace
 from pathlib import Path
 import faults
 from clusters import prepared
-from streameval import evaluation
+from support import runs
 from streameval.run import passes
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import connect
@@ -43,7 +43,7 @@ passes.COUNT = replace(passes.COUNT, compute=faults.placed)
 connection = connect(sys.argv[2])
 connection.client.wait_for_workers(2, timeout=60)
 work = prepared(folder, "features")
-found = evaluation.run(work, MetricOptions(), executor=ClusterExecutor(connection))
+found = runs.run(work, MetricOptions(), executor=ClusterExecutor(connection))
 save_statistics(found.statistics, folder / "found.zarr")
 connection.client.close()
 """
@@ -146,7 +146,7 @@ def test_a_worker_that_is_cut_off_and_comes_back(
     assert min(map(len, waiting)) == 0 < max(map(len, waiting))  # one went on alone
     again = [sum(time > back for time in times) for times in after.values()]
     assert min(again) > 0, (waiting, again)  # both count, once there is a network
-    expected = evaluation.run(prepared(folder, "features"), MetricOptions())
+    expected = runs.run(prepared(folder, "features"), MetricOptions())
     assert load_statistics(folder / "found.zarr").equals(expected.statistics)
 
 

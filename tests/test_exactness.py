@@ -19,13 +19,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import oracle_statistics
 from reference import canonical_distances
+from support.runs import prepare
 
 import streameval as se
 from streameval.kernels.thresholds import threshold_distances
 from streameval.planning import Task
-from streameval.run.job import Job, Range
+from streameval.planning.range import Range
+from streameval.run.job import Job
 from streameval.run.passes import find_positives
-from streameval.run.preparation import prepare
 from streameval.run.progress import Progress, Watch
 from streameval.run.task import count
 from streameval.run.threads import ThreadExecutor

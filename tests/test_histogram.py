@@ -18,6 +18,7 @@ from oracle_pairs import (
     pairs_of,
 )
 from reference import canonical_distances
+from support.runs import prepare
 from test_exactness import (
     GALLERY,
     HOSTILE,
@@ -35,7 +36,7 @@ from test_exactness import (
 import streameval as se
 from streameval.histograms import uniform_edges
 from streameval.run import refining
-from streameval.run.preparation import BINS, prepare
+from streameval.run.preparation import BINS
 from streameval.run.progress import Progress
 from streameval.statistics import RankStatistics
 

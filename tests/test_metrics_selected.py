@@ -172,7 +172,7 @@ def test_a_run_refuses_what_it_will_not_count_before_any_work() -> None:
     source = se.Distances(np.ones((1, 2)))
     labels = {"query": se.Labels([1]), "gallery": se.Labels([1, 2])}
     with (
-        patch("streameval.evaluation.COUNTED", REQUIRED),
+        patch("streameval.request.FIELDS", REQUIRED),
         pytest.raises(OptionError, match="EER needs histogram_edges, impostor_histogram, which no"),
     ):
         se.evaluate(source, **labels, protocol="no-camera", metrics=["EER"])

@@ -648,12 +648,12 @@ def test_a_tie_at_the_end_of_a_list_may_be_of_more() -> None:
 def test_a_tight_budget_cuts_the_queries_and_changes_nothing() -> None:
     from dataclasses import replace
 
-    from streameval import evaluation
-    from streameval.run.preparation import prepare
+    from support import runs
+    from support.runs import prepare
 
     source = se.Neighbors(features=features(), index="Flat", k=40, tighten=True)
     work = prepare(source, **sides(), threads=2)
-    expected = evaluation.run(work, se.MetricOptions())
+    expected = runs.run(work, se.MetricOptions())
     from streameval.planning import Task
 
     tasks = tuple(
@@ -662,7 +662,7 @@ def test_a_tight_budget_cuts_the_queries_and_changes_nothing() -> None:
         for g in range(0, GALLERY, 90)
     )
     cut = replace(work, plan=replace(work.plan, tasks=tasks, tile=(7, 40), block=32))
-    found = evaluation.run(cut, se.MetricOptions())
+    found = runs.run(cut, se.MetricOptions())
     assert found.statistics.equals(expected.statistics)
     assert found.summary()["bounds"] == expected.summary()["bounds"]
     with pytest.raises(se.BudgetError, match="too small for lists"):

@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 import zarr
 from clusters import cluster, labels, prepared, write_inputs
+from support import runs
 
 import streameval as se
-from streameval import evaluation
 from streameval.arrays import fingerprint as fingerprint_module
 from streameval.arrays.fingerprint import fingerprint
 from streameval.arrays.uri import open_array
@@ -70,8 +70,8 @@ def run(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "COUNT", replace(passes.COUNT, compute=compute))
         with Checkpoint(folder / "progress", resume=True) as record:
-            ready = evaluation.recorded(work, rules, record)
-            return evaluation.run(ready, rules, executor=executor, record=record)
+            ready = runs.recorded(work, rules, record)
+            return runs.run(ready, rules, executor=executor, record=record)
 
 
 def stop_in_the_middle(folder: Path, **options: Any) -> int:
@@ -137,7 +137,7 @@ def test_killed_at_random_and_resumed(folder: Path) -> None:
     assert killed >= 1
     import crashes
 
-    expected = evaluation.run(crashes.work(folder), crashes.OPTIONS).statistics
+    expected = runs.run(crashes.work(folder), crashes.OPTIONS).statistics
     assert crashes.load_statistics(folder / "found.zarr").equals(expected)
 
 
@@ -147,7 +147,7 @@ def test_what_was_counted_before_an_error_is_kept(folder: Path) -> None:
     assert counted >= 60
     found = run(folder)
     assert attempts(folder) - counted <= 150 - counted + 2  # what ran beside the failing task
-    assert found.statistics.equals(evaluation.run(prepared(folder, "features"), OPTIONS).statistics)
+    assert found.statistics.equals(runs.run(prepared(folder, "features"), OPTIONS).statistics)
 
 
 def test_an_error_of_the_cluster_keeps_what_no_commit_was_due_for(folder: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_cluster_goes_on_with_what_another_cluster_has_done(folder: Path) -> N
         connection = Connection(client)
         found = run(folder, faults.noted, connection, workers=connection.workers(None))
     assert attempts(folder) - counted < 100
-    assert found.statistics.equals(evaluation.run(prepared(folder, "features"), OPTIONS).statistics)
+    assert found.statistics.equals(runs.run(prepared(folder, "features"), OPTIONS).statistics)
 
 
 @pytest.mark.usefixtures("often")
@@ -189,7 +189,7 @@ def test_workers_of_more_threads_than_were_planned_for_are_refused(folder: Path)
     with pytest.raises(OutputError, match="is for 2 threads of each worker, and there are 8"):
         run(folder, workers=replace(planned, threads=8))
     found = run(folder, workers=replace(planned, count=1, threads=1))
-    assert found.statistics.equals(evaluation.run(prepared(folder, "features"), OPTIONS).statistics)
+    assert found.statistics.equals(runs.run(prepared(folder, "features"), OPTIONS).statistics)
 
 
 @pytest.mark.usefixtures("often")
@@ -250,7 +250,7 @@ def test_a_plan_that_comes_out_otherwise_does_not_matter(
     assert len(work.plan.tasks) == 150
     work = replace(work, plan=replace(work.plan, tasks=work.plan.tasks[:1], block=7))
     with Checkpoint(folder / "progress", resume=True) as record:
-        ready = evaluation.recorded(work, OPTIONS, record)
+        ready = runs.recorded(work, OPTIONS, record)
         assert (len(ready.plan.tasks), ready.plan.block) != (1, 7)
         left = record.stage("counting", 150).left(ready.plan.tasks)
     assert len(left) == 150 - counted
@@ -315,16 +315,16 @@ def test_strips_and_a_range_from_the_data_after_all_go_on(folder: Path) -> None:
     cut = {"metric": "euclidean"}
     stop_in_the_middle(folder, **cut)
     found = run(folder, **cut)
-    expected = evaluation.run(prepared(folder, "features", **cut), OPTIONS)
+    expected = runs.run(prepared(folder, "features", **cut), OPTIONS)
     assert found.range == expected.range
     assert found.range["mode"] == "minmax"
     assert found.statistics.equals(expected.statistics)
     for _ in range(2):
         work = prepared(folder, "strips")
         with Checkpoint(folder / "strips", resume=True) as record:
-            ready = evaluation.recorded(work, OPTIONS, record)
-            stored = evaluation.run(ready, OPTIONS, record=record)
-        assert stored.statistics.equals(evaluation.run(work, OPTIONS).statistics)
+            ready = runs.recorded(work, OPTIONS, record)
+            stored = runs.run(ready, OPTIONS, record=record)
+        assert stored.statistics.equals(runs.run(work, OPTIONS).statistics)
 
 
 # Fingerprints.
@@ -477,7 +477,7 @@ def test_unfinished_work_is_gone_on_with_by_other_rules(folder: Path) -> None:
     stop_in_the_middle(folder)
     rules = replace(OPTIONS, ap="trapezoid", ties="optimistic")
     found = run(folder, rules=rules)
-    plain = evaluation.run(prepared(folder, "features"), rules)
+    plain = runs.run(prepared(folder, "features"), rules)
     assert found.statistics.equals(plain.statistics)
     assert found.metrics.scalars == plain.metrics.scalars
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from streameval.errors import InputError
 from streameval.planning import Plan
+from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.run.executor import Pass
-from streameval.run.job import Job, Range
+from streameval.run.job import Job
 from streameval.run.progress import Cancelled, Progress, Watch
 from streameval.run.threads import ThreadExecutor
 from streameval.sources.sources import Distances

@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from list_problems import labels, list_problems, nearest, protocol
+from support import runs
+from support.runs import prepare
 
 import streameval as se
-from streameval import evaluation
 from streameval.cli import main
 from streameval.errors import OutputError, StreamevalWarning
 from streameval.neighbors.returned import Returned
 from streameval.output import NewFile
 from streameval.report.trec import descending, names_of, qrels_lines, run_lines
-from streameval.run.preparation import prepare
 
 QUERIES, ITEMS, WIDTH = 12, 60, 6
 
@@ -61,7 +61,7 @@ def test_another_evaluator_agrees(problem: Any, ties: Any) -> None:
         options = se.MetricOptions(metrics=(f"mAP@{k}/total",), ties=ties)
         work = prepare(source, **labels(stated), protocol=protocol(stated), options=options)
         blocks: list[Returned] = []
-        result = evaluation.run(work, options, collect=blocks.append)
+        result = runs.run(work, options, collect=blocks.append)
     queries, gallery = (names_of(labels(stated)[side], side) for side in ("query", "gallery"))
     run: list[str] = []
     first = 0

@@ -47,6 +47,8 @@ class Array(ABC):
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
     chunks: tuple[int, ...]
+    in_memory: bool = False
+    """Whether it can't be opened again by path."""
 
     def __repr__(self) -> str:
         return f"<{self.uri}: {self.dtype} {self.shape}>"

@@ -77,6 +77,8 @@ class MemoryArray(Array):
         If its shape or dtype can't be evaluated.
     """
 
+    in_memory = True
+
     def __init__(self, values: npt.NDArray[Any], uri: str = "array in memory") -> None:
         self.uri = uri
         self.shape = values.shape
@@ -110,6 +112,8 @@ class LoadedArray(MemoryArray):
     key : str or None
     uri : str
     """
+
+    in_memory = False
 
     def __init__(
         self, values: npt.NDArray[Any], opener: Opener, path: Path, key: str | None, uri: str

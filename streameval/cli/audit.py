@@ -48,7 +48,7 @@ def audit(**given: Any) -> None:
     from streameval.protocols.protocol import with_options
     from streameval.report.audit import render_audit
     from streameval.report.style import stdout_style
-    from streameval.run.preparation import check_rows, parse_bytes
+    from streameval.run.sizes import parse_bytes
 
     given = with_bundle(given)
     labels = {side: label_options(given, side) for side in ("query", "gallery")}
@@ -63,7 +63,7 @@ def audit(**given: Any) -> None:
         features = open_features(given["query"], given["gallery"], given["metric"])
     query, gallery = open_labels(labels["query"], labels["gallery"], None)
     if features is not None:
-        check_rows(features, query, gallery)
+        features.check_rows(query, gallery)
     junk = parse_junk_ids(given["junk_id"], gallery)
     protocol = with_options(
         open_protocol(given["protocol"]) or "market1501",

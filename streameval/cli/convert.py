@@ -28,7 +28,7 @@ def convert(source: str, out: str, memory: str, *, overwrite: bool, wants_json: 
     """
     from streameval.arrays import convert as conversion
     from streameval.arrays import open_array
-    from streameval.run.preparation import parse_bytes
+    from streameval.run.sizes import parse_bytes
 
     done = conversion.convert(
         open_array(source), out, memory=parse_bytes(memory), overwrite=overwrite

@@ -73,13 +73,15 @@ def _counting(
     from streameval.report.progress import show_progress
 
     with show_progress(quiet=quiet) as progress, Interruption(progress.close):
-        from streameval.evaluation import budget
         from streameval.run.connection import open_cluster
+        from streameval.run.session import DEFAULT_MEMORY
+        from streameval.run.sizes import parse_bytes
 
         if workers is not None and workers < 1:
             raise OptionError(f"--workers is {workers}; a whole number of at least 1 is needed")
+        size = parse_bytes(DEFAULT_MEMORY if memory is None else memory)
         with open_cluster(
-            count=workers, scheduler=scheduler, threads=threads, memory=budget(memory)
+            count=workers, scheduler=scheduler, threads=threads, memory=size
         ) as connection:
             client = None if connection is None else connection.client
             own = threads if client is None else None
@@ -412,7 +414,7 @@ def evaluate(
 @_counted
 def verify(path: str, **given: Any) -> None:
     """Read all there is, count it again from the segments, and report any difference."""
-    from streameval.report.style import plural
+    from streameval.planning.plan import plural
 
     opened = _open(path)
     with _counting(**given) as means:

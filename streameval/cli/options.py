@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from streameval.metrics.resampling import Resampling
     from streameval.protocols.listed import ListedPairs
     from streameval.protocols.protocol import AnyArray, Labels, Protocol
-    from streameval.run.preparation import RangeOption
     from streameval.sources.sources import Distances, Features
 
 
@@ -231,7 +230,7 @@ def is_column(group_by: str) -> bool:
     return re.fullmatch(r"[\w -]+", group_by) is not None
 
 
-def parse_range(text: str) -> RangeOption:
+def parse_range(text: str) -> str | tuple[float, float]:
     """Return the range of an option: ``auto``, ``minmax`` or ``LO,HI``.
 
     Raises

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from streameval.errors import OptionError, OutputError
 
 if TYPE_CHECKING:
-    from streameval.metrics.options import MetricOptions
     from streameval.result import Evaluation
     from streameval.run.checkpoint import Checkpoint
     from streameval.run.preparation import Prepared
@@ -71,9 +70,7 @@ class Recording:
                 self._checkpoint = Checkpoint(folder, resume=resume)
         self.record: Record = self._checkpoint or NO_RECORD
 
-    def start(
-        self, prepared: Prepared, options: MetricOptions
-    ) -> tuple[Prepared, Evaluation | None]:
+    def start(self, prepared: Prepared) -> tuple[Prepared, Evaluation | None]:
         """Return what is prepared, with the plan of the work that is there; and the result.
 
         The result is there, and None otherwise, where it is to be resumed and was written.
@@ -88,7 +85,7 @@ class Recording:
 
         if self._out is None:
             return prepared, None
-        described = manifest(prepared, options)
+        described = manifest(prepared)
         self._identity, self._fingerprints = identity(described), described["inputs"]
         if self._checkpoint is None:
             return prepared, None
@@ -101,7 +98,9 @@ class Recording:
                     f"{self._out} holds the result of another evaluation, of other inputs or "
                     "options; choose another folder, or replace it: --overwrite"
                 )
-        return replace(prepared, plan=self._checkpoint.start(described, prepared.plan)), None
+        return replace(
+            prepared, plan=self._checkpoint.start(lambda: described, prepared.plan)
+        ), None
 
     def identified(self, result: Evaluation) -> Evaluation:
         """Return the result with what it is of in its provenance, to be known by again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +32,9 @@ from streameval.errors import OptionError, StreamevalError, StreamevalWarning
 
 if TYPE_CHECKING:
     from streameval.audit import Finding
-    from streameval.metrics.options import MetricOptions
-    from streameval.neighbors.source import Source
-    from streameval.planning import Workers
-    from streameval.protocols.presets import Preset
     from streameval.protocols.protocol import Labels, Protocol
     from streameval.result import Evaluation
-    from streameval.run.connection import Connection
+    from streameval.source import Source
 
 SELF_MATCHES = ("index", "key")
 
@@ -126,18 +122,28 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
         Interruption(progress.close) as interruption,
         ExitStack() as stack,
     ):
-        from streameval import evaluation
         from streameval.metrics.selection import split_names
-        from streameval.protocols.presets import find_preset, pair_options
         from streameval.report.export import FORMATS, result_rows
         from streameval.report.plan import plan_summary, render_plan
         from streameval.report.terminal import render_evaluation, stdout_style
-        from streameval.run import preparation
-        from streameval.run.cluster import ClusterExecutor
+        from streameval.request import Request, metric_options
+        from streameval.run.orchestrator import carry_out
+        from streameval.run.preparation import prepare
+        from streameval.run.session import open_session
+        from streameval.run.sizes import parse_bytes
 
         resampling = parse_level(given.ci)
-        preset = None if given.preset is None else find_preset(given.preset)
-        options = _metric_options(given, preset)
+        values = vars(given) | {
+            "metrics": None if given.metrics is None else split_names(given.metrics),
+            "refine": None if given.refine is None else split_names(given.refine),
+            "range": None if given.range is None else parse_range(given.range),
+            "protocol": open_protocol(given.protocol),
+            "progress": progress,
+        }
+        if given.self_match not in (None, *SELF_MATCHES):
+            known = ", ".join(SELF_MATCHES)
+            raise OptionError(f"--self-match is {given.self_match!r}; known: {known}")
+        options = metric_options(values)
         planned = given.dry_run and _is_declared(given)
         if given.distances is None and given.neighbors is None and given.index is None:
             check_features(given.query, given.gallery)
@@ -159,46 +165,33 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
             )
         if source is None:
             source = open_source(given.distances, given.query, given.gallery, given.metric)
-        query = gallery = None
+        query = gallery = listed = None
         if not planned:
             query, gallery = open_labels(
                 given.label_options("query"), given.label_options("gallery"), given.group_by
             )
-        listed = None
-        if query is not None and gallery is not None:
             listed = open_listed(given.good, given.junk, given.listed_as, query, gallery)
             if trec is not None:
                 trec.name(query, gallery)
-        what: dict[str, Any] = {
+        groups = None if given.group_by is None or planned else open_groups(given.group_by)
+        values |= {
+            "source": source,
             "query": query,
             "gallery": gallery,
-            "self_match": given.self_match,
-            "shot_draws": given.shot_draws,
-            "shot_seed": given.shot_seed,
-            "options": options,
-            "refine": () if given.refine is None else split_names(given.refine),
-            "memory": evaluation.budget(given.memory),
-            "threads": given.threads,
-            **pair_options(
-                preset,
-                protocol=open_protocol(given.protocol),
-                junk_ids=None if gallery is None else parse_junk_ids(given.junk_id, gallery),
-                range=None if given.range is None else parse_range(given.range),
-                listed=listed,
-            ),
+            "listed": listed,
+            "junk_ids": None if gallery is None else parse_junk_ids(given.junk_id, gallery),
+            "group_by": groups,
+            "without_labels": planned,
         }
-        cluster = stack.enter_context(_cluster(given))
-        groups = None if given.group_by is None or planned else open_groups(given.group_by)
-        prepared = preparation.prepare(
-            source, **what, group_by=groups, workers=_workers(given, cluster, source)
-        )
-        if groups is not None:
-            evaluation.check_groups(groups, prepared)
+        request = Request.of(values)
+        session = stack.enter_context(open_session(values | {"resume": False}))
+        prepared = prepare(request, session)
         findings: list[Finding] = []
         if query is not None and gallery is not None:
-            findings = _warn_of_labels(query, gallery, prepared.protocol)
-        del query, gallery, listed, what  # the labels of a large gallery are large
-        rate = None if given.rate is None else preparation.parse_bytes(given.rate, "rate")
+            findings = _warn_of_labels(query, gallery, request.protocol)
+        # The labels of a large gallery are large.
+        del query, gallery, listed, request, values
+        rate = None if given.rate is None else parse_bytes(given.rate, "rate")
         failure: Exception | None = None
         if given.dry_run:
             text = (
@@ -207,26 +200,22 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
                 else render_plan(prepared, stdout_style(), rate)
             )
         else:
-            executor = None if cluster is None else ClusterExecutor(cluster)
-            prepared, result = recording.start(prepared, options)
+            prepared, result = recording.start(prepared)
             counted, there = result, result is not None
             if trec is not None:
                 trec.start(prepared.pairs)
             if result is None:
-                result = evaluation.run(
-                    prepared,
-                    options,
-                    progress,
-                    executor=executor,
+                session = replace(
+                    session,
                     record=recording.record,
                     collect=None if trec is None else trec.collect,
                 )
+                result = carry_out(prepared, session)
                 result = described(recording.identified(result), given, told, findings)
             else:
-                chosen = preparation.resolve_options(options, prepared.protocol, prepared.refine)
-                result = result.with_options(**vars(chosen))
+                result = result.with_options(**vars(prepared.request.options))
             replaces = given.overwrite
-            if groups is not None:
+            if groups is not None and counted is not None:
                 result = result.grouped(groups)
             if resampling is not None:
                 result = replace(result, resampling=resampling)
@@ -283,34 +272,6 @@ def _is_declared(given: Given) -> bool:
     return no_labels and bool(sources) and all(uri.startswith(PREFIX) for uri in sources)
 
 
-def _cluster(given: Given) -> AbstractContextManager[Connection | None]:
-    """Open the cluster that is asked for; a plan alone needs no processes of our own."""
-    from streameval.evaluation import budget
-    from streameval.run.connection import open_cluster
-
-    if given.workers is not None and given.workers < 1:
-        raise OptionError(f"--workers is {given.workers}; a whole number of at least 1 is needed")
-    if given.dry_run and given.workers is not None and given.scheduler is None:
-        return nullcontext()
-    return open_cluster(
-        count=given.workers,
-        scheduler=given.scheduler,
-        threads=given.threads,
-        memory=budget(given.memory),
-    )
-
-
-def _workers(given: Given, cluster: Connection | None, source: Source) -> Workers | None:
-    """Return the workers that the work is planned for."""
-    from streameval.evaluation import budget, cluster_workers
-    from streameval.planning import Workers
-    from streameval.run.connection import WORKER_BYTES
-
-    if cluster is None and given.workers is not None:
-        return Workers(given.workers, given.threads or 1, budget(given.memory), WORKER_BYTES)
-    return cluster_workers(cluster, source, given.memory)
-
-
 def save(result: Evaluation, out: str, *, overwrite: bool, interruption: Interruption) -> None:
     """Save the result; a signal ends the process and leaves nothing behind.
 
@@ -323,21 +284,3 @@ def save(result: Evaluation, out: str, *, overwrite: bool, interruption: Interru
         result.write(folder.partial)
         with interruption.held():
             folder.put_in_place()
-
-
-def _metric_options(given: Given, preset: Preset | None) -> MetricOptions:
-    from streameval.evaluation import check_counted, metric_options
-    from streameval.metrics.selection import split_names
-
-    if given.self_match not in (None, *SELF_MATCHES):
-        raise OptionError(f"--self-match is {given.self_match!r}; known: {', '.join(SELF_MATCHES)}")
-    chosen = {
-        "ties": given.ties,
-        "ap": given.ap,
-        "vp": given.vp,
-        "false_rate_budget": given.false_rate_budget,
-        "metrics": None if given.metrics is None else split_names(given.metrics),
-    }
-    options = metric_options(chosen, preset)
-    check_counted(options)
-    return options

@@ -16,7 +16,7 @@ from streameval.arrays.array import Array
 from streameval.arrays.composed import SelectedArray
 from streameval.arrays.fingerprint import content
 from streameval.errors import InputError
-from streameval.ledger.counting import Block, Means, Part
+from streameval.ledger.counting import Block, Part
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.head import Head, Place, Record, Segment
 from streameval.ledger.labels import label_arrays
@@ -24,6 +24,7 @@ from streameval.ledger.sources import Gallery, check_same, open_matrix, place_of
 from streameval.ledger.state import Near, Positives, State, Totals, cells_of, record_arrays
 from streameval.ledger.store import Change
 from streameval.protocols.protocol import Labels
+from streameval.run.session import Session
 from streameval.sources.sources import Distances, Features
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
@@ -42,7 +43,7 @@ class Appending:
         Of its items.
     name : str or None
         By default the key of the array, where it has one, else the name of the file.
-    means : Means
+    session : Session
 
     Attributes
     ----------
@@ -62,10 +63,10 @@ class Appending:
         gallery: str | Path,
         labels: Labels,
         name: str | None,
-        means: Means,
+        session: Session,
     ) -> None:
         head = state.head
-        self._state, self._source, self._means = state, source, means
+        self._state, self._source, self._means = state, source, session
         self.queries = source.queries()
         self._features = source.features()
         array = open_matrix(gallery, "gallery")
@@ -83,7 +84,7 @@ class Appending:
         self._new = Positives.none()
         if len(labels):
             parts = [Part(self._segment, labels, array)]
-            self._block = Block(head.settings, self.queries, self._features, parts, means)
+            self._block = Block(head.settings, self.queries, self._features, parts, session)
             self._new = self._block.find_positives(head.next_serial)
         beyond = self._new.distance >= state.near.reach[self._new.query]
         self._hard = np.unique(self._new.query[beyond])

@@ -15,29 +15,24 @@ import numpy as np
 
 from streameval.arrays.array import Array
 from streameval.arrays.composed import JoinedArray, SelectedArray
-from streameval.errors import InputError
-from streameval.evaluation import budget, cluster_workers
+from streameval.errors import BadRowError, InputError
 from streameval.ledger.head import Segment, Settings
 from streameval.ledger.state import Positives
-from streameval.planning import Plan, make_plan
+from streameval.planning import Plan
+from streameval.planning.range import NotUnitError, Range
 from streameval.protocols.pairs import find_pairs
 from streameval.protocols.protocol import AnyArray, Labels
-from streameval.run.cluster import ClusterExecutor
-from streameval.run.connection import Connection, open_cluster
-from streameval.run.executor import Executor
-from streameval.run.job import Job, NotUnitError, Range
+from streameval.run.job import Job
 from streameval.run.job import Positives as JobPositives
 from streameval.run.passes import count_stretches, find_positives
-from streameval.run.preparation import problem_of, reserved_bytes, thread_count
-from streameval.run.progress import Progress, Watch, check_progress
 from streameval.run.ranks import rank_stretches
+from streameval.run.session import Session
 from streameval.run.task import RangeError
-from streameval.run.threads import ThreadExecutor
-from streameval.sources.sources import BadRowError, Distances, Features
+from streameval.sources.sources import Distances, Features
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 if TYPE_CHECKING:
-    from distributed import Client
+    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,42 +67,6 @@ class Part:
         return place if self.rows is None else self.rows[place]
 
 
-@dataclass(frozen=True)
-class Means:
-    """What counts: threads of this process, or a cluster.
-
-    Attributes
-    ----------
-    memory : str or int, optional
-        Budget of the process, or of each worker.
-    threads : int, optional
-    connection : Connection, optional
-    progress : Progress
-    """
-
-    memory: str | int | None = None
-    threads: int | None = None
-    connection: Connection | None = None
-    progress: Progress = Progress()  # noqa: RUF009 - it has no state
-
-    @property
-    def executor(self) -> Executor:
-        """What runs the tasks."""
-        if self.connection is not None:
-            return ClusterExecutor(self.connection)
-        return ThreadExecutor(thread_count(self.threads))
-
-
-@contextmanager
-def means(
-    memory: str | int | None, threads: int | None, client: Client | None, progress: Progress | None
-) -> Iterator[Means]:
-    """Open what counts, for as long as the context lasts; see `evaluate`."""
-    check_progress(progress)
-    with open_cluster(client=client, threads=threads, memory=budget(memory)) as connection:
-        yield Means(memory, thread_count(threads), connection, progress or Progress())
-
-
 class Block:
     """A rectangle of the ledger: some queries and some parts of segments, none of them empty.
 
@@ -120,7 +79,7 @@ class Block:
         Of all queries; None where distances are stored.
     parts : sequence of Part
         In the order of the gallery; at least one.
-    means : Means
+    session : Session
     queries : [q] int64, optional
         Which queries, ascending; all by default.
 
@@ -136,19 +95,19 @@ class Block:
         labels: Labels,
         features: Array | None,
         parts: Sequence[Part],
-        means: Means,
+        session: Session,
         queries: IntArray | None = None,
     ) -> None:
         self.parts = parts
         self.queries = np.arange(len(labels)) if queries is None else queries
-        self._settings, self._means = settings, means
+        self._settings, self._session = settings, session
         self._ends = np.cumsum([len(part) for part in parts]).astype(np.int64)
         self.source = self._source(features, queries)
         own = labels if queries is None else take_labels(labels, queries)
         self.pairs = find_pairs(
             own, join_labels([part.labels for part in parts]), settings.protocol
         )
-        self._watch = Watch(means.progress)
+        self._watch = session.watch
 
     @property
     def size(self) -> int:
@@ -170,7 +129,7 @@ class Block:
         """
         with self._in_words():
             job = self._job(self._plan(0, 0))
-            found = find_positives(job, self._means.executor, self._watch).positives
+            found = find_positives(job, self._session.executor, self._watch).positives
         if found is None:
             raise RuntimeError("the positives have not been found")
         query = np.repeat(self.queries, np.diff(found.indptr))
@@ -208,7 +167,7 @@ class Block:
         """
         with self._in_words():
             job = replace(self._counting(positives, near), near=near, reach=reach)
-            return count_stretches(job, self._ends.tolist(), self._means.executor, self._watch)
+            return count_stretches(job, self._ends.tolist(), self._session.executor, self._watch)
 
     def ahead(self, positives: Positives) -> IntArray:
         """Count the negatives ahead of positives, each part apart; nothing else.
@@ -230,7 +189,7 @@ class Block:
         """
         with self._in_words():
             job = self._counting(positives, 0)
-            return rank_stretches(job, self._ends.tolist(), self._means.executor, self._watch)
+            return rank_stretches(job, self._ends.tolist(), self._session.executor, self._watch)
 
     def _counting(self, positives: Positives, near: int) -> Job:
         """Return the job that counts what is ahead of positives."""
@@ -270,8 +229,8 @@ class Block:
         return Features(query, whole, self._settings.metric)
 
     def _plan(self, positives: int, near: int) -> Plan:
-        settings, means = self._settings, self._means
-        problem = problem_of(self.source, self.pairs)
+        settings, source = self._settings, self.source
+        problem = source.problem(self.pairs)
         problem = replace(
             problem,
             positives=problem.positives + positives,
@@ -280,13 +239,7 @@ class Block:
             edges=settings.edges,
             near=near,
         )
-        plan = make_plan(
-            problem,
-            memory=budget(means.memory),
-            threads=thread_count(means.threads),
-            reserved=reserved_bytes(),
-            workers=cluster_workers(means.connection, self.source, means.memory),
-        )
+        plan = source.plan(problem, self._session.limits(source))
         if plan.layout == "strips":  # these would take their positives from themselves
             plan = replace(plan, layout="rectangles")
         return plan

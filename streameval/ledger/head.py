@@ -12,8 +12,8 @@ import numpy as np
 from streameval.errors import OutputError
 from streameval.kernels.canonical import Metric
 from streameval.metrics.options import MetricOptions
+from streameval.planning.range import Range
 from streameval.protocols.protocol import Protocol
-from streameval.run.job import Range
 
 FORMAT = 2  # of what is written; another one is not read
 MOST_NEAR = 4096  # nearest negatives that are kept of a query

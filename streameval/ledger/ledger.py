@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, OptionError
-from streameval.evaluation import check_counted, metric_options
 from streameval.kernels.canonical import Metric
 from streameval.ledger.appending import Appending
-from streameval.ledger.counting import means, take_labels
+from streameval.ledger.counting import take_labels
 from streameval.ledger.creating import settings_of
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.head import Batch, Head, Segment
@@ -36,13 +35,14 @@ from streameval.metrics.options import (
     TieRule,
     VerificationPrecision,
 )
-from streameval.metrics.selection import names_of
+from streameval.planning.range import Range
 from streameval.protocols.pairs import find_pairs
-from streameval.protocols.presets import find_preset
 from streameval.protocols.protocol import Labels, Protocol, label_column
+from streameval.request import Terms, check_labels
 from streameval.result import Evaluation
-from streameval.run.preparation import RangeOption, check_labels, query_columns
+from streameval.run.preparation import query_columns
 from streameval.run.progress import Progress
+from streameval.run.session import open_session
 from streameval.statistics import IntArray
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Ledger:
         protocol: str | Protocol | None = None,
         junk_ids: Sequence[int | str] | None = None,
         self_match: Literal["index", "key"] | None = None,
-        range: RangeOption | None = None,
+        range: str | Sequence[float] | Range | None = None,
         ties: TieRule | None = None,
         ap: AveragePrecision | None = None,
         vp: VerificationPrecision | None = None,
@@ -125,22 +125,11 @@ class Ledger:
         OutputError
             If there is something in that place, or it can't be written.
         """
-        check_labels(query_labels=query_labels)
-        given = {
-            "ties": ties,
-            "ap": ap,
-            "vp": vp,
-            "false_rate_budget": false_rate_budget,
-            "metrics": None if metrics is None else names_of(metrics, "metrics"),
-        }
-        tool = None if preset is None else find_preset(preset)
-        chosen = metric_options(given, tool, options or MetricOptions())
-        check_counted(chosen)
+        terms = Terms.of(locals())
+        check_labels({"query_labels": query_labels})
         store = Store(path)
         array = None if query is None else open_matrix(query, "query features")
-        settings = settings_of(
-            array, metric, tool, protocol, junk_ids, self_match, range, chosen, keep
-        )
+        settings = settings_of(array, metric, terms, keep)
         if array is not None and array.shape[0] != len(query_labels):
             raise InputError(
                 f"query features {array.uri} have {array.shape[0]} rows, and "
@@ -269,8 +258,8 @@ class Ledger:
             If the ledger can't be written; it is as it was before.
         """
         started = time.perf_counter()
-        check_labels(labels=labels)
-        with means(memory, threads, client, progress) as using, self._changing(wait) as change:
+        check_labels({"labels": labels})
+        with open_session(locals()) as using, self._changing(wait) as change:
             state = change.state()
             source = Gallery(self.path, change, state)
             work = Appending(state, source, gallery, labels, name, using)
@@ -290,8 +279,8 @@ class Ledger:
         client: Client | None = None,
     ) -> Forecast:
         """Return what `append` would count; the parameters are its own. Nothing is changed."""
-        check_labels(labels=labels)
-        with means(memory, threads, client, None) as using:
+        check_labels({"labels": labels})
+        with open_session(locals()) as using:
             reader = self._store.reader()
             state = reader.state()
             source = Gallery(self.path, reader, state)
@@ -342,7 +331,7 @@ class Ledger:
         """
         started = time.perf_counter()
         wanted = label_column(ids, "identities to be forgotten")
-        with means(memory, threads, client, progress) as using, self._changing(wait) as change:
+        with open_session(locals()) as using, self._changing(wait) as change:
             state = change.state()
             gallery = Gallery(self.path, change, state)
             after, work = without_identities(state, wanted, gallery, change, using)
@@ -381,8 +370,8 @@ class Ledger:
             If the ledger can't be written; it is as it was before.
         """
         started = time.perf_counter()
-        check_labels(labels=labels)
-        with means(memory, threads, client, progress) as using, self._changing(wait) as change:
+        check_labels({"labels": labels})
+        with open_session(locals()) as using, self._changing(wait) as change:
             state = change.state()
             source = Gallery(self.path, change, state)
             after, work = with_queries(state, query, labels, source, change, using)
@@ -436,7 +425,7 @@ class Ledger:
         list of str
             Empty where all is as it was counted.
         """
-        with means(memory, threads, client, progress) as using:
+        with open_session(locals()) as using:
             return list(differences(self._store, using))
 
     def queries(self) -> Labels:

@@ -8,25 +8,31 @@ from pathlib import Path
 import numpy as np
 
 from streameval.arrays.array import Array
-from streameval.errors import InputError
+from streameval.errors import BadRowError, InputError
 from streameval.ledger.appending import near_of, plus_counted
-from streameval.ledger.counting import Block, Means
+from streameval.ledger.counting import Block
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.head import Batch, Head, Place, Record, Settings
 from streameval.ledger.labels import label_arrays, stack_labels
 from streameval.ledger.sources import Gallery, check_same, open_matrix, place_of
 from streameval.ledger.state import Near, Positives, State, Totals, cells_of, record_arrays
 from streameval.ledger.store import QUERIES, Change
+from streameval.planning.range import UNIT_TOLERANCE
 from streameval.protocols.protocol import Labels
-from streameval.run.job import UNIT_TOLERANCE
-from streameval.sources.sources import BadRowError, Distances, Features
+from streameval.run.session import Session
+from streameval.sources.sources import Distances, Features
 from streameval.statistics import IntArray
 
 _ROWS = 4096  # of features that are checked at a time
 
 
 def with_queries(
-    state: State, query: str | Path, labels: Labels, source: Gallery, change: Change, means: Means
+    state: State,
+    query: str | Path,
+    labels: Labels,
+    source: Gallery,
+    change: Change,
+    session: Session,
 ) -> tuple[State, Forecast]:
     """Return the state with further queries, and what was counted for it.
 
@@ -38,7 +44,7 @@ def with_queries(
     labels : Labels
     source : Gallery
         Of the ledger.
-    change, means
+    change, session
 
     Raises
     ------
@@ -58,7 +64,7 @@ def with_queries(
     totals, near, positives = Totals.none(more, settings), Near.none(more, most), Positives.none()
     size = 0
     if parts:
-        block = Block(settings, both, features, parts, means, chosen)
+        block = Block(settings, both, features, parts, session, chosen)
         try:
             size, positives = block.size, block.find_positives(head.next_serial)
             counted = block.count(positives, most, np.full(more, np.inf))

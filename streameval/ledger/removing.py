@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, StreamevalWarning
-from streameval.ledger.counting import Block, Means, Part
+from streameval.ledger.counting import Block, Part
 from streameval.ledger.forecast import Forecast
 from streameval.ledger.head import Head, Record, Segment
 from streameval.ledger.sources import Gallery
 from streameval.ledger.state import Near, Positives, State, Taken, Totals, cells_of, record_arrays
 from streameval.ledger.store import Change, Reader
 from streameval.protocols.protocol import Labels
+from streameval.run.session import Session
 from streameval.statistics import FloatArray, IntArray
 
 
@@ -75,7 +76,7 @@ def without_segment(state: State, segment: Segment, change: Change) -> State:
 
 
 def without_identities(
-    state: State, wanted: npt.NDArray[Any], gallery: Gallery, change: Change, means: Means
+    state: State, wanted: npt.NDArray[Any], gallery: Gallery, change: Change, session: Session
 ) -> tuple[State, Forecast]:
     """Return the state without the items of some identities, and what was counted for it.
 
@@ -96,7 +97,7 @@ def without_identities(
     for number, own in rows.items():
         gone |= (state.positives.segment == number) & np.isin(state.positives.index, own)
     left = state.positives.take(~gone)
-    block = Block(head.settings, queries, features, parts, means)
+    block = Block(head.settings, queries, features, parts, session)
     most = state.near.distance.shape[1]
     counted = block.count(left, most, state.near.reach.copy())
     nearest = nearest_by_segment(change, head)
@@ -124,7 +125,7 @@ def without_identities(
             found = np.full(len(lost), np.inf)
             if segments[number].items:
                 rest = [gallery.part(segments[number])]
-                again = Block(head.settings, queries, features, rest, means, lost)
+                again = Block(head.settings, queries, features, rest, session, lost)
                 found = again.count(Positives.none())[0].nearest_negative
                 recounted += again.size
             written[lost] = nearest[number][lost] = found

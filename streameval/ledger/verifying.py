@@ -11,17 +11,18 @@ import numpy.typing as npt
 
 from streameval.errors import InputError, OutputError
 from streameval.ledger.appending import near_of, plus_counted
-from streameval.ledger.counting import Block, Means
+from streameval.ledger.counting import Block
 from streameval.ledger.head import Head
 from streameval.ledger.snapshots import scalars_of
 from streameval.ledger.sources import Gallery
 from streameval.ledger.state import Near, Positives, State, Taken, Totals
 from streameval.ledger.store import GALLERY, QUERIES, RECORD, Reader, Store
 from streameval.protocols.protocol import Labels
+from streameval.run.session import Session
 from streameval.statistics import IntArray
 
 
-def differences(store: Store, means: Means) -> Iterator[str]:
+def differences(store: Store, session: Session) -> Iterator[str]:
     """Yield what is not as it should be, a line each.
 
     Every snapshot is read, whose chunks have checksums; all data are compared with what they
@@ -41,7 +42,7 @@ def differences(store: Store, means: Means) -> Iterator[str]:
         changed = True
         yield line
     if not changed:
-        yield from _recounted(state, reader, gallery, means)
+        yield from _recounted(state, reader, gallery, session)
 
 
 def _unreadable(store: Store) -> Iterator[str]:
@@ -82,7 +83,7 @@ def _changed(gallery: Gallery) -> Iterator[str]:
             yield str(error)
 
 
-def _recounted(state: State, reader: Reader, gallery: Gallery, means: Means) -> Iterator[str]:
+def _recounted(state: State, reader: Reader, gallery: Gallery, session: Session) -> Iterator[str]:
     """Count everything again, and compare it with totals, records and nearest negatives."""
     head, most = state.head, state.near.distance.shape[1]
     parts = gallery.parts()
@@ -91,7 +92,7 @@ def _recounted(state: State, reader: Reader, gallery: Gallery, means: Means) -> 
     near = Near.none(head.queries, most)
     if parts:
         queries: Labels = gallery.queries()
-        block = Block(head.settings, queries, gallery.features(), parts, means)
+        block = Block(head.settings, queries, gallery.features(), parts, session)
         positives = block.find_positives(0)
         for name in ("query", "segment", "index", "distance"):
             yield from _compare(f"{name} of positives", state.positives, positives, name)

@@ -16,7 +16,6 @@ from typing import Any, Literal
 import numpy as np
 
 from streameval.errors import InputError, OptionError, check_type
-from streameval.evaluation import run
 from streameval.metrics.extremes import cut_names
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions, is_count
@@ -27,15 +26,18 @@ from streameval.neighbors.jackknife import CONFIDENCE, LISTED, Difference, diffe
 from streameval.neighbors.returned import Returned
 from streameval.neighbors.source import Neighbors
 from streameval.planning import Task
+from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.protocol import Labels
+from streameval.request import Request
 from streameval.result import Evaluation
 from streameval.run.executor import Executor
-from streameval.run.job import Job, Range
+from streameval.run.job import Job
+from streameval.run.orchestrator import run
 from streameval.run.passes import listed_distances
-from streameval.run.preparation import Prepared, check_labels, prepare
+from streameval.run.preparation import Prepared, prepare
 from streameval.run.progress import Progress, Watch, check_progress
-from streameval.run.threads import ThreadExecutor
+from streameval.run.session import Session, open_session
 from streameval.sources.sources import Features
 from streameval.statistics import FloatArray, IntArray
 
@@ -208,7 +210,7 @@ def compare_index(
     InputError, OptionError, BudgetError
         As `evaluate` does; a setting that can't be is refused before anything is evaluated.
     """
-    check_labels(query=query, gallery=gallery)
+    given = locals()
     if not isinstance(features, Features):
         raise InputError(
             f"features is of type {type(features).__name__}; Features(query, gallery) is needed"
@@ -222,19 +224,10 @@ def compare_index(
     chosen = [one if isinstance(one, Setting) else Setting.parse(one) for one in settings]
     if not chosen:
         raise OptionError("there is no setting to compare: give an index, such as IVF64,Flat")
-    options = options or MetricOptions()
-    shared: dict[str, Any] = {
-        "query": query,
-        "gallery": gallery,
-        "protocol": protocol or "market1501",
-        "junk_ids": junk_ids,
-        "self_match": self_match,
-        "range": "auto" if range is None else range,
-        "memory": memory,
-        "threads": threads,
-    }
-    measures = compared_measures(options, k)
-    options = replace(options, metrics=tuple(one.name for one in measures))
+    asked = Request.of({**given, "source": features})
+    measures = compared_measures(asked.options, k)
+    options = replace(asked.options, metrics=tuple(one.name for one in measures))
+    asked = replace(asked, options=options)
     make = Neighbors(features=features, index="Flat", k=k, missing="never")
     sources = [
         replace(
@@ -246,14 +239,27 @@ def compare_index(
         )
         for one in chosen
     ]
-    prepared = [prepare(source, **shared, options=options) for source in sources]
-    whole = prepare(features, **shared, options=options)
-    whole_options = replace(options, metrics=(*options.metrics, LISTED))
-    exact = run(whole, whole_options, progress)
-    executor = ThreadExecutor(whole.plan.threads)
-    watch = Watch(progress or Progress())
+    with open_session(given) as session:
+        return _compare(asked, session, chosen, sources, k, measures)
+
+
+def _compare(
+    asked: Request,
+    session: Session,
+    chosen: Sequence[Setting],
+    sources: Sequence[Neighbors],
+    k: int,
+    measures: Sequence[Measure],
+) -> Comparison:
+    """Evaluate exactly, then each setting."""
+    options = asked.options
+    prepared = [prepare(asked.with_source(source), session) for source in sources]
+    truth = Neighbors(features=sources[0].features, index="Flat", k=k, missing="never")
+    whole = replace(asked, options=replace(options, metrics=(*options.metrics, LISTED)))
+    exact = run(whole, session)
+    executor, watch = session.executor, session.watch
     measured = exact_range(exact)
-    true_item, furthest = _true_lists(prepare(make, **shared, options=options), executor, watch)
+    true_item, furthest = _true_lists(prepare(asked.with_source(truth), session), executor, watch)
     outcomes: list[Outcome] = []
     for _, several in groupby(zip(chosen, prepared, strict=True), key=lambda one: one[0].index):
         group = list(several)
@@ -264,7 +270,9 @@ def compare_index(
         with index_of(group[0][1], source, watch) as (built, told):
             for setting, work in group:
                 own = replace(built, search=setting.search)
-                work = replace(work, source=own, range=measured or work.range)
+                work = replace(
+                    work, request=work.request.with_source(own), range=measured or work.range
+                )
                 outcomes.append(
                     _outcome(
                         setting,
@@ -279,7 +287,7 @@ def compare_index(
                         watch,
                     )
                 )
-    return Comparison(exact, k, tuple(outcomes), whole.plan.threads)
+    return Comparison(exact, k, tuple(outcomes), session.threads)
 
 
 def compared_measures(options: MetricOptions, k: int) -> list[Measure]:
@@ -323,7 +331,6 @@ def _true_lists(
     count_outcome(
         replace(prepared, range=Range(0, 1)),
         source,
-        MetricOptions(),
         executor,
         watch,
         blocks.append,
@@ -356,16 +363,15 @@ def _outcome(
 ) -> Outcome:
     blocks: list[Returned] = []
     begin_work(work, source, watch)
-    statistics, used, reading, facts = count_outcome(
-        work, source, options, executor, watch, blocks.append
-    )
+    counted = count_outcome(work, source, executor, watch, blocks.append)
+    facts = counted.facts
     found = Evaluation.compute(
-        statistics,
+        counted.statistics,
         options,
-        range=work.range_summary(used),
-        columns=work.query_columns,
+        range=work.range_summary(counted.range),
+        columns=work.columns,
         provenance=facts,
-        lists=reading,
+        lists=counted.reading,
     )
     seconds = facts["lists"]["search_seconds"]
     size = told.get("bytes", 0) if source.path is None else source.path.stat().st_size

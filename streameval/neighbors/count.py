@@ -12,58 +12,38 @@ from typing import Any
 import numpy as np
 
 from streameval.errors import InputError, OptionError, StreamevalWarning
-from streameval.metrics.extremes import ListMetrics, ListReading, compute_list_metrics
+from streameval.metrics.extremes import ListMetrics, compute_list_metrics
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import PARTS
 from streameval.neighbors.faiss_build import build_index, index_file, write_index
-from streameval.neighbors.plan import plan_lists
-from streameval.neighbors.search import Collect, Counted, check_unit, count_lists
+from streameval.neighbors.search import Collect, CountedLists, check_unit, count_lists
 from streameval.neighbors.source import DEEPER, Neighbors
-from streameval.planning import RESERVED
+from streameval.planning.range import Range
 from streameval.run.executor import Executor
-from streameval.run.job import Range
-from streameval.run.preparation import Prepared, list_sizes
+from streameval.run.preparation import Prepared
 from streameval.run.progress import Watch
-from streameval.statistics import RankStatistics
+from streameval.run.session import Session
+from streameval.source import Counted
 
-Outcome = tuple[RankStatistics, Range, ListReading, dict[str, Any]]
 
-
-def evaluate_lists(
-    prepared: Prepared,
-    source: Neighbors,
-    options: MetricOptions,
-    executor: Executor,
-    watch: Watch,
-    collect: Collect | None = None,
-) -> Outcome:
+def evaluate_lists(prepared: Prepared, source: Neighbors, session: Session) -> Counted:
     """Build the index, where there is one to be built; make or read the lists, and count them.
-
-    Parameters
-    ----------
-    prepared, source, options, executor, watch, collect
-        As of `count_outcome`.
-
-    Returns
-    -------
-    RankStatistics, Range, ListReading
-    dict
-        What is told of the lists, for the provenance of a result.
 
     Raises
     ------
     NotUnitError
         If the range relies on vectors of length 1, and some are not.
     """
+    executor, watch = session.executor, session.watch
     begin_work(prepared, source, watch)
     used, features = prepared.range, source.features
     if used is not None and used.unit and features is not None:
         check_unit(features, prepared.plan, executor, watch)
-    with index_of(prepared, source, watch) as (built, told):
-        outcome = count_outcome(prepared, built, options, executor, watch, collect)
-    if told:
-        outcome[3]["lists"]["index"] = told
-    return outcome
+    with index_of(prepared, source, watch) as (built, facts):
+        counted = count_outcome(prepared, built, executor, watch, session.collect)
+    if facts:
+        counted.facts["lists"]["index"] = facts
+    return counted
 
 
 @contextmanager
@@ -109,11 +89,10 @@ def begin_work(prepared: Prepared, source: Neighbors, watch: Watch) -> None:
 def count_outcome(
     prepared: Prepared,
     source: Neighbors,
-    options: MetricOptions,
     executor: Executor,
     watch: Watch,
     collect: Collect | None = None,
-) -> Outcome:
+) -> Counted:
     """Count lists of k items; where k is auto, ever longer ones until they do.
 
     Parameters
@@ -121,8 +100,6 @@ def count_outcome(
     prepared : Prepared
     source : Neighbors
         Its index, where it has one, in a file.
-    options : MetricOptions
-        With the metrics that k auto is to close.
     executor, watch
     collect : callable, optional
         Is given the lists of each block of queries, in order; not of k auto.
@@ -137,21 +114,14 @@ def count_outcome(
     while True:
         deep = source.at_depth(min(depth, gallery))
         counted, used = _in_range(replace(prepared, plan=plan), deep, executor, watch)
-        widest = _widest(counted, options)
+        widest = _widest(counted, prepared.request.options)
         if widest <= source.width or depth >= gallery:
             return _outcome(deep, counted, used)
         depth *= DEEPER
-        plan = plan_lists(
-            prepared.problem,
-            list_sizes(source.at_depth(min(depth, gallery))),
-            memory=plan.memory,
-            threads=plan.threads,
-            reserved=(plan.client or plan.parts)[RESERVED],
-            workers=prepared.workers,
-        )
+        plan = source.at_depth(min(depth, gallery)).plan(prepared.problem, prepared.limits)
 
 
-def _widest(counted: Counted, options: MetricOptions) -> float:
+def _widest(counted: CountedLists, options: MetricOptions) -> float:
     """Return the width of the widest interval; infinite where a metric has no bounds yet.
 
     Where no metrics are named, those of GOM and of verification are not waited for: they have
@@ -179,7 +149,7 @@ def _in_range(
     executor: Executor,
     watch: Watch,
     collect: Collect | None = None,
-) -> tuple[Counted, Range]:
+) -> tuple[CountedLists, Range]:
     """Count lists at the thresholds of the range; one from the data needs every distance."""
     problem, used = prepared.problem, prepared.range
     if used is None:
@@ -203,7 +173,7 @@ def _in_range(
     return counted, used
 
 
-def _outcome(source: Neighbors, counted: Counted, used: Range) -> Outcome:
+def _outcome(source: Neighbors, counted: CountedLists, used: Range) -> Counted:
     where = "the lists" if source.lists is None else f"neighbours {source.stored.uri}"
     counted.repairs.warn(where, source.reading)
     effective, reading = counted.reading.effective, counted.reading
@@ -223,4 +193,4 @@ def _outcome(source: Neighbors, counted: Counted, used: Range) -> Outcome:
         "repaired": counted.repairs.summary(),
         "search_seconds": round(counted.search_seconds, 3),
     }
-    return counted.statistics, used, reading, {"lists": told}
+    return Counted(counted.statistics, used, reading, {"lists": told})

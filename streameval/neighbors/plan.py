@@ -14,10 +14,10 @@ from streameval.planning.features import TARGET_BLOCK_BYTES
 from streameval.planning.plan import (
     RESERVED,
     SHARDS_PER_THREAD,
+    Limits,
     Plan,
     Process,
     Task,
-    Workers,
     ranges,
     refusal,
 )
@@ -66,23 +66,15 @@ class ListSizes:
         return not self.stored
 
 
-def plan_lists(
-    problem: Problem,
-    sizes: ListSizes,
-    *,
-    memory: int,
-    threads: int,
-    reserved: int,
-    workers: Workers | None = None,
-) -> Plan:
+def plan_lists(problem: Problem, sizes: ListSizes, limits: Limits) -> Plan:
     """Choose blocks of queries and of the gallery within the budget.
 
     Parameters
     ----------
     problem : Problem
     sizes : ListSizes
-    memory, threads, reserved, workers
-        As in `make_plan`; the workers of a cluster search and compute distances, and this process
+    limits : Limits
+        The workers of a cluster search and compute distances, and this process
         counts the lists that they return.
 
     Returns
@@ -95,9 +87,10 @@ def plan_lists(
     BudgetError
         If no plan fits; says how much is needed, and for what.
     """
-    count = 0
+    count, workers = 0, limits.workers
+    memory, threads = limits.memory, limits.threads
     here = {
-        RESERVED: reserved,
+        RESERVED: limits.reserved,
         "statistics": 2 * statistics_bytes(problem) + pairs_bytes(problem),
     }
     kept = here

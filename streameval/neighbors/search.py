@@ -25,9 +25,10 @@ from streameval.neighbors.returned import (
 from streameval.neighbors.source import Neighbors
 from streameval.neighbors.stored_lists import Clean, Repairs, clean
 from streameval.planning import Plan, Task
+from streameval.planning.range import UNIT_TOLERANCE, NotUnitError, Range
 from streameval.protocols.pairs import Pairs
 from streameval.run.executor import Executor, Pass
-from streameval.run.job import UNIT_TOLERANCE, Job, NotUnitError, Range
+from streameval.run.job import Job
 from streameval.run.passes import listed_distances, pairs_of, queries_of, wider
 from streameval.run.progress import Watch
 from streameval.sources.sources import Features
@@ -75,7 +76,7 @@ LENGTHS = Pass("lengths", lengths, wider, queries_of, pairs_of)
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class CountedLists:
     """What lists of neighbours give.
 
     Attributes
@@ -164,7 +165,7 @@ def count_lists(
     executor: Executor,
     watch: Watch,
     collect: Collect | None = None,
-) -> Counted:
+) -> CountedLists:
     """Make or read the lists of all queries, and count them.
 
     Parameters
@@ -232,7 +233,7 @@ def count_lists(
         reading = replace(reading, best=_without_histogram(reading.best))
         statistics = _without_histogram(statistics)
     complete &= reading.best is not None
-    return Counted(statistics, reading, complete, least, most, repairs, searching)
+    return CountedLists(statistics, reading, complete, least, most, repairs, searching)
 
 
 def _without_histogram(statistics: RankStatistics) -> RankStatistics:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from streameval.arrays.fingerprint import fingerprint
 from streameval.errors import InputError, OptionError, check_type
 from streameval.metrics.extremes import Missing
 from streameval.metrics.options import is_count, is_number
+from streameval.metrics.selection import wanted_measures
 from streameval.neighbors import faiss_build, faiss_index
+from streameval.neighbors.plan import ListSizes, plan_lists
 from streameval.neighbors.stored_lists import (
     METRIC,
     PRINT,
@@ -25,7 +27,18 @@ from streameval.neighbors.stored_lists import (
     open_lists,
     signed,
 )
-from streameval.sources.sources import ArrayLike, Distances, Features
+from streameval.planning import Limits, Plan, Problem
+from streameval.planning.plan import plural
+from streameval.planning.range import Range
+from streameval.protocols.pairs import Pairs
+from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
+from streameval.source import Counted, Input, Source
+from streameval.sources.sources import ArrayLike, Features
+
+if TYPE_CHECKING:
+    from streameval.request import Request
+    from streameval.run.preparation import Prepared
+    from streameval.run.session import Session
 
 Depth = int | Literal["auto"]
 
@@ -35,7 +48,7 @@ DEEPER = 4  # times as deep each time
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbors:
+class Neighbors(Source):
     """Lists of the nearest gallery items of each query.
 
     Parameters
@@ -81,6 +94,8 @@ class Neighbors:
     OptionError
         If options don't.
     """
+
+    depends_on_reading = True  # k auto
 
     lists: ArrayLike | None = None
     distances: ArrayLike | None = None
@@ -259,6 +274,161 @@ class Neighbors:
             return True
         return self.reading == "bounds" or self.rerank or self.is_flat
 
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the features, the stored lists and the file of the index, as far as there are."""
+        named = () if self.features is None else self.features.inputs()
+        for key, name, array in (
+            ("neighbors", "lists", self.lists),
+            ("neighbor_distances", "distances", self.distances),
+        ):
+            if isinstance(array, Array):
+                named += (Input(key, f"neighbours, {name}", array, by_workers=False),)
+        if self.path is not None:
+            named += (Input("index_file", "index", self.path),)
+        return named
+
+    def options(self) -> dict[str, Any]:
+        """Return how lists are made and read."""
+        names = ["k", "search", "train_rows", "missing", "tighten", "rerank", "width"]
+        names += [] if self.index is None else ["index"]
+        metric = {} if self.features is None else self.features.options()
+        return {**metric, **{name: str(getattr(self, name)) for name in names}}
+
+    def sides(self) -> tuple[str, str]:
+        """Return what messages call the queries and the gallery, with their numbers."""
+        if self.lists is not None:
+            where = self.stored.uri
+            return (
+                f"neighbours {where} have {self.shape[0]} rows",
+                f"neighbours {where} are of {self.shape[1]} gallery items",
+            )
+        if self.features is None:
+            raise OptionError("neighbours without lists need features")
+        return self.features.sides()
+
+    def check(self, request: Request) -> Neighbors:
+        """Return the neighbours of the gallery of the labels, their index checked."""
+        source = self if request.gallery is None else self.of_gallery(len(request.gallery))
+        source.check_rows(request.query, request.gallery)
+        features = source.features
+        if features is not None and features.shape[0] != source.shape[0]:
+            raise InputError(
+                f"{source.sides()[0]}, and the query features {features.query.uri} "
+                f"{features.shape[0]}: a list a query is needed"
+            )
+        source.check_reading(request)
+        return source.checked()
+
+    def check_reading(self, request: Request) -> None:
+        """Check that lists can give what is asked for.
+
+        Raises
+        ------
+        OptionError
+        """
+        options = request.options
+        if request.refine:
+            raise OptionError(
+                f"{request.refine[0].name} is refined by further passes over all pairs, and lists "
+                "hold some of them: leave --refine out, or evaluate the features"
+            )
+        if SINGLE_GALLERY_SHOT in (options.cmc, request.protocol.cmc):
+            raise OptionError(
+                "CMC under single gallery shot counts the items of every gallery identity, and "
+                "lists leave items out: choose another protocol (separate-camera ignores the same "
+                "pairs as cuhk03), or evaluate the features"
+            )
+        named, _ = wanted_measures(options)
+        drawn = [one.name for one in named if "sampled_shots" in one.metric.needs]
+        if drawn:
+            raise OptionError(f"{drawn[0]} can't be read off lists: leave it out")
+        if self.reading == "never" and options.ties == "expected":
+            raise OptionError(
+                "ties expected has no meaning for what is never found: choose pessimistic, "
+                "optimistic or stable"
+            )
+
+    def bounds(self) -> Range | None:
+        """Return the range of the features' metric; None without features."""
+        return None if self.features is None else self.features.bounds()
+
+    def with_range_pass(self, problem: Problem) -> Problem:
+        """Return the same sizes: all distances are listed, or there is no range."""
+        return problem
+
+    def problem(self, pairs: Pairs) -> Problem:
+        """Return the sizes of an evaluation without thresholds or a histogram."""
+        if self.features is not None:
+            queries, items = self.shape
+            return replace(self.features.problem(pairs), queries=queries, gallery=items)
+        return Problem(
+            queries=self.shape[0],
+            gallery=self.shape[1],
+            positives=int(np.count_nonzero(pairs.positive)),
+            listed=len(pairs.item),
+            thresholds=0,
+            cameras=pairs.cameras,
+            width=0,
+            itemsize=8,
+            stored_itemsize=8,
+            scratch=self.stored.read_scratch_bytes,
+            chunks=(1, 1),
+        )
+
+    def sizes(self) -> ListSizes:
+        """Return the sizes of lists that a plan depends on."""
+        features = self.features
+        index_bytes, train_rows, builds = 0, 0, False
+        if self.path is not None:
+            index_bytes = self.path.stat().st_size
+        elif self.index is not None and features is not None and not self.is_flat:
+            needs = faiss_build.needs_of(str(self.index), features.width, features.metric)
+            rows, builds = features.shape[1], True
+            train_rows = needs.train_rows(rows, self.train_rows)
+            index_bytes = rows * needs.code_bytes
+        return ListSizes(
+            self.searched,
+            self.lists is not None,
+            self.is_flat,
+            self.canonical,
+            index_bytes,
+            train_rows,
+            builds,
+        )
+
+    def plan(self, problem: Problem, limits: Limits) -> Plan:
+        """Return blocks of queries and of the gallery within the limits."""
+        return plan_lists(problem, self.sizes(), limits)
+
+    def passes(self, prepared: Prepared) -> list[str]:
+        """Return the names of the passes over the data, in order."""
+        builds = self.index is not None and self.path is None and not self.is_flat
+        certain = self.reading == "bounds" and self.features is not None
+        wanted = {
+            "training": builds,
+            "index": builds,
+            "lengths": certain and not self.is_flat,
+            "search": self.lists is None,
+            "distances": self.canonical,
+        }
+        return [name for name, needed in wanted.items() if needed] or ["reading"]
+
+    def tile_text(self, plan: Plan) -> str:
+        """Return what is searched or read at a time, for people."""
+        queries, k = plan.tile
+        return f"lists of {plural(queries, 'query', 'queries')} at a time, k = {k:,}"
+
+    def count(self, prepared: Prepared, session: Session) -> Counted:
+        """Return the statistics that the lists leave possible."""
+        from streameval.neighbors.count import evaluate_lists
+
+        return evaluate_lists(prepared, self, session)
+
+    def first_bad_row(self, stop: int) -> None:
+        """Raise for the first bad row of the features; see `Source`."""
+        if self.features is not None:
+            self.features.first_bad_row(stop)
+
     def checked(self) -> Neighbors:
         """Return the same, its index checked as far as that is possible before it is built.
 
@@ -336,7 +506,3 @@ class Neighbors:
             repairs=repairs,
             known=self.distances is not None,
         )
-
-
-Source = Features | Distances | Neighbors
-"""Where the distances of an evaluation come from."""

@@ -3,7 +3,7 @@
 Pure arithmetic on shapes; nothing is read.
 """
 
-from streameval.planning.plan import FAN_IN, RESERVED, Plan, Task, Workers, format_bytes
+from streameval.planning.plan import FAN_IN, RESERVED, Limits, Plan, Task, Workers, format_bytes
 from streameval.planning.planner import make_plan
 from streameval.planning.problem import SHOT_RANKS, Problem, ShotSizes
 
@@ -11,6 +11,7 @@ __all__ = [
     "FAN_IN",
     "RESERVED",
     "SHOT_RANKS",
+    "Limits",
     "Plan",
     "Problem",
     "ShotSizes",

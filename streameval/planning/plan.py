@@ -62,6 +62,31 @@ class Workers:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What a plan may take.
+
+    Attributes
+    ----------
+    memory : int
+        Budget in bytes for the whole process.
+    threads : int
+    reserved : int
+        Bytes that the process holds before and beside the evaluation.
+    workers : Workers, optional
+        Of the cluster that the tasks run on: memory, threads and reserved are theirs then, and
+        this process holds the statistics alone.
+    tile : (int, int), optional
+        Tile shape in place of the usual one: query rows, gallery items.
+    """
+
+    memory: int
+    threads: int
+    reserved: int
+    workers: Workers | None = None
+    tile: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
 class Plan:
     """How the work is cut, and what it will take.
 
@@ -186,3 +211,8 @@ def refusal(
         f"a memory budget of {budget} is too small for {of}{problem.queries} queries × "
         f"{problem.gallery} gallery items: at least {needed} MB is needed ({figures}); {remedy}"
     )
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """Return a count with its noun: ``1 query``, ``1,280 items``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -17,46 +17,25 @@ from dataclasses import replace
 from streameval.kernels.products import best_rows
 from streameval.planning.features import plan_features
 from streameval.planning.matrix import plan_matrix
-from streameval.planning.plan import RESERVED, Plan, Process, Workers
+from streameval.planning.plan import RESERVED, Limits, Plan, Process
 from streameval.planning.problem import Problem, pairs_bytes, statistics_bytes
 
 TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
 TASK_BYTES = 1000  # of a task in the list of all, and in the client's books
 
 
-def make_plan(
-    problem: Problem,
-    *,
-    memory: int,
-    threads: int,
-    reserved: int,
-    tile: tuple[int, int] | None = None,
-    workers: Workers | None = None,
-) -> Plan:
+def make_plan(problem: Problem, limits: Limits) -> Plan:
     """Choose tasks, blocks and tiles within the budget.
-
-    Parameters
-    ----------
-    problem : Problem
-    memory : int
-        Budget in bytes for the whole process.
-    threads : int
-    reserved : int
-        Bytes that the process holds before and beside the evaluation.
-    tile : (int, int), optional
-        Tile shape in place of the usual one: query rows, gallery items.
-    workers : Workers, optional
-        Of the cluster that the tasks are to run on: memory, threads and reserved are theirs
-        then, and this process holds the statistics alone.
 
     Raises
     ------
     BudgetError
         If no plan fits; says how much is needed, and for what.
     """
-    here = {RESERVED: reserved, "statistics": statistics_bytes(problem)}
+    here = {RESERVED: limits.reserved, "statistics": statistics_bytes(problem)}
+    workers = limits.workers
     if workers is None:
-        process = Process(memory, threads, 0, here)
+        process = Process(limits.memory, limits.threads, 0, here)
     else:
         kept = {RESERVED: workers.reserved, "pairs": pairs_bytes(problem)}
         process = Process(workers.memory, workers.threads, workers.count, kept)
@@ -64,7 +43,7 @@ def make_plan(
         identities = problem.shots.kept_bytes(problem.queries, problem.gallery)
         process.kept["identities"] = here["identities"] = identities
     if problem.width:
-        plan = plan_features(problem, process, tile or (best_rows(), TILE_ITEMS))
+        plan = plan_features(problem, process, limits.tile or (best_rows(), TILE_ITEMS))
     else:
         plan = plan_matrix(problem, process)
     if workers is None:

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streameval.kernels.products import description
-from streameval.neighbors.source import Neighbors
 from streameval.planning import Plan, format_bytes
+from streameval.planning.plan import plural
 from streameval.report.inputs import describe_inputs
-from streameval.report.style import Style, amount, duration, facts, plural, render
+from streameval.report.style import Style, amount, duration, facts, render
 from streameval.run.provenance import describe_source
-from streameval.sources.sources import Features
 
 if TYPE_CHECKING:
     from streameval.run.preparation import Prepared
@@ -22,29 +21,6 @@ LAYOUTS = {
     "lists": "lists of neighbours, of a block of queries at a time",
     "rectangles": "rectangles along the chunks of the matrix: no whole row fits the budget",
 }
-
-
-def passes(prepared: Prepared) -> list[str]:
-    """Return the passes over the data, in order."""
-    source = prepared.source
-    if isinstance(source, Neighbors):
-        builds = source.index is not None and source.path is None and not source.is_flat
-        certain = source.reading == "bounds" and source.features is not None
-        of_lists = {
-            "training": builds,
-            "index": builds,
-            "lengths": certain and not source.is_flat,
-            "search": source.lists is None,
-            "distances": source.canonical,
-        }
-        return [name for name, needed in of_lists.items() if needed] or ["reading"]
-    wanted = {
-        "range": prepared.range is None,
-        "positives": prepared.plan.layout != "strips",
-        "counting": True,
-        "refining": bool(prepared.refine),
-    }
-    return [name for name, needed in wanted.items() if needed]
 
 
 def plan_summary(prepared: Prepared, rate: float | None = None) -> dict[str, Any]:
@@ -59,7 +35,7 @@ def plan_summary(prepared: Prepared, rate: float | None = None) -> dict[str, Any
     plan = prepared.plan
     return {
         "layout": plan.layout,
-        "passes": passes(prepared),
+        "passes": prepared.source.passes(prepared),
         "thresholds": prepared.problem.thresholds,
         "histogram_edges": prepared.problem.edges,
         "tasks": len(plan.tasks),
@@ -103,32 +79,21 @@ def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> 
     """Return the plan as text; `rate` as in `plan_summary`."""
     plan, source = prepared.plan, prepared.source
     queries, items = source.shape
-    if isinstance(source, Features):
-        inputs = ("Features", f"{source.query.uri} × {source.gallery.uri} · {source.metric}")
-        tile = f"{plan.tile[0]:,} queries × {plural(plan.tile[1], 'item')}"
-        tile += f", of blocks of {plural(plan.block, 'gallery row')}"
-    elif isinstance(source, Neighbors):
-        inputs = describe_inputs(describe_source(source))
-        tile = (
-            f"lists of {plural(plan.tile[0], 'query', 'queries')} at a time, k = {plan.tile[1]:,}"
-        )
-    else:
-        inputs = ("Distances", source.matrix.uri)
-        tile = f"{plan.tile[0]:,} rows × {plural(plan.tile[1], 'column')}"
-    assumed = "" if prepared.query_columns else ", as is assumed"
+    inputs = describe_inputs(describe_source(source))
+    assumed = "" if prepared.columns else ", as is assumed"
     work = [
         inputs,
-        ("Protocol", prepared.protocol.name),
+        ("Protocol", prepared.request.protocol.name),
         (
             "Size",
             f"{plural(queries, 'query', 'queries')} × {plural(items, 'gallery item')}: "
             f"{amount(plan.pairs)} pairs, {prepared.problem.positives:,} of them positive{assumed}",
         ),
         ("Layout", LAYOUTS[plan.layout]),
-        ("Passes", ", ".join(passes(prepared))),
+        ("Passes", ", ".join(source.passes(prepared))),
         ("Counts", _counted(prepared)),
         ("Tasks", f"{len(plan.tasks):,}, on {_threads(plan)}"),
-        ("Tile", tile),
+        ("Tile", source.tile_text(plan)),
         ("Reads", f"{format_bytes(plan.bytes_read)} in all passes, before decompression"),
         (
             "Computes",

@@ -38,6 +38,7 @@ _HARMFUL = dict.fromkeys(
 _ASCII = str.maketrans(
     {"×": "x", "−": "-", "–": "-", "·": "|", "τ": "tau", "≤": "<=", "…": "..."} | _FORMULAS
 )
+from streameval.planning.plan import plural as plural
 
 
 @dataclass(frozen=True)
@@ -186,8 +187,3 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def plural(count: int, one: str, many: str | None = None) -> str:
-    """Return a count with its noun: ``1 query``, ``1,280 items``."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

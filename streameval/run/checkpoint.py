@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ import numpy as np
 
 from streameval.errors import OutputError, TaskError
 from streameval.planning import Plan, Task, format_bytes
-from streameval.run.record import Arrays, Record, Stage
+from streameval.run.record import Arrays, Manifest, Record, Stage
 from streameval.store import Store, View, Wording
 
 FORMAT = 2  # of what is written; no other one is read
@@ -37,8 +37,6 @@ WORDING = Wording(
     read="{place} can't be read ({error}): remove it, and begin again",
     written="finished work can't be kept in {place} ({error}): make room, or choose another folder",
 )
-
-Manifest = Mapping[str, Mapping[str, Any]]
 
 
 class Checkpoint(Record):
@@ -75,13 +73,13 @@ class Checkpoint(Record):
                 )
             self._open()
 
-    def start(self, manifest: Manifest, plan: Plan) -> Plan:
+    def start(self, describe: Callable[[], Manifest], plan: Plan) -> Plan:
         """Note what is evaluated; return the plan to go on with: that of the record.
 
         Parameters
         ----------
-        manifest : mapping of str to mapping of str to JSON values
-            "inputs", "options" and "plan".
+        describe : callable
+            Returns the manifest.
         plan : Plan
 
         Raises
@@ -90,6 +88,7 @@ class Checkpoint(Record):
             If the record is of another evaluation; says how it differs. If its plan needs more
             memory than there is, or is for fewer threads.
         """
+        manifest = describe()
         self._variant = "planned"
         if self._cut:
             _compare(self._cut["manifest"], manifest, self._folder)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from streameval.errors import StreamevalError, TaskError
-from streameval.run.job import Job, NotUnitError
+from streameval.planning.range import NotUnitError
+from streameval.run.job import Job
 from streameval.run.progress import Cancelled, Watch
 
 Item = TypeVar("Item")

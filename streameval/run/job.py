@@ -8,66 +8,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.histograms import uniform_edges
 from streameval.kernels.filtering import Operand, prepare_queries
 from streameval.kernels.masks import column_offsets
 from streameval.kernels.matrix_unit import LINE_BYTES
-from streameval.kernels.thresholds import threshold_distances
 from streameval.kernels.tiles import Columns
-from streameval.neighbors.source import Neighbors, Source
 from streameval.planning import Plan
+from streameval.planning.range import UNIT_TOLERANCE, NotUnitError, Range
 from streameval.protocols.pairs import Pairs
 from streameval.single_shot.identities import Identities
-from streameval.sources.sources import Distances, Features
+from streameval.source import Source
 from streameval.statistics import FloatArray, IntArray
 
-UNIT_TOLERANCE = 1e-3
-
-
-class NotUnitError(Exception):
-    """Vectors taken for unit vectors are not; their distances have no known bound."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """The distances that τ = 0 and τ = 1 stand for.
-
-    Attributes
-    ----------
-    low, high : float
-    strict : bool
-        Whether a distance outside is an error (a range given by the user).
-    unit : bool
-        Whether the range holds because every vector has length 1; checked while counting.
-    """
-
-    low: float
-    high: float
-    strict: bool = False
-    unit: bool = False
-
-    def limits(self, thresholds: int, edges: int) -> tuple[FloatArray, FloatArray | None]:
-        """Return what is counted at: thresholds, and the edges of a histogram.
-
-        Parameters
-        ----------
-        thresholds, edges : int
-            How many: of thresholds 101, or 0 for none; 0 edges where there is no histogram.
-
-        Returns
-        -------
-        [T] float64, and [E] float64 or None
-            Fewer edges, where the range has not as many distances.
-        """
-        distances: FloatArray = np.empty(0)
-        if thresholds:
-            distances = threshold_distances(self.low, self.high, clipped=self.unit)
-        return distances, uniform_edges(self.low, self.high, edges - 1) if edges else None
+if TYPE_CHECKING:
+    from streameval.neighbors.source import Neighbors
+    from streameval.sources.sources import Distances, Features
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,6 +211,8 @@ class Job:
     @property
     def features(self) -> Features:
         """The source, where it is features."""
+        from streameval.sources.sources import Features
+
         if not isinstance(self.source, Features):
             raise TypeError("the source of this job is no features")
         return self.source
@@ -259,6 +220,8 @@ class Job:
     @property
     def distances(self) -> Distances:
         """The source, where it is a stored matrix."""
+        from streameval.sources.sources import Distances
+
         if not isinstance(self.source, Distances):
             raise TypeError("the source of this job is no stored matrix")
         return self.source
@@ -266,6 +229,8 @@ class Job:
     @property
     def neighbors(self) -> Neighbors:
         """The source, where it is neighbours."""
+        from streameval.neighbors.source import Neighbors
+
         if not isinstance(self.source, Neighbors):
             raise TypeError("the source of this job is no neighbours")
         return self.source

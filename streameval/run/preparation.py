@@ -1,87 +1,38 @@
-"""Preparation: inputs checked, protocol applied, work planned, before anything large is read.
-
-checks  whether inputs, options and protocol fit together
-sizes   what the plan is made from: of the evaluation, of this machine, and of texts
-"""
+"""Preparation: a request checked against its inputs and planned, before anything large is read."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.arrays.fingerprint import of_labels
-from streameval.errors import OptionError, StreamevalWarning
-from streameval.kernels.products import advice
 from streameval.metrics.camera_pairs import PositiveCameras
-from streameval.metrics.metric import Measure
-from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions, is_count
-from streameval.metrics.selection import refined_measures, required_fields
-from streameval.neighbors.plan import plan_lists
-from streameval.neighbors.source import Neighbors, Source
-from streameval.planning import RESERVED, Plan, Problem, Workers, make_plan
-from streameval.protocols.listed import ListedPairs
+from streameval.planning import Plan, Problem
+from streameval.planning.plan import Limits
+from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs, find_pairs
 from streameval.protocols.protocol import (
+    CAMERA_PAIRS,
     SINGLE_GALLERY_SHOT,
     AnyArray,
     Labels,
-    Protocol,
-    with_options,
 )
-from streameval.result.columns import histogram_groups
-from streameval.run.checks import (
-    RangeOption,
-    check_labels,
-    check_lists,
-    check_rows,
-    check_shots,
-    check_source,
-    resolve_options,
-    resolve_range,
+from streameval.request import Request
+from streameval.result.columns import (
+    check_camera_pairs,
+    check_group_column,
+    group_labels,
+    histogram_groups,
 )
-from streameval.run.job import Range
-from streameval.run.sizes import (
-    cores,
-    list_sizes,
-    parse_bytes,
-    problem_of,
-    reserved_bytes,
-    shot_sizes,
-    thread_count,
-)
+from streameval.run.session import Session
+from streameval.run.sizes import shot_sizes
 from streameval.single_shot.identities import Identities, find_identities
-from streameval.sources.sources import Distances, Features
+from streameval.source import Source
 from streameval.statistics import SHOT_FIELDS, IntArray
 
-__all__ = [
-    "BINS",
-    "DEFAULT_MEMORY",
-    "THRESHOLDS",
-    "UNUSED",
-    "Prepared",
-    "RangeOption",
-    "check_labels",
-    "check_rows",
-    "check_shots",
-    "check_source",
-    "cores",
-    "list_sizes",
-    "parse_bytes",
-    "prepare",
-    "problem_of",
-    "query_columns",
-    "reserved_bytes",
-    "resolve_options",
-    "resolve_range",
-    "thread_count",
-]
-
-DEFAULT_MEMORY = "2GB"
 UNUSED = "unused"  # the range, where nothing is read off it
 THRESHOLDS = 101
 ASSUMED_POSITIVES = 50  # a query, where the work is planned before there are labels
@@ -90,53 +41,48 @@ BINS = 1000  # of the histogram of impostors
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """An evaluation that is checked and planned, before anything large is read.
+    """A request that is checked and planned.
 
     Attributes
     ----------
-    source : Features, Distances or Neighbors
+    request : Request
+        Without labels; its source is checked.
     pairs : Pairs
-    protocol : Protocol
     problem : Problem
+    limits : Limits
+        What the plan may take.
     plan : Plan
     range : Range or None
         None: to be found in a pass over the data.
-    refine : tuple of Measure
-        Whose thresholds further passes settle.
-    workers : Workers, optional
-        Of the cluster that the plan is for.
-    groups : [Q] int64, optional
-        Which group each query is in, where the histogram of impostors is kept by group, too.
-    query_columns : mapping of str to [Q] array
+    columns : mapping of str to [Q] array
         Labels of the queries, for the per-query table and for groups: ``id``, ``cam`` where
         there is one, and further ones.
     identities : Identities, optional
         Of the gallery, where one item each of them is drawn.
     positive_cams : PositiveCameras, optional
         Of the positive pairs as `Pairs.positives` lists them, where both sides have cameras.
-    label_fingerprints : dict of str to str
-        What galleries are told apart by, which a result does not hold: see
-        `gallery_fingerprints`.
+    groups : [Q] int64, optional
+        The group of each query, where the histogram of impostors is kept by group, too.
+    label_fingerprints : mapping of str to str
+        Of the gallery's labels, which a result does not hold.
     """
 
-    source: Source
+    request: Request
     pairs: Pairs
-    protocol: Protocol
     problem: Problem
+    limits: Limits
     plan: Plan
     range: Range | None
-    query_columns: Mapping[str, AnyArray]
-    refine: tuple[Measure, ...] = ()
+    columns: Mapping[str, AnyArray]
     identities: Identities | None = None
     positive_cams: PositiveCameras | None = None
-    workers: Workers | None = None
     groups: IntArray | None = None
     label_fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def features(self) -> Features | Distances | None:
-        """What distances are computed from, or stored in; None of lists alone."""
-        return self.source.features if isinstance(self.source, Neighbors) else self.source
+    def source(self) -> Source:
+        """The source of the request."""
+        return self.request.source
 
     @property
     def uses_range(self) -> bool:
@@ -145,22 +91,13 @@ class Prepared:
 
     def with_range_from_data(self) -> Prepared:
         """Return the same evaluation, cut in the same way, with ``range="minmax"``."""
-        if isinstance(self.source, Neighbors):  # all distances are listed, or there is no range
-            return replace(self, range=None)
-        problem = replace(self.problem, passes_for_range=1)
-        again = make_plan(
-            problem,
-            memory=self.plan.memory,
-            threads=self.plan.threads,
-            reserved=(self.plan.client or self.plan.parts)[RESERVED],
-            tile=self.plan.tile,
-            workers=self.workers,
-        )
+        problem = self.source.with_range_pass(self.problem)
+        again = self.source.plan(problem, self.limits)
         plan = replace(self.plan, bytes_read=again.bytes_read, flops=again.flops)
         return replace(self, problem=problem, plan=plan, range=None)
 
     def range_summary(self, used: Range) -> dict[str, Any]:
-        """Describe the range that was used, for the summary."""
+        """Return the mode and the bounds of the range that was used, for the summary."""
         if not self.uses_range:
             return {"mode": UNUSED, "low": None, "high": None}
         if np.isnan(used.low):  # lists don't tell
@@ -169,117 +106,92 @@ class Prepared:
         return {"mode": mode, "low": used.low, "high": used.high}
 
 
-def prepare(
-    source: Source,
-    *,
-    query: Labels | None,
-    gallery: Labels | None,
-    protocol: str | Protocol = "market1501",
-    junk_ids: Sequence[int | str] | None = None,
-    self_match: Literal["index", "key"] | None = None,
-    shot_draws: int | None = None,
-    shot_seed: int | None = None,
-    listed: ListedPairs | None = None,
-    range: RangeOption = "auto",
-    options: MetricOptions = DEFAULT_OPTIONS,
-    refine: Sequence[str] = (),
-    group_by: str | npt.ArrayLike | None = None,
-    memory: str | int = DEFAULT_MEMORY,
-    threads: int | None = None,
-    tile: tuple[int, int] | None = None,
-    workers: Workers | None = None,
-) -> Prepared:
-    """Check the inputs and plan the work; the parameters are those of `evaluate`.
+def prepare(request: Request, session: Session) -> Prepared:
+    """Check the inputs of a request, find its pairs, and plan the work.
 
-    `workers` are those of the cluster that the work is planned for, if it is for one. Without
-    labels it is planned for some positives a query, and can't be run.
-
-    No more is counted than the metrics of the options need, and those to be refined.
+    Without labels it is planned for some positives a query, and can't be run. No more is counted
+    than the metrics need.
 
     Raises
     ------
     InputError, OptionError, BudgetError
         As `evaluate` does.
     """
-    if query is not None and gallery is not None:
-        if isinstance(source, Neighbors):
-            source = source.of_gallery(len(gallery))
-        check_rows(source, query, gallery)
-    if isinstance(source, Neighbors):
-        check_lists(source, options, protocol, refine)
-        source = source.checked()
-    protocol = with_options(
-        protocol,
-        junk_ids=junk_ids,
-        self_match=self_match,
-        shot_draws=shot_draws,
-        shot_seed=shot_seed,
-    )
-    threads = thread_count(threads)
-    if tile is not None:
-        if np.shape(tile) != (2,) or not all(map(is_count, tile)):
-            raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
-        tile = int(tile[0]), int(tile[1])
-    measures = tuple(refined_measures(refine))
-    options = resolve_options(options, protocol, measures)
-    features = source.features if isinstance(source, Neighbors) else source
-    if isinstance(source, Features) and advice():
-        warnings.warn(advice(), StreamevalWarning, stacklevel=3)
-    needs = required_fields(options)
-    check_shots(options, protocol)
-    wanted = resolve_range(range, features)
-    given = wanted is not None and wanted.strict
+    source = request.source.check(request)
+    request = request.with_source(source)
+    used = _range(request)
+    needs, protocol = request.fields_needed, request.protocol
     columns: Mapping[str, AnyArray] = {}
-    identities = cams = None
+    identities = cams = groups = None
     fingerprints: Mapping[str, str] = {}
+    query, gallery = request.query, request.gallery
     if query is None or gallery is None:
         pairs = Pairs.assumed(*source.shape, ASSUMED_POSITIVES)
     else:
-        pairs, columns = find_pairs(query, gallery, protocol, listed), query_columns(query)
-        fingerprints = gallery_fingerprints(gallery, None if listed is None else pairs)
+        pairs = find_pairs(query, gallery, protocol, request.listed)
+        columns = query_columns(query)
+        fingerprints = gallery_fingerprints(gallery, None if request.listed is None else pairs)
         if protocol.cmc == SINGLE_GALLERY_SHOT and not needs.isdisjoint(SHOT_FIELDS):
             identities = find_identities(gallery, pairs)
         if query.cam is not None and gallery.cam is not None:
             cams = PositiveCameras.of(gallery.cam[pairs.positives()[1]])
-    groups = None
-    if "impostor_histogram" in needs and group_by is not None and columns:
-        groups = histogram_groups(group_by, columns)
+        _check_groups(request, columns, cams)
+        if "impostor_histogram" in needs and request.group_by is not None:
+            groups = histogram_groups(request.group_by, columns)
+    given = isinstance(request.range, Range)
     problem = replace(
-        problem_of(source, pairs),
+        source.problem(pairs),
         groups=0 if groups is None else int(groups.max()) + 1,
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
-        passes_to_refine=int(bool(measures)),
+        passes_to_refine=int(bool(request.refine)),
         shots=None if identities is None else shot_sizes(pairs, identities, needs),
     )
     if not problem.thresholds and not problem.edges:
-        wanted = Range(0.0, 1.0)  # what for is not asked
-    limits: dict[str, Any] = {
-        "memory": parse_bytes(memory),
-        "threads": threads,
-        "reserved": reserved_bytes(),
-        "workers": workers,
-    }
-    if isinstance(source, Neighbors):
-        plan = plan_lists(problem, list_sizes(source), **limits)
-    else:
-        problem = replace(problem, passes_for_range=int(wanted is None))
-        plan = make_plan(problem, tile=tile, **limits)
+        used = Range(0.0, 1.0)  # nothing is read off it
+    if used is None:
+        problem = source.with_range_pass(problem)
+    limits = replace(session.limits(source), tile=request.tile)
     return Prepared(
-        source,
+        request.without_labels(),
         pairs,
-        protocol,
         problem,
-        plan,
-        wanted,
+        limits,
+        source.plan(problem, limits),
+        used,
         columns,
-        measures,
         identities,
         cams,
-        workers,
         groups,
         fingerprints,
     )
+
+
+def _range(request: Request) -> Range | None:
+    """Return the range of the distances; None where it must come from the data."""
+    if isinstance(request.range, Range):
+        return request.range
+    return request.source.bounds() if request.range == "auto" else None
+
+
+def _check_groups(
+    request: Request, columns: Mapping[str, AnyArray], cams: PositiveCameras | None
+) -> None:
+    """Check, before any work, that each query has a label of a group.
+
+    Raises
+    ------
+    InputError
+    """
+    group_by = request.group_by
+    if group_by is None:
+        return
+    if isinstance(group_by, str) and group_by == CAMERA_PAIRS:
+        check_camera_pairs(columns, cams)
+    elif isinstance(group_by, str):
+        check_group_column(group_by, columns)
+    else:
+        group_labels(group_by, request.source.shape[0])
 
 
 def query_columns(query: Labels) -> dict[str, AnyArray]:

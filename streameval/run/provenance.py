@@ -14,9 +14,9 @@ from typing import Any
 
 import psutil
 
-from streameval.neighbors.source import Source
-from streameval.run.preparation import Prepared, cores
-from streameval.sources.sources import Distances, Features
+from streameval.run.preparation import Prepared
+from streameval.run.sizes import cores
+from streameval.source import Source
 
 PACKAGES = ("numpy", "numba", "scipy", "zarr", "zarrs", "pyarrow")
 """What numbers are computed and read with."""
@@ -36,7 +36,7 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> dict[
     plan = prepared.plan
     return {
         "inputs": describe_source(prepared.source),
-        "protocol": asdict(prepared.protocol),
+        "protocol": asdict(prepared.request.protocol),
         "plan": {
             "layout": plan.layout,
             "tasks": len(plan.tasks),
@@ -46,7 +46,7 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> dict[
             "memory": plan.memory,
             "projected_peak": plan.peak,
         },
-        "refined": [measure.name for measure in prepared.refine],
+        "refined": [measure.name for measure in prepared.request.refine],
         "gallery": prepared.source.shape[1],
         "label_fingerprints": dict(prepared.label_fingerprints),
         "started": started.isoformat(timespec="seconds"),
@@ -58,20 +58,7 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> dict[
 
 def describe_source(source: Source) -> dict[str, Any]:
     """Return where the distances come from."""
-    if isinstance(source, Features):
-        return {
-            "query": source.query.uri,
-            "gallery": source.gallery.uri,
-            "metric": source.metric,
-            "width": source.width,
-        }
-    if isinstance(source, Distances):
-        return {"distances": source.matrix.uri}
-    made: dict[str, Any] = {"index": str(source.index), "search": source.search}
-    if source.lists is not None:
-        distances = getattr(source.distances, "uri", None)
-        made = {"neighbors": source.stored.uri, "neighbor_distances": distances}
-    return made if source.features is None else made | describe_source(source.features)
+    return {item.key: item.uri for item in source.inputs()} | dict(source.options())
 
 
 def versions() -> Mapping[str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from streameval.planning import Plan
 
 Item = TypeVar("Item")
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -44,8 +46,16 @@ class Stage:
         self.done[list(indices)] = True
 
 
+Manifest = Mapping[str, Mapping[str, Any]]
+"""What is counted, as JSON values: ``inputs``, ``options`` and ``plan``."""
+
+
 class Record:
     """Keeps finished work, stage by stage; this one keeps nothing."""
+
+    def start(self, describe: Callable[[], Manifest], plan: Plan) -> Plan:
+        """Note what is evaluated; return the plan to go on with."""
+        return plan
 
     def stage(self, name: str, tasks: int) -> Stage:
         """Begin a stage of so many tasks, or continue it where it was left."""

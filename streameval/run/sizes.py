@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from functools import partial
 
 import numpy as np
 import psutil
 
-from streameval.arrays.memory import MemoryArray
 from streameval.errors import OptionError
 from streameval.kernels.features import count_features
 from streameval.kernels.stored import count_stored
 from streameval.metrics.options import is_count, is_number
-from streameval.neighbors.faiss_build import needs_of
-from streameval.neighbors.plan import ListSizes
-from streameval.neighbors.source import Neighbors, Source
-from streameval.planning import SHOT_RANKS, Problem, ShotSizes
+from streameval.planning import SHOT_RANKS, ShotSizes
 from streameval.protocols.pairs import Pairs
 from streameval.single_shot.ahead import ROWS, most_entries
 from streameval.single_shot.identities import Identities
 from streameval.single_shot.poisson_binomial import hopeless_from
-from streameval.sources.sources import Features
 from streameval.statistics import SHOT_FIELDS
 
 LIBRARY_BYTES = 160 << 20  # kernels, compiled or loaded, codecs, allocators
@@ -78,56 +72,6 @@ def parse_bytes(size: str | float, what: str = "memory") -> int:
     if count <= 0:
         raise OptionError(f"{what} is {size!r}; a positive size is needed")
     return count
-
-
-def problem_of(source: Source, pairs: Pairs) -> Problem:
-    """Return the sizes of an evaluation that reads no thresholds and no histogram."""
-    queries, items = source.shape
-    problem = partial(
-        Problem,
-        queries=queries,
-        gallery=items,
-        positives=int(np.count_nonzero(pairs.positive)),
-        listed=len(pairs.item),
-        thresholds=0,
-        cameras=pairs.cameras,
-    )
-    if isinstance(source, Neighbors):
-        if source.features is None:
-            scratch = source.stored.read_scratch_bytes
-            return problem(width=0, itemsize=8, stored_itemsize=8, scratch=scratch, chunks=(1, 1))
-        source = source.features
-    stored = source.gallery if isinstance(source, Features) else source.matrix
-    return problem(
-        width=source.width if isinstance(source, Features) else 0,
-        itemsize=source.dtype.itemsize,
-        stored_itemsize=stored.dtype.itemsize,
-        scratch=stored.read_scratch_bytes,
-        chunks=(stored.chunks[0], stored.chunks[1]),
-        converted=stored.dtype != source.dtype or isinstance(stored, MemoryArray),
-    )
-
-
-def list_sizes(source: Neighbors) -> ListSizes:
-    """Return the sizes of lists that a plan depends on."""
-    features = source.features
-    index_bytes, train_rows, builds = 0, 0, False
-    if source.path is not None:
-        index_bytes = source.path.stat().st_size
-    elif source.index is not None and features is not None and not source.is_flat:
-        needs = needs_of(str(source.index), features.width, features.metric)
-        rows, builds = features.shape[1], True
-        train_rows = needs.train_rows(rows, source.train_rows)
-        index_bytes = rows * needs.code_bytes
-    return ListSizes(
-        source.searched,
-        source.lists is not None,
-        source.is_flat,
-        source.canonical,
-        index_bytes,
-        train_rows,
-        builds,
-    )
 
 
 def shot_sizes(pairs: Pairs, identities: Identities, needs: frozenset[str]) -> ShotSizes:

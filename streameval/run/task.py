@@ -30,8 +30,9 @@ from streameval.kernels.tiles import (
     FloatTile,
 )
 from streameval.planning import Task
+from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
-from streameval.run.job import Job, PositivePart, Positives, Range
+from streameval.run.job import Job, PositivePart, Positives
 from streameval.run.progress import Watch
 from streameval.run.tiles import (
     Operands,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import pickle
 from functools import cache
 from importlib.metadata import version
 
-from streameval.arrays.memory import LoadedArray, MemoryArray
 from streameval.errors import InputError, TaskError
-from streameval.neighbors.source import Neighbors, Source
 from streameval.planning import format_bytes
 from streameval.run.executor import Item, Part, Pass, run_task
 from streameval.run.job import Job
 from streameval.run.progress import Progress, Watch
-from streameval.sources.sources import Features
+from streameval.source import Source
 
 SENT_BYTES = 100_000_000  # of arrays in memory that are sent to every worker
 VERSION = version("streameval")
@@ -94,23 +91,14 @@ def packed(job: Job) -> bytes:
 
 
 def check_sent(source: Source) -> None:
-    """Check that no more than a little of a source lies in memory: workers open the rest.
+    """Check that little of a source lies in memory: workers open the rest by path.
 
     Raises
     ------
     InputError
         If arrays in memory are too large to be sent to every worker.
     """
-    if isinstance(source, Neighbors):  # lists that are stored are read here
-        if source.features is not None:
-            check_sent(source.features)
-        return
-    arrays = [source.query, source.gallery] if isinstance(source, Features) else [source.matrix]
-    sent = sum(
-        math.prod(array.shape) * array.dtype.itemsize
-        for array in arrays
-        if isinstance(array, MemoryArray) and not isinstance(array, LoadedArray)
-    )
+    sent = sum(item.sent_bytes for item in source.inputs())
     if sent > SENT_BYTES:
         raise InputError(
             f"arrays in memory of {format_bytes(sent)} are given, and no more than "

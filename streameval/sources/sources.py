@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +13,18 @@ import numpy.typing as npt
 from streameval.arrays.array import Array
 from streameval.arrays.memory import MemoryArray
 from streameval.arrays.uri import open_array
-from streameval.errors import InputError, OptionError
+from streameval.errors import BadRowError, InputError, OptionError, StreamevalWarning
+from streameval.kernels.products import advice
+from streameval.planning import Plan, Problem
+from streameval.planning.plan import plural
+from streameval.planning.range import UNIT_TOLERANCE, Range
+from streameval.protocols.pairs import Pairs
+from streameval.source import Input
+from streameval.sources.tiled import TiledSource
+
+if TYPE_CHECKING:
+    from streameval.protocols.protocol import Labels
+    from streameval.request import Request
 from streameval.kernels.canonical import METRIC_CODES, FloatMatrix, Metric, row_norms
 from streameval.kernels.stored import first_not_finite
 
@@ -23,23 +36,7 @@ _EXACT_INTEGER = 2**53
 _SCANNED_ROWS = 4096
 
 
-class BadRowError(InputError):
-    """A row of features or distances that can't be evaluated.
-
-    Attributes
-    ----------
-    row : int
-    """
-
-    def __init__(self, message: str, row: int) -> None:
-        super().__init__(message)
-        self.row = int(row)
-
-    def __reduce__(self) -> tuple[type[BadRowError], tuple[str, int]]:
-        return type(self), (str(self), self.row)
-
-
-class Features:
+class Features(TiledSource):
     """Features of the queries and of the gallery, from which distances are computed.
 
     Parameters
@@ -82,6 +79,55 @@ class Features:
     def shape(self) -> tuple[int, int]:
         """(Q, G)."""
         return self.query.shape[0], self.gallery.shape[0]
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the features of both sides."""
+        return (
+            Input("query", "query features", self.query),
+            Input("gallery", "gallery features", self.gallery),
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Return the metric and the number of columns."""
+        return {"metric": self.metric, "width": self.width}
+
+    def sides(self) -> tuple[str, str]:
+        """Return what messages call the queries and the gallery, with their numbers."""
+        return (
+            f"query features {self.query.uri} have {self.shape[0]} rows",
+            f"gallery features {self.gallery.uri} have {self.shape[1]} rows",
+        )
+
+    def check(self, request: Request) -> Features:
+        """Check the labels; warn where products are slower than they could be."""
+        self.check_rows(request.query, request.gallery)
+        if advice():
+            warnings.warn(advice(), StreamevalWarning, stacklevel=4)
+        return self
+
+    def bounds(self) -> Range | None:
+        """Return the metric's own range: on vectors of length 1 under Euclidean metrics.
+
+        Taken from the first queries; all others are checked while they are counted.
+        """
+        if self.metric == "dot":
+            return None
+        if self.metric == "cosine":
+            return Range(0.0, 2.0)
+        _, norms = self.read_query(0, min(self.shape[0], 256))
+        if np.any(np.abs(norms - 1) > UNIT_TOLERANCE):
+            return None
+        return Range(0.0, 2.0 if self.metric == "euclidean" else 4.0, unit=True)
+
+    def tile_text(self, plan: Plan) -> str:
+        """Return what is read and multiplied at a time, for people."""
+        rows, items = plan.tile
+        blocks = f"of blocks of {plural(plan.block, 'gallery row')}"
+        return f"{rows:,} queries × {plural(items, 'item')}, {blocks}"
+
+    def problem(self, pairs: Pairs) -> Problem:
+        """Return the sizes of an evaluation without thresholds or a histogram."""
+        return replace(_problem(self, self.gallery, pairs), width=self.width)
 
     @property
     def width(self) -> int:
@@ -157,7 +203,7 @@ def _fault(row: FloatMatrix, norm: float) -> str:
     )
 
 
-class Distances:
+class Distances(TiledSource):
     """A stored distance matrix, queries by gallery.
 
     Parameters
@@ -182,6 +228,45 @@ class Distances:
     def shape(self) -> tuple[int, int]:
         """(Q, G)."""
         return self.matrix.shape[0], self.matrix.shape[1]
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the matrix."""
+        return (Input("distances", "distances", self.matrix),)
+
+    def options(self) -> dict[str, Any]:
+        """Return nothing: a matrix holds its distances."""
+        return {}
+
+    def sides(self) -> tuple[str, str]:
+        """Return what messages call the queries and the gallery, with their numbers."""
+        return (
+            f"distances {self.matrix.uri} have {self.shape[0]} rows",
+            f"distances {self.matrix.uri} have {self.shape[1]} columns",
+        )
+
+    def check_rows(self, query: Labels | None, gallery: Labels | None) -> None:
+        """Check that there is a label for each row and column.
+
+        Raises
+        ------
+        InputError
+        """
+        sizes = tuple(0 if side is None else len(side) for side in (query, gallery))
+        queries, items = self.shape
+        if sizes == (items, queries) and queries != items:
+            raise InputError(
+                f"{self.matrix.uri} is {queries} × {items}, and there are {sizes[0]} query ids and "
+                f"{sizes[1]} gallery ids: the matrix is transposed; store a row a query"
+            )
+        super().check_rows(query, gallery)
+
+    def tile_text(self, plan: Plan) -> str:
+        """Return what is read at a time, for people."""
+        return f"{plan.tile[0]:,} rows × {plural(plan.tile[1], 'column')}"
+
+    def problem(self, pairs: Pairs) -> Problem:
+        """Return the sizes of an evaluation without thresholds or a histogram."""
+        return _problem(self, self.matrix, pairs)
 
     def read(
         self,
@@ -251,6 +336,24 @@ class Distances:
                 errors.append(error)
         if errors:
             raise min(errors, key=lambda error: error.row)
+
+
+def _problem(source: Features | Distances, stored: Array, pairs: Pairs) -> Problem:
+    queries, items = source.shape
+    return Problem(
+        queries=queries,
+        gallery=items,
+        positives=int(np.count_nonzero(pairs.positive)),
+        listed=len(pairs.item),
+        thresholds=0,
+        cameras=pairs.cameras,
+        width=0,
+        itemsize=source.dtype.itemsize,
+        stored_itemsize=stored.dtype.itemsize,
+        scratch=stored.read_scratch_bytes,
+        chunks=(stored.chunks[0], stored.chunks[1]),
+        converted=stored.dtype != source.dtype or isinstance(stored, MemoryArray),
+    )
 
 
 def _convert(

@@ -1,0 +1,54 @@
+"""Range: the distances that τ = 0 and τ = 1 stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from streameval.histograms import uniform_edges
+from streameval.kernels.thresholds import threshold_distances
+from streameval.statistics import FloatArray
+
+UNIT_TOLERANCE = 1e-3
+
+
+class NotUnitError(Exception):
+    """Vectors assumed to have length 1 do not; their distances have no known bound."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The distances that τ = 0 and τ = 1 stand for.
+
+    Attributes
+    ----------
+    low, high : float
+    strict : bool
+        Whether a distance outside is an error (a range given by the user).
+    unit : bool
+        Whether the range holds because every vector has length 1; checked while counting.
+    """
+
+    low: float
+    high: float
+    strict: bool = False
+    unit: bool = False
+
+    def limits(self, thresholds: int, edges: int) -> tuple[FloatArray, FloatArray | None]:
+        """Return the thresholds, and the edges of the histogram of impostors.
+
+        Parameters
+        ----------
+        thresholds, edges : int
+            How many: 101 thresholds, or 0 for none; 0 edges where there is no histogram.
+
+        Returns
+        -------
+        [T] float64, and [E] float64 or None
+            Fewer edges, where the range has not as many distances.
+        """
+        distances: FloatArray = np.empty(0)
+        if thresholds:
+            distances = threshold_distances(self.low, self.high, clipped=self.unit)
+        return distances, uniform_edges(self.low, self.high, edges - 1) if edges else None

@@ -1,0 +1,268 @@
+"""Request: everything asked of an evaluation, checked once when it is made.
+
+Python keywords, a TOML file and the command line are three mappings of names to values;
+`Request.of` takes any of them. The manifest for resuming, the provenance and the plan are read off
+the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from streameval.errors import InputError, OptionError, check_type
+from streameval.metrics.metric import Measure
+from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions, is_count, is_number
+from streameval.metrics.selection import (
+    names_of,
+    refined_measures,
+    required_fields,
+    wanted_measures,
+    with_named,
+)
+from streameval.planning import SHOT_RANKS
+from streameval.planning.range import Range
+from streameval.protocols.listed import ListedPairs
+from streameval.protocols.presets import Preset, find_preset
+from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Labels, Protocol, with_options
+from streameval.source import Source
+from streameval.statistics import FIELDS, SHOT_FIELDS
+
+RangeOption = Literal["auto", "minmax"] | Range
+
+OPTION_NAMES = tuple(field.name for field in fields(MetricOptions))
+"""Keywords that are attributes of `MetricOptions`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What is asked of an evaluation beside its data: which pairs count, and how they are read.
+
+    Attributes
+    ----------
+    protocol : Protocol
+        With the junk ids, own images and draws that are asked for.
+    listed : ListedPairs or None
+        Positive and ignored pairs in place of identities and cameras.
+    options : MetricOptions
+        With the protocol's reading of CMC, and the refined metrics.
+    range : {"auto", "minmax"} or Range
+        What τ = 0 and τ = 1 of GOM stand for.
+    refine : tuple of Measure
+        Metrics whose thresholds further passes settle.
+    group_by : str, [Q] array or None
+        A column of the queries' labels, ``cam-pair``, or a label for each query.
+    """
+
+    protocol: Protocol
+    listed: ListedPairs | None
+    options: MetricOptions
+    range: RangeOption
+    refine: tuple[Measure, ...]
+    group_by: Any
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Return the request of a mapping of the keywords of `evaluate`; None is not given.
+
+        A preset stands behind what is given. Keywords that are not of a request are ignored.
+
+        Raises
+        ------
+        InputError
+            If the source or the labels are of another type.
+        OptionError
+            If an option is unknown or has a value that it can't have.
+        """
+        return cls(**cls._values(given))
+
+    @classmethod
+    def _values(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        given = {name: value for name, value in given.items() if value is not None}
+        preset = find_preset(given["preset"]) if "preset" in given else None
+        listed = given.get("listed")
+        check_type("listed", listed, ListedPairs | None, "ListedPairs are needed")
+        protocol = _protocol(given, preset)
+        refine = tuple(refined_measures(names_of(given.get("refine", ()), "refine")))
+        options = metric_options(given)
+        if options.cmc == DEFAULT_OPTIONS.cmc:
+            options = replace(options, cmc=protocol.cmc)
+        options = with_named(options, refine)
+        _check_draws(options, protocol)
+        return {
+            "protocol": protocol,
+            "listed": listed,
+            "options": options,
+            "range": _range(given.get("range", preset and preset.range)),
+            "refine": refine,
+            "group_by": given.get("group_by"),
+        }
+
+    @property
+    def fields_needed(self) -> frozenset[str]:
+        """Fields of `RankStatistics` that the metrics read."""
+        return required_fields(self.options)
+
+
+@dataclass(frozen=True, eq=False)
+class Request(Terms):
+    """Everything asked of an evaluation.
+
+    Attributes
+    ----------
+    source : Source
+    query, gallery : Labels or None
+        None where the work is planned without labels.
+    tile : (int, int) or None
+        Query rows and gallery items of a tile, in place of the plan's own.
+    """
+
+    source: Source
+    query: Labels | None
+    gallery: Labels | None
+    tile: tuple[int, int] | None = None
+
+    @classmethod
+    def _values(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        source, labels = given.get("source"), {side: given.get(side) for side in SIDES}
+        if not isinstance(source, Source):
+            raise InputError(
+                f"the source is of type {type(source).__name__}; Features(query, gallery), "
+                "Distances(matrix), Computed(function, shape) or Neighbors(lists, distances) is "
+                "needed"
+            )
+        if not given.get("without_labels"):
+            check_labels(labels)
+        tile = given.get("tile")
+        if tile is not None:
+            if np.shape(tile) != (2,) or not all(map(is_count, tile)):
+                raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
+            tile = int(tile[0]), int(tile[1])
+        return {**super()._values(given), "source": source, "tile": tile, **labels}
+
+    def with_source(self, source: Source) -> Request:
+        """Return the request for another source."""
+        return replace(self, source=source)
+
+    def without_labels(self) -> Request:
+        """Return the request without labels, which are large, and of no use once it is planned."""
+        return replace(self, query=None, gallery=None, listed=None)
+
+
+SIDES = ("query", "gallery")
+"""The two sets of images that have labels."""
+
+
+def check_labels(sides: Mapping[str, Any]) -> None:
+    """Raise InputError unless each argument is a Labels.
+
+    Parameters
+    ----------
+    sides : mapping of str to object
+        By the caller's names of the arguments.
+    """
+    for side, labels in sides.items():
+        if not isinstance(labels, Labels):
+            raise InputError(
+                f"{side} is of type {type(labels).__name__}; Labels are needed: "
+                f"{side}=Labels(id=..., cam=...)"
+            )
+
+
+def _protocol(given: Mapping[str, Any], preset: Preset | None) -> Protocol:
+    """Return what is given, else the preset's, else the default.
+
+    The preset's junk ids belong to its protocol, and go with it; listed pairs are a protocol, too.
+    """
+    protocol, junk_ids = given.get("protocol"), given.get("junk_ids")
+    if protocol is None and "listed" in given:
+        protocol = "listed"
+    if preset is not None and protocol is None:
+        protocol = preset.protocol
+        junk_ids = preset.junk_ids if junk_ids is None else junk_ids
+    return with_options(
+        "market1501" if protocol is None else protocol,
+        junk_ids=junk_ids,
+        self_match=given.get("self_match"),
+        shot_draws=given.get("shot_draws"),
+        shot_seed=given.get("shot_seed"),
+    )
+
+
+def metric_options(given: Mapping[str, Any]) -> MetricOptions:
+    """Return the metric options of a mapping of keywords, a preset's behind them.
+
+    Raises
+    ------
+    OptionError
+        If one has a value that it can't have.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    preset = find_preset(given["preset"]) if "preset" in given else None
+    options: MetricOptions = given.get("options", DEFAULT_OPTIONS)
+    check_type("options", options, MetricOptions, "MetricOptions(...) is needed")
+    if preset is not None:
+        options = replace(options, **preset.options, metrics=preset.metrics)
+    chosen = {name: given[name] for name in OPTION_NAMES if name in given}
+    if "metrics" in chosen:
+        chosen["metrics"] = names_of(chosen["metrics"], "metrics")
+    options = replace(options, **chosen)
+    named, _ = wanted_measures(options)
+    for measure in named:
+        missing = sorted(set(measure.metric.needs) - set(FIELDS))
+        if missing:
+            raise OptionError(
+                f"{measure.name} needs {', '.join(missing)}, which no evaluation counts yet: "
+                "leave it out, or add the field to statistics of your own"
+            )
+    return options
+
+
+def _check_draws(options: MetricOptions, protocol: Protocol) -> None:
+    """Check that the protocol draws where metrics need it, and that their ranks are counted."""
+    named, listed = wanted_measures(options)
+    if protocol.cmc == SINGLE_GALLERY_SHOT:
+        for measure in (*named, *listed):
+            if measure.metric.needs_under(options) & SHOT_FIELDS and measure.values[0] > SHOT_RANKS:
+                raise OptionError(
+                    f"{measure.name} under single gallery shot (protocol {protocol.name}): ranks "
+                    f"up to {SHOT_RANKS} are counted; ask for "
+                    f"{measure.metric.measure(SHOT_RANKS).name} at most, or choose a protocol of "
+                    "another CMC"
+                )
+        return
+    drawn = [measure.name for measure in named if "sampled_shots" in measure.metric.needs]
+    if drawn or options.cmc == SINGLE_GALLERY_SHOT:
+        raise OptionError(
+            f"{drawn[0] if drawn else f'cmc={SINGLE_GALLERY_SHOT}'} needs a protocol that draws "
+            f"one item of each gallery identity, and {protocol.name} does not: choose cuhk03 or "
+            f"cuhk03-torchreid, or a Protocol with cmc={SINGLE_GALLERY_SHOT!r}"
+        )
+
+
+def _range(wanted: Any) -> RangeOption:
+    """Return a range as it is asked for: auto where it is not.
+
+    Raises
+    ------
+    OptionError
+        If the range is unknown, or not two ascending finite numbers.
+    """
+    if wanted is None or (isinstance(wanted, str) and wanted == "auto"):
+        return "auto"
+    if isinstance(wanted, str) and wanted == "minmax":
+        return "minmax"
+    if isinstance(wanted, Range):
+        return wanted
+    given: list[Any] = []
+    if isinstance(wanted, Iterable) and not isinstance(wanted, str):
+        given = list(wanted)
+    if len(given) != 2 or not all(map(is_number, given)):
+        raise OptionError(f"range is {wanted!r}; expected auto, minmax, or two numbers LO,HI")
+    low, high = float(given[0]), float(given[1])
+    if not (low < high and np.isfinite(high - low)):
+        raise OptionError(f"range is {low},{high}; expected two finite numbers LO,HI with LO < HI")
+    return Range(low, high, strict=True)

@@ -1,0 +1,158 @@
+"""Session: where an evaluation runs, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from streameval.errors import OptionError, check_path
+from streameval.planning import Workers
+from streameval.planning.plan import Limits
+from streameval.run.checkpoint import Checkpoint
+from streameval.run.cluster import ClusterExecutor
+from streameval.run.connection import WORKER_BYTES, Connection, open_cluster
+from streameval.run.executor import Executor, Item, Part, Pass
+from streameval.run.job import Job
+from streameval.run.progress import Progress, Watch, check_progress
+from streameval.run.record import NO_RECORD, Record
+from streameval.run.sizes import parse_bytes, reserved_bytes, thread_count
+from streameval.run.threads import ThreadExecutor
+from streameval.run.worker import check_sent
+from streameval.source import Source
+from streameval.store import check_packages
+
+DEFAULT_MEMORY = "2GB"
+
+
+@dataclass(frozen=True)
+class Session:
+    """Where an evaluation runs, and with what: budget, threads or cluster, progress, record.
+
+    Attributes
+    ----------
+    memory : int
+        Budget of this process in bytes.
+    threads : int
+    executor : Executor
+        Runs the tasks: threads of this process, or a cluster.
+    worker_memory : int, optional
+        Budget of each worker, where one is given.
+    connection : Connection, optional
+        To the Dask cluster whose workers do the work.
+    planned_workers : Workers, optional
+        Workers to plan for that have not been started.
+    progress : Progress
+    record : Record
+        Finished work.
+    collect : callable, optional
+        Receives the lists of each block of queries, in order, where lists of neighbours of a
+        fixed length are evaluated.
+    """
+
+    memory: int
+    threads: int
+    executor: Executor
+    worker_memory: int | None = None
+    connection: Connection | None = None
+    planned_workers: Workers | None = None
+    progress: Progress = field(default_factory=Progress)
+    record: Record = NO_RECORD
+    collect: Callable[[Any], None] | None = None
+    watch: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "watch", Watch(self.progress))
+
+    def limits(self, source: Source) -> Limits:
+        """Return what a plan for a source may take.
+
+        Raises
+        ------
+        InputError
+            If arrays in memory are too large to be sent to workers.
+        TaskError
+            If the cluster has no workers.
+        """
+        return Limits(self.memory, self.threads, reserved_bytes(), self.workers(source))
+
+    def workers(self, source: Source) -> Workers | None:
+        """Return the workers that the work is planned for; None without a cluster."""
+        if self.connection is None:
+            return self.planned_workers
+        check_sent(source)
+        return self.connection.workers(self.worker_memory)
+
+    def run(
+        self, work: Pass[Item, Part], job: Job, items: Mapping[int, Item]
+    ) -> Generator[tuple[tuple[int, ...], Part], None, None]:
+        """Run a pass: open the inputs, yield parts of the result, close the inputs.
+
+        Every pass of an evaluation comes by here.
+        """
+        with closing(self.executor.run(work, job, items, self.watch)) as parts:
+            yield from parts
+
+
+@contextmanager
+def open_session(given: Mapping[str, Any]) -> Iterator[Session]:
+    """Open a session for as long as the context lasts.
+
+    Parameters
+    ----------
+    given : mapping of str to object
+        Keywords of `evaluate`: ``memory``, ``threads``, ``client``, ``checkpoint``, ``resume``,
+        ``progress``; and of the command line: ``workers``, ``scheduler``, ``dry_run``, which starts
+        no workers. None is not given.
+
+    Raises
+    ------
+    OptionError
+        If an option has a value that it can't have, or two conflict.
+    OutputError
+        If the checkpoint holds work that is not to be resumed.
+    TaskError
+        If no scheduler answers.
+    """
+    asked, progress = given.get("memory"), given.get("progress")
+    check_progress(progress)
+    memory = parse_bytes(DEFAULT_MEMORY if asked is None else asked)
+    threads, folder = given.get("threads"), given.get("checkpoint")
+    here = thread_count(threads)
+    resume, workers = bool(given.get("resume")), given.get("workers")
+    if workers is not None and workers < 1:
+        raise OptionError(f"--workers is {workers}; a whole number of at least 1 is needed")
+    if given.get("dry_run") and workers is not None and given.get("scheduler") is None:
+        planned = Workers(workers, threads or 1, memory, WORKER_BYTES)
+        yield Session(memory, here, ThreadExecutor(here), planned_workers=planned)
+        return
+    if folder is not None:
+        check_path(folder, "checkpoint")
+    elif resume:
+        raise OptionError(
+            "resume goes on with the work kept in a checkpoint: give its folder, checkpoint=..."
+        )
+    with open_cluster(
+        count=workers,
+        scheduler=given.get("scheduler"),
+        client=given.get("client"),
+        threads=threads,
+        memory=memory,
+    ) as connection:
+        session = Session(
+            memory,
+            here,
+            ThreadExecutor(here) if connection is None else ClusterExecutor(connection),
+            None if asked is None else memory,
+            connection,
+            progress=progress or Progress(),
+        )
+        if folder is None:
+            yield session
+            return
+        check_packages()
+        with Checkpoint(Path(folder), resume=resume) as record:
+            yield replace(session, record=record)
+            record.remove()

@@ -1,0 +1,108 @@
+"""TiledSource: a source whose distances come in tiles, counted in passes over all pairs."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.errors import InputError, StreamevalWarning
+from streameval.planning import Plan, Problem, make_plan
+from streameval.planning.plan import Limits
+from streameval.planning.range import Range
+from streameval.run.job import Job, Shots
+from streameval.run.passes import count_all, find_extremes, find_positives
+from streameval.run.refining import refine
+from streameval.source import Counted, Source
+
+if TYPE_CHECKING:
+    from streameval.run.preparation import Prepared
+    from streameval.run.session import Session
+
+
+class TiledSource(Source):
+    """A source whose distances come in tiles."""
+
+    def plan(self, problem: Problem, limits: Limits) -> Plan:
+        """Return how the work is cut.
+
+        Raises
+        ------
+        BudgetError
+            If no plan fits the limits.
+        """
+        return make_plan(problem, limits)
+
+    def passes(self, prepared: Prepared) -> list[str]:
+        """Return the names of the passes over the data, in order."""
+        wanted = {
+            "range": prepared.range is None,
+            "positives": prepared.plan.layout != "strips",
+            "counting": True,
+            "refining": bool(prepared.request.refine),
+        }
+        return [name for name, needed in wanted.items() if needed]
+
+    def count(self, prepared: Prepared, session: Session) -> Counted:
+        """Return the statistics of all pairs: passes over positives, then over everything.
+
+        Raises
+        ------
+        InputError
+            If the inputs hold what can't be evaluated.
+        NotUnitError
+            If the range relies on vectors of length 1, and there are others.
+        """
+        problem, plan = prepared.problem, prepared.plan
+        listed = {"features": problem.positives, "strips": 0, "rectangles": plan.pairs}
+        total = plan.pairs * problem.passes + listed[plan.layout]
+        session.watch.begin(total, plan.bytes_read)
+        executor, watch, record = session.executor, session.watch, session.record
+        used = prepared.range
+        if used is None:
+            job = Job(prepared.source, prepared.pairs, plan, Range(0, 1), np.empty(0))
+            used = _range_of(*find_extremes(job, executor, watch, record))
+        thresholds, edges = used.limits(problem.thresholds, problem.edges)
+        job = Job(
+            prepared.source,
+            prepared.pairs,
+            plan,
+            used,
+            thresholds,
+            edges,
+            shots=_shots(prepared),
+            groups=prepared.groups,
+        )
+        job = find_positives(job, executor, watch, record)
+        counted = count_all(job, executor, watch, record)
+        if prepared.request.refine:
+            counted = refine(job, counted, prepared.request.refine, executor, watch, record)
+        return Counted(counted, used)
+
+
+def _range_of(low: float, high: float) -> Range:
+    """Return the range between the least and the greatest distance."""
+    if low > high:
+        warnings.warn(
+            "every pair is ignored: there is no distance to take a range from",
+            StreamevalWarning,
+            stacklevel=3,
+        )
+        low, high = 0.0, 1.0
+    if not np.isfinite(high - low):
+        raise InputError(
+            f"distances from {low!r} to {high!r} have no finite range: scale them down"
+        )
+    return Range(low, high)
+
+
+def _shots(prepared: Prepared) -> Shots | None:
+    """Return what single gallery shot draws from, where the metrics need it."""
+    sizes = prepared.problem.shots
+    if prepared.identities is None or sizes is None:
+        return None
+    protocol = prepared.request.protocol
+    sampled = "sampled_shots" in prepared.request.fields_needed
+    draws = protocol.shot_draws if sampled else 0
+    return Shots(prepared.identities, draws, protocol.shot_seed, sizes.entries)

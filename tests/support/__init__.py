@@ -1,0 +1,1 @@
+"""What tests use of the package beside its public names."""
