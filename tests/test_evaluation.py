@@ -25,11 +25,11 @@ def test_options_of_a_protocol_hold_for_a_protocol_object_too() -> None:
     q, g, sides = problem()
     named = prepare(se.Features(q, g), **sides, protocol="no-camera", junk_ids=[3])
     given = prepare(se.Features(q, g), **sides, protocol=se.PROTOCOLS["no-camera"], junk_ids=[3])
-    assert named.protocol == given.protocol
+    assert named.request.protocol == given.request.protocol
     assert given.protocol.junk_ids == (3,)
     own = replace(se.PROTOCOLS["no-camera"], name="mine", self_match="index")
     same = {"query": sides["gallery"], "gallery": sides["gallery"]}
-    assert prepare(se.Features(g, g), **same, protocol=own).protocol == own
+    assert prepare(se.Features(g, g), **same, protocol=own).request.protocol == own
 
 
 def test_single_metric_options_go_before_the_whole_set() -> None:

@@ -274,7 +274,7 @@ def test_any_chunking_of_a_stored_matrix(
     array[:] = matrix
     source = se.Distances(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.run.preparation.reserved_bytes", lambda: 0)
+        patch.setattr("streameval.run.session.reserved_bytes", lambda: 0)
         memory = 10**9 if strip else least_memory(source, sides)
         result = evaluate(source, **sides, memory=memory, threads=2)
     layout = result.provenance["plan"]["layout"]
@@ -446,7 +446,7 @@ def test_blocks_of_queries_under_the_smallest_budget(metric: Any) -> None:
     source = se.Features(q, g, metric)
     whole = evaluate(source, **sides)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.run.preparation.reserved_bytes", lambda: 0)
+        patch.setattr("streameval.run.session.reserved_bytes", lambda: 0)
         memory = least_memory(source, sides)
         plan = prepare(source, **sides, memory=memory, threads=2).plan
         assert len({task.queries for task in plan.tasks}) > 1

@@ -245,7 +245,7 @@ def test_a_plan_that_comes_out_otherwise_does_not_matter(
 ) -> None:
     """The process holds more or less each time, and plans with what is left."""
     counted = stop_in_the_middle(folder)
-    monkeypatch.setattr("streameval.run.preparation.reserved_bytes", lambda: 123 << 20)
+    monkeypatch.setattr("streameval.run.session.reserved_bytes", lambda: 123 << 20)
     work = prepared(folder, "features", threads=2)
     assert len(work.plan.tasks) == 150
     work = replace(work, plan=replace(work.plan, tasks=work.plan.tasks[:1], block=7))

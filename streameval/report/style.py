@@ -11,6 +11,8 @@ from io import StringIO
 from textwrap import wrap
 from typing import TYPE_CHECKING, TextIO
 
+from streameval.planning.plan import plural as plural
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
@@ -38,7 +40,6 @@ _HARMFUL = dict.fromkeys(
 _ASCII = str.maketrans(
     {"×": "x", "−": "-", "–": "-", "·": "|", "τ": "tau", "≤": "<=", "…": "..."} | _FORMULAS
 )
-from streameval.planning.plan import plural as plural
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,10 @@ from streameval.errors import InputError, StreamevalWarning
 from streameval.planning import Plan, Problem, make_plan
 from streameval.planning.plan import Limits
 from streameval.planning.range import Range
-from streameval.run.job import Job, Shots
-from streameval.run.passes import count_all, find_extremes, find_positives
-from streameval.run.refining import refine
 from streameval.source import Counted, Source
 
 if TYPE_CHECKING:
+    from streameval.run.job import Shots
     from streameval.run.preparation import Prepared
     from streameval.run.session import Session
 
@@ -54,6 +52,10 @@ class TiledSource(Source):
         NotUnitError
             If the range relies on vectors of length 1, and there are others.
         """
+        from streameval.run.job import Job
+        from streameval.run.passes import count_all, find_extremes, find_positives
+        from streameval.run.refining import refine
+
         problem, plan = prepared.problem, prepared.plan
         listed = {"features": problem.positives, "strips": 0, "rectangles": plan.pairs}
         total = plan.pairs * problem.passes + listed[plan.layout]
@@ -99,6 +101,8 @@ def _range_of(low: float, high: float) -> Range:
 
 def _shots(prepared: Prepared) -> Shots | None:
     """Return what single gallery shot draws from, where the metrics need it."""
+    from streameval.run.job import Shots
+
     sizes = prepared.problem.shots
     if prepared.identities is None or sizes is None:
         return None
