@@ -15,7 +15,6 @@ from click.testing import CliRunner, Result
 from test_cli import ARRAYS, CSV, QUERIES, STORED, data, run
 
 import streameval as se
-from streameval import evaluation
 from streameval.cli import main
 from streameval.metrics import METRICS
 from streameval.protocols.presets import PRESETS
@@ -133,7 +132,7 @@ def test_groups_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*_: object, **__: object) -> None:
         raise AssertionError("work has begun")
 
-    monkeypatch.setattr(evaluation, "run", work)
+    monkeypatch.setattr("streameval.run.orchestrator.carry_out", work)
     np.save("short.npy", np.arange(QUERIES - 1))
     says = ("has 9 entries", "10 queries", "one label a query")
     refused(run(*STORED, *CSV, "--group-by", "short.npy"), *says)

@@ -14,7 +14,6 @@ import psutil
 import pytest
 from test_cli import ARRAYS, CSV, FEATURES, ITEMS, QUERIES, STORED, WIDTH, data, run, write_zarr
 
-from streameval import evaluation
 
 __all__ = ["data"]
 
@@ -189,7 +188,7 @@ def test_output_that_is_there_is_refused_before_any_work(monkeypatch: pytest.Mon
     def work(*_: object, **__: object) -> None:
         raise AssertionError("work has begun")
 
-    monkeypatch.setattr(evaluation, "prepare", work)
+    monkeypatch.setattr("streameval.run.preparation.prepare", work)
     Path("refused").mkdir()
     refused(*STORED, *CSV, says=("refused exists already", "--overwrite"))
     Path("refused/precious.txt").touch()

@@ -26,7 +26,7 @@ def test_options_of_a_protocol_hold_for_a_protocol_object_too() -> None:
     named = prepare(se.Features(q, g), **sides, protocol="no-camera", junk_ids=[3])
     given = prepare(se.Features(q, g), **sides, protocol=se.PROTOCOLS["no-camera"], junk_ids=[3])
     assert named.request.protocol == given.request.protocol
-    assert given.protocol.junk_ids == (3,)
+    assert given.request.protocol.junk_ids == (3,)
     own = replace(se.PROTOCOLS["no-camera"], name="mine", self_match="index")
     same = {"query": sides["gallery"], "gallery": sides["gallery"]}
     assert prepare(se.Features(g, g), **same, protocol=own).request.protocol == own

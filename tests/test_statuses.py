@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 from test_cli import CSV, STORED, data, run
 
-from streameval import evaluation
 from streameval.cli import main
 from streameval.cli.signals import SIGNALS
 from streameval.cli.statuses import MEANINGS, ExitStatus
@@ -70,7 +69,7 @@ def test_a_fault_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(evaluation, "run", fail)
+    monkeypatch.setattr("streameval.run.orchestrator.carry_out", fail)
     result = run(*STORED, *CSV)
     assert result.exit_code == ExitStatus.FAULT
     assert isinstance(result.exception, ZeroDivisionError)
