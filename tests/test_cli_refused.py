@@ -14,7 +14,6 @@ import psutil
 import pytest
 from test_cli import ARRAYS, CSV, FEATURES, ITEMS, QUERIES, STORED, WIDTH, data, run, write_zarr
 
-
 __all__ = ["data"]
 
 IDS = ARRAYS[:4]

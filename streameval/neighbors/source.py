@@ -289,10 +289,11 @@ class Neighbors(Source):
 
     def options(self) -> dict[str, Any]:
         """Return how lists are made and read."""
-        names = ["k", "search", "train_rows", "missing", "tighten", "rerank", "width"]
+        names = ["k", "search", "train_rows", "missing", "tighten", "rerank"]
         names += [] if self.index is None else ["index"]
         metric = {} if self.features is None else self.features.options()
-        return {**metric, **{name: str(getattr(self, name)) for name in names}}
+        told = {name: str(getattr(self, name)) for name in names}
+        return {**told, **metric, "interval_width": self.width}
 
     def sides(self) -> tuple[str, str]:
         """Return what messages call the queries and the gallery, with their numbers."""
