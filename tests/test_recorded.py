@@ -1,4 +1,4 @@
-"""Fixed evaluations give what they gave when they were recorded, bit by bit: see `recorded`."""
+"""The fixed evaluations of `recorded` give exactly the recorded results."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def test_every_case_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_case_gives_what_is_recorded(name: str, tmp_path: Path) -> None:
+def test_result_is_recorded_result(name: str, tmp_path: Path) -> None:
     if not possible(name):
         pytest.skip("a package that the case needs is not installed")
-    found = compared(RECORDED[name], run(name, tmp_path))
-    assert not found, "\n".join([f"{len(found)} differ:", *found[:40]])
+    differing = compared(RECORDED[name], run(name, tmp_path))
+    assert not differing, "\n".join([f"{len(differing)} values differ:", *differing[:40]])

@@ -1,1 +1,1 @@
-"""What results and refusals were before the code was put in another order, and how to compare."""
+"""Recorded results and refusals, to compare with after a redesign."""

@@ -1,8 +1,8 @@
-"""Fixed evaluations, of every source, protocol, tie rule, group and history of a ledger.
+"""Fixed evaluations of every kind of source, protocol, tie rule, grouping and ledger history.
 
-A case is a function that takes an empty folder and returns an evaluation. All data come from
-seeds, as integers and fractions that float16 holds, or as uniform float64 values: no value of an
-input is rounded by a library. Only what `streameval` exports is used.
+A case is a function that takes an empty folder and returns an evaluation. All data are drawn from
+fixed seeds, as multiples of 1/8 or as uniform float64 values, so that no library rounds an input.
+Only names that `streameval` exports are used.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import streameval as se
 
 Case = Callable[[Path], se.Evaluation]
 
-HOW: dict[str, Any] = {}
-"""Further arguments of every evaluation, as ``threads=1``; no result depends on them."""
+RUN_OPTIONS: dict[str, Any] = {}
+"""Additional arguments of every evaluation, such as ``threads=1``; no result depends on them."""
 
 TILE: dict[str, tuple[int, int]] = {}
-"""``tile=`` of every evaluation of features."""
+"""``tile=`` for every evaluation of features."""
 
 CASES: dict[str, Case] = {}
 NEEDS: dict[str, tuple[str, ...]] = {}
-"""The optional packages that a case needs."""
+"""The optional packages that each case needs."""
 
 LEDGER = ("icechunk", "filelock")
 CUTOFFS = (
@@ -39,30 +39,30 @@ VERIFICATION = "TAR|FAR=0.01,FNMR|FMR=0.1,EER,AUC,F1_best,F1_max/micro,precision
 
 
 def case(name: str, *needs: str) -> Callable[[Case], Case]:
-    """Enter a case by its name."""
+    """Register a case under a name."""
 
-    def enter(function: Case) -> Case:
+    def register(function: Case) -> Case:
         assert name not in CASES
         CASES[name], NEEDS[name] = function, needs
         return function
 
-    return enter
+    return register
 
 
-def enter(name: str, function: Case, *needs: str) -> None:
-    """Enter a case that a loop makes."""
+def register(name: str, function: Case, *needs: str) -> None:
+    """Register a case without a decorator."""
     case(name, *needs)(function)
 
 
 def evaluate(source: Any, **options: Any) -> se.Evaluation:
-    """Evaluate as `HOW` says."""
+    """Call `streameval.evaluate` with `RUN_OPTIONS` and `TILE` added."""
     tile = TILE if isinstance(source, se.Features) else {}
-    return se.evaluate(source, **{**options, **HOW, **tile})
+    return se.evaluate(source, **{**options, **RUN_OPTIONS, **tile})
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Queries and a gallery: features, and labels in which every class of queries occurs.
+    """Features and labels of queries and a gallery, with queries of every class.
 
     Attributes
     ----------
@@ -78,8 +78,8 @@ class Scene:
     @property
     def distances(self) -> np.ndarray:
         """Squared distances, [Q, G] float64, exact where features are multiples of 1/8."""
-        found: np.ndarray = ((self.query[:, None] - self.gallery[None]) ** 2).sum(axis=2)
-        return found
+        distances: np.ndarray = ((self.query[:, None] - self.gallery[None]) ** 2).sum(axis=2)
+        return distances
 
 
 def scene(
@@ -91,26 +91,26 @@ def scene(
     *,
     whole: bool = True,
 ) -> Scene:
-    """Draw people, a third of them strangers to the gallery, and images of them.
+    """Draw images of some people, a third of whom do not occur in the gallery.
 
-    Features are multiples of 1/8 (`whole`), many of them equal, so that distances tie; or uniform
-    values, so that none does. Each person has a place of their own.
+    With `whole`, features are multiples of 1/8 and some rows are copies, so that distances tie;
+    without, they are uniform values and no distances tie. Each person has a centre.
     """
     rng = np.random.default_rng(seed)
-    places = rng.integers(-6, 7, (people, width)) / 8
+    centres = rng.integers(-6, 7, (people, width)) / 8
     query_id = rng.integers(0, people, queries)
     gallery_id = rng.integers(-1, 2 * people // 3, gallery)
     query_cam, gallery_cam = rng.integers(0, 3, queries), rng.integers(0, 4, gallery)
-    # One query is of a person whose every image is of its own camera: all of them are ignored.
+    # The last query is excluded: all gallery images of its person are from its camera.
     query_id[-1] = 2 * people // 3 - 1
     gallery_cam[gallery_id == query_id[-1]] = query_cam[-1]
     sides = []
     for ids in (query_id, gallery_id):
         shape = len(ids), width
         steps = rng.integers(-12, 13, shape) / 8 if whole else rng.random(shape) * 3 - 1.5
-        rows = places[ids] + steps
+        rows = centres[ids] + steps
         if whole:
-            rows[::7] = places[ids[::7]]  # copies, within a side and between both
+            rows[::7] = centres[ids[::7]]  # copies, within each side and across both
         sides.append(rows)
     labels = {
         "query": se.Labels(
@@ -125,7 +125,7 @@ def scene(
 
 
 def levels(seed: int, queries: int = 40, gallery: int = 240, values: int = 12) -> Scene:
-    """Return a scene whose distances, features of width 1, are of few values."""
+    """Return a scene with features of width 1, whose distances take few values."""
     drawn = scene(seed, queries, gallery)
     rng = np.random.default_rng(seed + 1000)
     return Scene(
@@ -136,13 +136,13 @@ def levels(seed: int, queries: int = 40, gallery: int = 240, values: int = 12) -
 
 
 def matrix(seed: int, queries: int = 40, gallery: int = 240) -> tuple[np.ndarray, Any]:
-    """Return distances of few values, least for positives, and labels."""
+    """Return distances that take few values, lower for positives, and labels."""
     drawn = scene(seed, queries, gallery)
     rng = np.random.default_rng(seed + 2000)
-    found = rng.integers(4, 40, (queries, gallery)) / 16
+    distances = rng.integers(4, 40, (queries, gallery)) / 16
     same = drawn.labels["query"].id[:, None] == drawn.labels["gallery"].id[None]
-    found[same] -= rng.integers(0, 5, int(same.sum())) / 16
-    return found, drawn.labels
+    distances[same] -= rng.integers(0, 5, int(same.sum())) / 16
+    return distances, drawn.labels
 
 
 def as_npy(path: Path, array: np.ndarray) -> str:
@@ -160,16 +160,16 @@ def as_zarr(path: Path, array: np.ndarray, chunks: tuple[int, int], **options: A
 
 
 def nearest(distances: np.ndarray, k: int, *, skip: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the k nearest items and their distances, equal ones in gallery order.
+    """Return the k nearest items and their distances; ties are in gallery order.
 
-    `skip`: of an approximate search, which misses every item whose number is a multiple of it.
+    With `skip`, as an approximate search that misses every item whose index is a multiple of it.
     """
     seen = distances.copy()
     if skip:
         seen[:, ::skip] = np.inf
     order = np.argsort(seen, axis=1, kind="stable")[:, :k]
-    found = np.take_along_axis(seen, order, axis=1)
-    return np.where(np.isfinite(found), order, -1), found
+    values = np.take_along_axis(seen, order, axis=1)
+    return np.where(np.isfinite(values), order, -1), values
 
 
 # Features ------------------------------------------------------------------------------------
@@ -185,17 +185,18 @@ def _features(
     width: int = 12,
     **options: Any,
 ) -> Case:
-    """Return a case of features of a metric, a dtype and a place."""
+    """Return a case of features with a metric, a dtype and a storage format."""
 
     def run(folder: Path) -> se.Evaluation:
         drawn = scene(seed, width=width, whole=whole)
         sides = [side.astype(dtype) for side in (drawn.query, drawn.gallery)]
         uris: list[Any] = sides
         if store == "npy":
-            uris = [as_npy(folder / name, one) for name, one in zip("qg", sides, strict=True)]
+            uris = [as_npy(folder / name, side) for name, side in zip("qg", sides, strict=True)]
         elif store == "zarr":
             uris = [
-                as_zarr(folder / name, one, (37, 5)) for name, one in zip("qg", sides, strict=True)
+                as_zarr(folder / name, side, (37, 5))
+                for name, side in zip("qg", sides, strict=True)
             ]
         return evaluate(se.Features(*uris, metric), **drawn.labels, **options)
 
@@ -219,7 +220,7 @@ for _name, _case in {
     "features dot f8 npy untied": _features("dot", "f8", "npy", 12, whole=False),
     "features cosine no range": _features("cosine", "f4", "memory", 13, metrics="CMC@1,mAP,mINP"),
 }.items():
-    enter(_name, _case)
+    register(_name, _case)
 
 
 @case("features integers of two dtypes")
@@ -230,7 +231,7 @@ def _(folder: Path) -> se.Evaluation:
 
 
 def _unit(metric: Any, metrics: str) -> Case:
-    """Return a case of vectors of length 1, whose metric has bounds of its own."""
+    """Return a case of unit vectors, for which the metric has an automatic range."""
 
     def run(folder: Path) -> se.Evaluation:
         drawn = scene(15)
@@ -247,11 +248,11 @@ def _unit(metric: Any, metrics: str) -> Case:
     return run
 
 
-enter("features euclidean of length 1", _unit("euclidean", "all"))
-enter("features sqeuclidean of length 1", _unit("sqeuclidean", "gom"))
+register("features euclidean unit vectors", _unit("euclidean", "all"))
+register("features sqeuclidean unit vectors", _unit("sqeuclidean", "gom"))
 
 
-@case("features in a group of arrays")
+@case("features in a Zarr group")
 def _(folder: Path) -> se.Evaluation:
     drawn = scene(16)
     group = zarr.open_group(folder / "all.zarr", mode="w")
@@ -283,11 +284,13 @@ def _(folder: Path) -> se.Evaluation:
 def _distances(
     dtype: str, chunks: tuple[int, int] | None, seed: int, order: Any = "C", **options: Any
 ) -> Case:
-    """Return a case of a stored matrix: in memory without chunks, `.npy` with (0, 0), else Zarr."""
+    """Return a case of a stored matrix: in memory (chunks None), `.npy` ((0, 0)) or Zarr."""
 
     def run(folder: Path) -> se.Evaluation:
-        found, labels = matrix(seed)
-        stored: Any = np.asarray((found * 16 if dtype[-2] in "iu" else found), dtype, order=order)
+        distances, labels = matrix(seed)
+        stored: Any = np.asarray(
+            (distances * 16 if dtype[-2] in "iu" else distances), dtype, order=order
+        )
         if chunks == (0, 0):
             stored = as_npy(folder / "d", stored)
         elif chunks is not None:
@@ -308,13 +311,13 @@ for _name, _case in {
     "distances u1 zarr": _distances("|u1", (16, 100), 27, metrics="verification"),
     "distances i2 zarr range": _distances("<i2", (9, 240), 28, range=(0, 64)),
 }.items():
-    enter(_name, _case)
+    register(_name, _case)
 
 
 @case("distances f4 zarr shards")
 def _(folder: Path) -> se.Evaluation:
-    found, labels = matrix(29)
-    stored = as_zarr(folder / "d", found.astype("f4"), (10, 30), shards=(20, 120))
+    distances, labels = matrix(29)
+    stored = as_zarr(folder / "d", distances.astype("f4"), (10, 30), shards=(20, 120))
     return evaluate(se.Distances(stored), **labels, metrics="all")
 
 
@@ -322,18 +325,18 @@ def _(folder: Path) -> se.Evaluation:
 
 
 def _protocol(seed: int, **options: Any) -> Case:
-    """Return a case of distances of few values under a protocol."""
+    """Return a case of tied distances with options of `evaluate`."""
 
     def run(folder: Path) -> se.Evaluation:
-        found, labels = matrix(seed)
-        return evaluate(se.Distances(found), **labels, **options)
+        distances, labels = matrix(seed)
+        return evaluate(se.Distances(distances), **labels, **options)
 
     return run
 
 
 SAMPLED = "CMC@1,CMC@5,CMC_sampled@1,CMC_sampled@5,mAP"
-OWN = se.Protocol("own", False, same_camera=True, cmc="all-shots", junk_ids=(-1, 3))
-OWN_SHOTS = se.Protocol("shots", False, cmc="single-gallery-shot", shot_draws=7, shot_seed=3)
+CUSTOM = se.Protocol("own", False, same_camera=True, cmc="all-shots", junk_ids=(-1, 3))
+CUSTOM_SHOTS = se.Protocol("shots", False, cmc="single-gallery-shot", shot_draws=7, shot_seed=3)
 for _name, _case in {
     "protocol allshots": _protocol(30, protocol="allshots", metrics="all"),
     "protocol allshots stable": _protocol(31, protocol="allshots", ties="stable"),
@@ -348,13 +351,13 @@ for _name, _case in {
     ),
     "protocol separate-camera": _protocol(37, protocol="separate-camera"),
     "protocol no-camera": _protocol(38, protocol="no-camera", metrics="all"),
-    "protocol no-camera own key": _protocol(39, protocol="no-camera", self_match="key"),
+    "protocol no-camera self-match key": _protocol(39, protocol="no-camera", self_match="key"),
     "protocol junk ids": _protocol(40, junk_ids=[-1, 2, 5]),
     "protocol no junk ids": _protocol(41, junk_ids=[], protocol="separate-camera"),
-    "protocol of one's own": _protocol(42, protocol=OWN, metrics="retrieval"),
-    "protocol of one's own, shots": _protocol(43, protocol=OWN_SHOTS, metrics=SAMPLED),
+    "custom protocol": _protocol(42, protocol=CUSTOM, metrics="retrieval"),
+    "custom protocol single-gallery-shot": _protocol(43, protocol=CUSTOM_SHOTS, metrics=SAMPLED),
 }.items():
-    enter(_name, _case)
+    register(_name, _case)
 
 
 @case("protocol cuhk03 of features")
@@ -378,67 +381,67 @@ def _(folder: Path) -> se.Evaluation:
     )
 
 
-@case("protocol with names for labels")
+@case("string labels")
 def _(folder: Path) -> se.Evaluation:
-    found, labels = matrix(46)
+    distances, sides = matrix(46)
     named = {
         side: se.Labels(
-            np.array([f"person {one}" for one in own.id]),
-            np.array([f"c{one}" for one in own.cam]),
-            key=np.array([f"{one}.jpg" for one in own.key]),
+            np.array([f"person {number}" for number in labels.id]),
+            np.array([f"c{number}" for number in labels.cam]),
+            key=np.array([f"{number}.jpg" for number in labels.key]),
         )
-        for side, own in labels.items()
+        for side, labels in sides.items()
     }
     return evaluate(
-        se.Distances(found), **named, junk_ids=["person -1", "person 4"], self_match="key"
+        se.Distances(distances), **named, junk_ids=["person -1", "person 4"], self_match="key"
     )
 
 
-@case("protocol of a file")
+@case("protocol from a file")
 def _(folder: Path) -> se.Evaluation:
-    found, labels = matrix(47)
+    distances, labels = matrix(47)
     (folder / "network.toml").write_text(
         'same_identity_and_camera = true\nsame_camera = true\njunk_ids = [-1, 0]\ncmc = "all-shots"'
     )
     protocol = se.read_protocol(folder / "network.toml")
-    return evaluate(se.Distances(found), **labels, protocol=protocol)
+    return evaluate(se.Distances(distances), **labels, protocol=protocol)
 
 
 def _lists_of_pairs(seed: int) -> tuple[np.ndarray, Any, list[list[int]], list[list[int]]]:
-    found, labels = matrix(seed)
+    distances, labels = matrix(seed)
     rng = np.random.default_rng(seed)
     good, junk = [], []
-    for _ in found:
-        listed = rng.permutation(found.shape[1])[: rng.integers(0, 12)].tolist()
+    for _ in distances:
+        listed = rng.permutation(distances.shape[1])[: rng.integers(0, 12)].tolist()
         kept = int(rng.integers(0, len(listed) + 1))
         good.append(listed[:kept])
         junk.append(listed[kept:])
-    return found, labels, good, junk
+    return distances, labels, good, junk
 
 
 @case("listed pairs")
 def _(folder: Path) -> se.Evaluation:
-    found, labels, good, junk = _lists_of_pairs(48)
+    distances, labels, good, junk = _lists_of_pairs(48)
     listed = se.ListedPairs.of(good, junk)
-    return evaluate(se.Distances(found), **labels, listed=listed, metrics="all")
+    return evaluate(se.Distances(distances), **labels, listed=listed, metrics="all")
 
 
-@case("listed pairs of files")
+@case("listed pairs from a file")
 def _(folder: Path) -> se.Evaluation:
-    found, labels, good, _ = _lists_of_pairs(49)
+    distances, labels, good, _ = _lists_of_pairs(49)
     text = "\n".join(" ".join(str(item + 1) for item in row) for row in good) + "\n"
     (folder / "good.txt").write_text(text)
     listed = se.read_listed_pairs(
-        folder / "good.txt", queries=len(found), gallery=labels["gallery"]
+        folder / "good.txt", queries=len(distances), gallery=labels["gallery"]
     )
-    return evaluate(se.Distances(found), **labels, listed=listed, group_by="weather")
+    return evaluate(se.Distances(distances), **labels, listed=listed, group_by="weather")
 
 
 # Metrics, options and ties -------------------------------------------------------------------
 
 
 def _tied(seed: int, **options: Any) -> Case:
-    """Return a case of features of width 1, of which most distances are tied."""
+    """Return a case of features of width 1, most of whose distances are tied."""
 
     def run(folder: Path) -> se.Evaluation:
         drawn = levels(seed)
@@ -477,7 +480,7 @@ for _name, _case in {
         ),
     ),
 }.items():
-    enter(_name, _case)
+    register(_name, _case)
 
 
 @case("refined of features")
@@ -490,30 +493,30 @@ def _(folder: Path) -> se.Evaluation:
 for _at, _preset in enumerate(
     ("torchreid", "fastreid", "open-reid", "market-matlab", "gom-paper", "gom-code", "oml")
 ):
-    enter(f"preset {_preset}", _protocol(70 + _at, preset=_preset))
+    register(f"preset {_preset}", _protocol(70 + _at, preset=_preset))
 
 
-@case("preset with options of its own")
+@case("preset with options")
 def _(folder: Path) -> se.Evaluation:
-    found, labels = matrix(77)
+    distances, labels = matrix(77)
     return evaluate(
-        se.Distances(found), **labels, preset="open-reid", ties="optimistic", junk_ids=[-1, 1]
+        se.Distances(distances), **labels, preset="open-reid", ties="optimistic", junk_ids=[-1, 1]
     )
 
 
-# What is made of a result --------------------------------------------------------------------
+# Groups and saved results --------------------------------------------------------------------
 
 
 for _name, _case in {
     "groups by id": _protocol(80, group_by="id", metrics="CMC@1,mAP,MREP"),
     "groups by camera": _protocol(81, group_by="cam", metrics="all"),
-    "groups by a further label": _protocol(82, group_by="weather", ties="expected"),
+    "groups by an additional label": _protocol(82, group_by="weather", ties="expected"),
     "groups by pairs of cameras": _protocol(83, group_by="cam-pair", metrics="CMC@1,mAP,mINP"),
     "groups by an array": _protocol(
         84, group_by=np.arange(40) % 3, metrics=VERIFICATION, refine="TAR|FAR=0.01"
     ),
 }.items():
-    enter(_name, _case)
+    register(_name, _case)
 
 
 @case("groups by pairs of cameras of features")
@@ -523,50 +526,54 @@ def _(folder: Path) -> se.Evaluation:
     return evaluate(source, **drawn.labels, group_by="cam-pair", ties="stable")
 
 
-@case("saved, loaded and read otherwise")
+@case("saved, loaded, other options")
 def _(folder: Path) -> se.Evaluation:
-    found, labels = matrix(86)
-    evaluate(se.Distances(found), **labels, metrics="all", group_by="cam").save(folder / "saved")
+    distances, labels = matrix(86)
+    evaluate(se.Distances(distances), **labels, metrics="all", group_by="cam").save(
+        folder / "saved"
+    )
     loaded = se.Evaluation.load(folder / "saved")
     return loaded.with_options(ties="stable", ap="trapezoid", vp="equation").grouped("weather")
 
 
 @case("saved and loaded")
 def _(folder: Path) -> se.Evaluation:
-    found, labels = matrix(87)
-    result = evaluate(se.Distances(found), **labels, protocol="cuhk03", metrics="all")
+    distances, labels = matrix(87)
+    result = evaluate(se.Distances(distances), **labels, protocol="cuhk03", metrics="all")
     result.save(folder / "saved")
     return se.Evaluation.load(folder / "saved")
 
 
-# What there is little of ---------------------------------------------------------------------
+# Degenerate inputs ---------------------------------------------------------------------
 
 
 @case("no strangers")
 def _(folder: Path) -> se.Evaluation:
-    found, labels = matrix(90)
+    distances, labels = matrix(90)
     known = se.Labels(labels["query"].id % 8, labels["query"].cam)
-    return evaluate(se.Distances(found), query=known, gallery=labels["gallery"], metrics="all")
+    return evaluate(se.Distances(distances), query=known, gallery=labels["gallery"], metrics="all")
 
 
 @case("strangers alone")
 def _(folder: Path) -> se.Evaluation:
-    found, labels = matrix(91)
+    distances, labels = matrix(91)
     strange = se.Labels(labels["query"].id + 100, labels["query"].cam)
-    return evaluate(se.Distances(found), query=strange, gallery=labels["gallery"], metrics="all")
+    return evaluate(
+        se.Distances(distances), query=strange, gallery=labels["gallery"], metrics="all"
+    )
 
 
 @case("junk alone")
 def _(folder: Path) -> se.Evaluation:
-    found, labels = matrix(92, queries=6, gallery=9)
+    distances, labels = matrix(92, queries=6, gallery=9)
     junk = se.Labels(np.full(9, -1), labels["gallery"].cam)
-    return evaluate(se.Distances(found), query=labels["query"], gallery=junk, range=(0, 4))
+    return evaluate(se.Distances(distances), query=labels["query"], gallery=junk, range=(0, 4))
 
 
-@case("one query and one item")
+@case("one query, one item")
 def _(folder: Path) -> se.Evaluation:
-    one = se.Labels([3], [0])
-    return evaluate(se.Distances([[0.5]]), query=one, gallery=se.Labels([3], [1]), range=(0, 1))
+    query = se.Labels([3], [0])
+    return evaluate(se.Distances([[0.5]]), query=query, gallery=se.Labels([3], [1]), range=(0, 1))
 
 
 # Lists of neighbours -------------------------------------------------------------------------
@@ -618,9 +625,9 @@ for _name, _case in {
         110, 25, skip=4, with_features=True, read={**NEVER, "rerank": True}, metrics="all"
     ),
     "lists allshots": _lists(111, 50, protocol="allshots", range=(0, 256)),
-    "lists no-camera own key": _lists(112, 20, protocol="no-camera", self_match="key"),
+    "lists no-camera self-match key": _lists(112, 20, protocol="no-camera", self_match="key"),
 }.items():
-    enter(_name, _case)
+    register(_name, _case)
 
 
 @case("lists in one file")
@@ -633,8 +640,8 @@ def _(folder: Path) -> se.Evaluation:
 
 @case("lists and listed pairs")
 def _(folder: Path) -> se.Evaluation:
-    found, labels, good, junk = _lists_of_pairs(114)
-    source = se.Neighbors(*nearest(found, 80))
+    distances, labels, good, junk = _lists_of_pairs(114)
+    source = se.Neighbors(*nearest(distances, 80))
     return evaluate(source, **labels, listed=se.ListedPairs.of(good, junk), range=(0, 4))
 
 
@@ -647,10 +654,11 @@ def _index(
     read: dict[str, Any] | None = None,
     **options: Any,
 ) -> Case:
-    """Return a case of lists that FAISS makes.
+    """Return a case of lists from a FAISS index.
 
-    Features are multiples of 1/8, of which single precision holds every squared distance and every
-    product; and an index with cells looks into all of them: what it learns makes no difference.
+    The result does not depend on FAISS or BLAS: single precision represents the squared distances
+    and products of these features exactly, and an IVF index probes all of its cells, so that its
+    training has no effect.
     """
 
     def run(folder: Path) -> se.Evaluation:
@@ -685,7 +693,7 @@ for _name, _case in {
         130, "euclidean", "IVF4,Flat", 20, read={**DEPLOYED, "rerank": True}, range=(0, 16)
     ),
 }.items():
-    enter(_name, _case, "faiss")
+    register(_name, _case, "faiss")
 
 
 # Ledgers -------------------------------------------------------------------------------------
@@ -695,13 +703,13 @@ CUTS = (0, 90, 150, 165, 240)
 
 @dataclass(frozen=True)
 class History:
-    """A ledger in a folder, and the parts of its gallery."""
+    """A ledger in a folder, and the data of its gallery parts."""
 
     folder: Path
     drawn: Scene
     ledger: se.Ledger
     stored: np.ndarray | None = None
-    further: list[int] = field(default_factory=list)
+    added: list[int] = field(default_factory=list)
 
     @classmethod
     def of_features(cls, folder: Path, seed: int, metric: Any, **options: Any) -> History:
@@ -714,40 +722,40 @@ class History:
 
     @classmethod
     def of_distances(cls, folder: Path, seed: int, **options: Any) -> History:
-        found, labels = matrix(seed)
-        drawn = Scene(found, found, labels)
+        distances, labels = matrix(seed)
+        drawn = Scene(distances, distances, labels)
         ledger = se.Ledger.create(folder / "L", query_labels=labels["query"], **options)
-        return cls(folder, drawn, ledger, found)
+        return cls(folder, drawn, ledger, distances)
 
     def append(self, *parts: int) -> None:
-        """Append parts of the gallery: ``part 0`` .. ``part 3``."""
+        """Append gallery parts as segments ``part 0`` to ``part 3``."""
         gallery = self.drawn.labels["gallery"]
         for part in parts:
-            own = slice(CUTS[part], CUTS[part + 1])
+            items = slice(CUTS[part], CUTS[part + 1])
             if self.stored is None:
-                rows = self.drawn.gallery[own]
+                rows = self.drawn.gallery[items]
             else:
-                more = [matrix(seed + part, 9)[0] for seed in self.further]
-                rows = np.vstack([self.stored, *more])[:, own]
+                more = [matrix(seed + part, 9)[0] for seed in self.added]
+                rows = np.vstack([self.stored, *more])[:, items]
             uri = as_npy(self.folder / f"part{part}", rows.astype("f4"))
             assert gallery.cam is not None
             assert gallery.key is not None
-            labels = se.Labels(gallery.id[own], gallery.cam[own], gallery.key[own])
-            self.ledger.append(uri, labels, name=f"part {part}", **HOW)
+            labels = se.Labels(gallery.id[items], gallery.cam[items], gallery.key[items])
+            self.ledger.append(uri, labels, name=f"part {part}", **RUN_OPTIONS)
 
     def add_queries(self, seed: int, items: int = 0) -> None:
-        """Add 9 queries; of stored distances with theirs to as many items."""
+        """Add 9 queries; with stored distances, give their distances to `items` gallery items."""
         more = scene(seed, queries=9)
         rows = more.query if self.stored is None else matrix(seed, 9, items)[0]
         uri = as_npy(self.folder / f"more{seed}", rows.astype("f4"))
-        self.ledger.add_queries(uri, more.labels["query"], **HOW)
-        self.further.append(seed)
+        self.ledger.add_queries(uri, more.labels["query"], **RUN_OPTIONS)
+        self.added.append(seed)
 
 
 def _history(
     seed: int, metric: Any, steps: Callable[[History], Any], at: Any = None, **options: Any
 ) -> Case:
-    """Return a case of a ledger of features (a metric) or of distances (None)."""
+    """Return a case of a ledger of features, or of stored distances if the metric is None."""
 
     def run(folder: Path) -> se.Evaluation:
         if metric is None:
@@ -767,20 +775,20 @@ def _grow(history: History) -> None:
 def _change(history: History) -> None:
     history.append(2, 0, 1)
     history.ledger.remove("part 2")
-    history.ledger.forget([1, 4], **HOW)
+    history.ledger.forget([1, 4], **RUN_OPTIONS)
     history.add_queries(150, items=150)
     history.append(3)
 
 
 def _forget(history: History) -> None:
     history.append(0, 3)
-    history.ledger.forget([0], **HOW)
+    history.ledger.forget([0], **RUN_OPTIONS)
     history.append(1)
-    history.ledger.forget([2, 3], **HOW)
+    history.ledger.forget([2, 3], **RUN_OPTIONS)
     history.ledger.remove("part 3")
 
 
-FEW = 12 * 40 * 2  # bytes for two negatives of each query: old segments are read again
+FEW = 12 * 40 * 2  # bytes for two negatives per query, so that old segments are rescanned
 for _name, _case in {
     "ledger created": _history(140, "cosine", lambda history: None),
     "ledger of four segments": _history(141, "cosine", _grow, metrics="all"),
@@ -793,14 +801,14 @@ for _name, _case in {
     "ledger that forgets": _history(146, "dot", _forget, range=(-64, 64), metrics="open-set"),
     "ledger without a range": _history(147, "euclidean", _change, metrics="CMC@1,mAP", keep=FEW),
     "ledger separate-camera": _history(148, "cosine", _change, protocol="separate-camera"),
-    "ledger own key": _history(149, "cosine", _grow, protocol="no-camera", self_match="key"),
+    "ledger self-match key": _history(149, "cosine", _grow, protocol="no-camera", self_match="key"),
     "ledger of distances": _history(150, None, _grow, range=(0, 4), metrics="verification"),
     "ledger of distances changed": _history(151, None, _change, range=(0, 4), keep=FEW),
     "ledger of distances forgets": _history(152, None, _forget, range=(0, 4), ties="expected"),
     "ledger of distances at a snapshot": _history(153, None, _change, range=(0, 4), at=4),
     "ledger under a preset": _history(154, "cosine", _grow, preset="fastreid"),
 }.items():
-    enter(_name, _case, *LEDGER)
+    register(_name, _case, *LEDGER)
 
 
 @case("ledger in groups", *LEDGER)

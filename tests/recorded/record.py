@@ -1,16 +1,17 @@
-"""Record fixed evaluations, bit by bit and by name, and compare with what was recorded.
+"""Record the fixed evaluations exactly, and compare new results with the recording.
 
 ::
 
     python -m tests.recorded.record [FILE] [--threads N] [--tile ROWS,ITEMS]  # writes FILE
     python -m tests.recorded.record --check [FILE]                            # compares with it
 
-A float is recorded as `float.hex` says it, but for zeros at its end; an array as a digest of its
-dtype, shape and bytes, of curves with some of their values. Whatever is recorded must be there and
-be equal; further names (fields, metrics, curves, columns, options) may come.
+A float is recorded as `float.hex` without trailing zeros, an array as a digest of its dtype, shape
+and bytes (curves also with a value). Every recorded name must exist and have an equal value; new
+names (fields, metrics, curves, columns, options) are allowed.
 
-What is computed with logarithms (nDCG, and what is expected of ties) depends on the vector unit of
-a processor in its last bits: it is recorded by its values alone, and may differ by `CLOSE`.
+Logarithms differ between processors and math libraries in their last bits. They are used by nDCG
+and by ties="expected", whose values may differ by a relative error of `CLOSE`; of their arrays,
+values are recorded instead of a digest.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from . import evaluations
 FILE = Path(__file__).with_name("evaluations.json")
 CLOSE = 1e-13
 SAMPLES = 1
-SHARED = 12  # characters of JSON from which on what is there twice is written once
+SHARED = 12  # characters of JSON from which repeated values are stored once
 
 KEPT_PROVENANCE = ("protocol", "refined", "gallery", "label_fingerprints")
 SECTIONS = ("metrics", "details", "intervals", "bounds", "k_to_close", "groups")
-"""Parts of a summary that say again what a result holds."""
+"""Parts of a summary that repeat the contents of the result."""
 
 
 def number(value: Any) -> Any:
-    """Return a number, or None, as JSON holds it exactly."""
+    """Return a number or None in an exact JSON representation."""
     if value is None or isinstance(value, bool | np.bool_):
         return None if value is None else bool(value)
     if isinstance(value, int | np.integer):
@@ -56,17 +57,17 @@ def number(value: Any) -> Any:
 
 
 def digest(array: np.ndarray) -> str:
-    """Return a digest of dtype, shape and bytes; of texts, of these themselves."""
+    """Return a digest of dtype, shape and values; the dtype of strings is ignored."""
     if array.dtype.kind in "USOT":
-        told = json.dumps([list(array.shape), array.tolist()]).encode()
-        return "text " + hashlib.blake2b(told, digest_size=6).hexdigest()
-    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    own = hashlib.blake2b(plain.tobytes(), digest_size=6).hexdigest()
-    return f"{plain.dtype.str.lstrip('<|=')} {'x'.join(map(str, plain.shape))} {own}"
+        text = json.dumps([list(array.shape), array.tolist()]).encode()
+        return "text " + hashlib.blake2b(text, digest_size=6).hexdigest()
+    native = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    digits = hashlib.blake2b(native.tobytes(), digest_size=6).hexdigest()
+    return f"{native.dtype.str.lstrip('<|=')} {'x'.join(map(str, native.shape))} {digits}"
 
 
 def samples(array: np.ndarray, most: int = SAMPLES) -> list[Any]:
-    """Return some values of an array of numbers, evenly spread."""
+    """Return evenly spaced values of a numeric array."""
     flat = array.reshape(-1)
     if not flat.size or array.dtype.kind in "USOT":
         return []
@@ -75,7 +76,7 @@ def samples(array: np.ndarray, most: int = SAMPLES) -> list[Any]:
 
 
 def array_of(array: Any, *, close: bool = False, shown: int = 0) -> Any:
-    """Return what is recorded of an array: its digest, or of one that may differ, its values."""
+    """Return the record of an array: its digest, or values if it is computed with logarithms."""
     array = np.asarray(array)
     if close and array.dtype.kind == "f":
         return [f"{array.dtype.str[1:]} {'x'.join(map(str, array.shape))}", *samples(array, 9)]
@@ -83,31 +84,31 @@ def array_of(array: Any, *, close: bool = False, shown: int = 0) -> Any:
 
 
 def is_close(name: str, result: se.Evaluation) -> bool:
-    """Return whether a value is computed with logarithms."""
+    """Return whether a metric, curve or column is computed with logarithms."""
     return "nDCG" in name or result.options.ties == "expected"
 
 
 def metric_of(metrics: Any, name: str) -> Any:
-    """Return what is recorded of a metric: its value; or pairs, where there is more to say."""
+    """Return the record of a metric: its value, or (name, value) pairs if there is more."""
     detail = metrics.details[name]
-    said: list[list[Any]] = [["value", number(metrics.scalars[name])]]
-    for one in dataclasses.fields(detail):
-        value = getattr(detail, one.name)
-        if one.default is not dataclasses.MISSING and value != one.default:
-            said.append([one.name, value if isinstance(value, str) else number(value)])
-    for more in ("intervals", "bounds", "places"):
-        ends = getattr(metrics, more, {}).get(name)
+    pairs: list[list[Any]] = [["value", number(metrics.scalars[name])]]
+    for field in dataclasses.fields(detail):
+        value = getattr(detail, field.name)
+        if field.default is not dataclasses.MISSING and value != field.default:
+            pairs.append([field.name, value if isinstance(value, str) else number(value)])
+    for table in ("intervals", "bounds", "places"):
+        ends = getattr(metrics, table, {}).get(name)
         if ends is not None:
-            said.append([more, list(map(number, ends))])
-    return said if len(said) > 1 else said[0][1]
+            pairs.append([table, list(map(number, ends))])
+    return pairs if len(pairs) > 1 else pairs[0][1]
 
 
 def metrics_of(metrics: Any, result: se.Evaluation) -> dict[str, Any]:
-    """Return what is recorded of the metrics of a result."""
+    """Return the record of the metrics of a result."""
     assert set(metrics.details) == set(metrics.scalars)
     return {
         "metrics": {name: metric_of(metrics, name) for name in metrics.scalars},
-        "part": {name: one.part for name, one in metrics.details.items()},
+        "part": {name: detail.part for name, detail in metrics.details.items()},
         "curves": {
             name: array_of(curve, close=is_close(name, result), shown=SAMPLES)
             for name, curve in metrics.curves.items()
@@ -116,28 +117,28 @@ def metrics_of(metrics: Any, result: se.Evaluation) -> dict[str, Any]:
 
 
 def summary_of(result: se.Evaluation) -> dict[str, Any]:
-    """Return the summary without what depends on the machine and on the time.
+    """Return the summary without provenance that depends on the machine or the time.
 
-    Parts that say again what the result holds are checked against it, and named.
+    Parts that repeat the contents of the result are checked against it and left out.
     """
     summary = result.summary()
     scalars = {
-        name: None if math.isnan(one) else one for name, one in result.metrics.scalars.items()
+        name: None if math.isnan(value) else value for name, value in result.metrics.scalars.items()
     }
     assert summary["metrics"] == scalars
-    assert summary["intervals"] == {name: list(two) for name, two in result.intervals.items()}
+    assert summary["intervals"] == {name: list(ends) for name, ends in result.intervals.items()}
     assert summary["counts"] == dict(result.counts)
     if "groups" in summary:
         values = summary["groups"]["values"].values()
-        for told, group in zip(values, result.groups.values(), strict=True):
-            assert told["metrics"].keys() == group.scalars.keys()
-            for name, one in group.scalars.items():
-                assert told["metrics"][name] == (one if math.isfinite(one) else None)
+        for written, group in zip(values, result.groups.values(), strict=True):
+            assert written["metrics"].keys() == group.scalars.keys()
+            for name, value in group.scalars.items():
+                assert written["metrics"][name] == (value if math.isfinite(value) else None)
     provenance = {
         name: value for name, value in summary["provenance"].items() if name in KEPT_PROVENANCE
     }
-    kept = {name: one for name, one in summary.items() if name not in (*SECTIONS, "provenance")}
-    del kept["counts"]
+    left_out = (*SECTIONS, "counts", "provenance")
+    kept = {name: value for name, value in summary.items() if name not in left_out}
     return {
         **kept,
         "provenance": provenance,
@@ -147,7 +148,7 @@ def summary_of(result: se.Evaluation) -> dict[str, Any]:
 
 
 def group_table(result: se.Evaluation) -> dict[str, Any]:
-    """Return the metrics and counts of all groups: by name, a list of what the groups have."""
+    """Return the metrics and counts of all groups: for each name, a list with a value a group."""
     groups = list(result.groups.values())
     names = dict.fromkeys(name for group in groups for name in group.scalars)
     counts = dict.fromkeys(name for group in groups for name in group.counts)
@@ -162,12 +163,12 @@ def group_table(result: se.Evaluation) -> dict[str, Any]:
 
 
 def recorded(result: se.Evaluation) -> dict[str, Any]:
-    """Return all that is recorded of a result, as JSON holds it."""
+    """Return the record of a result."""
     statistics = {
-        one.name: getattr(result.statistics, one.name)
-        for one in dataclasses.fields(result.statistics)
+        field.name: getattr(result.statistics, field.name)
+        for field in dataclasses.fields(result.statistics)
     }
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "statistics": {
             name: array_of(values) for name, values in statistics.items() if values is not None
         },
@@ -184,64 +185,63 @@ def recorded(result: se.Evaluation) -> dict[str, Any]:
         "summary": summary_of(result),
     }
     if result.lists is None:
-        told["positives"] = {
+        record["positives"] = {
             name: array_of(column, close=is_close(name, result))
             for name, column in result.positives.items()
         }
     if result.group_by is not None:
-        told["groups"] = group_table(result)
-    plain: dict[str, Any] = json.loads(json.dumps(told, default=str))
+        record["groups"] = group_table(result)
+    plain: dict[str, Any] = json.loads(json.dumps(record, default=str))
     return plain
 
 
 def run(name: str, folder: Path) -> dict[str, Any]:
-    """Run a case in an empty folder; return what is to be recorded."""
+    """Run a case in an empty folder; return the record of its result and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", se.StreamevalWarning)
-        told = recorded(evaluations.CASES[name](folder))
-    said = [
-        str(one.message).replace(str(folder), "FOLDER").partition(" are NaN: ")[0]
-        for one in caught
-        if issubclass(one.category, se.StreamevalWarning)
+        record = recorded(evaluations.CASES[name](folder))
+    messages = [
+        str(warning.message).replace(str(folder), "FOLDER").partition(" are NaN: ")[0]
+        for warning in caught
+        if issubclass(warning.category, se.StreamevalWarning)
     ]
-    return {**told, "warnings": said}
+    return {**record, "warnings": messages}
 
 
-def differences(was: Any, now: Any, where: str = "", *, close: bool = False) -> Iterator[str]:
-    """Say, a line each, what was recorded and is not there, or is another."""
-    if isinstance(was, Mapping) and isinstance(now, Mapping):
-        for name, one in was.items():
-            at = f"{where} / {name}" if where else name
-            if name not in now:
-                yield f"{at} is gone; was {_short(one)}"
+def differences(old: Any, new: Any, where: str = "", *, close: bool = False) -> Iterator[str]:
+    """Yield a line for each recorded value that is missing or differs."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name, value in old.items():
+            place = f"{where} / {name}" if where else name
+            if name not in new:
+                yield f"{place} is missing; it was {_short(value)}"
             else:
-                yield from differences(one, now[name], at, close=close or "nDCG" in name)
-    elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
-        for at, (one, other) in enumerate(zip(was, now, strict=True)):
-            yield from differences(one, other, f"{where} [{at}]", close=close)
-    elif was != now and not (close and _near(was, now)):
-        yield f"{where} was {_short(was)}, and is {_short(now)}"
+                yield from differences(value, new[name], place, close=close or "nDCG" in name)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, pair in enumerate(zip(old, new, strict=True)):
+            yield from differences(*pair, f"{where} [{index}]", close=close)
+    elif old != new and not (close and _near(old, new)):
+        yield f"{where} was {_short(old)} and is {_short(new)}"
 
 
-def compared(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two recordings of one case, a line each."""
-    close = was["summary"]["options"]["ties"] == "expected"
-    return list(differences(was, now, close=close))
+def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return a line for each difference between two records of a case."""
+    close = old["summary"]["options"]["ties"] == "expected"
+    return list(differences(old, new, close=close))
 
 
-def _near(was: Any, now: Any) -> bool:
+def _near(old: Any, new: Any) -> bool:
     try:
-        one, other = float.fromhex(was), float.fromhex(now)
+        return math.isclose(float.fromhex(old), float.fromhex(new), rel_tol=CLOSE)
     except (TypeError, ValueError):
         return False
-    return math.isclose(one, other, rel_tol=CLOSE)
 
 
 def _short(value: Any) -> str:
     if isinstance(value, str) and "0x" in value:
         return f"{value} ({float.fromhex(value)!r})"
-    told = json.dumps(value)
-    return told if len(told) < 120 else f"{told[:117]}..."
+    text = json.dumps(value)
+    return text if len(text) < 120 else f"{text[:117]}..."
 
 
 def possible(name: str) -> bool:
@@ -250,28 +250,31 @@ def possible(name: str) -> bool:
 
 
 def load(path: Path = FILE) -> dict[str, Any]:
-    """Read what was recorded, by case."""
-    read = json.loads(path.read_text(encoding="utf-8"))
+    """Read the records of all cases."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
     shared: list[Any] = []
-    for one in read["shared"]:
-        shared.append(_with_shared(one, shared))
-    return {name: _with_shared(one, shared) for name, one in read["cases"].items()}
+    for value in stored["shared"]:
+        shared.append(_expanded(value, shared))
+    return {name: _expanded(record, shared) for name, record in stored["cases"].items()}
 
 
-def save(path: Path, told: Mapping[str, Any]) -> None:
-    """Write what is recorded, a line a case; what is there more than once, once."""
-    found: Counter[str] = Counter()
-    for one in told.values():
-        _count(one, found)
+def save(path: Path, records: Mapping[str, Any]) -> None:
+    """Write records, one case a line; repeated values are stored once and referred to as "$N"."""
+    counts: Counter[str] = Counter()
+    for record in records.values():
+        _count(record, counts)
     place: dict[str, str] = {}
     shared: list[str] = []
-    for text in sorted((one for one in found if found[one] > 1), key=lambda text: len(text)):
-        own = _text(_shared(json.loads(text), place, own=True))
-        place[text] = f"${len(shared)}"
-        shared.append(own)
-    lines = (f"{json.dumps(name)}: {_text(_shared(one, place))}" for name, one in told.items())
+    for text in sorted((text for text in counts if counts[text] > 1), key=len):
+        value = json.loads(text)
+        shared.append(_text(_compacted(value, place)))
+        place[text] = f"${len(shared) - 1}"
+    cases = (
+        f"{json.dumps(name)}: {_text(_compacted(record, place))}"
+        for name, record in records.items()
+    )
     path.write_text(
-        '{"shared": [\n' + ",\n".join(shared) + '\n],\n"cases": {\n' + ",\n".join(lines) + "\n}}\n",
+        '{"shared": [\n' + ",\n".join(shared) + '\n],\n"cases": {\n' + ",\n".join(cases) + "\n}}\n",
         encoding="utf-8",
     )
 
@@ -286,70 +289,71 @@ def _parts(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _count(value: Any, found: Counter[str]) -> None:
-    """Count the parts of a value that are long enough, but not again those of a part."""
+def _count(value: Any, counts: Counter[str]) -> None:
+    """Count the parts of a value; parts of a repeated part are not counted again."""
     assert not (isinstance(value, str) and value.startswith("$"))
     text = _text(value)
     if len(text) >= SHARED:
-        found[text] += 1
-        if found[text] > 1:
+        counts[text] += 1
+        if counts[text] > 1:
             return
-    for one in _parts(value):
-        _count(one, found)
+    for part in _parts(value):
+        _count(part, counts)
 
 
-def _shared(value: Any, place: Mapping[str, str], *, own: bool = False) -> Any:
-    """Return a value with `place` for what is shared; `own`: for its parts alone."""
-    text = "" if own else _text(value)
+def _compacted(value: Any, place: Mapping[str, str]) -> Any:
+    """Return a value with references to shared parts."""
+    text = _text(value)
     if text in place:
         return place[text]
     if isinstance(value, dict):
-        return {name: _shared(one, place) for name, one in value.items()}
-    return [_shared(one, place) for one in value] if isinstance(value, list) else value
+        return {name: _compacted(part, place) for name, part in value.items()}
+    return [_compacted(part, place) for part in value] if isinstance(value, list) else value
 
 
-def _with_shared(value: Any, shared: list[Any]) -> Any:
+def _expanded(value: Any, shared: list[Any]) -> Any:
+    """Return a value with the shared parts in place of references."""
     if isinstance(value, str) and value.startswith("$"):
         return shared[int(value[1:])]
     if isinstance(value, dict):
-        return {name: _with_shared(one, shared) for name, one in value.items()}
-    return [_with_shared(one, shared) for one in value] if isinstance(value, list) else value
+        return {name: _expanded(part, shared) for name, part in value.items()}
+    return [_expanded(part, shared) for part in value] if isinstance(value, list) else value
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Record fixed evaluations, or compare with these.")
+    parser = argparse.ArgumentParser(description="Record the fixed evaluations, or compare.")
     parser.add_argument("file", nargs="?", type=Path, default=FILE)
-    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    parser.add_argument("--check", action="store_true", help="compare with FILE, write nothing")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--tile", help="ROWS,ITEMS")
-    parser.add_argument("--only", default="", help="cases with this in their name")
-    given = parser.parse_args()
-    if given.threads:
-        evaluations.HOW["threads"] = given.threads
-    if given.tile:
-        rows, items = map(int, given.tile.split(","))
+    parser.add_argument("--only", default="", help="run only cases whose name contains this")
+    arguments = parser.parse_args()
+    if arguments.threads:
+        evaluations.RUN_OPTIONS["threads"] = arguments.threads
+    if arguments.tile:
+        rows, items = map(int, arguments.tile.split(","))
         evaluations.TILE["tile"] = rows, items
-    told, seconds, faults = {}, {}, 0
-    was = load(given.file) if given.check else {}
+    records, seconds, differing = {}, {}, 0
+    stored = load(arguments.file) if arguments.check else {}
     for name in evaluations.CASES:
-        if given.only not in name or not possible(name):
+        if arguments.only not in name or not possible(name):
             continue
         started = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            told[name] = run(name, Path(folder))
+            records[name] = run(name, Path(folder))
         seconds[name] = time.perf_counter() - started
-        for line in compared(was[name], told[name]) if given.check else ():
-            faults += 1
+        for line in compared(stored[name], records[name]) if arguments.check else ():
+            differing += 1
             print(f"{name}: {line}")  # noqa: T201
-    if not given.check:
-        save(given.file, told)
-        assert load(given.file) == told
+    if not arguments.check:
+        save(arguments.file, records)
+        assert load(arguments.file) == records
     slow = sorted(seconds, key=lambda name: -seconds[name])[:5]
     print(  # noqa: T201
-        f"{len(told)} cases of {se.__file__}, {sum(seconds.values()):.1f} s; the slowest: "
+        f"{len(records)} cases of {se.__file__}, {sum(seconds.values()):.1f} s; the slowest: "
         + ", ".join(f"{name} {seconds[name]:.1f} s" for name in slow)
     )
-    return 1 if faults else 0
+    return 1 if differing else 0
 
 
 if __name__ == "__main__":
