@@ -94,6 +94,10 @@ def metric_of(metrics: Any, name: str) -> Any:
     pairs: list[list[Any]] = [["value", number(metrics.scalars[name])]]
     for field in dataclasses.fields(detail):
         value = getattr(detail, field.name)
+        if field.name == "kind":  # recorded when "is it a τ" was all that was known of it
+            if value.name == "tau":
+                pairs.append(["is_tau", True])
+            continue
         if field.default is not dataclasses.MISSING and value != field.default:
             pairs.append([field.name, value if isinstance(value, str) else number(value)])
     for table in ("intervals", "bounds", "places"):
