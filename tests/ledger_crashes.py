@@ -23,7 +23,7 @@ import numpy as np
 from crashes import forked
 
 import streameval as se
-from streameval.ledger import store
+from streameval.store import View
 
 QUERIES, WIDTH = 12, 6
 warnings.simplefilter("ignore", se.StreamevalWarning)
@@ -74,7 +74,7 @@ def killed(change: Callable[[], object], when: str, at: int) -> int:
     """Make a change, and be killed before or after its commit, or at one of its writes."""
     import icechunk
 
-    writes, write, commit = 0, store._write, icechunk.Session.commit
+    writes, write, commit = 0, View._write, icechunk.Session.commit
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -94,7 +94,7 @@ def killed(change: Callable[[], object], when: str, at: int) -> int:
             die()
         return snapshot
 
-    store._write = counted
+    View._write = counted  # type: ignore[method-assign]
     icechunk.Session.commit = committed  # type: ignore[method-assign]
     if when == "any":
         threading.Timer(at / 1000, die).start()

@@ -29,7 +29,7 @@ from streameval.errors import (
     StreamevalError,
     StreamevalWarning,
 )
-from streameval.ledger.store import Store
+from streameval.ledger.store import LedgerStore
 
 pytest.importorskip("icechunk")
 
@@ -554,7 +554,7 @@ def test_two_writers_at_once_wait_or_are_told() -> None:
     assert {one.name for one in ledger.segments} == set(SIZES)
     assert ledger.verify() == []
     with (
-        Store("L").locked(0),
+        LedgerStore("L").locked(),
         pytest.raises(OutputError, match=r"another process changes L, .* within 0\.1 s; nothing"),
     ):
         ledger.remove("monday", wait=0.1)

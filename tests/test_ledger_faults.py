@@ -177,14 +177,14 @@ def test_a_wrong_count_is_found() -> None:
     """As a fault of the program or of memory would write it: with a right checksum."""
     from dataclasses import replace
 
-    from streameval.ledger.store import Change, Store
+    from streameval.ledger.store import LedgerStore
 
-    store = Store("L")
+    store = LedgerStore("L")
     store.open()
-    change = Change(store)
+    change = store.change()
     state = change.state()
-    closer = state.positives.closer.copy()
+    closer = state.statistics.closer.copy()
     closer[7] += 1
-    change.commit(replace(state, positives=replace(state.positives, closer=closer)))
+    change.save(replace(state, statistics=replace(state.statistics, closer=closer)))
     found = se.Ledger("L").verify()
     assert any(line.startswith("closer: 1 of") and "at (7,)" in line for line in found)

@@ -17,7 +17,7 @@ from streameval.arrays.array import Array
 from streameval.arrays.fingerprint import content
 from streameval.errors import InputError
 from streameval.ledger.counting import Block
-from streameval.ledger.packing import pack, unpack
+from streameval.store import pack, unpack
 
 pytest.importorskip("icechunk")
 QUERIES, WIDTH = 8, 4
@@ -75,12 +75,12 @@ def test_nearest_negatives_are_looked_for_again_once_few_are_left() -> None:
         ledger.append(f"{name}.npy", labels(name))
     ledger.remove("a")
     ledger.remove("b")
-    near = ledger._store.reader().state().near
+    near = ledger._store.contents().state().near
     few = near.few()
     assert few.any()
     snapshot = ledger.append("d.npy", labels("d"))
     assert snapshot.rescanned == QUERIES * 40
-    after = ledger._store.reader().state().near
+    after = ledger._store.contents().state().near
     assert not after.few().any()
     assert (np.isfinite(after.distance).sum(axis=1)[few] == 6).any()
     check(ledger, "cd")
@@ -123,7 +123,7 @@ def test_data_whose_files_alone_have_changed_are_read_once_to_see_that(
         read.append(Path(array.uri).stem)
         return content(array)
 
-    monkeypatch.setattr("streameval.ledger.sources.content", counted)
+    monkeypatch.setattr("streameval.ledger.gallery.content", counted)
     for identity, expected in ((0, "abq"), (1, "")):
         ledger.forget([identity])
         assert "".join(sorted(read)) == expected

@@ -245,7 +245,7 @@ class Machine(RuleBasedStateMachine):
 
     def check_near(self, problem: Problem) -> None:
         """All negatives that are nearer than a query's reach are kept, and no others."""
-        near = self.ledger._store.reader().state().near
+        near = self.ledger._store.contents().state().near
         for i, away in enumerate(problem.distances):
             ignored, same = problem.row(i)
             negatives = np.sort(away[~ignored & ~same])

@@ -13,7 +13,7 @@ from servers import bucket, credentials, put_files
 
 import streameval as se
 from streameval.errors import InputError, OptionError, OutputError
-from streameval.ledger.store import Change
+from streameval.ledger.store import Contents
 
 for package in ("icechunk", "obstore", "moto"):
     pytest.importorskip(package)
@@ -81,14 +81,14 @@ def test_of_two_writers_the_second_is_told_and_loses_nothing(
 ) -> None:
     ledger = create(L, "")
     ledger.append("a.npy", labels("a"))
-    commit = Change.commit
+    save = Contents.save
 
-    def overtaken(change: Change, state: Any) -> str:
-        monkeypatch.setattr(Change, "commit", commit)
+    def overtaken(change: Contents, state: Any) -> None:
+        monkeypatch.setattr(Contents, "save", save)
         se.Ledger(L).append("b.npy", labels("b"))  # another process, in the meantime
-        return commit(change, state)
+        save(change, state)
 
-    monkeypatch.setattr(Change, "commit", overtaken)
+    monkeypatch.setattr(Contents, "save", overtaken)
     with pytest.raises(OutputError, match=r"another process has changed .* run it again"):
         ledger.append("c.npy", labels("c"))
     assert [one.name for one in ledger.segments] == ["a", "b"]

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.runs import session_of
 
 import streameval as se
 from streameval.arrays import open_array
-from streameval.ledger.counting import Block, Means, Part
-from streameval.ledger.creating import settings_of
+from streameval.ledger.counting import Block, Part
+from streameval.ledger.create import settings_of
 from streameval.ledger.head import Segment
-from streameval.metrics.options import MetricOptions
+from streameval.request import Terms
 
 WIDTH = 5
 QUIET = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
@@ -54,18 +55,17 @@ def both_ways(
             part_of(number, values if metric is None else rows(size), labels_of(rng, size))
         )
     wanted: Any = "auto" if metric == "cosine" else (0.0, 1e9)
-    arguments = (None, protocol, None, None, wanted, MetricOptions(), 1000)
-    fixed = settings_of(features, metric, *arguments)
+    fixed = settings_of(features, metric, Terms.of({"protocol": protocol, "range": wanted}), 1000)
     fixed = replace(fixed, range=None, thresholds=0)
-    means = Means(threads=2)
-    positives = Block(fixed, own, features, parts[-1:], means).find_positives(0)
+    session = session_of({"threads": 2})
+    positives = Block(fixed, own, features, parts[-1:], session).find_positives(0)
     chosen = np.unique(positives.query)
     old = parts[:-1]
     if not len(chosen):
         return
-    block = Block(fixed, own, features, old, means, chosen)
+    block = Block(fixed, own, features, old, session, chosen)
     ahead = block.ahead(positives)
-    for one, (closer, tied) in zip(block.count(positives), ahead, strict=True):
+    for one, (closer, tied) in zip(block.count(positives)[0], ahead, strict=True):
         assert np.array_equal(one.closer, closer)
         assert np.array_equal(one.tied, tied)
         assert np.array_equal(one.tied_before, tied)

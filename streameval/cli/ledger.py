@@ -115,12 +115,10 @@ def _open(path: str) -> Ledger:
 
 
 def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
-    from dataclasses import asdict
-
     from streameval.report.ledger import render_change
     from streameval.report.style import stdout_style
 
-    text = as_json(asdict(snapshot)) if wants_json else render_change(snapshot, stdout_style())
+    text = as_json(snapshot.entry()) if wants_json else render_change(snapshot, stdout_style())
     print_out(text)
 
 

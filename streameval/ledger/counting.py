@@ -139,11 +139,12 @@ class Block:
             own = number == at
             segment[own] = part.segment.number
             index[own] = part.index(found.item[own] - self._begin(at))
-        return Positives.new(serial, query, segment, index, found.distance)
+        serials = np.arange(serial, serial + len(query))
+        return Positives(serials, query, segment, index, found.distance)
 
     def count(
         self, positives: Positives, near: int = 0, reach: FloatArray | None = None
-    ) -> list[RankStatistics]:
+    ) -> tuple[list[RankStatistics], list[tuple[int, FloatArray]]]:
         """Count every pair, each part apart.
 
         Parameters
@@ -159,6 +160,8 @@ class Block:
         -------
         list of RankStatistics
             A part each, with all of the positives.
+        list of (int, [q, near] float64)
+            Nearest negatives by the number of a part's segment; empty where none are looked for.
 
         Raises
         ------
@@ -167,7 +170,14 @@ class Block:
         """
         with self._in_words():
             job = replace(self._counting(positives, near), near=near, reach=reach)
-            return count_stretches(job, self._ends.tolist(), self._session.executor, self._watch)
+            counted = count_stretches(job, self._ends.tolist(), self._session.executor, self._watch)
+        nearest = [
+            (part.segment.number, shard.nearest_negatives)
+            for part, shard in zip(self.parts, counted, strict=True)
+            if shard.nearest_negatives is not None
+        ]
+        bare = [replace(shard, positive_item=None, nearest_negatives=None) for shard in counted]
+        return bare, nearest
 
     def ahead(self, positives: Positives) -> IntArray:
         """Count the negatives ahead of positives, each part apart; nothing else.
@@ -246,8 +256,7 @@ class Block:
 
     def _job(self, plan: Plan) -> Job:
         used = self._settings.range or Range(0.0, 1.0)
-        limits = used.limits(self._settings.thresholds, self._settings.edges)
-        return Job(self.source, self.pairs, plan, used, *limits)
+        return Job(self.source, self.pairs, plan, used, *self._settings.limits)
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:

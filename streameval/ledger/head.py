@@ -14,6 +14,7 @@ from streameval.kernels.canonical import Metric
 from streameval.metrics.options import MetricOptions
 from streameval.planning.range import Range
 from streameval.protocols.protocol import Protocol
+from streameval.statistics import FloatArray
 
 FORMAT = 2  # of what is written; another one is not read
 MOST_NEAR = 4096  # nearest negatives that are kept of a query
@@ -64,6 +65,11 @@ class Settings:
                 "range": None if value_range is None else Range(**value_range),
             }
         )
+
+    @property
+    def limits(self) -> tuple[FloatArray, FloatArray | None]:
+        """What is counted at: thresholds [T], and the edges of a histogram [E] or None."""
+        return (self.range or Range(0.0, 1.0)).limits(self.thresholds, self.edges)
 
     def ranks_alone(self) -> Settings:
         """Return the settings to count negatives ahead of positives by, and nothing else."""

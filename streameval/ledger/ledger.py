@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, OptionError
+from streameval.errors import OptionError
 from streameval.kernels.canonical import Metric
-from streameval.ledger.appending import Appending
-from streameval.ledger.counting import take_labels
-from streameval.ledger.creating import settings_of
-from streameval.ledger.forecast import Forecast
-from streameval.ledger.head import Batch, Head, Segment
-from streameval.ledger.labels import label_arrays
-from streameval.ledger.moving import moved, named
-from streameval.ledger.queries import check_rows, with_queries
-from streameval.ledger.removing import some, without_identities, without_segment
-from streameval.ledger.snapshots import Snapshot, entry_of, range_summary, statistics_of
-from streameval.ledger.sources import Gallery, open_matrix, place_of, query_labels
+from streameval.ledger.append import NewSegment
+from streameval.ledger.create import first_state
+from streameval.ledger.gallery import Gallery, find_segment, move, open_matrix, place_of
+from streameval.ledger.head import Head, Segment
+from streameval.ledger.queries import add_queries
+from streameval.ledger.removal import forget_identities, list_identities, remove_segment
 from streameval.ledger.state import State
-from streameval.ledger.store import Change, Reader, Store
-from streameval.ledger.verifying import differences
+from streameval.ledger.store import Contents, LedgerStore
+from streameval.ledger.trajectory import NOTHING, Forecast, Snapshot, entry_of, range_summary
+from streameval.ledger.verification import differences
 from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.metrics.options import (
     AveragePrecision,
     MetricOptions,
     TieRule,
     VerificationPrecision,
+    is_number,
 )
 from streameval.planning.range import Range
-from streameval.protocols.pairs import find_pairs
 from streameval.protocols.protocol import Labels, Protocol, label_column
-from streameval.request import Terms, check_labels
+from streameval.request import check_labels
 from streameval.result import Evaluation
 from streameval.run.preparation import query_columns
 from streameval.run.progress import Progress
@@ -50,7 +45,9 @@ if TYPE_CHECKING:
 
 DEFAULT_KEEP = "4MB"
 DEFAULT_WAIT = 60.0  # seconds
-NOTHING = Forecast(0, 0, 0, 0)
+
+Change = tuple[State, str, Forecast]
+"""The state after a change, its name in the trajectory, and what was counted for it."""
 
 
 class Ledger:
@@ -71,7 +68,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._store = Store(path)
+        self._store = LedgerStore(path)
         self._store.open()
 
     @classmethod
@@ -125,28 +122,10 @@ class Ledger:
         OutputError
             If there is something in that place, or it can't be written.
         """
-        terms = Terms.of(locals())
+        given = locals()
         check_labels({"query_labels": query_labels})
-        store = Store(path)
-        array = None if query is None else open_matrix(query, "query features")
-        settings = settings_of(array, metric, terms, keep)
-        if array is not None and array.shape[0] != len(query_labels):
-            raise InputError(
-                f"query features {array.uri} have {array.shape[0]} rows, and "
-                f"{query_labels.source} {len(query_labels)} ids: one id a query is needed"
-            )
-        if not len(query_labels):
-            raise InputError(f"{query_labels.source} has no ids: at least one query is needed")
-        nothing = take_labels(query_labels, np.empty(0, np.int64))
-        find_pairs(query_labels, nothing, settings.protocol)  # what it refuses, it always would
-        if array is not None:
-            check_rows(array, settings)
-        place = None if array is None else place_of(array)
-        head = Head(settings, (Batch(0, len(query_labels), place),))
-        empty = State.empty(head)
-        entry = entry_of(empty, empty, query_columns(query_labels), ("create", ""), NOTHING, 0.0)
-        labels = label_arrays(query_labels, more=True)
-        store.create(empty.with_entry(entry), labels)
+        store = LedgerStore(path)
+        store.make(first_state(given), query_labels)
         return cls(path)
 
     def __repr__(self) -> str:
@@ -159,7 +138,7 @@ class Ledger:
 
     def head(self, at: int | str | None = None) -> Head:
         """Return its settings, segments and trajectory, at a snapshot or now."""
-        return self._reader(at).head()
+        return self._contents(at).head()
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -169,7 +148,7 @@ class Ledger:
     @property
     def trajectory(self) -> tuple[Snapshot, ...]:
         """All its snapshots, the first one first."""
-        return tuple(Snapshot(**entry) for entry in self.head().trajectory)
+        return tuple(map(Snapshot.of, self.head().trajectory))
 
     def evaluation(self, at: int | str | None = None) -> Evaluation:
         """Return the result at a snapshot, or now: that of a fresh evaluation.
@@ -186,17 +165,16 @@ class Ledger:
         OutputError
             If the ledger can't be read.
         """
-        reader = self._reader(at)
-        state = reader.state()
-        gallery = Gallery(self.path, reader, state)
-        queries = gallery.queries()
+        contents = self._contents(at)
+        state = contents.state()
+        gallery = Gallery(self.path, contents, state)
         return Evaluation.compute(
-            statistics_of(state, gallery),
+            replace(state.statistics, positive_item=gallery.items(state.positives)),
             state.head.settings.options,
             range=range_summary(state.head.settings),
-            columns=query_columns(queries),
+            columns=query_columns(gallery.queries),
             provenance=self._provenance(state.head),
-            positive_cams=_positive_cams(state, gallery, queries),
+            positive_cams=_positive_cams(state, gallery),
         )
 
     def _provenance(self, head: Head) -> dict[str, Any]:
@@ -257,16 +235,14 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-        started = time.perf_counter()
         check_labels({"labels": labels})
-        with open_session(locals()) as using, self._changing(wait) as change:
-            state = change.state()
-            source = Gallery(self.path, change, state)
-            work = Appending(state, source, gallery, labels, name, using)
-            after = work.run(change)
-            after = source.settled(after)
-            what = "append", work.name
-            return self._commit(change, state, after, what, work.forecast, started, work.queries)
+        with open_session(locals()) as session:
+
+            def make(state: State, ledger: Gallery, change: Contents) -> Change:
+                segment = NewSegment(state, ledger, gallery, labels, name, session)
+                return segment.append(change), segment.name, segment.forecast
+
+            return self._change("append", wait, make)
 
     def plan(
         self,
@@ -280,11 +256,11 @@ class Ledger:
     ) -> Forecast:
         """Return what `append` would count; the parameters are its own. Nothing is changed."""
         check_labels({"labels": labels})
-        with open_session(locals()) as using:
-            reader = self._store.reader()
-            state = reader.state()
-            source = Gallery(self.path, reader, state)
-            return Appending(state, source, gallery, labels, name, using).forecast
+        with open_session(locals()) as session:
+            contents = self._store.contents()
+            state = contents.state()
+            ledger = Gallery(self.path, contents, state)
+            return NewSegment(state, ledger, gallery, labels, name, session).forecast
 
     def remove(self, name: str, *, wait: float = DEFAULT_WAIT) -> Snapshot:
         """Take a segment out of the gallery; its data are not needed for it.
@@ -296,11 +272,11 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-        started = time.perf_counter()
-        with self._changing(wait) as change:
-            state = change.state()
-            after = without_segment(state, named(state.head, name), change)
-            return self._commit(change, state, after, ("remove", name), NOTHING, started)
+
+        def make(state: State, ledger: Gallery, change: Contents) -> Change:
+            return remove_segment(state, find_segment(state.head, name), change), name, NOTHING
+
+        return self._change("remove", wait, make)
 
     def forget(
         self,
@@ -329,15 +305,14 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-        started = time.perf_counter()
         wanted = label_column(ids, "identities to be forgotten")
-        with open_session(locals()) as using, self._changing(wait) as change:
-            state = change.state()
-            gallery = Gallery(self.path, change, state)
-            after, work = without_identities(state, wanted, gallery, change, using)
-            after = gallery.settled(after)
-            what = "forget", some(wanted)
-            return self._commit(change, state, after, what, work, started)
+        with open_session(locals()) as session:
+
+            def make(state: State, ledger: Gallery, change: Contents) -> Change:
+                after, work = forget_identities(state, wanted, ledger, change, session)
+                return after, list_identities(wanted), work
+
+            return self._change("forget", wait, make)
 
     def add_queries(
         self,
@@ -369,15 +344,14 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-        started = time.perf_counter()
         check_labels({"labels": labels})
-        with open_session(locals()) as using, self._changing(wait) as change:
-            state = change.state()
-            source = Gallery(self.path, change, state)
-            after, work = with_queries(state, query, labels, source, change, using)
-            after = source.settled(after)
-            what = "add-queries", f"{len(labels)} of {Path(str(query)).name}"
-            return self._commit(change, state, after, what, work, started)
+        with open_session(locals()) as session:
+
+            def make(state: State, ledger: Gallery, change: Contents) -> Change:
+                after, work = add_queries(state, query, labels, ledger, change, session)
+                return after, f"{len(labels)} of {Path(str(query)).name}", work
+
+            return self._change("add-queries", wait, make)
 
     def move(self, name: str | None, uri: str | Path, *, wait: float = DEFAULT_WAIT) -> Snapshot:
         """Say where the data of a segment, or of queries, are now: they must be the same.
@@ -398,13 +372,12 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-        started = time.perf_counter()
-        found = place_of(open_matrix(uri, "array"))
-        with self._changing(wait) as change:
-            state = change.state()
-            after = moved(state, name, found)
-            what = "move", name or "queries"
-            return self._commit(change, state, after, what, NOTHING, started)
+        place = place_of(open_matrix(uri, "array"))
+
+        def make(state: State, ledger: Gallery, change: Contents) -> Change:
+            return move(state, name, place), name or "queries", NOTHING
+
+        return self._change("move", wait, make)
 
     def verify(
         self,
@@ -425,65 +398,61 @@ class Ledger:
         list of str
             Empty where all is as it was counted.
         """
-        with open_session(locals()) as using:
-            return list(differences(self._store, using))
+        with open_session(locals()) as session:
+            return list(differences(self._store, session))
 
     def queries(self) -> Labels:
         """Return the labels of the queries."""
-        return query_labels(self._store.reader())
+        return self._store.contents().queries()
 
-    @contextmanager
-    def _changing(self, wait: float) -> Iterator[Change]:
-        with self._store.locked(wait):
-            yield Change(self._store)
-
-    def _commit(
-        self,
-        change: Change,
-        before: State,
-        after: State,
-        what: tuple[str, str],
-        work: Forecast,
-        started: float,
-        queries: Labels | None = None,
+    def _change(
+        self, kind: str, wait: float, make: Callable[[State, Gallery, Contents], Change]
     ) -> Snapshot:
-        """Commit a change; `what` is its kind, and the name of what was changed."""
-        queries = queries or query_labels(change)
-        seconds = time.perf_counter() - started
-        entry = entry_of(before, after, query_columns(queries), what, work, seconds)
-        change.commit(after.with_entry(entry))
-        return Snapshot(**entry)
+        """Make a change and commit it: `make` returns the state after it, its name and its work."""
+        if not (is_number(wait) and wait >= 0):
+            raise OptionError(f"wait is {wait!r}; seconds are needed, 0 or more")
+        started = time.perf_counter()
+        with self._store.locked(wait):
+            change = self._store.change()
+            state = change.state()
+            gallery = Gallery(self.path, change, state)
+            after, name, work = make(state, gallery, change)
+            after = gallery.settled(after)
+            seconds = time.perf_counter() - started
+            entry = entry_of(state, after, gallery.queries, (kind, name), work, seconds)
+            change.save(after.with_entry(entry))
+        return Snapshot.of(entry)
 
-    def _reader(self, at: int | str | None) -> Reader:
+    def _contents(self, at: int | str | None) -> Contents:
         if at is None:
-            return self._store.reader()
+            return self._store.contents()
         snapshots = self._store.snapshots()
         if str(at) in map(str, range(len(snapshots))):  # the newest may be damaged
-            return self._store.reader(snapshots[int(at)])
-        entries = self._store.reader().head().trajectory
+            return self._store.contents(snapshots[int(at)])
+        entries = self._store.contents().head().trajectory
         for entry in reversed(entries):
             if entry["change"] == "append" and entry["name"] == at:
-                return self._store.reader(snapshots[entry["number"]])
+                return self._store.contents(snapshots[entry["number"]])
         raise OptionError(
             f"{self.path} has no snapshot {at!r}; there are 0 to {len(entries) - 1}, and the "
             "names of segments"
         )
 
 
-def _positive_cams(state: State, gallery: Gallery, queries: Labels) -> PositiveCameras | None:
+def _positive_cams(state: State, gallery: Gallery) -> PositiveCameras | None:
     """Return the camera of each positive, where both sides have cameras."""
-    if queries.cam is None:
+    if gallery.queries.cam is None:
         return None
-    found: list[npt.NDArray[Any]] = []
-    place: list[IntArray] = []
+    cameras: list[npt.NDArray[Any]] = []
+    places: list[IntArray] = []
     for segment in state.head.segments:
         cam = gallery.labels(segment).cam
-        own = np.flatnonzero(state.positives.segment == segment.number)
+        inside = np.flatnonzero(state.positives.segment == segment.number)
         if cam is None and segment.items:
             return None
-        if cam is not None and len(own):
-            found.append(cam[state.positives.index[own]])
-            place.append(own)
-    if not found:
-        return PositiveCameras.of(np.empty(0, queries.cam.dtype))
-    return PositiveCameras.of(np.concatenate(found)).take(np.argsort(np.concatenate(place)))
+        if cam is not None and len(inside):
+            cameras.append(cam[state.positives.index[inside]])
+            places.append(inside)
+    if not cameras:
+        return PositiveCameras.of(np.empty(0, gallery.queries.cam.dtype))
+    return PositiveCameras.of(np.concatenate(cameras)).take(np.argsort(np.concatenate(places)))

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
 
 from streameval.arrays.array import Array
 from streameval.errors import BadRowError, InputError
-from streameval.ledger.appending import near_of, plus_counted
 from streameval.ledger.counting import Block
-from streameval.ledger.forecast import Forecast
+from streameval.ledger.gallery import Gallery, check_same, open_matrix, place_of
 from streameval.ledger.head import Batch, Head, Place, Record, Settings
-from streameval.ledger.labels import label_arrays, stack_labels
-from streameval.ledger.sources import Gallery, check_same, open_matrix, place_of
-from streameval.ledger.state import Near, Positives, State, Totals, cells_of, record_arrays
-from streameval.ledger.store import QUERIES, Change
+from streameval.ledger.history import cells_of, record_of
+from streameval.ledger.state import Near, Positives, State, no_statistics
+from streameval.ledger.store import Contents
+from streameval.ledger.trajectory import Forecast
 from streameval.planning.range import UNIT_TOLERANCE
-from streameval.protocols.protocol import Labels
+from streameval.protocols.protocol import AnyArray, Labels
 from streameval.run.session import Session
 from streameval.sources.sources import Distances, Features
-from streameval.statistics import IntArray
+from streameval.statistics import RankStatistics
 
 _ROWS = 4096  # of features that are checked at a time
 
 
-def with_queries(
+def add_queries(
     state: State,
-    query: str | Path,
+    uri: str | Path,
     labels: Labels,
-    source: Gallery,
-    change: Change,
+    gallery: Gallery,
+    change: Contents,
     session: Session,
 ) -> tuple[State, Forecast]:
     """Return the state with further queries, and what was counted for it.
@@ -39,10 +39,10 @@ def with_queries(
     Parameters
     ----------
     state : State
-    query : str or Path
-        URI of their features, or of their distances from all items of all segments.
+    uri : str or Path
+        Of their features, or of their distances from all items of all segments.
     labels : Labels
-    source : Gallery
+    gallery : Gallery
         Of the ledger.
     change, session
 
@@ -52,48 +52,45 @@ def with_queries(
         If they can't be evaluated, or data that are to be read have changed, or are gone.
     """
     head, settings, first, more = state.head, state.head.settings, state.head.queries, len(labels)
-    array = open_matrix(query, "queries")
+    array = open_matrix(uri, "queries")
     _check_fits(array, more, head)
     check_rows(array, settings)
-    both = stack_labels(source.queries(), labels)
+    both = _stack_labels(gallery.queries, labels)
     place = place_of(array)
     grown = _with_place(head, place, more)
-    source.head = grown
-    features, parts = source.features(), source.parts()
-    most, chosen = settings.near(first + more), np.arange(first, first + more)
-    totals, near, positives = Totals.none(more, settings), Near.none(more, most), Positives.none()
+    gallery.head = grown
+    features, parts = gallery.features(), gallery.parts()
+    most, positives = settings.near(first + more), Positives.none()
+    statistics, near = no_statistics(more, settings), Near.none(more, most)
     size = 0
     if parts:
+        chosen = np.arange(first, first + more)
         block = Block(settings, both, features, parts, session, chosen)
         try:
             size, positives = block.size, block.find_positives(head.next_serial)
-            counted = block.count(positives, most, np.full(more, np.inf))
+            counted, nearest = block.count(positives, most, np.full(more, np.inf))
         except BadRowError:
             if settings.metric is None:  # the new matrix itself is named, not what is made of it
                 Distances(array).first_bad_row(more)
             raise
-        cells: list[IntArray] = []
-        for part, one in zip(parts, counted, strict=True):
-            totals = totals.plus(Totals.of(one))
-            positives = plus_counted(positives, one)
-            cells.append(cells_of(positives.serial, part.segment.number, one.closer, one.tied))
-            near = near.with_more(near_of(part.segment.number, one), most)
+        statistics, near = reduce(RankStatistics.merge, counted), near.merge(nearest, most)
         numbers = tuple(part.segment.number for part in parts)
+        cells = [
+            cells_of(positives.serial, number, shard.closer, shard.tied)
+            for number, shard in zip(numbers, counted, strict=True)
+        ]
         record = Record(len(head.happened), numbers, first, first + more)
-        arrays = record_arrays(cells, [Totals.of(one) for one in counted])
-        change.write_record(record.number, arrays)
-        grown = replace(
-            grown,
-            records=(*head.records, record),
-            next_serial=head.next_serial + len(positives),
-        )
+        change.write_record(record.number, record_of(cells, counted))
+        serial = head.next_serial + len(positives)
+        grown = replace(grown, records=(*head.records, record), next_serial=serial)
     check_same(array, place)
-    change.write(QUERIES, label_arrays(both, more=True))
+    change.write_queries(both)
+    gallery.queries = both
     after = State(
         grown,
-        state.positives.with_more(positives),
-        state.totals.stacked(totals),
-        state.near.stacked(near, most),
+        state.positives.join(positives)[0],
+        RankStatistics.stack([state.statistics, statistics]),
+        state.near.stack(near, most),
         state.forgotten,
     )
     return after, Forecast(size, 0, 0, 0)
@@ -146,7 +143,42 @@ def _with_place(head: Head, place: Place, queries: int) -> Head:
         return replace(head, batches=batches)
     segments, column = [], 0
     for segment in head.segments:
-        own = replace(place, start=first, stop=last, column=column)
-        segments.append(replace(segment, places=(*segment.places, own)))
+        columns = replace(place, start=first, stop=last, column=column)
+        segments.append(replace(segment, places=(*segment.places, columns)))
         column += segment.size
     return replace(head, batches=batches, segments=tuple(segments))
+
+
+def _stack_labels(labels: Labels, more: Labels) -> Labels:
+    """Return the labels of the ledger's queries and of further ones.
+
+    Raises InputError if they have different columns, or columns of different kinds.
+    """
+    old, new = _columns(labels), _columns(more)
+    for name in [*old, *new]:
+        if name not in new:
+            raise InputError(
+                f"{more.source} have no column {name!r}, and the queries of the ledger have one: "
+                "give queries with the same columns"
+            )
+        if name not in old:
+            raise InputError(
+                f"the queries of the ledger have no column {name!r}, and these have one: give "
+                "queries with the same columns"
+            )
+        if (old[name].dtype.kind == "U") != (new[name].dtype.kind == "U"):
+            kinds = [
+                "strings" if side[name].dtype.kind == "U" else "integers" for side in (old, new)
+            ]
+            raise InputError(
+                f"{name} of the queries of the ledger are {kinds[0]}, of {more.source} "
+                f"{kinds[1]}: give both as the same"
+            )
+    both = {name: np.concatenate([old[name], new[name]]) for name in old}
+    ids, cam, key = both.pop("id"), both.pop("cam", None), both.pop("key", None)
+    return Labels(ids, cam, key, more=both, source=labels.source)
+
+
+def _columns(labels: Labels) -> dict[str, AnyArray]:
+    columns = {"id": labels.id, "cam": labels.cam, "key": labels.key, **labels.more}
+    return {name: values for name, values in columns.items() if values is not None}

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from streameval.ledger import Snapshot
-    from streameval.ledger.forecast import Forecast
     from streameval.ledger.head import Head
+    from streameval.ledger.trajectory import Forecast
 
 PLOT_ROWS, PLOT_COLUMNS = 10, 60
 SHOWN = ("CMC@1", "mAP", "mINP", "mReP_max", "DIR@1|FAR=0.01")

@@ -17,28 +17,28 @@ from streameval.arrays.composed import SelectedArray
 from streameval.arrays.fingerprint import content
 from streameval.errors import InputError
 from streameval.ledger.counting import Block, Part
-from streameval.ledger.forecast import Forecast
+from streameval.ledger.gallery import Gallery, check_same, open_matrix, place_of
 from streameval.ledger.head import Head, Place, Record, Segment
-from streameval.ledger.labels import label_arrays
-from streameval.ledger.sources import Gallery, check_same, open_matrix, place_of
-from streameval.ledger.state import Near, Positives, State, Totals, cells_of, record_arrays
-from streameval.ledger.store import Change
+from streameval.ledger.history import cells_of, join_cells, record_of, sum_cells
+from streameval.ledger.state import Near, Positives, State, add_positives, no_statistics
+from streameval.ledger.store import Contents, label_arrays
+from streameval.ledger.trajectory import Forecast
 from streameval.protocols.protocol import Labels
 from streameval.run.session import Session
 from streameval.sources.sources import Distances, Features
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import FloatArray, IntArray
 
 
-class Appending:
+class NewSegment:
     """A segment on its way into a ledger.
 
     Parameters
     ----------
     state : State
-    source : Gallery
+    gallery : Gallery
         Of the ledger.
-    gallery : str or Path
-        URI of the segment's features or distances.
+    uri : str or Path
+        Of the segment's features or distances.
     labels : Labels
         Of its items.
     name : str or None
@@ -59,19 +59,18 @@ class Appending:
     def __init__(
         self,
         state: State,
-        source: Gallery,
-        gallery: str | Path,
+        gallery: Gallery,
+        uri: str | Path,
         labels: Labels,
         name: str | None,
         session: Session,
     ) -> None:
         head = state.head
-        self._state, self._source, self._means = state, source, session
-        self.queries = source.queries()
-        self._features = source.features()
-        array = open_matrix(gallery, "gallery")
+        self._state, self._gallery, self._session = state, gallery, session
+        self._queries, self._features = gallery.queries, gallery.features()
+        array = open_matrix(uri, "gallery")
         _check_fits(array, labels, head, self._features)
-        self.name = _default_name(gallery) if name is None else str(name)
+        self.name = _default_name(uri) if name is None else str(name)
         place = replace(place_of(array), stop=head.queries)
         _check_new(head, self.name, place, array)
         self._array, self._place = array, place
@@ -84,7 +83,7 @@ class Appending:
         self._new = Positives.none()
         if len(labels):
             parts = [Part(self._segment, labels, array)]
-            self._block = Block(head.settings, self.queries, self._features, parts, session)
+            self._block = Block(head.settings, self._queries, self._features, parts, session)
             self._new = self._block.find_positives(head.next_serial)
         beyond = self._new.distance >= state.near.reach[self._new.query]
         self._hard = np.unique(self._new.query[beyond])
@@ -101,7 +100,7 @@ class Appending:
             features=head.settings.metric is not None,
         )
 
-    def run(self, change: Change) -> State:
+    def append(self, change: Contents) -> State:
         """Count; return the state with the segment.
 
         Raises
@@ -110,121 +109,92 @@ class Appending:
             If data can't be read, or have changed in the meantime; or a distance lies outside the
             range.
         """
-        state, head, segment = self._state, self._state.head, self._segment
-        number, most = segment.number, head.settings.near(head.queries)
-        positives, totals, near = state.positives.with_more(self._new), state.totals, state.near
-        own = Totals.none(head.queries, head.settings)
+        state, head, number = self._state, self._state.head, self._segment.number
+        most = head.settings.near(head.queries)
+        positives, order = state.positives.join(self._new)
+        statistics, near = add_positives(state.statistics, positives, order), state.near
+        added = no_statistics(head.queries, head.settings)
         cells: list[IntArray] = []
         further: list[tuple[int, FloatArray]] = []
         if self._block is not None:
             reach = near.reach.copy()
             reach[self._spent] = np.inf
-            counted = self._block.count(positives, most, reach)[0]
-            own = Totals.of(counted)
-            totals = totals.plus(own)
-            positives = plus_counted(positives, counted)
-            cells.append(cells_of(positives.serial, number, counted.closer, counted.tied))
-            further = near_of(number, counted)
-        positives, looked_up = self._look_up(positives)
-        cells.extend(looked_up)
+            (added,), further = self._block.count(positives, most, reach)
+            statistics = statistics.merge(added)
+            cells.append(cells_of(positives.serial, number, added.closer, added.tied))
+        old = [self._look_up()]
         if len(self._hard):
-            positives, rescanned, found = self._rescan(positives)
-            cells.extend(rescanned)
-            fresh = Near.none(len(self._spent), most).with_more(found, most)
-            near = near.put(self._spent, fresh)
+            recounted, nearest = self._rescan()
+            old += recounted
+            near = near.put(self._spent, Near.none(len(self._spent), most).merge(nearest, most))
+        closer, tied = sum_cells(join_cells(old), positives)
+        statistics = replace(
+            statistics,
+            closer=statistics.closer + closer,
+            tied=statistics.tied + tied,
+            tied_before=statistics.tied_before + tied,  # all that is old comes before what is new
+        )
         check_same(self._array, self._place)
         record = Record(len(head.happened), (number,), 0, head.queries)
-        change.append(segment.begin, segment.size, self._columns)
-        change.write_record(record.number, record_arrays(cells, [own]))
+        change.append_labels(self._segment.begin, self._segment.size, self._columns)
+        change.write_record(record.number, record_of(cells + old, [added]))
         after = replace(
             head,
-            segments=(*head.segments, segment),
+            segments=(*head.segments, self._segment),
             records=(*head.records, record),
             next_segment=number + 1,
-            rows=head.rows + segment.size,
+            rows=head.rows + self._segment.size,
             next_serial=head.next_serial + len(self._new),
         )
-        near = near.with_more(further, most)
-        return State(after, positives, totals, near, state.forgotten)
+        return State(after, positives, statistics, near.merge(further, most), state.forgotten)
 
-    def _look_up(self, positives: Positives) -> tuple[Positives, list[IntArray]]:
-        """Count the old negatives ahead of new positives that are within reach."""
+    def _look_up(self) -> IntArray:
+        """Return the cells of old negatives ahead of new positives that are within reach."""
         near = self._state.near
-        own = positives.segment == self._segment.number
-        easy = np.flatnonzero(own & ~np.isin(positives.query, self._hard))
-        away, query = positives.distance[easy][:, None], positives.query[easy]
-        known, owner = near.distance[query], near.segment[query]
-        nearer, equal = known < away, known == away
-        columns = {name: getattr(positives, name).copy() for name in _COUNTED}
-        columns["closer"][easy] += nearer.sum(axis=1)
-        columns["tied"][easy] += equal.sum(axis=1)
-        columns["before"][easy] += equal.sum(axis=1)  # all that is old comes before what is new
+        easy = self._new.take(~np.isin(self._new.query, self._hard))
+        known, owner = near.distance[easy.query], near.segment[easy.query]
+        nearer = known < easy.distance[:, None]
+        equal = known == easy.distance[:, None]
         row, column = np.nonzero(nearer | equal)
-        pairs = np.stack([row, owner[row, column]])
-        found, place = np.unique(pairs, axis=1, return_inverse=True)
+        pairs, place = np.unique(np.stack([row, owner[row, column]]), axis=1, return_inverse=True)
         counts = [
-            np.bincount(place.reshape(-1), which[row, column], found.shape[1]).astype(np.int64)
+            np.bincount(place.reshape(-1), which[row, column], pairs.shape[1]).astype(np.int64)
             for which in (nearer, equal)
         ]
-        cells = [cells_of(positives.serial[easy][found[0]], found[1], *counts)]
-        return replace(positives, **columns), cells
+        return cells_of(easy.serial[pairs[0]], pairs[1], *counts)
 
-    def _rescan(
-        self, positives: Positives
-    ) -> tuple[Positives, list[IntArray], list[tuple[int, FloatArray]]]:
+    def _rescan(self) -> tuple[list[IntArray], list[tuple[int, FloatArray]]]:
         """Count all old segments for the queries with new positives beyond their reach.
 
-        The nearest negatives are looked for again of those that have few left.
+        Returns
+        -------
+        list of [4, c] int64
+            Cells of old negatives ahead of these positives.
+        list of (int, [q, m] float64)
+            By segment, the nearest negatives of the queries that have few left.
         """
-        head, parts = self._state.head, self._source.parts()
-        if not parts:
-            return positives, [], []
-        own = positives.segment == self._segment.number
-        columns = {name: getattr(positives, name).copy() for name in _COUNTED}
+        head, parts = self._state.head, self._gallery.parts()
         cells: list[IntArray] = []
-        found: list[tuple[int, FloatArray]] = []
+        nearest: list[tuple[int, FloatArray]] = []
+        numbers = np.array([part.segment.number for part in parts])
         for queries in (np.setdiff1d(self._hard, self._spent), self._spent):
-            if not len(queries):
+            if not len(queries) or not parts:
                 continue
-            at = np.flatnonzero(own & np.isin(positives.query, queries))
-            some, ranks = positives.take(at), head.settings.ranks_alone()
-            block = Block(ranks, self.queries, self._features, parts, self._means, queries)
+            some, ranks = (
+                self._new.take(np.isin(self._new.query, queries)),
+                head.settings.ranks_alone(),
+            )
+            block = Block(ranks, self._queries, self._features, parts, self._session, queries)
             if queries is self._spent:
-                most = head.settings.near(head.queries)
-                statistics = block.count(some, most, np.full(len(queries), np.inf))
-                ahead = np.stack([[one.closer, one.tied] for one in statistics])
-                for part, one in zip(parts, statistics, strict=True):
-                    found += near_of(part.segment.number, one)
+                most, reach = head.settings.near(head.queries), np.full(len(queries), np.inf)
+                counted, nearest = block.count(some, most, reach)
+                ahead = np.stack([[shard.closer, shard.tied] for shard in counted])
             else:
                 ahead = block.ahead(some)
-            numbers = np.array([part.segment.number for part in parts])
             every = np.broadcast_to(some.serial, (len(parts), len(some)))
             owner = np.broadcast_to(numbers[:, None], every.shape)
             cells.append(cells_of(every, owner, ahead[:, 0], ahead[:, 1]))
-            closer, tied = ahead.sum(axis=0)
-            columns["closer"][at] += closer
-            columns["tied"][at] += tied
-            columns["before"][at] += tied  # all that is old comes before what is new
-        return replace(positives, **columns), cells, found
-
-
-_COUNTED = ("closer", "tied", "before")
-
-
-def plus_counted(positives: Positives, counted: RankStatistics) -> Positives:
-    """Return the positives with what was counted of one more segment."""
-    return replace(
-        positives,
-        closer=positives.closer + counted.closer,
-        tied=positives.tied + counted.tied,
-        before=positives.before + counted.tied_before,
-    )
-
-
-def near_of(segment: int, counted: RankStatistics) -> list[tuple[int, FloatArray]]:
-    """Return the nearest negatives that were found in a segment, as `Near.with_more` takes them."""
-    found = counted.nearest_negatives
-    return [] if found is None else [(segment, found)]
+        return cells, nearest
 
 
 def _default_name(gallery: str | Path) -> str:

@@ -1,9 +1,10 @@
-"""The data of a ledger: opened where they were said to lie, and found to be what they were."""
+"""The data of a ledger: opened where they lie, and checked to be what they were."""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,11 @@ from streameval.arrays.fingerprint import content
 from streameval.arrays.fingerprint import state as files_state
 from streameval.arrays.remote import is_remote
 from streameval.arrays.uri import open_array
-from streameval.errors import InputError
+from streameval.errors import InputError, OptionError
 from streameval.ledger.counting import Part, take_labels
-from streameval.ledger.head import Place, Segment
-from streameval.ledger.labels import columns_of, labels_of
-from streameval.ledger.state import State
-from streameval.ledger.store import QUERIES, Reader
+from streameval.ledger.head import Head, Place, Segment
+from streameval.ledger.state import Positives, State
+from streameval.ledger.store import Contents
 from streameval.protocols.protocol import AnyArray, Labels
 from streameval.statistics import IntArray
 
@@ -73,11 +73,6 @@ def check_same(array: Array, place: Place) -> None:
         )
 
 
-def query_labels(reader: Reader) -> Labels:
-    """Return the labels of all queries."""
-    return labels_of(reader.read(QUERIES), "queries")
-
-
 class Gallery:
     """Labels and data of a ledger's segments and queries, each read once.
 
@@ -85,10 +80,10 @@ class Gallery:
     ----------
     path : str
         Of the ledger, for messages.
-    reader : Reader
+    contents : Contents
     state : State
     thorough : bool
-        Whether all data are read to see that they have not changed, and not their times alone.
+        Whether the content of all data is compared, and not only their files' times.
 
     Attributes
     ----------
@@ -97,25 +92,28 @@ class Gallery:
         Forgotten items, ascending, counted among all that ever came.
     """
 
-    def __init__(self, path: str, reader: Reader, state: State, *, thorough: bool = False) -> None:
+    def __init__(
+        self, path: str, contents: Contents, state: State, *, thorough: bool = False
+    ) -> None:
         self.head, self.gone = state.head, state.forgotten
-        self._path, self._reader, self._thorough = path, reader, thorough
+        self._path, self._contents, self._thorough = path, contents, thorough
         self._arrays: dict[tuple[str, str], Array] = {}
         self._opened: list[tuple[Array, Place, str]] = []
         self._labels: dict[str, AnyArray] | None = None
 
+    @cached_property
     def queries(self) -> Labels:
-        """Return the labels of all queries."""
-        return query_labels(self._reader)
+        """The labels of all queries."""
+        return self._contents.queries()
 
     def labels(self, segment: Segment) -> Labels:
         """Return the labels of all items of a segment, forgotten ones too."""
         if not segment.size:
             return Labels(np.empty(0, np.int64), source=f"segment {segment.name}")
         if self._labels is None:
-            self._labels = columns_of(self._reader.gallery())
-        own = slice(segment.begin, segment.begin + segment.size)
-        columns = {name: self._labels[name][own] for name in segment.columns}
+            self._labels = self._contents.gallery()
+        items = slice(segment.begin, segment.begin + segment.size)
+        columns = {name: self._labels[name][items] for name in segment.columns}
         cam, key = columns.get("cam"), columns.get("key")
         return Labels(columns["id"], cam, key, source=f"segment {segment.name}")
 
@@ -123,6 +121,16 @@ class Gallery:
         """Return the indices of the forgotten items of a segment, ascending."""
         ends = np.searchsorted(self.gone, [segment.begin, segment.begin + segment.size])
         return self.gone[slice(*ends)] - segment.begin
+
+    def items(self, positives: Positives) -> IntArray:
+        """Return the gallery index of each positive, forgotten items not counted, [P] int64."""
+        item, begin = np.empty(len(positives), np.int64), 0
+        for segment in self.head.segments:
+            inside = positives.segment == segment.number
+            index = positives.index[inside]
+            item[inside] = begin + index - np.searchsorted(self.forgotten(segment), index)
+            begin += segment.items
+        return item
 
     def forget(self, items: IntArray) -> None:
         """Note further items as forgotten, counted among all that ever came."""
@@ -145,7 +153,7 @@ class Gallery:
 
     def parts(self) -> list[Part]:
         """Return the items of all segments that have any in the gallery; see `part`."""
-        return [self.part(one) for one in self.head.segments if one.items]
+        return [self.part(segment) for segment in self.head.segments if segment.items]
 
     def features(self) -> Array | None:
         """Return the features of all queries; None where distances are stored.
@@ -158,7 +166,7 @@ class Gallery:
         if self.head.settings.metric is None:
             return None
         places = [batch.place for batch in self.head.batches]
-        arrays = [self._open(one, "queries", "--query URI") for one in places if one is not None]
+        arrays = [self._open(place, "queries", "--query URI") for place in places if place]
         widths = [array.shape[1] for array in arrays]
         if len(set(widths)) > 1:
             raise InputError(
@@ -180,15 +188,15 @@ class Gallery:
             f"--name {shlex.quote(segment.name)} {'--distances' if stored else '--gallery'} URI"
         )
         what = f"segment {segment.name!r}"
-        arrays = [self._open(one, what, option) for one in segment.places]
+        arrays = [self._open(place, what, option) for place in segment.places]
         if not stored:
             return arrays[0]
-        some: list[Array] = []
+        blocks: list[Array] = []
         for place, array in zip(segment.places, arrays, strict=True):
             columns = np.arange(place.column, place.column + segment.size)
             whole = array.shape[1] == segment.size
-            some.append(array if whole else SelectedArray(array, None, columns))
-        return some[0] if len(some) == 1 else JoinedArray(some, 0, segment.name)
+            blocks.append(array if whole else SelectedArray(array, None, columns))
+        return blocks[0] if len(blocks) == 1 else JoinedArray(blocks, 0, segment.name)
 
     def _open(self, place: Place, what: str, option: str) -> Array:
         known = place.uri, place.content  # another segment's place may be the same
@@ -217,9 +225,9 @@ class Gallery:
         return array
 
     def settled(self, after: State) -> State:
-        """Return the state after a change, with the files' states as they were found to be.
+        """Return the state after a change, with the times of files that hold what they held.
 
-        Of files that had changed, and what they hold had not: they are not read for it again.
+        They are not read again for that.
 
         Raises
         ------
@@ -238,3 +246,58 @@ class Gallery:
             return replace(place, files=newer.get((place.uri, place.content), place.files))
 
         return replace(after, head=after.head.with_places(put))
+
+
+def find_segment(head: Head, name: str) -> Segment:
+    """Return the segment of a name.
+
+    Raises
+    ------
+    OptionError
+        If there is none.
+    """
+    for segment in head.segments:
+        if segment.name == name:
+            return segment
+    known = ", ".join(segment.name for segment in head.segments) or "none"
+    raise OptionError(f"there is no segment {name!r}; there are {known}")
+
+
+def move(state: State, name: str | None, found: Place) -> State:
+    """Return the state with the new place of a segment's data, or (None) of queries' data.
+
+    Distances of queries that came later belong to all segments: each gets the new place.
+
+    Raises
+    ------
+    OptionError
+        If there is no such segment.
+    InputError
+        If what is there is not what came.
+    """
+    head = state.head
+
+    def put(place: Place) -> Place:
+        if place.content != found.content:
+            return place
+        return replace(place, uri=found.uri, files=found.files)
+
+    if name is not None:
+        segment = find_segment(head, name)
+        if all(place.content != found.content for place in segment.places):
+            raise InputError(
+                f"{found.uri} does not hold what segment {name!r} held when it came "
+                f"({segment.places[0].uri}): nothing has been changed; give the same data, or "
+                "remove the segment and append it anew"
+            )
+    elif all(batch.place is None or batch.place.content != found.content for batch in head.batches):
+        raise InputError(
+            f"{found.uri} holds none of the queries' data as they were when they came: nothing has "
+            "been changed; give the same data"
+        )
+    after = head.with_places(put)
+    if name is not None:
+        after = replace(after, batches=head.batches)
+    elif head.settings.metric is not None:
+        after = replace(after, segments=head.segments)
+    return replace(state, head=after)

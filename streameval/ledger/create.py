@@ -2,16 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
 from streameval.arrays.array import Array
-from streameval.errors import OptionError
+from streameval.errors import InputError, OptionError
 from streameval.kernels.canonical import Metric
-from streameval.ledger.head import Settings
+from streameval.ledger.counting import take_labels
+from streameval.ledger.gallery import open_matrix, place_of
+from streameval.ledger.head import Batch, Head, Settings
+from streameval.ledger.queries import check_rows
+from streameval.ledger.state import State
+from streameval.ledger.trajectory import NOTHING, entry_of
 from streameval.planning.range import Range
-from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
+from streameval.protocols.pairs import find_pairs
+from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Labels
 from streameval.request import Terms
 from streameval.run.preparation import BINS, THRESHOLDS
 from streameval.run.sizes import parse_bytes
 from streameval.sources.sources import Features
+
+
+def first_state(given: Mapping[str, Any]) -> State:
+    """Return the state of a ledger without a gallery, of the keywords of `Ledger.create`.
+
+    Raises
+    ------
+    InputError
+        If labels and features don't fit, or the features can't be evaluated.
+    OptionError
+        If an option is unknown, or can't be kept up to date.
+    """
+    labels: Labels = given["query_labels"]
+    terms, uri = Terms.of(given), given["query"]
+    array = None if uri is None else open_matrix(uri, "query features")
+    settings = settings_of(array, given["metric"], terms, given["keep"])
+    if array is not None and array.shape[0] != len(labels):
+        raise InputError(
+            f"query features {array.uri} have {array.shape[0]} rows, and {labels.source} "
+            f"{len(labels)} ids: one id a query is needed"
+        )
+    if not len(labels):
+        raise InputError(f"{labels.source} has no ids: at least one query is needed")
+    nothing = take_labels(labels, np.empty(0, np.int64))
+    find_pairs(labels, nothing, settings.protocol)  # what it refuses, it always would
+    if array is not None:
+        check_rows(array, settings)
+    place = None if array is None else place_of(array)
+    empty = State.empty(Head(settings, (Batch(0, len(labels), place),)))
+    return empty.with_entry(entry_of(empty, empty, labels, ("create", ""), NOTHING, 0.0))
 
 
 def settings_of(

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, OutputError
-from streameval.ledger.appending import near_of, plus_counted
 from streameval.ledger.counting import Block
-from streameval.ledger.head import Head
-from streameval.ledger.snapshots import scalars_of
-from streameval.ledger.sources import Gallery
-from streameval.ledger.state import Near, Positives, State, Taken, Totals
-from streameval.ledger.store import GALLERY, QUERIES, RECORD, Reader, Store
-from streameval.protocols.protocol import Labels
+from streameval.ledger.gallery import Gallery
+from streameval.ledger.history import read_shares
+from streameval.ledger.state import Near, Positives, State, no_statistics
+from streameval.ledger.store import GALLERY, QUERIES, RECORD, WITHIN, Contents, LedgerStore
+from streameval.ledger.trajectory import scalars_of
 from streameval.run.session import Session
-from streameval.statistics import IntArray
+from streameval.statistics import FIELDS, IntArray, RankStatistics
 
 
-def differences(store: Store, session: Session) -> Iterator[str]:
+def differences(store: LedgerStore, session: Session) -> Iterator[str]:
     """Yield what is not as it should be, a line each.
 
     Every snapshot is read, whose chunks have checksums; all data are compared with what they
@@ -34,35 +33,37 @@ def differences(store: Store, session: Session) -> Iterator[str]:
         yield line
     if damaged:
         return
-    reader = store.reader()
-    state = reader.state()
-    gallery = Gallery(store.location, reader, state, thorough=True)
+    contents = store.contents()
+    state = contents.state()
+    gallery = Gallery(store.location, contents, state, thorough=True)
     changed = False
     for line in _changed(gallery):
         changed = True
         yield line
     if not changed:
-        yield from _recounted(state, reader, gallery, session)
+        yield from _recounted(state, contents, gallery, session)
 
 
-def _unreadable(store: Store) -> Iterator[str]:
+def _unreadable(store: LedgerStore) -> Iterator[str]:
     """Read all arrays of all snapshots; those that are in several of them once."""
     seen: set[str] = set()
     for number, snapshot in enumerate(store.snapshots()):
         try:
-            reader = store.reader(snapshot)
-            head = reader.state().head
+            contents = store.contents(snapshot)
+            head = contents.state().head
             parts: dict[str, Callable[[], object]] = {
-                f"{QUERIES} {len(head.batches)}": partial(reader.read, QUERIES)
+                f"{QUERIES} {len(head.batches)}": partial(contents.read, QUERIES)
             }
             if head.next_segment:
-                parts[f"{GALLERY} {head.rows}"] = reader.gallery
-            for record in head.records:
-                parts[RECORD.format(record.number)] = partial(reader.record, record.number)
+                parts[f"{GALLERY} {head.rows}"] = contents.gallery
+            for path in (RECORD, WITHIN):
+                for record in head.records:
+                    name = path.format(record.number)
+                    parts[name] = partial(contents.read, name)
         except OutputError as error:
             yield f"snapshot {number}: {error}"
             continue
-        for name in [one for one in parts if one not in seen]:
+        for name in [name for name in parts if name not in seen]:
             seen.add(name)
             try:
                 parts[name]()
@@ -83,40 +84,35 @@ def _changed(gallery: Gallery) -> Iterator[str]:
             yield str(error)
 
 
-def _recounted(state: State, reader: Reader, gallery: Gallery, session: Session) -> Iterator[str]:
-    """Count everything again, and compare it with totals, records and nearest negatives."""
-    head, most = state.head, state.near.distance.shape[1]
+def _recounted(
+    state: State, contents: Contents, gallery: Gallery, session: Session
+) -> Iterator[str]:
+    """Count everything again; compare it with the statistics, records and nearest negatives."""
+    head, most, queries = state.head, state.near.distance.shape[1], gallery.queries
     parts = gallery.parts()
-    added = _added(reader, head)
-    positives, totals = Positives.none(), Totals.none(head.queries, head.settings)
-    near = Near.none(head.queries, most)
+    statistics = no_statistics(head.queries, head.settings)
+    near, positives = Near.none(head.queries, most), Positives.none()
     if parts:
-        queries: Labels = gallery.queries()
         block = Block(head.settings, queries, gallery.features(), parts, session)
         positives = block.find_positives(0)
+        differ = False
         for name in ("query", "segment", "index", "distance"):
-            yield from _compare(f"{name} of positives", state.positives, positives, name)
-        if any(_differ(state.positives, positives, name) for name in ("query", "segment", "index")):
+            lines = [*_compare(f"{name} of positives", state.positives, positives, name)]
+            differ |= bool(lines) and name != "distance"
+            yield from lines
+        if differ:
             return
-        counted = block.count(positives, most, np.full(head.queries, np.inf))
-        for part, one in zip(parts, counted, strict=True):
-            positives = plus_counted(positives, one)
-            totals = totals.plus(Totals.of(one))
-            near = near.with_more(near_of(part.segment.number, one), most)
-            what = f"segment {part.segment.name!r}"
-            taken = added[part.segment.number]
-            closer, tied = taken.of_positives(state.positives.serial)
-            found = {"closer": closer, "tied": tied}
-            for name, values in found.items():
-                yield from _compare_arrays(f"{name} of {what}", values, getattr(one, name))
-            for name in ("per_query", "within", "nearest", "histogram"):
-                yield from _compare(f"{name} of {what}", taken.totals, Totals.of(one), name)
-    for name in ("closer", "tied", "before"):
-        yield from _compare(name, state.positives, positives, name)
-    for name in ("per_query", "within", "nearest", "histogram"):
-        yield from _compare(name, state.totals, totals, name)
+        counted, nearest = block.count(positives, most, np.full(head.queries, np.inf))
+        statistics, near = reduce(RankStatistics.merge, counted), near.merge(nearest, most)
+        numbers = [part.segment.number for part in parts]
+        _, shares = read_shares(contents, head, state.positives, numbers)
+        for part, shard in zip(parts, counted, strict=True):
+            share = shares[part.segment.number]
+            share = replace(share, tied_before=shard.tied_before)  # in no record
+            yield from _differences(f" of segment {part.segment.name!r}", share, shard)
+    yield from _differences("", state.statistics, statistics)
     yield from _compare_near(state.near, near)
-    metrics, counts = scalars_of(state, gallery.queries())
+    metrics, counts = scalars_of(state, queries)
     last = head.last
     for name, value in {**metrics, **counts}.items():
         written = {**last["metrics"], **last["counts"]}.get(name)
@@ -124,23 +120,10 @@ def _recounted(state: State, reader: Reader, gallery: Gallery, session: Session)
             yield f"{name} of the trajectory is {written!r}, and is {value!r} by its counts"
 
 
-def _added(reader: Reader, head: Head) -> dict[int, Taken]:
-    """Return what the records say of each segment, each record read once."""
-    added = {
-        segment.number: Taken(Totals.none(head.queries, head.settings)) for segment in head.segments
-    }
-    for record in head.records:
-        arrays = reader.record(record.number)
-        for number, taken in added.items():
-            if number in record.segments:
-                taken.add(record, arrays, number)
-            else:
-                taken.add_cells(arrays["cells"], number)
-    return added
-
-
-def _differ(one: Any, other: Any, name: str) -> bool:
-    return not np.array_equal(getattr(one, name), getattr(other, name))
+def _differences(what: str, kept: RankStatistics, counted: RankStatistics) -> Iterator[str]:
+    for name, layout in FIELDS.items():
+        if layout.merge != "same" and getattr(kept, name) is not None:
+            yield from _compare(f"{name}{what}", kept, counted, name)
 
 
 def _compare(what: str, kept: Any, counted: Any, name: str) -> Iterator[str]:

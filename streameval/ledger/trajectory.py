@@ -1,0 +1,196 @@
+"""The trajectory of a ledger: an entry a snapshot, and the forecast of a change."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.errors import StreamevalWarning
+from streameval.ledger.head import Settings
+from streameval.ledger.state import State
+from streameval.protocols.protocol import Labels
+from streameval.result import Evaluation
+from streameval.result.summary import plain
+from streameval.run.preparation import UNUSED, query_columns
+from streameval.statistics import RankStatistics
+
+ROW_PAIRS = 220  # pairs that take as long as reading and preparing a row of gallery features
+RANK = 0.75  # what a pair takes that is counted for ranks alone
+NEAR = 1.7  # and where the nearest negatives are looked for from nothing
+POSITIVE, NEGATIVE, EXCLUDED = "positive", "negative", "excluded"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a change counts: known before it does, from the distances of the new positives.
+
+    Attributes
+    ----------
+    segment : int
+        Pairs of all queries with the new segment.
+    rescanned : int
+        Pairs of old segments that are counted again.
+    queries : int
+        The queries for which they are.
+    full : int
+        Pairs of a full evaluation of the gallery after the change.
+    items, old : int
+        Items of the segment, and of old segments that are read again.
+    searched : int
+        Pairs of old segments among which nearest negatives are looked for again.
+    features : bool
+        Whether distances are computed.
+    """
+
+    segment: int
+    rescanned: int
+    queries: int
+    full: int
+    items: int = 0
+    old: int = 0
+    searched: int = 0
+    features: bool = False
+
+    @property
+    def pairs(self) -> int:
+        """Pairs in all."""
+        return self.segment + self.rescanned
+
+    @property
+    def share(self) -> float:
+        """What the change takes of a full evaluation: of its pairs, and rows of features read."""
+        row = ROW_PAIRS if self.features else 0
+        gallery = self.items * self.full / self.segment if self.segment else 0.0
+        whole = self.full + row * gallery
+        again = RANK * (self.rescanned - self.searched) + NEAR * self.searched
+        own = self.segment + again + row * (self.items + self.old)
+        return own / whole if whole else 0.0
+
+
+NOTHING = Forecast(0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """An entry of the trajectory.
+
+    Attributes
+    ----------
+    number : int
+        0 for the ledger without a gallery; what ``at`` and ``--at`` take.
+    time : str
+        UTC, ISO 8601.
+    change : str
+        ``create``, ``append``, ``remove``, ``forget``, ``add-queries``, ``move``.
+    name : str
+        Of the segment, or what was changed.
+    segments, gallery : int
+        Number of segments and of items after the change.
+    metrics : dict of str to float or None
+        All scalar metrics; None where undefined.
+    counts : dict of str to int
+        As in ``summary.json``.
+    sides : dict of str to int
+        Number of queries that went from one side to another, as ``"negative>positive"``.
+    pairs, rescanned : int
+        Pairs that were counted for the change, and how many of these were of old segments.
+    seconds : float
+        That the change took.
+    """
+
+    number: int
+    time: str
+    change: str
+    name: str
+    segments: int
+    gallery: int
+    metrics: Mapping[str, float | None]
+    counts: Mapping[str, int]
+    sides: Mapping[str, int]
+    pairs: int
+    rescanned: int
+    seconds: float
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Snapshot:
+        """Return the snapshot of an entry as it is written."""
+        return cls(**{name: value for name, value in entry.items() if name != "queries"})
+
+    @property
+    def queries(self) -> int:
+        """Number of queries after the change."""
+        return self.counts["queries"]
+
+    def entry(self) -> dict[str, Any]:
+        """Return the entry as it is written: JSON values."""
+        values: dict[str, Any] = plain(asdict(self))
+        first = {
+            name: values.pop(name) for name in ("number", "time", "change", "name", "segments")
+        }
+        return {**first, "queries": self.queries, **values}
+
+
+def range_summary(settings: Settings) -> dict[str, Any]:
+    """Describe the range, as `Prepared.range_summary` does."""
+    used = settings.range
+    if used is None:
+        return {"mode": UNUSED, "low": None, "high": None}
+    return {"mode": "given" if used.strict else "auto", "low": used.low, "high": used.high}
+
+
+def sides_of(statistics: RankStatistics) -> npt.NDArray[Any]:
+    """Return the side of each query: positive (Q+), negative (Q−) or excluded."""
+    sides = [statistics.has_positive, statistics.identity_absent]
+    return np.select(sides, [POSITIVE, NEGATIVE], EXCLUDED)
+
+
+def entry_of(
+    before: State,
+    after: State,
+    queries: Labels,
+    what: tuple[str, str],
+    work: Forecast,
+    seconds: float,
+) -> dict[str, Any]:
+    """Return the entry of the trajectory for a change: its kind and name, and its work."""
+    metrics, counts = scalars_of(after, queries)
+    was, now = sides_of(before.statistics), sides_of(after.statistics)
+    moves = zip(was.tolist(), now[: len(was)].tolist(), strict=True)
+    snapshot = Snapshot(
+        number=len(before.head.happened),
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        change=what[0],
+        name=what[1],
+        segments=len(after.head.segments),
+        gallery=after.head.gallery,
+        metrics=metrics,
+        counts=counts,
+        sides=dict(Counter(f"{old}>{new}" for old, new in moves if old != new)),
+        pairs=work.pairs,
+        rescanned=work.rescanned,
+        seconds=round(seconds, 3),
+    )
+    return snapshot.entry()
+
+
+def scalars_of(
+    state: State, queries: Labels
+) -> tuple[Mapping[str, float | None], Mapping[str, int]]:
+    """Return the metrics and counts of a state, as the trajectory has them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StreamevalWarning)  # said where the result is asked for
+        result = Evaluation.compute(
+            state.statistics,
+            state.head.settings.options,
+            range=range_summary(state.head.settings),
+            columns=query_columns(queries),
+            provenance={},
+        )
+    return plain(result.metrics.scalars), result.counts
