@@ -22,8 +22,8 @@ from streameval.cli.examples import commands_of
 from streameval.metrics import METRICS, MetricOptions
 from streameval.protocols.presets import EQUIVALENTS, PRESETS, Preset
 from streameval.protocols.protocol import PROTOCOLS, Protocol
-from streameval.report.metrics import single_shot_needs
-from streameval.report.style import TITLES
+from streameval.report.metric_list import PARTS as METRIC_PARTS
+from streameval.report.metric_list import single_shot_needs
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"^<!-- made: (\S+) -->$", re.M)
@@ -81,7 +81,7 @@ def metrics_part() -> str:
 
 
 def _metrics() -> Iterator[str]:
-    for part, title in TITLES.items():
+    for part, title in METRIC_PARTS.items():
         yield f"## {title}\n"
         yield f"Asked for together by `--metrics {part}`.\n"
         for metric in (one for one in METRICS if one.part == part):

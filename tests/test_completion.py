@@ -18,7 +18,7 @@ from streameval.cli.values import FILES, FOLDERS, Value
 from streameval.metrics import METRICS, MetricOptions
 from streameval.metrics.selection import PARTS
 from streameval.protocols import presets, protocol
-from streameval.report.plots import CAMERAS, CURVES
+from streameval.report.curves import CAMERAS, CURVES
 
 BIN = Path(sys.executable).parent
 PLACES = FILES | FOLDERS

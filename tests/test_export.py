@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import streameval as se
 from streameval.cli import main
-from streameval.report.export import Number, as_csv, as_latex, as_markdown, as_parquet
+from streameval.report.export import as_csv, as_latex, as_markdown, as_parquet
+from streameval.report.table import Table, number
 from streameval.result.cells import harmless
 
 HOSTILE = [
@@ -130,7 +131,7 @@ def test_a_run_prints_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_any_text_is_one_cell(name: str, label: str) -> None:
-    rows = [{name: label, f"{name} value": Number(0.5)}]
+    rows = Table.of((name, f"{name} value"), [(label, number(0.5))])
     read = list(csv.reader(io.StringIO(as_csv(rows), newline="")))
     assert [[len(row) for row in read]] == [[2, 2]]
     assert read[1] == [harmless(label), "0.5"]
@@ -139,7 +140,8 @@ def test_any_text_is_one_cell(name: str, label: str) -> None:
     assert "<" not in as_markdown(rows)
     assert len(re.findall(r"(?<!\\)&", as_latex(rows))) == 2
     assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", as_markdown(rows))) == 9
-    table = pq.read_table(io.BytesIO(as_parquet([{"label": "a", "value": Number(math.nan)}])))
+    undefined = Table.of(("label", "value"), [("a", number(math.nan))])
+    table = pq.read_table(io.BytesIO(as_parquet(undefined)))
     assert table["label"].to_pylist() == ["a"]
 
 

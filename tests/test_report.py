@@ -16,6 +16,7 @@ from rich.console import Console
 
 import streameval as se
 from streameval.metrics.kind import FRACTION
+from streameval.report.evaluation import render_evaluation, scores_of
 from streameval.report.progress import (
     BarProgress,
     LogProgress,
@@ -23,16 +24,8 @@ from streameval.report.progress import (
     make_bar,
     show_progress,
 )
-from streameval.report.style import (
-    Style,
-    amount,
-    duration,
-    interval_text,
-    percent,
-    render,
-    stdout_style,
-)
-from streameval.report.terminal import render_evaluation, rows_of
+from streameval.report.table import amount, duration, interval_text, percent
+from streameval.report.terminal import Style, render, stdout_style
 
 
 def evaluation(query: list[int], gallery: list[int], **more: Any) -> se.Evaluation:
@@ -47,13 +40,13 @@ def evaluation(query: list[int], gallery: list[int], **more: Any) -> se.Evaluati
 
 
 def values(result: se.Evaluation) -> Mapping[str, tuple[str, str, str]]:
-    rows = (row for part in rows_of(result).values() for row in part)
-    return {row.name: (row.value.strip(), row.ties, row.remark) for row in rows}
+    rows = (row for part in scores_of(result).values() for row in part)
+    return {row.name: (row.value, row.ties, row.remark) for row in rows}
 
 
 def test_every_scalar_has_its_row_in_its_part() -> None:
     result = evaluation([1, 2, 9], [1, 2, 1, 2, 3, 3])
-    parts = rows_of(result)
+    parts = scores_of(result)
     assert list(parts) == ["Retrieval", "Open set", "GOM"]
     assert list(values(result)) == [row.name for part in parts.values() for row in part]
     assert set(values(result)) == set(result.metrics.scalars)
@@ -75,7 +68,7 @@ def test_what_is_undefined_says_why() -> None:
         "no open-set queries: every identity is there",
     )
     assert values(closed)["tau_nz"] == ("–", "", "")
-    dir_rows = [row.remark for row in rows_of(closed)["Open set"]]
+    dir_rows = [row.remark for row in scores_of(closed)["Open set"]]
     assert dir_rows == ["no open-set queries: every identity is there", "", ""]
     with pytest.warns(se.StreamevalWarning):
         strangers = evaluation([8, 9], [1, 2, 1, 3])

@@ -18,9 +18,9 @@ import streameval as se
 from streameval.cli import main
 from streameval.metrics.registry import METRICS
 from streameval.metrics.resampling import Resampling
-from streameval.report.html import hardest_queries, runs_of
-from streameval.report.html.page import tau_max_distance
-from streameval.report.style import number_text
+from streameval.report.page import runs_of
+from streameval.report.ranked_lists import hardest_queries, tau_max_distance
+from streameval.report.table import number_text
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
@@ -178,19 +178,18 @@ def test_runs_that_differ_are_not_compared() -> None:
 
 def test_hardest_queries_have_the_lowest_precision() -> None:
     runs = runs_of(RUNS, RUNS, Resampling(resamples=20))
-    mean = np.mean([one.result.per_query["AP"] for one in runs.all], axis=0)
-    chosen = hardest_queries(runs.all, 4)
+    results = list(runs.results.values())
+    mean = np.mean([one.per_query["AP"] for one in results], axis=0)
+    chosen = hardest_queries(results, 4)
     np.testing.assert_array_equal(mean[chosen], np.sort(mean)[:4])
-    one = hardest_queries(runs.all[:1], 1)
-    assert runs.all[0].result.per_query["AP"][one[0]] == np.nanmin(
-        runs.all[0].result.per_query["AP"]
-    )
+    precision = results[0].per_query["AP"]
+    assert precision[hardest_queries(results[:1], 1)[0]] == np.nanmin(precision)
 
 
 def test_the_line_is_where_tau_max_is() -> None:
     page_of("pixels", "--images", IMAGES, "--queries", "20", "--top", "60")
     text = Path("page.html").read_text()
-    limit = tau_max_distance(runs_of(["pixels"], ["pixels"], Resampling()).all[0])
+    limit = tau_max_distance(se.Evaluation.load("pixels"))
     assert limit is not None
     lists = re.findall(r'<div class="pictures">.*?</div>', text, re.DOTALL)
     lines = 0

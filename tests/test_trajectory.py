@@ -13,8 +13,8 @@ from test_plots import HOSTILE, check_is_scaled, points, svg_of_figure
 
 import streameval as se
 from streameval.cli import main
-from streameval.report.plots import figure_bytes
-from streameval.report.trajectory import plot_trajectories
+from streameval.report.figures import figure_bytes
+from streameval.report.ledger import plot_trajectories
 
 pytest.importorskip("icechunk")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")

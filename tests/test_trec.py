@@ -23,8 +23,8 @@ import streameval as se
 from streameval.cli import main
 from streameval.errors import OutputError, StreamevalWarning
 from streameval.neighbors.returned import Returned
+from streameval.neighbors.trec import descending, names_of, qrels_lines, run_lines
 from streameval.output import NewFile
-from streameval.report.trec import descending, names_of, qrels_lines, run_lines
 
 QUERIES, ITEMS, WIDTH = 12, 60, 6
 

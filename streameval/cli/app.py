@@ -86,7 +86,7 @@ def fail(message: str) -> NoReturn:
 
 def harmless(message: str) -> str:
     """Return a message in one line that does nothing to a terminal, whatever labels are in it."""
-    from streameval.report.style import Style
+    from streameval.report.terminal import Style
 
     return Style(plain=False).text(" ".join(message.split("\n")))
 

@@ -47,7 +47,7 @@ def audit(**given: Any) -> None:
     from streameval.protocols.pairs import find_pairs
     from streameval.protocols.protocol import with_options
     from streameval.report.audit import render_audit
-    from streameval.report.style import stdout_style
+    from streameval.report.terminal import stdout_style
     from streameval.run.sizes import parse_bytes
 
     given = with_bundle(given)

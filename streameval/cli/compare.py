@@ -42,10 +42,10 @@ def compare(
     in protocol, gallery or options are compared with --despite only.
     """
     from streameval.metrics.selection import split_names
-    from streameval.report.compare import render_comparison
     from streameval.report.export import FORMATS as EXPORTS
-    from streameval.report.export import JSON, TABLE, chosen_format, comparison_rows
-    from streameval.report.style import Style, stdout_style
+    from streameval.report.export import JSON, TABLE, chosen_format
+    from streameval.report.run_comparison import comparison_table, render_comparison
+    from streameval.report.terminal import Style, stdout_style
     from streameval.result import paired
 
     form = chosen_format(form, wants_json=wants_json, to_file=out is not None)
@@ -67,5 +67,5 @@ def compare(
     elif form == TABLE:
         content = render_comparison(comparison, style, queries)
     else:
-        content = EXPORTS[form](comparison_rows(comparison))
+        content = EXPORTS[form](comparison_table(comparison))
     print_or_write(content, out, overwrite=overwrite)

@@ -63,8 +63,8 @@ def compare_index(settings: tuple[str, ...], **given: Any) -> None:
         from streameval.metrics.options import MetricOptions
         from streameval.metrics.selection import split_names
         from streameval.neighbors import comparison
-        from streameval.report.comparison import render_comparison, write_plot
-        from streameval.report.style import stdout_style
+        from streameval.report.index_comparison import render_comparison, write_plot
+        from streameval.report.terminal import stdout_style
 
         for side, own in labels.items():
             check_label_options(side, *own)

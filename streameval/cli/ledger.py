@@ -116,7 +116,7 @@ def _open(path: str) -> Ledger:
 
 def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
     from streameval.report.ledger import render_change
-    from streameval.report.style import stdout_style
+    from streameval.report.terminal import stdout_style
 
     text = as_json(snapshot.entry()) if wants_json else render_change(snapshot, stdout_style())
     print_out(text)
@@ -208,7 +208,7 @@ def append(
 ) -> None:
     """Add a segment to the gallery."""
     from streameval.report.ledger import forecast_summary, render_forecast
-    from streameval.report.style import stdout_style
+    from streameval.report.terminal import stdout_style
 
     opened = _open(path)
     uri = _segment_uri(opened, gallery, distances)
@@ -351,7 +351,7 @@ def move(path: str, name: str | None, uri: str | None, wait: float, wants_json: 
 def show(path: str, plot: str | None, wants_json: bool) -> None:
     """Print the metrics now, and the trajectory."""
     from streameval.report.ledger import ledger_summary, render_ledger
-    from streameval.report.style import stdout_style
+    from streameval.report.terminal import stdout_style
 
     check_effect("plot", when=not wants_json, remedy="leave --json out")
     opened = _open(path)
@@ -390,7 +390,8 @@ def evaluate(
     Of the columns of the queries' table, a ledger has id and cam, and those that it was created
     with (--label-column).
     """
-    from streameval.report.terminal import render_evaluation, stdout_style
+    from streameval.report.evaluation import render_evaluation
+    from streameval.report.terminal import stdout_style
 
     check_effect("overwrite", when=out is not None, remedy="give --out DIR")
     with Interruption(lambda: None) as interruption:
@@ -412,7 +413,7 @@ def evaluate(
 @_counted
 def verify(path: str, **given: Any) -> None:
     """Read all there is, count it again from the segments, and report any difference."""
-    from streameval.planning.plan import plural
+    from streameval.report.table import plural
 
     opened = _open(path)
     with _counting(**given) as means:

@@ -21,8 +21,8 @@ def metrics(wants_json: bool) -> None:
 
     With the sources of the formulas, and the statistics that each metric needs.
     """
-    from streameval.report.metrics import metrics_summary, render_metrics
-    from streameval.report.style import stdout_style
+    from streameval.report.metric_list import metrics_summary, render_metrics
+    from streameval.report.terminal import stdout_style
 
     text = as_json(metrics_summary()) if wants_json else render_metrics(stdout_style())
     print_out(text)
@@ -45,7 +45,7 @@ def conventions(folder: str, names: str | None, wants_json: bool) -> None:
     """
     from streameval.metrics.selection import split_names
     from streameval.report.conventions import compare_conventions, render_conventions
-    from streameval.report.style import stdout_style
+    from streameval.report.terminal import stdout_style
     from streameval.result import Evaluation
 
     wanted = None if names is None else split_names(names)

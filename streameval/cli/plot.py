@@ -44,7 +44,8 @@ def plot(
     axis; pairs are densities of genuine and impostor distances (of results with a histogram);
     camera-pairs is a heat map of one result.
     """
-    from streameval.report import plots
+    from streameval.report.curves import plot as draw
+    from streameval.report.figures import figure_bytes, file_type
     from streameval.result import Evaluation
     from streameval.result.comparable import warn_of_others
 
@@ -52,11 +53,11 @@ def plot(
         raise OptionError("got no result to plot: give the folder of one, as evaluate --out wrote")
     check_effect("metric", when=curve == "camera-pairs", remedy="give --curve camera-pairs")
     named = by_name(folders, labels, "results")
-    plots.file_type(out)
+    file_type(out)
     results = {name: Evaluation.load(folder) for name, folder in named.items()}
     warn_of_others(results)
-    figure = plots.plot(results, curve, metric=metric)
-    write_new(out, plots.figure_bytes(figure, out), overwrite=overwrite)
+    figure = draw(results, curve, metric=metric)
+    write_new(out, figure_bytes(figure, out), overwrite=overwrite)
 
 
 @click.command("plot", epilog=examples("ledger plot L --metric mAP -o trajectory.svg"))
@@ -74,13 +75,13 @@ def plot_ledgers(
 ) -> None:
     """Plot metrics of ledgers against the size of the gallery."""
     from streameval.ledger import Ledger
-    from streameval.report import plots
-    from streameval.report.trajectory import plot_trajectories
+    from streameval.report.figures import figure_bytes, file_type
+    from streameval.report.ledger import plot_trajectories
 
     if not paths:
         raise OptionError("got no ledger to plot: give one, as ledger create made")
     named = by_name(paths, labels, "ledgers")
-    plots.file_type(out)
+    file_type(out)
     ledgers = {name: Ledger(path).trajectory for name, path in named.items()}
     figure = plot_trajectories(ledgers, tuple(dict.fromkeys(metrics)) or ("mAP",))
-    write_new(out, plots.figure_bytes(figure, out), overwrite=overwrite)
+    write_new(out, figure_bytes(figure, out), overwrite=overwrite)

@@ -16,8 +16,8 @@ from streameval.output import write_new
 
 if TYPE_CHECKING:
     from streameval.rankings import RankedList
-    from streameval.report.html import Images
-    from streameval.report.html.runs import Runs
+    from streameval.report.page import Runs
+    from streameval.report.ranked_lists import Pictures
 
 
 @click.command(
@@ -62,7 +62,7 @@ def report(
     queries, options, the data and where all came from. With --images also the ranked lists of the
     hardest queries as pictures: their distances are computed again from what was evaluated.
     """
-    from streameval.report.html import render_report, runs_of
+    from streameval.report.page import render_report, runs_of
 
     if not folders:
         raise OptionError(
@@ -76,34 +76,31 @@ def report(
     if how is None:
         raise OptionError("--ci is missing")
     runs = runs_of(folders, tuple(named), how, despite)
-    pictures = lists = None
-    if images is not None:
-        pictures, lists = ranked_pictures(runs, images, queries, top)
-    page = render_report(runs, queries=queries, images=pictures, lists=lists)
+    pictures = None if images is None else ranked_pictures(runs, images, queries, top)
+    page = render_report(runs, queries=queries, pictures=pictures)
     write_new(out, page, overwrite=overwrite)
     print_out(f"{out}\n")
 
 
-def ranked_pictures(
-    runs: Runs, template: str, queries: int, top: int
-) -> tuple[dict[str, Images], dict[str, dict[int, RankedList]]]:
+def ranked_pictures(runs: Runs, template: str, queries: int, top: int) -> Pictures:
     """Return the images of each run, and the ranked lists of its hardest queries.
 
     Raises
     ------
     InputError
-        If what a run was evaluated from is not there any more, or has changed.
+        If the inputs of a run are gone, or have changed.
     """
     from streameval.rankings import nearest_items, reopen
-    from streameval.report.html import Images, hardest_queries
+    from streameval.report.pictures import Images
+    from streameval.report.ranked_lists import Pictures, hardest_queries
 
-    pictures: dict[str, Images] = {}
+    images: dict[str, Images] = {}
     lists: dict[str, dict[int, RankedList]] = {}
     for group in runs.of_same_queries:
-        chosen = hardest_queries(group, queries)
-        for run in group:
-            inputs = reopen(run.result, run.name)
-            pictures[run.name] = Images(template, inputs)
-            ranked = nearest_items(run.result, inputs, chosen, top, run.name)
-            lists[run.name] = dict(zip(chosen, ranked, strict=True))
-    return pictures, lists
+        chosen = hardest_queries(list(group.values()), queries)
+        for name, result in group.items():
+            inputs = reopen(result, name)
+            images[name] = Images(template, inputs)
+            ranked = nearest_items(result, inputs, chosen, top, name)
+            lists[name] = dict(zip(chosen, ranked, strict=True))
+    return Pictures(images, lists)

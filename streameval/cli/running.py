@@ -123,9 +123,10 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
         ExitStack() as stack,
     ):
         from streameval.metrics.selection import split_names
-        from streameval.report.export import FORMATS, result_rows
+        from streameval.report.evaluation import render_evaluation, results_table
+        from streameval.report.export import FORMATS
         from streameval.report.plan import plan_summary, render_plan
-        from streameval.report.terminal import render_evaluation, stdout_style
+        from streameval.report.terminal import stdout_style
         from streameval.request import Request, metric_options
         from streameval.run.orchestrator import carry_out
         from streameval.run.preparation import prepare
@@ -234,7 +235,7 @@ def run(given: Given, told: Mapping[str, Any]) -> None:
             if given.json:
                 text = as_json(result.summary())
             elif given.format in FORMATS:
-                text = str(FORMATS[given.format](result_rows({given.out or "this run": result})))
+                text = str(FORMATS[given.format](results_table({given.out or "this run": result})))
             else:
                 text = render_evaluation(result, stdout_style(), saved=saved)
         print_out(text)

@@ -45,10 +45,10 @@ def show(
     to repeat the run, from the folder that it was run in.
     """
     from streameval.metrics.selection import split_names
+    from streameval.report.evaluation import render_evaluation, results_table
     from streameval.report.export import FORMATS as EXPORTS
-    from streameval.report.export import JSON, TABLE, chosen_format, result_rows
-    from streameval.report.style import Style
-    from streameval.report.terminal import render_evaluation, stdout_style
+    from streameval.report.export import JSON, TABLE, chosen_format
+    from streameval.report.terminal import Style, stdout_style
     from streameval.result import Evaluation
     from streameval.result.comparable import warn_of_others
 
@@ -81,7 +81,7 @@ def show(
             for name, one in results.items()
         )
     else:
-        content = EXPORTS[form](result_rows(results))
+        content = EXPORTS[form](results_table(results))
     print_or_write(content, out, overwrite=overwrite)
 
 

@@ -15,9 +15,9 @@ from streameval.output import NewFile
 if TYPE_CHECKING:
     from streameval.cli.running import Given
     from streameval.neighbors.returned import Returned
+    from streameval.neighbors.trec import Names
     from streameval.protocols.pairs import Pairs
     from streameval.protocols.protocol import Labels
-    from streameval.report.trec import Names
 
 trec_options = together(
     click.option(
@@ -51,13 +51,13 @@ class TrecFiles:
         InputError
             If one can't be in a file.
         """
-        from streameval.report.trec import names_of
+        from streameval.neighbors.trec import names_of
 
         self._names = names_of(query, "query"), names_of(gallery, "gallery")
 
     def start(self, pairs: Pairs) -> None:
         """Write the positives."""
-        from streameval.report.trec import qrels_lines
+        from streameval.neighbors.trec import qrels_lines
 
         self._pairs = pairs
         if self._qrels is not None:
@@ -65,7 +65,7 @@ class TrecFiles:
 
     def collect(self, returned: Returned) -> None:
         """Write the lists of the next queries."""
-        from streameval.report.trec import run_lines
+        from streameval.neighbors.trec import run_lines
 
         if self._pairs is None:
             raise TypeError("the pairs are not known yet")
@@ -102,7 +102,7 @@ def open_trec(given: Given, ties: str) -> Iterator[TrecFiles | None]:
     if not named or given.dry_run:
         yield None
         return
-    from streameval.report.trec import check_ties
+    from streameval.neighbors.trec import check_ties
 
     check_ties(ties)
     if given.neighbors is None and given.index is None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from streameval.audit import Audit
-from streameval.report.style import Style, facts, packed, plural, render, wrapped
+from streameval.report.table import Table, facts, packed, plural
+from streameval.report.terminal import Style, render
 
 
 def render_audit(audit: Audit, style: Style) -> str:
@@ -59,12 +60,12 @@ def render_audit(audit: Audit, style: Style) -> str:
         rows += packed(
             "One identity", [f"closer than others in {100 * share:.1f} % of a sample, {name}"]
         )
-    lines: list[Any] = [facts(style, rows)]
-    for one in audit.findings:
-        lines += ["", facts(style, wrapped(style, one.severity, str(one)))]
+    blocks: list[str | Table] = [facts(rows)]
+    for finding in audit.findings:
+        blocks += ["", facts([(finding.severity, str(finding))], wraps=True)]
     if not audit.findings:
-        lines += ["", facts(style, [("Findings", "none")])]
-    return render(style, lines)
+        blocks += ["", facts([("Findings", "none")])]
+    return render(style, blocks)
 
 
 def _features(said: dict[str, Any]) -> list[str]:

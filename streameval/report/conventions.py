@@ -13,19 +13,11 @@ from streameval.metrics import MetricOptions
 from streameval.metrics.selection import available_fields, find_measure
 from streameval.protocols.presets import PRESETS, Preset
 from streameval.protocols.protocol import PROTOCOLS
-from streameval.report.style import (
-    DASH,
-    Style,
-    facts,
-    number_text,
-    render,
-    unruled_table,
-    wrapped,
-)
+from streameval.report.table import Cell, Table, facts, number
+from streameval.report.terminal import Style, render
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from streameval.metrics.kind import Kind
     from streameval.result import Evaluation
 
 OWN = "this run"
@@ -158,46 +150,40 @@ def _range(evaluation: Evaluation, preset: Preset) -> str:
 
 def render_conventions(readings: dict[str, Reading], style: Style) -> str:
     """Return the readings as text: a row a metric, and why they differ."""
-    return render(style, [_table(readings, style), "", facts(style, _reasons(readings, style))])
+    return render(style, [_table(readings), "", facts(_reasons(readings), wraps=True)])
 
 
-def _table(readings: dict[str, Reading], style: Style) -> Table:
-    table = unruled_table()
-    table.add_column("", no_wrap=True)
-    starred = {name for name, one in readings.items() if _is_other(one)}
-    for name in readings:
-        table.add_column(f"{name}*" if name in starred else name, justify="right", no_wrap=True)
-    for metric in readings[OWN].values:
-        cells = (_cell(metric, one.values) for one in readings.values())
-        table.add_row(metric, *(style.text(cell) for cell in cells))
-    return table
+def _table(readings: dict[str, Reading]) -> Table:
+    starred = {name: "*" if _is_other(reading) else "" for name, reading in readings.items()}
+    rows = (
+        (metric, *(_cell(metric, reading.values) for reading in readings.values()))
+        for metric in readings[OWN].values
+    )
+    return Table.of(("", *(name + star for name, star in starred.items())), rows)
 
 
 def _is_other(reading: Reading) -> bool:
     return any("evaluate again" in remark for remark in reading.remarks)
 
 
-def _cell(metric: str, values: dict[str, float]) -> str:
-    if metric not in values:
-        return ""
-    value = values[metric]
-    if math.isnan(value):
-        return DASH
-    return number_text(value, find_measure(metric).metric.kind)
+def _cell(metric: str, values: dict[str, float]) -> str | Cell:
+    return number(values[metric], _kind(metric)) if metric in values else ""
 
 
-def _reasons(readings: dict[str, Reading], style: Style) -> list[tuple[str, str]]:
+def _kind(metric: str) -> Kind:
+    return find_measure(metric).metric.kind
+
+
+def _reasons(readings: dict[str, Reading]) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for name, reading in readings.items():
-        said = [_effect(option, changes) for option, changes in reading.effects.items()]
-        said += reading.remarks
-        if name != OWN and not said:
-            said = ["as this run"]
-        lines = [row for one in said for row in wrapped(style, "", one)]
-        rows += [(name if at == 0 else "", line) for at, (_, line) in enumerate(lines)]
-    rows.append(("", ""))
-    rows.append(("in percent", "tau and ranks as they are"))
-    if any(_is_other(one) for one in readings.values()):
+        texts = [_effect(option, changes) for option, changes in reading.effects.items()]
+        texts += reading.remarks
+        if name != OWN and not texts:
+            texts = ["as this run"]
+        rows += [("" if at else name, text) for at, text in enumerate(texts)]
+    rows += [("", ""), ("in percent", "tau and ranks as they are")]
+    if any(map(_is_other, readings.values())):
         rows.append(("*", "not that tool's own figures: from the pairs and the range of this run"))
     return rows
 
@@ -206,10 +192,10 @@ def _effect(option: str, changes: dict[str, float]) -> str:
     moved = {name: change for name, change in changes.items() if not math.isnan(change)}
     if not moved:
         return f"{option}: changes nothing here"
-    said = (f"{name} {_change(name, change)}" for name, change in moved.items())
-    return f"{option}: " + ", ".join(said)
+    texts = (f"{name} {_change(change, _kind(name))}" for name, change in moved.items())
+    return f"{option}: " + ", ".join(texts)
 
 
-def _change(metric: str, change: float) -> str:
-    shown = find_measure(metric).metric.kind.scale * change
+def _change(change: float, kind: Kind) -> str:
+    shown = kind.scale * change
     return f"{shown:+.2f}" if abs(shown) >= 0.005 else f"{shown:+.1g}"

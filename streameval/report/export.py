@@ -9,146 +9,74 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from streameval.errors import OptionError
-from streameval.metrics.kind import FRACTION, Kind
-from streameval.report.style import number_text
+from streameval.report.table import DASH, Cell, Table
 from streameval.result.cells import harmless, one_line
 
-if TYPE_CHECKING:
-    from streameval.result import Evaluation
-    from streameval.result.paired import Comparison
-
-PROBABILITY = Kind("probability", digits=4)
 TABLE, JSON, PARQUET = "table", "json", "parquet"
 
 
-@dataclass(frozen=True)
-class Number:
-    """A number of a table.
-
-    Attributes
-    ----------
-    value : float
-        NaN where undefined.
-    kind : Kind
-        How people read it.
-    """
-
-    value: float
-    kind: Kind = FRACTION
-
-    def text(self, dash: str) -> str:
-        """Return what people read."""
-        return dash if math.isnan(self.value) else number_text(self.value, self.kind)
-
-
-Cell = str | Number
-Row = Mapping[str, Cell]
-
-
-def result_rows(results: Mapping[str, Evaluation]) -> list[Row]:
-    """Return a row a result, a column a metric of any of them; and its interval, if it has one."""
-    names = {name: None for one in results.values() for name in one.metrics.scalars}
-    intervals = any(one.chosen_confidence is not None for one in results.values())
-    rows: list[Row] = []
-    for run, result in results.items():
-        row: dict[str, Cell] = {"run": run}
-        found = result.chosen_confidence
-        for name in names:
-            detail = result.metrics.details.get(name)
-            kind = FRACTION if detail is None else detail.kind
-            row[name] = Number(result.metrics.scalars.get(name, math.nan), kind)
-            if intervals:
-                bounds = math.nan, math.nan
-                if found is not None:
-                    bounds = found.intervals.get(name, bounds)
-                row[f"{name} low"], row[f"{name} high"] = (Number(one, kind) for one in bounds)
-        rows.append(row)
-    return rows
-
-
-def comparison_rows(comparison: Comparison) -> list[Row]:
-    """Return a row a metric of each run that is compared with the first."""
-    rows: list[Row] = []
-    for one in comparison.differences:
-        low, high = one.interval or (math.nan, math.nan)
-        values = {
-            "first": one.first,
-            "value": one.value,
-            "difference": one.difference,
-            "low": low,
-            "high": high,
-        }
-        rows.append(
-            {"metric": one.metric, "compared with": comparison.first, "run": one.run}
-            | {name: Number(value, one.kind) for name, value in values.items()}
-            | {name: Number(p, PROBABILITY) for name, p in (("p", one.p), ("p (Holm)", one.p_holm))}
-        )
-    return rows
-
-
-def as_csv(rows: Sequence[Row]) -> str:
+def as_csv(table: Table) -> str:
     """Return CSV: what a spreadsheet would take for a formula is quoted by an apostrophe."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([harmless(name) for name in rows[0]])
-    for row in rows:
-        writer.writerow([_plain(cell) for cell in row.values()])
+    writer.writerow(map(harmless, table.heads))
+    for row in table.rows:
+        writer.writerow(map(_plain, row))
     return file.getvalue()
 
 
 def _plain(cell: Cell) -> str:
-    if isinstance(cell, str):
-        return harmless(cell)
+    if cell.value is None:
+        return harmless(cell.text)
     return "" if math.isnan(cell.value) else repr(float(cell.value))
 
 
-def as_markdown(rows: Sequence[Row]) -> str:
+def as_markdown(table: Table) -> str:
     """Return a Markdown table."""
-    lines = [[markdown_text(name) for name in rows[0]]]
-    lines.append([":--" if isinstance(one, str) else "--:" for one in rows[0].values()])
-    lines += [
-        [markdown_text(one) if isinstance(one, str) else one.text("–") for one in row.values()]
-        for row in rows
-    ]
+    lines = [[markdown_text(name) for name in table.heads]]
+    lines.append([":--" if side == "l" else "--:" for side in table.sides])
+    lines += [[_shown(cell, markdown_text, DASH) for cell in row] for row in table.rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def as_latex(rows: Sequence[Row]) -> str:
+def as_latex(table: Table) -> str:
     r"""Return rows of a LaTeX ``tabular``, the headings first: cells with &, lines with \\."""
-    lines = [[latex_text(name) for name in rows[0]]]
-    lines += [
-        [latex_text(one) if isinstance(one, str) else one.text("--") for one in row.values()]
-        for row in rows
-    ]
+    lines = [[latex_text(name) for name in table.heads]]
+    lines += [[_shown(cell, latex_text, "--") for cell in row] for row in table.rows]
     return "".join(f"{' & '.join(line)} \\\\\n" for line in lines)
 
 
-def as_parquet(rows: Sequence[Row]) -> bytes:
+def _shown(cell: Cell, escape: Callable[[str], str], dash: str) -> str:
+    if cell.value is None:
+        return escape(cell.text)
+    return dash if math.isnan(cell.value) else cell.text
+
+
+def as_parquet(table: Table) -> bytes:
     """Return a Parquet file: texts as they are, numbers as float64."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {
-        name: [one if isinstance(one, str) else one.value for one in (row[name] for row in rows)]
-        for name in rows[0]
+    columns = zip(*table.rows, strict=True)
+    values = {
+        name: [cell.text if cell.value is None else cell.value for cell in column]
+        for name, column in zip(table.heads, columns, strict=True)
     }
     file = io.BytesIO()
-    pq.write_table(pa.table(columns), file)
+    pq.write_table(pa.table(values), file)
     return file.getvalue()
 
 
-FORMATS: Mapping[str, Callable[[Sequence[Row]], str | bytes]] = {
+FORMATS: Mapping[str, Callable[[Table], str | bytes]] = {
     "csv": as_csv,
     "markdown": as_markdown,
     "latex": as_latex,
     PARQUET: as_parquet,
 }
-"""Functions of rows, by the name of the format."""
+"""Renderers of a table, by the name of the format."""
 
 
 def chosen_format(name: str, *, wants_json: bool, to_file: bool) -> str:

@@ -1,4 +1,4 @@
-"""A ledger for the terminal: its segments, its trajectory, a metric against the gallery's size."""
+"""A ledger: its segments, its trajectory, a metric against the gallery's size; and a figure."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import OptionError
+from streameval.errors import InputError, OptionError
 from streameval.metrics.selection import find_measure, find_name
-from streameval.report.style import (
-    DASH,
-    Style,
+from streameval.report.figures import drawing, look, marker, shortened
+from streameval.report.table import (
+    Cell,
+    Table,
     amount,
     duration,
     facts,
+    number,
     number_text,
     packed,
     percent,
     plural,
-    render,
-    unruled_table,
 )
+from streameval.report.terminal import Style, render
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
+    from matplotlib.figure import Figure
 
     from streameval.ledger import Snapshot
     from streameval.ledger.head import Head
@@ -80,7 +80,7 @@ def render_forecast(name: str, forecast: Forecast, style: Style) -> str:
         ),
         ("Share", f"{percent(forecast.share)} of a full evaluation, as far as can be told"),
     ]
-    return render(style, [facts(style, rows)])
+    return render(style, [facts(rows)])
 
 
 def render_change(snapshot: Snapshot, style: Style) -> str:
@@ -101,10 +101,10 @@ def render_change(snapshot: Snapshot, style: Style) -> str:
         *packed("Sides", _sides(snapshot.counts, snapshot.sides)),
         *packed(
             "Metrics",
-            [f"{name} {_value(name, snapshot.metrics)}" for name in _shown(snapshot.metrics)],
+            [f"{name} {_value(name, snapshot.metrics).text}" for name in _shown(snapshot.metrics)],
         ),
     ]
-    return render(style, [facts(style, rows)])
+    return render(style, [facts(rows)])
 
 
 def _sides(counts: Mapping[str, int], sides: Mapping[str, int]) -> list[str]:
@@ -121,9 +121,8 @@ def _shown(metrics: Mapping[str, float | None], room: int = len(SHOWN)) -> list[
     return [*(name for name in SHOWN if name in metrics), *metrics][: min(room, len(metrics))]
 
 
-def _value(name: str, metrics: Mapping[str, float | None]) -> str:
-    value = metrics.get(name)
-    return DASH if value is None else number_text(value, find_measure(name).metric.kind)
+def _value(name: str, metrics: Mapping[str, float | None]) -> Cell:
+    return number(metrics.get(name), find_measure(name).metric.kind)
 
 
 def render_ledger(path: str, head: Head, style: Style, plotted: str | None = None) -> str:
@@ -159,52 +158,35 @@ def render_ledger(path: str, head: Head, style: Style, plotted: str | None = Non
         *packed("Queries", [f"{head.queries:,}", *_sides(last["counts"], {})]),
         ("Gallery", f"{plural(head.gallery, 'item')} in {plural(len(head.segments), 'segment')}"),
     ]
-    blocks: list[RenderableType] = [facts(style, rows), ""]
+    blocks: list[str | Table] = [facts(rows), ""]
     if head.segments:
-        blocks += [_segments(head, style), ""]
-    blocks += [
-        _trajectory(head, style),
-        "",
-        *(style.text(line) for line in _plot(head, name, style)),
-    ]
-    return render(style, blocks)
+        blocks += [_segments(head), ""]
+    return render(style, [*blocks, _trajectory(head), "", *_plot(head, name)])
 
 
-def _table(style: Style, titles: Sequence[str]) -> Table:
-    table = unruled_table()
-    for number, title in enumerate(titles):
-        words = number < 1 or title in ("change", "name", "place")
-        table.add_column(style.text(title), no_wrap=True, justify="left" if words else "right")
-    return table
+def _segments(head: Head) -> Table:
+    rows = (
+        (segment.name, f"{segment.items:,}", f"{segment.forgotten:,}", segment.places[0].uri)
+        for segment in head.segments
+    )
+    return Table.of(("segment", "items", "forgotten", "place"), rows, align="lrrl")
 
 
-def _segments(head: Head, style: Style) -> RenderableType:
-    table = _table(style, ("segment", "items", "forgotten", "place"))
-    for one in head.segments:
-        cells = one.name, f"{one.items:,}", f"{one.forgotten:,}", one.places[0].uri
-        table.add_row(*map(style.text, cells))
-    return table
-
-
-def _trajectory(head: Head, style: Style) -> RenderableType:
+def _trajectory(head: Head) -> Table:
     names = _shown(head.last["metrics"], ROOM)
-    titles = ("snapshot", "change", "name", "gallery", "Q+", "Q−", "excluded", *names)
-    table = _table(style, titles)
-    for entry in head.trajectory:
-        counts = entry["counts"]
-        cells = (
-            str(entry["number"]),
-            entry["change"],
-            entry["name"],
-            f"{entry['gallery']:,}",
-            *(f"{counts[f'queries_{side}']:,}" for side in SIDES),
+    rows = (
+        (
+            *(str(entry["number"]), entry["change"], entry["name"], f"{entry['gallery']:,}"),
+            *(f"{entry['counts'][f'queries_{side}']:,}" for side in SIDES),
             *(_value(name, entry["metrics"]) for name in names),
         )
-        table.add_row(*map(style.text, cells))
-    return table
+        for entry in head.trajectory
+    )
+    heads = ("snapshot", "change", "name", "gallery", *SIDES.values(), *names)
+    return Table.of(heads, rows, align="lll".ljust(len(heads), "r"))
 
 
-def _plot(head: Head, name: str, style: Style) -> list[str]:
+def _plot(head: Head, name: str) -> list[str]:
     """Return a metric against the size of the gallery, a character a cell."""
     points = [
         (entry["gallery"], entry["metrics"][name])
@@ -218,16 +200,68 @@ def _plot(head: Head, name: str, style: Style) -> list[str]:
     if high - low < 1e-9:
         low, high = low - 0.005, high + 0.005
     widest = max(*sizes, 1)
-    mark, kind = "*" if style.plain else "●", find_measure(name).metric.kind
+    kind = find_measure(name).metric.kind
     grid = [[" "] * (PLOT_COLUMNS + 1) for _ in range(PLOT_ROWS)]
     for size, value in points:
         row = math.floor((high - value) / (high - low) * (PLOT_ROWS - 1) + 0.5)
-        grid[row][round(size / widest * PLOT_COLUMNS)] = mark
+        grid[row][round(size / widest * PLOT_COLUMNS)] = "●"
     lines = [f"{name} against the size of the gallery"]
-    for number, row in enumerate(grid):
-        value = high - (high - low) * number / (PLOT_ROWS - 1)
-        label = number_text(value, kind).rjust(8) if number in (0, PLOT_ROWS - 1) else " " * 8
-        lines.append(f"{label} |{''.join(row)}".rstrip())
+    for at, row in enumerate(grid):
+        value = high - (high - low) * at / (PLOT_ROWS - 1)
+        label = number_text(value, kind) if at in (0, PLOT_ROWS - 1) else ""
+        lines.append(f"{label:>8} |{''.join(row)}".rstrip())
     lines.append(" " * 9 + "+" + "-" * PLOT_COLUMNS)
     lines.append(" " * 10 + "0" + f"{widest:,}".rjust(PLOT_COLUMNS - 1))
     return lines
+
+
+def plot_trajectories(ledgers: Mapping[str, Sequence[Snapshot]], metrics: Sequence[str]) -> Figure:
+    """Return a figure of metrics against the size of the gallery, a mark a snapshot.
+
+    Snapshots are joined in the order of time: where the gallery shrinks, a line goes back.
+
+    Parameters
+    ----------
+    ledgers : mapping of str to sequence of Snapshot
+        Their trajectories, by the names of the legend.
+    metrics : sequence of str
+
+    Raises
+    ------
+    OptionError
+        If a ledger has no such metric, or matplotlib is not installed.
+    InputError
+        If a metric has no value in any snapshot.
+    """
+    with drawing() as (figure, axes):
+        at = 0
+        for name, trajectory in ledgers.items():
+            for metric in metrics:
+                parts = [shortened(name)] if len(ledgers) > 1 else []
+                parts += [metric] if len(metrics) > 1 or not parts else []
+                sizes, values = zip(*_points(name, trajectory, metric), strict=True)
+                axes.plot(sizes, values, **look(at), **marker(at), label=": ".join(parts))
+                at += 1
+        axes.set_xlabel("gallery items")
+        axes.set_ylabel(metrics[0] if len(metrics) == 1 else "value")
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.legend(loc="best")
+    return figure
+
+
+def _points(name: str, trajectory: Sequence[Snapshot], metric: str) -> list[tuple[int, float]]:
+    """Return sizes of the gallery, and the metric's values where it has one."""
+    known = trajectory[-1].metrics
+    found = find_name(metric, known)
+    if found is None:
+        raise OptionError(
+            f"the trajectory of {name} has no metric {metric!r}; there are {', '.join(known)}"
+        )
+    values = [(one.gallery, one.metrics.get(found)) for one in trajectory]
+    points = [(size, float(value)) for size, value in values if value is not None]
+    if not points:
+        raise InputError(
+            f"{metric} has no value in any snapshot of {name}: append segments to the ledger, or "
+            "plot another metric"
+        )
+    return points

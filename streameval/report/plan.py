@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.kernels.products import description
 from streameval.planning import Plan, format_bytes
-from streameval.planning.plan import plural
-from streameval.report.inputs import describe_inputs
-from streameval.report.style import Style, amount, duration, facts, render
+from streameval.report.provenance import describe_inputs
+from streameval.report.table import amount, duration, facts, plural
+from streameval.report.terminal import Style, render
 from streameval.run.provenance import describe_source
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> 
     if plan.client:
         peak = f"{format_bytes(plan.client_peak)} projected peak of this process"
         memory += [("Client", peak), *_sizes(plan.client)]
-    return render(style, [facts(style, [*work, *memory])])
+    return render(style, [facts([*work, *memory])])
 
 
 def _sizes(parts: Mapping[str, int]) -> list[tuple[str, str]]:

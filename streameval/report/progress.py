@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from streameval.planning import format_bytes
-from streameval.report.style import amount, duration, is_terminal
+from streameval.report.table import amount, duration
+from streameval.report.terminal import is_terminal
 from streameval.run.progress import Progress
 
 if TYPE_CHECKING:

@@ -1,17 +1,10 @@
-"""Curves of one or several results as figures: PNG, SVG or PDF, with no display.
-
-Colours are those of Okabe and Ito (2008), which colour-blind readers tell apart; lines differ in
-their dashes too, so that they do in a print without colours. Text of labels is set as it is.
-"""
+"""Curves of one or several results, and heat maps of pairs of cameras, as figures."""
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +12,8 @@ import numpy as np
 from streameval.errors import InputError, OptionError
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.retrieval import mean_precision_curve
-from streameval.result.cells import one_line
+from streameval.protocols.protocol import CAMERA_PAIRS
+from streameval.report.figures import as_data, drawing, look, set_log, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,28 +22,8 @@ if TYPE_CHECKING:
     from streameval.result import Evaluation
     from streameval.statistics import FloatArray
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-DASHES = ("-", "--", "-.", ":")
-TYPES = ("png", "svg", "pdf")
 MOST_BINS = 50  # of a density, about: more would be noise
-LABEL_ROOM = 40  # characters of a result's name in the legend
-SIZE = 5.2, 3.6  # inches: a column of a paper holds it at 10 points
-STYLE: Any = {
-    "font.size": 10,
-    "axes.grid": True,
-    "grid.color": "#dddddd",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "lines.linewidth": 1.6,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "streameval",  # the same figure is the same file
-    "pdf.fonttype": 42,
-    "path.simplify": False,  # every point of a curve is there
-    "text.usetex": False,
-    "text.parse_math": False,  # a $ in a name is one
-}
+MOST_CAMERAS = 16  # whose pairs a figure in a column of a page has room for
 
 Draw = Callable[["Axes", "Evaluation", dict[str, Any], str], None]
 """Draws one result: axes, the result, how its line looks, what it is called."""
@@ -196,37 +170,11 @@ def plot(results: Mapping[str, Evaluation], curve: str, *, metric: str = "mAP") 
     return figure
 
 
-@contextmanager
-def drawing() -> Iterator[tuple[Figure, Axes]]:
-    """Give a new figure with axes; while entered, all is drawn in `STYLE`.
-
-    Raises
-    ------
-    OptionError
-        If matplotlib is not installed.
-    """
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise OptionError(
-            "plots need matplotlib, which is not installed: pip install 'streameval[plots]'"
-        ) from error
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=SIZE, layout="constrained")
-        yield figure, figure.add_subplot()
-
-
 def _lines(axes: Axes, results: Mapping[str, Evaluation], curve: str) -> None:
     kind = CURVES[curve]
     for at, (name, result) in enumerate(results.items()):
-        look = {
-            "color": COLOURS[at % len(COLOURS)],
-            "linestyle": DASHES[at % len(DASHES)],
-            "gid": f"curve-{at}",  # its group in an SVG
-        }
         try:
-            kind.draw(axes, result, look, shortened(name))
+            kind.draw(axes, result, look(at), shortened(name))
         except KeyError as error:
             raise InputError(
                 f"{name} holds no curve {curve}: evaluate, or show, with --metrics "
@@ -238,19 +186,8 @@ def _lines(axes: Axes, results: Mapping[str, Evaluation], curve: str) -> None:
     if kind.x == TAU or curve == "precision-recall":
         axes.set_xlim(0, 1)
     if kind.log:
-        from matplotlib.ticker import FuncFormatter, NullFormatter
-
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        set_log(axes)
     axes.legend(loc="best")
-
-
-def shortened(name: str) -> str:
-    """Return a name in the legend's width; matplotlib leaves out those that begin with _."""
-    text = one_line(name).strip()
-    text = text if len(text) <= LABEL_ROOM else f"…{text[1 - LABEL_ROOM :]}"
-    return f"\u200b{text}" if text.startswith("_") else text
 
 
 def _heat_map(figure: Figure, axes: Axes, results: Mapping[str, Evaluation], metric: str) -> None:
@@ -279,34 +216,35 @@ def _heat_map(figure: Figure, axes: Axes, results: Mapping[str, Evaluation], met
     axes.set_title(shortened(name), fontsize=10)
 
 
-def figure_bytes(figure: Figure, path: str) -> bytes:
-    """Return a figure as a file of the type that a path's ending names.
+def images_of(results: Mapping[str, Evaluation]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return every curve that all results hold, and heat maps of pairs of cameras, for a page.
 
-    Raises
-    ------
-    OptionError
-        If it is none of `TYPES`.
+    Returns
+    -------
+    images : list of (str, str)
+        Titles and data URIs.
+    missing : list of str
+        Why others are not there.
     """
-    import matplotlib as mpl
+    images, missing = [], []
+    for name, curve in CURVES.items():
+        try:
+            images.append((curve.title, as_data(plot(results, name))))
+        except InputError as error:
+            missing.append(f"{curve.title}: {error}")
+    for name, result in results.items():
+        of = f", {shortened(name)}" if len(results) > 1 else ""
+        for metric in _camera_metrics(result):
+            figure = plot({name: result}, CAMERAS, metric=metric)
+            images.append((f"{metric} by camera of query and of positive{of}", as_data(figure)))
+    return images, missing
 
-    kind = file_type(path)
-    file = io.BytesIO()
-    when: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-    with mpl.rc_context(STYLE):
-        figure.savefig(file, format=kind, dpi=200, metadata=when)
-    return file.getvalue()
 
-
-def file_type(path: str) -> str:
-    """Return the type of a figure by its path's ending.
-
-    Raises
-    ------
-    OptionError
-    """
-    kind = Path(path).suffix.removeprefix(".").lower()
-    if kind not in TYPES:
-        raise OptionError(
-            f"{path} is no {', '.join(TYPES)} by its ending: a figure is one of these"
-        )
-    return kind
+def _camera_metrics(result: Evaluation) -> list[str]:
+    """Return the metrics to be shown by pairs of cameras; none where there are no such pairs."""
+    if result.positive_cams is None or "cam" not in result.columns or result.lists is not None:
+        return []
+    if len(set(result.columns["cam"].tolist())) > MOST_CAMERAS:
+        return []
+    held = {name for cell in result.grouped(CAMERA_PAIRS).groups.values() for name in cell.scalars}
+    return [name for name in ("CMC@1", "mAP") if name in held]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streameval.metrics import METRICS, MetricOptions
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
-from streameval.report.style import TITLES, Style, facts, render, wrapped
+from streameval.report.table import Table, facts
+from streameval.report.terminal import Style, render
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from streameval.metrics import Metric
+
+PARTS: Mapping[str, str] = {
+    "retrieval": "Retrieval",
+    "open-set": "Open set",
+    "gom": "GOM",
+    "verification": "Verification",
+}
+"""Titles of the parts of the list."""
 
 
 def metrics_summary() -> list[dict[str, Any]]:
@@ -22,8 +30,8 @@ def metrics_summary() -> list[dict[str, Any]]:
             "also": list(metric.also),
             "part": metric.part,
             "default": metric.default,
-            "parameters": {name: one.expects for name, one in metric.parameters.items()},
-            "examples": [one.name for one in metric.measures(MetricOptions())],
+            "parameters": _parameters(metric),
+            "examples": [measure.name for measure in metric.measures(MetricOptions())],
             "over": list(metric.over),
             "formula": metric.formula,
             "source": metric.source,
@@ -42,35 +50,38 @@ def single_shot_needs(metric: Metric) -> list[str]:
 
 def render_metrics(style: Style) -> str:
     """Return the list as text, part by part; a star marks what is computed by default."""
-    blocks: list[RenderableType] = []
-    for part, title in TITLES.items():
-        blocks.append(style.text(title.upper()))
+    blocks: list[str | Table] = []
+    for part, title in PARTS.items():
+        blocks.append(title.upper())
         for metric in METRICS:
             if metric.part == part:
                 star = " *" if metric.default else ""
-                blocks += [style.text(f"{metric.name}{star}"), facts(style, _lines(metric, style))]
+                blocks += [f"{metric.name}{star}", _declaration(metric, style)]
         blocks.append("")
     blocks += [
         "* computed where no --metrics are given",
-        style.text("over: a mean or a rate of these; without any of them there is no value"),
+        "over: a mean or a rate of these; without any of them there is no value",
     ]
     return render(style, blocks)
 
 
-def _lines(metric: Metric, style: Style) -> list[tuple[str, str]]:
-    said = {
+def _parameters(metric: Metric) -> dict[str, str]:
+    return {name: parameter.expects for name, parameter in metric.parameters.items()}
+
+
+def _declaration(metric: Metric, style: Style) -> Table:
+    needs = ", ".join(metric.needs)
+    more = single_shot_needs(metric)
+    if more:
+        needs += f"; under single gallery shot {', '.join(more)}, too"
+    texts = {
         "formula": style.formula(metric.formula),
         "over": ", ".join(metric.over),
         "source": metric.source,
-        "needs": ", ".join(metric.needs),
+        "needs": needs,
     }
-    under = single_shot_needs(metric)
-    if under:
-        said["needs"] += f"; under single gallery shot {', '.join(under)}, too"
     if metric.also:
-        said["also"] = ", ".join(metric.also) + " (elsewhere)"
+        texts["also"] = ", ".join(metric.also) + " (elsewhere)"
     if metric.parameters:
-        said["where"] = "; ".join(
-            f"{name} {one.expects}" for name, one in metric.parameters.items()
-        )
-    return [row for name, text in said.items() for row in wrapped(style, f"    {name}", text)]
+        texts["where"] = "; ".join(" ".join(pair) for pair in _parameters(metric).items())
+    return facts([(f"    {name}", text) for name, text in texts.items()], wraps=True)

@@ -1,0 +1,227 @@
+"""A report as one HTML file that opens offline: no script, no font, nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import InputError, OptionError
+from streameval.metrics.resampling import Resampling
+from streameval.report.curves import images_of
+from streameval.report.evaluation import compared_metrics
+from streameval.report.figures import COLOURS, DASHES, shortened
+from streameval.report.provenance import (
+    audit_table,
+    counts_table,
+    options_table,
+    provenance_table,
+)
+from streameval.report.ranked_lists import Pictures, hardest_queries, queries_table
+from streameval.report.run_comparison import (
+    changed_queries,
+    describe_change,
+    describe_method,
+    differences_table,
+    without_interval,
+)
+from streameval.report.table import plural
+from streameval.report.terminal import Style
+from streameval.result import Evaluation, paired
+from streameval.result.summary import read_summary
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+TEMPLATE, STYLESHEET = "report.html", "report.css"
+STROKES = {"-": "", "--": "9 4", "-.": "9 3 2 3", ":": "2 3"}
+CHANGED = 5  # queries that got better, and worse
+QUERY_COLUMNS = 9  # side by side
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """The runs of a report.
+
+    Attributes
+    ----------
+    results : mapping of str to Evaluation
+        By name.
+    provenance : mapping of str to mapping
+        Of their summaries: with the version that wrote them.
+    comparison : Comparison, optional
+        With the first; None where there is one run, or they can't be compared.
+    reason : str
+        Why they can't; empty otherwise.
+    """
+
+    results: Mapping[str, Evaluation]
+    provenance: Mapping[str, Mapping[str, Any]]
+    comparison: paired.Comparison | None = None
+    reason: str = ""
+
+    @property
+    def of_same_queries(self) -> list[Mapping[str, Evaluation]]:
+        """The results, those together that can be compared query by query."""
+        if self.comparison is not None:
+            return [self.results]
+        return [{name: result} for name, result in self.results.items()]
+
+
+def runs_of(
+    folders: Sequence[str | Path],
+    names: Sequence[str],
+    how: Resampling,
+    despite: Collection[str] = (),
+) -> Runs:
+    """Load saved results, and compare them with the first where that is possible.
+
+    Parameters
+    ----------
+    folders, names : sequence of str
+        Names are all different.
+    how : Resampling
+        How the intervals of differences are made.
+    despite : collection of str
+        See `paired.compare`.
+
+    Raises
+    ------
+    OutputError
+        If a folder holds no result.
+    OptionError
+        If `despite` is unknown.
+    """
+    unknown = [kind for kind in despite if kind not in paired.KINDS]
+    if unknown:
+        raise OptionError(f"despite is {unknown[0]!r}; known: {', '.join(paired.KINDS)}")
+    places = dict(zip(names, map(Path, folders), strict=True))
+    results = {name: Evaluation.load(folder) for name, folder in places.items()}
+    provenance = {name: read_summary(folder)["provenance"] for name, folder in places.items()}
+    if len(results) < 2:
+        return Runs(results, provenance)
+    try:
+        comparison = paired.compare(
+            *results.values(),
+            names=names,
+            level=how.level,
+            resamples=how.resamples,
+            seed=how.seed,
+            despite=despite,
+        )
+    except (InputError, OptionError) as error:
+        return Runs(results, provenance, reason=str(error))
+    return Runs(results, provenance, comparison)
+
+
+def render_report(runs: Runs, *, queries: int, pictures: Pictures | None = None) -> bytes:
+    """Return the page.
+
+    Parameters
+    ----------
+    runs : Runs
+    queries : int
+        How many of the hardest are shown.
+    pictures : Pictures, optional
+        The ranked lists of the hardest queries; without them there are no pictures.
+
+    Raises
+    ------
+    OptionError
+        If jinja2 or matplotlib is not installed.
+    """
+    environment = _environment()
+    results, comparison = runs.results, runs.comparison
+    heads = tuple(shortened(name) for name in results)
+    every = list(results.values())
+    images, missing = images_of(results)
+    hardest = []
+    for group in runs.of_same_queries:
+        chosen = hardest_queries(list(group.values()), queries)
+        shown = [] if pictures is None else [pictures.of_query(query, group) for query in chosen]
+        name = next(iter(group)) if len(results) > 1 and comparison is None else ""
+        hardest.append((name, queries_table(group, chosen).cut(QUERY_COLUMNS), shown))
+    page = environment.get_template(TEMPLATE).render(
+        title=f"Evaluation of {plural(len(results), 'run')}",
+        version=version("streameval"),
+        runs=[
+            (name, _subtitle(result), *_look(at))
+            for at, (name, result) in enumerate(results.items())
+        ],
+        metrics=list(compared_metrics(results, heads, mark=comparison is not None).cut()),
+        reason=runs.reason,
+        comparison=None if comparison is None else _comparison(comparison),
+        figures=images,
+        missing=missing,
+        hardest=hardest,
+        options=list(options_table(every, heads).cut()),
+        counts=list(counts_table(every, heads).cut()),
+        audits=[audit_table(*run) for run in runs.provenance.items()],
+        provenance=[provenance_table(*run) for run in runs.provenance.items()],
+    )
+    return page.encode("utf-8", errors="replace")
+
+
+def _comparison(comparison: paired.Comparison) -> dict[str, Any]:
+    """Return what the page says of runs that are compared."""
+    first = shortened(comparison.first)
+    differences, changes = [], []
+    for run in comparison.others:
+        heads = (first, shortened(run))
+        differences.append(differences_table(comparison, run, heads, drawn=True))
+        text = describe_change(comparison.changes(run)["AP"], " by AP")
+        scores = [f"{what} {name}" for what in ("AP", "First rank") for name in heads]
+        changed = changed_queries(comparison, run, CHANGED, scores)
+        parts = tuple(replace(part, title=f"Got {part.title}") for part in changed.parts)
+        table = replace(changed, heads=("Query", *changed.heads[1:]), parts=parts)
+        changes.append((f"{run}: {text}", table if parts else None))
+    return {
+        "remarks": comparison.remarks,
+        "differences": differences,
+        "method": describe_method(comparison),
+        "without": without_interval(comparison),
+        "changes": changes,
+    }
+
+
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+        from markupsafe import Markup
+    except ImportError as error:
+        raise OptionError(
+            "a report needs jinja2, which is not installed: pip install 'streameval[plots]'"
+        ) from error
+    folder, style = files(__package__ or ""), Style(plain=False)
+
+    def harmless(value: Any) -> Any:
+        """Replace what would turn text around, or is no character of a page."""
+        return style.text(value) if type(value) is str else value
+
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=harmless,
+        loader=FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
+    )
+    stylesheet = (folder / STYLESHEET).read_text(encoding="utf-8")
+    environment.globals["stylesheet"] = Markup(stylesheet)
+    return environment
+
+
+def _look(at: int) -> tuple[str, str]:
+    """Return the colour and the dashes of a run's line in the figures."""
+    return COLOURS[at % len(COLOURS)], STROKES[DASHES[at % len(DASHES)]]
+
+
+def _subtitle(result: Evaluation) -> str:
+    counts = result.counts
+    return (
+        f"{plural(counts['queries'], 'query', 'queries')} × "
+        f"{plural(counts['gallery'], 'gallery item')} · {result.provenance['protocol']['name']}"
+    )

@@ -1,0 +1,216 @@
+"""What a result was made from: inputs, protocol, options, data, machine; in words and tables."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streameval.planning import format_bytes
+from streameval.report.table import Cell, Table, duration, facts, packed, plural
+from streameval.result import Evaluation
+
+COUNTS: Mapping[str, str] = {
+    "queries": "Queries",
+    "queries_positive": "… in Q+: with a positive",
+    "queries_negative": "… in Q−: strangers",
+    "queries_excluded": "… excluded: every item of their identity is ignored",
+    "gallery": "Gallery items",
+    "pairs_positive": "Positive pairs",
+    "pairs_ignored": "Ignored pairs",
+    "ties": "Ties of a positive and a negative",
+}
+READINGS = {
+    "bounds": "what is missing is no closer than what is returned",
+    "never": "what is not returned is never found",
+}
+
+Provenance = Mapping[str, Any]
+
+
+def describe_inputs(inputs: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what the inputs are, and their names."""
+    if "distances" in inputs:
+        return "Distances", str(inputs["distances"])
+    features = ""
+    if "metric" in inputs:
+        features = f"{inputs['query']} × {inputs['gallery']} · {inputs['metric']}"
+        if "width" in inputs:  # a ledger's segments may not be known yet
+            features += f", {plural(inputs['width'], 'column')}"
+    if "neighbors" in inputs:
+        return "Neighbours", " · ".join(filter(None, (str(inputs["neighbors"]), features)))
+    if "index" in inputs:
+        search = f" ({inputs['search']})" if inputs["search"] else ""
+        return "Index", f"{inputs['index']}{search} · {features}"
+    return "Features", features
+
+
+def describe_protocol(protocol: Mapping[str, Any]) -> str:
+    """Return a protocol and its options in words."""
+    text = f"{protocol['name']} · CMC {protocol['cmc']} · junk ids {_junk(protocol)}"
+    if protocol["self_match"]:
+        text += f" · a query's own image ignored, by {protocol['self_match']}"
+    return text
+
+
+def _junk(protocol: Mapping[str, Any]) -> str:
+    return ", ".join(map(str, protocol["junk_ids"])) or "none"
+
+
+def describe_reading(lists: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return rows for `facts` on lists of neighbours: how long they are and how they are read."""
+    effective = lists["effective_k"]
+    certain = "places certain" if lists["missing"] == "bounds" else "valid items returned"
+    parts = [
+        f"k = {lists['k']:,}",
+        f"{effective['least']:,} to {effective['most']:,} {certain} "
+        f"(median {effective['median']:g})",
+        f"{plural(lists['missing_positives'], 'positive')} missing, of "
+        f"{plural(lists['queries_missing_positives'], 'query', 'queries')}",
+        f"distances {lists['distances']}",
+        f"{lists['missing']}: {READINGS[lists['missing']]}",
+    ]
+    if lists["complete"]:
+        parts.append("complete: all is known")
+    rows = packed("Lists", parts)
+    index = lists.get("index")
+    if index is not None:
+        trained = f", trained on {index['train_rows']:,} rows" if index["train_rows"] else ""
+        rows.append(("", f"index built in {index['build_seconds']:.3g} s{trained}"))
+    return rows
+
+
+def options_table(results: Sequence[Evaluation], heads: Sequence[str]) -> Table:
+    """Return a row an option, a column a result; where they differ is marked."""
+    return _side_by_side("Option", heads, [_options(result) for result in results])
+
+
+def counts_table(results: Sequence[Evaluation], heads: Sequence[str]) -> Table:
+    """Return a row a count of queries, items or pairs, a column a result."""
+    columns = [
+        {title: f"{result.counts[name]:,}" for name, title in COUNTS.items()} for result in results
+    ]
+    return _side_by_side("Number", heads, columns)
+
+
+def _side_by_side(head: str, heads: Sequence[str], columns: Sequence[Mapping[str, str]]) -> Table:
+    rows = []
+    for name in {name: None for column in columns for name in column}:
+        texts = [column.get(name, "") for column in columns]
+        if len(set(texts)) > 1:
+            rows.append((Cell(name, "differs"), *(Cell(text, mark="differs") for text in texts)))
+        else:
+            rows.append((Cell(name), *map(Cell, texts)))
+    return Table.of((head, *heads), rows, align="l" * (len(heads) + 1))
+
+
+def _options(result: Evaluation) -> dict[str, str]:
+    protocol, inputs = result.provenance["protocol"], result.provenance["inputs"]
+    options, used = result.options, result.range
+    rules = {
+        "same_identity_and_camera": "same identity and camera",
+        "same_camera": "same camera",
+        "listed": "what lists say",
+    }
+    ignored = [text for name, text in rules.items() if protocol.get(name)]
+    if protocol.get("self_match"):
+        ignored.append(f"a query's own image, by {protocol['self_match']}")
+    between = "not used"
+    if used["low"] is not None:
+        between = f"{used['low']:.6g} to {used['high']:.6g} ({used['mode']})"
+    texts = {"Distance": str(inputs["metric"])} if "metric" in inputs else {}
+    texts |= {
+        "Protocol": str(protocol["name"]),
+        "Ignored pairs": ", ".join(ignored) or "none by camera",
+        "Junk identities": _junk(protocol),
+        "CMC": options.cmc,
+        "Ties": options.ties,
+        "Average precision": options.ap,
+        "Verification precision (VP)": options.vp,
+        "False-rate budget": f"{options.false_rate_budget:,}",
+        "Distances of τ = 0 and 1": between,
+    }
+    if result.provenance.get("refined"):
+        texts["Refined"] = ", ".join(result.provenance["refined"])
+    if "lists" in result.provenance:
+        rows = describe_reading(result.provenance["lists"])
+        texts["Lists"] = " · ".join(text for _, text in rows)
+    return texts
+
+
+def audit_table(name: str, provenance: Provenance) -> Table:
+    """Return what the audit of the labels found for a run, as far as its result holds it."""
+    findings = provenance.get("audit")
+    if findings:
+        rows = (
+            (
+                finding["severity"].capitalize(),
+                Cell(f"{finding['message']}: {finding['effect']}", mark="warning"),
+            )
+            for finding in findings
+        )
+        return Table.of((), rows, name, align="ll")
+    text = "none in the labels; the command audit looks at the features, too"
+    if findings is None:
+        text = (
+            "not recorded: evaluated from Python, or by an earlier version; the command audit "
+            "looks at the inputs"
+        )
+    return facts([("Findings", text)], name)
+
+
+def provenance_table(name: str, provenance: Provenance) -> Table:
+    """Return where a run comes from: inputs, machine, time, versions, command."""
+    rows = [describe_inputs(provenance["inputs"]), *_labels(provenance)]
+    if "ledger" in provenance:
+        ledger = provenance["ledger"]
+        rows.append(("Ledger", f"{ledger['path']}, snapshot {ledger['snapshot']}"))
+    for kind in ("fingerprints", "label_fingerprints"):
+        prints = provenance.get(kind, {})
+        rows += [(f"Fingerprint of {what}", str(text)) for what, text in prints.items()]
+    if "command" in provenance:
+        rows.append(("Command", shlex.join(provenance["command"])))
+    versions = {
+        "streameval": provenance.get("streameval", ""),
+        **provenance.get("versions", {}),
+    }
+    rows += [
+        ("Folder", str(provenance.get("folder") or "")),
+        ("Started", str(provenance.get("started", ""))),
+        *_effort(provenance),
+        *_machine(provenance),
+        ("Versions", ", ".join(f"{package} {number}" for package, number in versions.items())),
+        ("Evaluation", str(provenance.get("evaluation", ""))),
+    ]
+    return facts([(title, text) for title, text in rows if text], name)
+
+
+def _labels(provenance: Provenance) -> list[tuple[str, str]]:
+    rows = []
+    for side, uris in provenance.get("labels", {}).items():
+        named = ", ".join(f"{name} {uri}" for name, uri in uris.items() if uri is not None)
+        rows.append((f"Labels, {side}", named))
+    for name in ("good", "junk"):
+        rows.append((f"List of {name} pairs", str(provenance.get("listed", {}).get(name) or "")))
+    return rows
+
+
+def _effort(provenance: Provenance) -> list[tuple[str, str]]:
+    if "plan" not in provenance:
+        return []
+    plan = provenance["plan"]
+    on = [plural(plan["threads"], "thread")]
+    if plan.get("workers"):
+        on.insert(0, plural(plan["workers"], "worker"))
+    peak, memory = format_bytes(plan["projected_peak"]), format_bytes(plan["memory"])
+    took = f"{duration(provenance['seconds'])} on {' of '.join(on)}"
+    return [("Took", f"{took}; memory projected {peak} of {memory}")]
+
+
+def _machine(provenance: Provenance) -> list[tuple[str, str]]:
+    if "machine" not in provenance:
+        return []
+    machine = provenance["machine"]
+    cores = f"{machine['cores']} of {plural(machine['cores_in_all'] or machine['cores'], 'core')}"
+    memory = f"{format_bytes(machine['memory'])} of memory"
+    return [("Machine", " · ".join((machine["processor"], cores, memory, machine["system"])))]
