@@ -18,7 +18,7 @@ import click
 
 import streameval
 from streameval.cli import main
-from streameval.cli.examples import commands_of
+from streameval.cli.help import commands_of
 from streameval.metrics import METRICS, MetricOptions
 from streameval.protocols.presets import EQUIVALENTS, PRESETS, Preset
 from streameval.protocols.protocol import PROTOCOLS, Protocol

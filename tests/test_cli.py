@@ -17,9 +17,9 @@ import pytest
 import zarr
 from click.testing import CliRunner, Result
 
-from streameval.cli import evaluate as command
 from streameval.cli import main
-from streameval.cli.options import parse_range
+from streameval.cli.evaluate import evaluate as command
+from streameval.cli.types import Range, Value
 from streameval.kernels.canonical import METRIC_CODES
 from streameval.metrics.options import CHOICES
 from streameval.protocols import presets, protocol
@@ -215,22 +215,24 @@ def test_warnings_are_words() -> None:
     assert json.loads(result.stdout)["metrics"]["mAP"] is None
 
 
-def test_choices_shown_are_those_that_exist() -> None:
-    shown = {one.name: tuple(str(one.metavar).split("|")) for one in command.evaluate.params}
-    assert shown["metric"] == tuple(METRIC_CODES)
-    assert shown["protocol"] == (*protocol.PROTOCOLS, "FILE.toml")
-    assert shown["preset"] == tuple(presets.PRESETS)
+def test_choices_are_those_that_exist() -> None:
+    params = {param.name: param.type for param in command.params}
+    names = {name: tuple(kind.names()) for name, kind in params.items() if isinstance(kind, Value)}
+    assert names["metric"] == tuple(METRIC_CODES)
+    assert names["protocol"] == tuple(protocol.PROTOCOLS)
+    assert names["preset"] == tuple(presets.PRESETS)
     known = {name: choices for name, choices in CHOICES.items() if name != "cmc"}  # of a protocol
-    assert {name: shown[name] for name in known} == known
+    assert {name: names[name] for name in known} == known
     matches, _ = get_args(get_type_hints(protocol.Protocol)["self_match"])
-    assert shown["self_match"] == get_args(matches)
+    assert names["self_match"] == get_args(matches)
 
 
 def test_ranges_are_parsed() -> None:
-    assert parse_range("auto") == "auto"
-    assert parse_range("minmax") == "minmax"
-    assert parse_range("-1,1") == (-1.0, 1.0)
-    assert parse_range("0, 2.5e1") == (0.0, 25.0)
+    kind = Range("auto", "minmax")
+    assert kind("auto") == "auto"
+    assert kind("minmax") == "minmax"
+    assert kind("-1,1") == (-1.0, 1.0)
+    assert kind("0, 2.5e1") == kind([0, 25]) == (0.0, 25.0)
 
 
 def test_command_line_imports_nothing_heavy() -> None:

@@ -149,7 +149,7 @@ def test_metrics_that_cannot_be() -> None:
     refused(run(*STORED, *CSV, "--metrics", "nAP"), "unknown metric 'nAP'", "mAP")
     refused(run(*STORED, *CSV, "--metrics", "CMC@0"), "'0'", "a positive integer")
     refused(run(*STORED, *CSV, "--refine", "mAP"), "mAP has no threshold", "TAR|FAR={f}, FNMR")
-    refused(run(*STORED, *CSV, "--as", "mars"), "unknown preset 'mars'", "torchreid, fastreid")
+    refused(run(*STORED, *CSV, "--as", "mars"), "--as is 'mars'", "torchreid, fastreid")
 
 
 @pytest.mark.usefixtures("data")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from documents import ROOT, blocks, run_shell
 
-from streameval.cli.statuses import ExitStatus
+from streameval.cli.help import ExitStatus
 
 pytest.importorskip("faiss")
 

@@ -125,7 +125,7 @@ def test_on_the_command_line() -> None:
     assert list(told["settings"][0]["metrics"]) == ["CMC@1", "recall@20"]
     assert told["settings"][0]["recall"] == 1.0
     for arguments, message in (
-        (("Flat", "-k", "0"), "-k is 0"),
+        (("Flat", "-k", "0"), "k is 0"),
         (("Flat", "-k", "5", "--metrics", "mAP"), "mAP has no value where items are never found"),
         (("Flat", "-k", "5", "--plot", "plot.png"), "expected a file NAME.svg"),
     ):

@@ -14,14 +14,13 @@ from test_config import commands
 
 from streameval.cli import main
 from streameval.cli.completion import SHELLS, VARIABLE
-from streameval.cli.values import FILES, FOLDERS, Value
+from streameval.cli.types import Value
 from streameval.metrics import METRICS, MetricOptions
 from streameval.metrics.selection import PARTS
 from streameval.protocols import presets, protocol
 from streameval.report.curves import CAMERAS, CURVES
 
 BIN = Path(sys.executable).parent
-PLACES = FILES | FOLDERS
 
 
 def completed(words: str, shell: str = "bash") -> list[tuple[str, str]]:
@@ -52,7 +51,7 @@ def values(words: str, shell: str = "bash") -> list[str]:
     return [value for kind, value in completed(words, shell) if kind == "plain"]
 
 
-@pytest.mark.parametrize("shell", SHELLS.split("|"))
+@pytest.mark.parametrize("shell", SHELLS)
 def test_names_in_every_shell(shell: str) -> None:
     assert values("streameval comp", shell) == ["compare", "compare-index", "completion"]
     assert "--metrics" in values("streameval evaluate --met", shell)
@@ -64,7 +63,7 @@ def test_names_are_those_that_exist() -> None:
     assert values("streameval evaluate --protocol ") == list(protocol.PROTOCOLS)
     assert values("streameval evaluate --as ") == list(presets.PRESETS)
     assert values("streameval plot x --curve ") == [*CURVES, CAMERAS]
-    assert values("streameval completion ") == SHELLS.split("|")
+    assert values("streameval completion ") == list(SHELLS)
     known = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
     assert values("streameval evaluate --metrics ") == ["all", *PARTS, *known]
     assert values("streameval ledger show L --plot ") == known
@@ -89,7 +88,7 @@ def test_every_place_is_completed() -> None:
     for words, command in commands(main).items():
         context = click.Context(command)
         for param in command.params:
-            if isinstance(param.type, Value) and PLACES.intersection(param.type.parts):
+            if isinstance(param.type, Value) and param.type.place is not None:
                 found = param.type.shell_complete(context, param, "./x")
                 assert [one.type for one in found] in (["file"], ["dir"]), (words, param.name)
 
@@ -98,7 +97,7 @@ def test_a_tab_reads_no_config() -> None:
     assert values("streameval evaluate --config nowhere.toml --ties st") == ["stable"]
 
 
-@pytest.mark.parametrize("shell", SHELLS.split("|"))
+@pytest.mark.parametrize("shell", SHELLS)
 def test_scripts(shell: str) -> None:
     done = subprocess.run(
         [BIN / "streameval", "completion", shell], capture_output=True, text=True, check=True

@@ -30,7 +30,7 @@ from documents import (
 
 import streameval as se
 from streameval.cli import main
-from streameval.cli.examples import commands_of
+from streameval.cli.help import commands_of
 from streameval.metrics import METRICS
 from streameval.metrics.selection import find_measure
 from streameval.protocols.presets import EQUIVALENTS

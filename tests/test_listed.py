@@ -214,4 +214,4 @@ def test_on_the_command_line() -> None:
     write("gt.txt", good[1:])
     says = (f"gt.txt has {QUERIES - 1} lines", f"{QUERIES} queries", "one line a query")
     refused(run(*STORED, *ARRAYS, "--good", "gt.txt"), *says)
-    refused(run(*STORED, *ARRAYS, "--junk", "jk.txt"), "--junk jk.txt without --good")
+    refused(run(*STORED, *ARRAYS, "--junk", "jk.txt"), "got --junk", "--good")

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from test_cli import CSV, STORED, data, run
 
 from streameval.cli import main
+from streameval.cli.help import MEANINGS, ExitStatus
 from streameval.cli.signals import SIGNALS
-from streameval.cli.statuses import MEANINGS, ExitStatus
 
 __all__ = ["data"]
 

@@ -17,14 +17,12 @@ from streameval.cli.compare_index import compare_index
 from streameval.cli.completion import completion
 from streameval.cli.convert import convert
 from streameval.cli.evaluate import evaluate
-from streameval.cli.examples import examples
+from streameval.cli.help import ExitStatus, examples, statuses_text
 from streameval.cli.ledger import ledger
-from streameval.cli.listing import conventions, metrics
+from streameval.cli.metrics import metrics
 from streameval.cli.plot import plot, plot_ledgers
 from streameval.cli.report import report
-from streameval.cli.show import show
-from streameval.cli.statuses import ExitStatus, statuses_text
-from streameval.cli.values import describe_values
+from streameval.cli.show import conventions, show
 from streameval.errors import StreamevalError, StreamevalWarning
 
 
@@ -153,4 +151,3 @@ COMMANDS = (
 for command in COMMANDS:
     main.add_command(command)
 ledger.add_command(plot_ledgers)
-describe_values(main)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import click
 
-from streameval.cli.examples import examples
+from streameval.cli.help import examples
 from streameval.cli.printing import print_out
-from streameval.errors import OptionError
+from streameval.cli.types import Choice
 
 PROGRAM = "streameval"
 VARIABLE = "_STREAMEVAL_COMPLETE"  # what click looks for in the environment
-SHELLS = "bash|zsh|fish"
+SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command(epilog=examples("completion bash"))
-@click.argument("shell", metavar=SHELLS)
+@click.argument("shell", type=Choice(lambda: SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     r"""Print the script that completes commands, options and names on Tab.
@@ -29,7 +29,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    kind = get_completion_class(shell) if shell in SHELLS.split("|") else None
+    kind = get_completion_class(shell)
     if kind is None:
-        raise OptionError(f"shell is {shell!r}; known: {SHELLS.replace('|', ', ')}")
+        raise ValueError(f"click completes nothing in {shell}")
     print_out(kind(ctx.find_root().command, {}, PROGRAM, VARIABLE).source())

@@ -15,24 +15,17 @@ from typing import Any, TypeVar
 
 import click
 
-from streameval.cli.values import Value
+from streameval.cli.types import Path, Value, accepts, expected, flag
 from streameval.errors import InputError, OptionError
 
 Command = TypeVar("Command", bound=click.Command)
 
 CONFIG = "config"
-OF_OUTPUT = frozenset(
+OUTPUTS = frozenset(
     {"out", "overwrite", "resume", "json", "format", "quiet", "dry-run", "rate"}
     | {"save-index", "trec-run", "trec-qrels"}
 )
 """Keys that say where a result goes, not what it is."""
-
-NUMBERS = {
-    "integer": ((int,), "a whole number"),
-    "integer range": ((int,), "a whole number"),
-    "float": ((int, float), "a number"),
-}
-"""What a config file may hold, and what that is in words, by click's name of the type."""
 
 
 def takes_config(command: Command) -> Command:
@@ -40,7 +33,7 @@ def takes_config(command: Command) -> Command:
     command.params.append(
         click.Option(
             [f"--{CONFIG}"],
-            metavar="FILE.toml",
+            type=Path("FILE.toml"),
             is_eager=True,
             expose_value=False,
             callback=_take,
@@ -52,11 +45,8 @@ def takes_config(command: Command) -> Command:
 
 def options_by_key(command: click.Command) -> dict[str, click.Option]:
     """Return the options that a config file of a command may hold, by their keys."""
-    keys: dict[str, click.Option] = {}
-    for param in command.params:
-        if isinstance(param, click.Option) and param.expose_value:
-            keys[max(param.opts, key=len).lstrip("-")] = param
-    return keys
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    return {flag(option).lstrip("-"): option for option in options if option.expose_value}
 
 
 def _take(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
@@ -93,52 +83,23 @@ def read_config(path: str, command: click.Command) -> dict[str, Any]:
                 f"of streameval {command.name}; the nearest is {near[0]}"
             )
         option = known[key]
-        taken = _value(option, value, folder)
-        if taken is None:
-            raise OptionError(f"config {path}: {key} is {value!r}; expected {expected(option)}")
-        values[str(option.name)] = taken
+        items = value if option.multiple else [value]
+        if not isinstance(items, list) or not all(accepts(option.type, item) for item in items):
+            words = f"{'a list, of each ' * option.multiple}{expected(option.type)}"
+            raise OptionError(f"config {path}: {key} is {value!r}; expected {words}")
+        kind = option.type
+        read = [kind.within(folder, item) if isinstance(kind, Value) else item for item in items]
+        values[str(option.name)] = read if option.multiple else read[0]
     return values
 
 
-def _value(option: click.Option, value: Any, folder: str) -> Any:
-    """Return a value as the option takes it; None of one of another type."""
-    if not option.multiple:
-        return _one(option, value, folder)
-    if not isinstance(value, list):
-        return None
-    values = [_one(option, one, folder) for one in value]
-    return None if None in values else values
-
-
-def _one(option: click.Option, value: Any, folder: str) -> Any:
-    kind = option.type
-    if option.is_flag:
-        return value if isinstance(value, bool) else None
-    if isinstance(kind, Value):
-        text = kind.text_of(value)
-        return None if text is None else kind.within(folder, text)
-    allowed, _ = NUMBERS[kind.name]
-    return value if type(value) in allowed else None  # True is no number
-
-
-def expected(option: click.Option) -> str:
-    """Return in words what an option's value is in a config file."""
-    kind = option.type
-    if option.is_flag:
-        one = "true or false"
-    else:
-        one = kind.expected if isinstance(kind, Value) else NUMBERS[kind.name][1]
-    return f"a list, of each {one}" if option.multiple else one
-
-
-def in_force(command: click.Command, given: Mapping[str, Any]) -> dict[str, Any]:
+def in_force(command: click.Command, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return by their keys the options that make a result what it is, where not the default."""
-    keys = options_by_key(command)
     return {
         key: list(value) if isinstance(value, tuple) else value
-        for key, option in keys.items()
-        if key not in OF_OUTPUT
-        and (value := given[str(option.name)]) not in (None, (), False)
+        for key, option in options_by_key(command).items()
+        if key not in OUTPUTS
+        and (value := values[str(option.name)]) not in (None, (), False)
         and value != option.default
     }
 
@@ -152,9 +113,10 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, str):  # what JSON escapes, TOML reads; what a terminal obeys, it may
-        return "".join(map(_shown, json.dumps(value, ensure_ascii=False)))
+        return "".join(map(_escape, json.dumps(value, ensure_ascii=False)))
     return json.dumps(value)
 
 
-def _shown(one: str) -> str:
-    return one if one.isprintable() or "\ud800" <= one <= "\udfff" else f"\\U{ord(one):08x}"
+def _escape(character: str) -> str:
+    shown = character.isprintable() or "\ud800" <= character <= "\udfff"
+    return character if shown else f"\\U{ord(character):08x}"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from streameval.cli import declared
-from streameval.cli.examples import examples
-from streameval.cli.printing import as_json, print_out
+from streameval.cli import options
+from streameval.cli.help import examples
+from streameval.cli.printing import print_answer
+
+FIELDS = ("shape", "dtype", "chunks", "blocks", "kept")
 
 
 @click.command(
@@ -15,12 +19,12 @@ from streameval.cli.printing import as_json, print_out
         "convert features.h5::gallery features.zarr",
     ),
 )
-@click.argument("source", metavar="URI")
-@click.argument("out", metavar="OUT")
-@declared.own_memory
-@declared.overwrite("a Zarr array")
-@declared.json("what was written")
-def convert(source: str, out: str, memory: str, *, overwrite: bool, wants_json: bool) -> None:
+@click.argument("source", metavar="URI", type=options.URI)
+@click.argument("out", metavar="OUT", type=options.FILE)
+@options.memory
+@options.overwrite("a Zarr array")
+@options.json("what was written")
+def convert(source: str, out: str, **values: Any) -> None:
     """Write an array of any format to Zarr in chunks that are read fast.
 
     The values stay what they are; all are checked to be finite. After a crash the same command
@@ -30,20 +34,12 @@ def convert(source: str, out: str, memory: str, *, overwrite: bool, wants_json: 
     from streameval.arrays import open_array
     from streameval.run.sizes import parse_bytes
 
-    done = conversion.convert(
-        open_array(source), out, memory=parse_bytes(memory), overwrite=overwrite
+    memory = parse_bytes(values["memory"])
+    done = conversion.convert(open_array(source), out, memory=memory, overwrite=values["overwrite"])
+    size, chunks = (" x ".join(f"{n:,}" for n in lengths) for lengths in (done.shape, done.chunks))
+    kept = f"; {done.kept} of {done.blocks} blocks were there already" if done.kept else ""
+    print_answer(
+        values,
+        lambda: {name: getattr(done, name) for name in FIELDS},
+        lambda _: f"{out}: {size} of {done.dtype}, all finite, in chunks of {chunks}{kept}\n",
     )
-    if wants_json:
-        said = {
-            "shape": list(done.shape),
-            "dtype": done.dtype,
-            "chunks": list(done.chunks),
-            "blocks": done.blocks,
-            "kept": done.kept,
-        }
-        print_out(as_json(said))
-        return
-    size = " x ".join(f"{length:,}" for length in done.shape)
-    chunks = " x ".join(f"{length:,}" for length in done.chunks)
-    went_on = f"; {done.kept} of {done.blocks} blocks were there already" if done.kept else ""
-    print_out(f"{out}: {size} of {done.dtype}, all finite, in chunks of {chunks}{went_on}\n")

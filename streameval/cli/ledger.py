@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli import declared
+from streameval.cli import options
 from streameval.cli.config import takes_config
-from streameval.cli.effect import check_effect
-from streameval.cli.examples import examples
-from streameval.cli.options import (
-    check_label_options,
+from streameval.cli.help import examples
+from streameval.cli.inputs import (
+    is_integer,
+    is_text,
+    keywords,
     open_groups,
     open_protocol,
+    open_side,
     parse_junk_ids,
-    parse_range,
 )
-from streameval.cli.printing import as_json, print_out
-from streameval.cli.running import save
+from streameval.cli.options import URI, Values, check_effect
+from streameval.cli.printing import print_answer
+from streameval.cli.results import save
 from streameval.cli.signals import Interruption
+from streameval.cli.types import Metrics, Value
 from streameval.errors import InputError, OptionError, OutputError
 
 if TYPE_CHECKING:
@@ -45,8 +47,10 @@ def ledger() -> None:
     """
 
 
-_counted = declared.together(declared.running, declared.quiet)
-_changing = declared.together(
+SESSION = ("memory", "threads", "workers", "scheduler")
+_path = click.argument("path", metavar="L", type=options.LEDGER)
+_counts = options.together(options.session, options.quiet)
+_changes = options.together(
     click.option(
         "--wait",
         metavar="SECONDS",
@@ -55,57 +59,36 @@ _changing = declared.together(
         show_default=True,
         help="Wait for another process that changes the ledger.",
     ),
-    declared.json("the snapshot"),
+    options.json("the snapshot"),
 )
-_queries = declared.labels(query="queries")
+_queries = options.labels(query="queries")
+
+
+def _protocols() -> tuple[str, ...]:
+    """Return the protocols that a ledger can keep up to date."""
+    from streameval.protocols.protocol import PROTOCOLS, SINGLE_GALLERY_SHOT
+
+    kept = (one for one in PROTOCOLS.values() if not one.listed and one.cmc != SINGLE_GALLERY_SHOT)
+    return tuple(protocol.name for protocol in kept)
 
 
 @contextmanager
-def _counting(
-    *,
-    memory: str | None,
-    threads: int | None,
-    workers: int | None,
-    scheduler: str | None,
-    quiet: bool,
-) -> Iterator[dict[str, Any]]:
+def _session(values: Values) -> Iterator[dict[str, Any]]:
     """Open what counts; a signal ends the process, and the ledger is as it was before."""
     from streameval.report.progress import show_progress
 
-    with show_progress(quiet=quiet) as progress, Interruption(progress.close):
-        from streameval.run.connection import open_cluster
-        from streameval.run.session import DEFAULT_MEMORY
-        from streameval.run.sizes import parse_bytes
+    with show_progress(quiet=values["quiet"]) as progress, Interruption(progress.close):
+        from streameval.run.session import open_session
 
-        if workers is not None and workers < 1:
-            raise OptionError(f"--workers is {workers}; a whole number of at least 1 is needed")
-        size = parse_bytes(DEFAULT_MEMORY if memory is None else memory)
-        with open_cluster(
-            count=workers, scheduler=scheduler, threads=threads, memory=size
-        ) as connection:
-            client = None if connection is None else connection.client
-            own = threads if client is None else None
-            yield {"memory": memory, "threads": own, "client": client, "progress": progress}
+        with open_session({**values, "dry_run": False}) as session:
+            client = session.connection and session.connection.client
+            yield {
+                "memory": values["memory"],
+                "threads": values["threads"] if client is None else None,
+                "client": client,
+                "progress": progress,
+            }
         progress.close()
-
-
-def _labels(
-    side: str, given: dict[str, Any], like: Labels | None = None, more: Sequence[str] = ()
-) -> Labels:
-    """Read the labels of a side; those of a table as what `like` has them, with further columns."""
-    from streameval.labels.columns import read_label_table, read_labels
-
-    ids, cams, keys, table = (
-        given.pop(f"{side}_{column}") for column in ("ids", "cams", "keys", "labels")
-    )
-    check_label_options(side, ids, cams, keys, table)
-    if table is None:
-        return read_labels(ids, cams, keys)
-    text: list[str] = []
-    if like is not None:
-        columns = {"id": like.id, "cam": like.cam, "key": like.key, **like.more}
-        text = [name for name, one in columns.items() if one is not None and one.dtype.kind == "U"]
-    return read_label_table(table, text=text, more=more)
 
 
 def _open(path: str) -> Ledger:
@@ -114,12 +97,10 @@ def _open(path: str) -> Ledger:
     return Ledger(path)
 
 
-def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
+def _print(snapshot: Snapshot, values: Values) -> None:
     from streameval.report.ledger import render_change
-    from streameval.report.terminal import stdout_style
 
-    text = as_json(snapshot.entry()) if wants_json else render_change(snapshot, stdout_style())
-    print_out(text)
+    print_answer(values, snapshot.entry, lambda style: render_change(snapshot, style))
 
 
 @takes_config
@@ -129,56 +110,51 @@ def _print(snapshot: Snapshot, *, wants_json: bool) -> None:
         "ledger create distances --query-labels query.csv --range 0,20",
     ),
 )
-@click.argument("path", metavar="L")
-@click.option("--query", metavar="URI", help="Features of the queries; none: stored distances.")
+@_path
+@click.option("--query", type=URI, help="Features of the queries; none: stored distances.")
 @_queries
 @click.option(
     "--label-column",
-    metavar="COLUMN",
+    "columns",
+    type=Value("COLUMN"),
     multiple=True,
     help="Further column of the table to keep, for ledger evaluate --group-by; repeatable.",
 )
-@declared.metric
-@declared.preset
-@declared.pairs("market1501|allshots|separate-camera|no-camera")
-@click.option("--self-match", metavar="index|key", help="Ignore each query's own image: by key.")
-@declared.ties
-@click.option("--range", "value_range", metavar="auto|LO,HI", help="Distances of tau = 0 and 1.")
-@declared.rules
+@options.metric
+@options.preset
+@options.pairs(_protocols)
+@options.self_match("Ignore each query's own image: by key.")
+@options.ties
+@options.value_range("auto")
+@options.rules
 @click.option(
     "--keep",
-    metavar="SIZE",
+    type=options.SIZE,
     default="4MB",
     show_default=True,
     help="For the nearest negatives of all queries.",
 )
-@declared.json("the snapshot")
-def create(
-    path: str,
-    wants_json: bool,
-    value_range: str | None,
-    label_column: tuple[str, ...],
-    **given: Any,
-) -> None:
+@options.json("the snapshot")
+@options.quiet
+def create(path: str, **values: Any) -> None:
     """Make a ledger of queries, without a gallery.
 
     With --query, segments are features; without, stored distances. The range is fixed here.
     """
     from streameval.ledger import Ledger
 
-    of_table = given["query_labels"] is not None
-    check_effect("label_column", when=of_table, remedy="give --query-labels TABLE")
-    labels = _labels("query", given, more=label_column)
-    junk = parse_junk_ids(given.pop("junk_id"), labels)
-    given["protocol"] = open_protocol(given.pop("protocol"))
-    made = Ledger.create(
-        path,
-        query_labels=labels,
-        junk_ids=junk,
-        range=None if value_range is None else parse_range(value_range),
-        **given,
-    )
-    _print(made.trajectory[-1], wants_json=wants_json)
+    columns = values.pop("columns")
+    of_table = values["query_labels"] is not None
+    check_effect("columns", when=of_table, remedy="give --query-labels TABLE")
+    labels = open_side(values, "query", more=columns)
+    chosen = {
+        **values,
+        "query_labels": labels,
+        "junk_ids": parse_junk_ids(values["junk_ids"], labels),
+        "protocol": open_protocol(values["protocol"]),
+    }
+    created = Ledger.create(path, **keywords(Ledger.create, chosen))
+    _print(created.trajectory[-1], values)
 
 
 @takes_config
@@ -188,54 +164,45 @@ def create(
         "ledger append L --gallery tuesday.npy --gallery-labels tuesday.csv --name tuesday",
     ),
 )
-@click.argument("path", metavar="L")
-@click.option("--gallery", metavar="URI", help="Features of the segment, [items, columns].")
-@click.option("--distances", metavar="URI", help="Or its distances, [queries, items].")
-@declared.labels(gallery="segment")
-@click.option("--name", metavar="NAME", help="Of the segment.  [default: of the file]")
+@_path
+@click.option("--gallery", type=URI, help="Features of the segment, [items, columns].")
+@click.option("--distances", type=URI, help="Or its distances, [queries, items].")
+@options.labels(gallery="segment")
+@click.option("--name", type=Value("NAME"), help="Of the segment.  [default: of the file]")
 @click.option("--dry-run", is_flag=True, help="Print what would be counted; change nothing.")
-@_counted
-@_changing
-def append(
-    path: str,
-    gallery: str | None,
-    distances: str | None,
-    name: str | None,
-    dry_run: bool,
-    wait: float,
-    wants_json: bool,
-    **given: Any,
-) -> None:
+@_counts
+@_changes
+def append(path: str, name: str | None, **values: Any) -> None:
     """Add a segment to the gallery."""
     from streameval.report.ledger import forecast_summary, render_forecast
-    from streameval.report.terminal import stdout_style
 
     opened = _open(path)
-    uri = _segment_uri(opened, gallery, distances)
-    labels = _labels("gallery", given, opened.queries())
-    with _counting(**given) as means:
-        if dry_run:
-            means.pop("progress")
-            forecast = opened.plan(uri, labels, name=name, **means)
-            shown = forecast_summary(forecast)
-            style = stdout_style()
-            text = as_json(shown) if wants_json else render_forecast(uri, forecast, style)
-            print_out(text)
+    uri = _segment_uri(opened, values, "gallery")
+    labels = open_side(values, "gallery", like=opened.queries())
+    with _session(values) as session:
+        if values["dry_run"]:
+            session.pop("progress")
+            forecast = opened.plan(uri, labels, name=name, **session)
+            print_answer(
+                values,
+                lambda: forecast_summary(forecast),
+                lambda style: render_forecast(uri, forecast, style),
+            )
             return
-        snapshot = opened.append(uri, labels, name=name, wait=wait, **means)
-    _print(snapshot, wants_json=wants_json)
+        snapshot = opened.append(uri, labels, name=name, wait=values["wait"], **session)
+    _print(snapshot, values)
 
 
-def _segment_uri(opened: Ledger, gallery: str | None, distances: str | None) -> str:
+def _segment_uri(opened: Ledger, values: Values, side: str) -> str:
+    """Return the URI of features or of distances, as the ledger's segments are."""
     stored = opened.head().settings.metric is None
-    uri, other = (distances, gallery) if stored else (gallery, distances)
-    wanted = "--distances" if stored else "--gallery"
+    uri, other = (values[name] for name in (("distances", side) if stored else (side, "distances")))
     if uri is None or other is not None:
-        kind = "stored distances" if stored else "features"
+        kind, wanted = ("stored distances", "--distances") if stored else ("features", f"--{side}")
         raise OptionError(
             f"the segments of {opened.path} are {kind}: give {wanted} URI, and no other"
         )
-    return uri
+    return str(uri)
 
 
 @ledger.command(
@@ -244,32 +211,30 @@ def _segment_uri(opened: Ledger, gallery: str | None, distances: str | None) -> 
         "ledger remove L --ids gone.txt",
     ),
 )
-@click.argument("path", metavar="L")
-@click.option("--name", metavar="NAME", help="The segment to take out.")
+@_path
+@click.option("--name", type=Value("NAME"), help="The segment to take out.")
 @click.option(
-    "--ids", metavar="FILE", help="Identities to forget: a text, one a line, or an array."
+    "--ids", type=options.FILE, help="Identities to forget: a text, one a line, or an array."
 )
-@_counted
-@_changing
-def remove(
-    path: str, name: str | None, ids: str | None, wait: float, wants_json: bool, **given: Any
-) -> None:
+@_counts
+@_changes
+def remove(path: str, name: str | None, ids: str | None, **values: Any) -> None:
     """Take out a segment (--name), or all items of some identities (--ids)."""
     if (name is None) == (ids is None):
         raise OptionError("give the segment to take out (--name), or the identities (--ids FILE)")
-    counting = ("memory", "threads", "workers", "scheduler")
-    check_effect(*counting, when=name is None, remedy="give --ids FILE, which counts")
-    opened = _open(path)
-    with _counting(**given) as means:
+    check_effect(*SESSION, when=name is None, remedy="give --ids FILE, which counts")
+    opened, wait = _open(path), values["wait"]
+    with _session(values) as session:
         if name is not None:
             snapshot = opened.remove(name, wait=wait)
         else:
-            snapshot = opened.forget(_identities(str(ids), opened.queries()), wait=wait, **means)
-    _print(snapshot, wants_json=wants_json)
+            identities = _identities(str(ids), opened.queries())
+            snapshot = opened.forget(identities, wait=wait, **session)
+    _print(snapshot, values)
 
 
 def _identities(file: str, queries: Labels) -> Any:
-    """Read identities, as what the queries' are: of an array, or any other file as a text."""
+    """Read identities, in the type of the queries': of an array, or of a text file."""
     from streameval.arrays.uri import FORMATS
     from streameval.labels.columns import read_labels
 
@@ -282,10 +247,10 @@ def _identities(file: str, queries: Labels) -> Any:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not lines:
         raise InputError(f"{file} holds no identity: one a line is expected")
-    if queries.id.dtype.kind == "U":
+    if is_text(queries.id):
         return lines
     for line in lines:
-        if not re.fullmatch(r"[+-]?\d+", line):
+        if not is_integer(line):
             raise InputError(
                 f"{file} has the line {line!r}, and the identities of the ledger are integers: "
                 "give one integer a line"
@@ -299,28 +264,21 @@ def _identities(file: str, queries: Labels) -> Any:
         "ledger add-queries L --query more.npy --query-labels more.csv",
     ),
 )
-@click.argument("path", metavar="L")
-@click.option("--query", metavar="URI", help="Features of the queries, [queries, columns].")
-@click.option("--distances", metavar="URI", help="Or their distances from all items.")
+@_path
+@click.option("--query", type=URI, help="Features of the queries, [queries, columns].")
+@click.option("--distances", type=URI, help="Or their distances from all items.")
 @_queries
-@_counted
-@_changing
-def add_queries(
-    path: str,
-    query: str | None,
-    distances: str | None,
-    wait: float,
-    wants_json: bool,
-    **given: Any,
-) -> None:
+@_counts
+@_changes
+def add_queries(path: str, **values: Any) -> None:
     """Add queries: they are counted against all segments."""
     opened = _open(path)
-    uri = _segment_uri(opened, query, distances)
+    uri = _segment_uri(opened, values, "query")
     queries = opened.queries()
-    labels = _labels("query", given, queries, more=tuple(queries.more))
-    with _counting(**given) as means:
-        snapshot = opened.add_queries(uri, labels, wait=wait, **means)
-    _print(snapshot, wants_json=wants_json)
+    labels = open_side(values, "query", like=queries, more=tuple(queries.more))
+    with _session(values) as session:
+        snapshot = opened.add_queries(uri, labels, wait=values["wait"], **session)
+    _print(snapshot, values)
 
 
 @ledger.command(
@@ -328,15 +286,15 @@ def add_queries(
         "ledger move L --name tuesday --gallery moved.npy",
     ),
 )
-@click.argument("path", metavar="L")
-@click.option("--name", metavar="NAME", help="The segment that has moved; none: queries.")
-@click.option("--gallery", "--distances", "--query", "uri", metavar="URI", help="Where it is now.")
-@_changing
-def move(path: str, name: str | None, uri: str | None, wait: float, wants_json: bool) -> None:
+@_path
+@click.option("--name", type=Value("NAME"), help="The segment that has moved; none: queries.")
+@click.option("--gallery", "--distances", "--query", "uri", type=URI, help="Where it is now.")
+@_changes
+def move(path: str, name: str | None, uri: str | None, **values: Any) -> None:
     """Say where data are now that have moved: they must be the same."""
     if uri is None:
         raise OptionError("give the new place: --gallery URI, --distances URI, or --query URI")
-    _print(_open(path).move(name, uri, wait=wait), wants_json=wants_json)
+    _print(_open(path).move(name, uri, wait=values["wait"]), values)
 
 
 @ledger.command(
@@ -345,23 +303,21 @@ def move(path: str, name: str | None, uri: str | None, wait: float, wants_json: 
         "ledger show L --json",
     ),
 )
-@click.argument("path", metavar="L")
-@click.option("--plot", metavar="METRIC", help="The metric to plot.  [default: mAP]")
-@declared.json("all of it")
-def show(path: str, plot: str | None, wants_json: bool) -> None:
+@_path
+@click.option("--plot", type=Metrics("METRIC"), help="The metric to plot.  [default: mAP]")
+@options.json("all of it")
+def show(path: str, plot: str | None, **values: Any) -> None:
     """Print the metrics now, and the trajectory."""
     from streameval.report.ledger import ledger_summary, render_ledger
-    from streameval.report.terminal import stdout_style
 
-    check_effect("plot", when=not wants_json, remedy="leave --json out")
+    check_effect("plot", when=not values["json"], remedy="leave --json out")
     opened = _open(path)
     head = opened.head()
-    text = (
-        as_json(ledger_summary(opened.path, head))
-        if wants_json
-        else render_ledger(opened.path, head, stdout_style(), plot)
+    print_answer(
+        values,
+        lambda: ledger_summary(opened.path, head),
+        lambda style: render_ledger(opened.path, head, style, plot),
     )
-    print_out(text)
 
 
 @ledger.command(
@@ -370,63 +326,59 @@ def show(path: str, plot: str | None, wants_json: bool) -> None:
         "ledger evaluate L --at tuesday --group-by cam --json",
     ),
 )
-@click.argument("path", metavar="L")
+@_path
 @click.option(
-    "--at", metavar="SNAPSHOT", help="Number, or the segment that came with it.  [default: now]"
+    "--at",
+    type=Value("SNAPSHOT"),
+    help="Number, or the segment that came with it.  [default: now]",
 )
-@declared.group_by
-@declared.result
-@declared.json("the summary")
-def evaluate(
-    path: str,
-    at: str | None,
-    group_by: str | None,
-    out: str | None,
-    overwrite: bool,
-    wants_json: bool,
-) -> None:
+@options.group_by
+@options.result
+@options.json("the summary")
+def evaluate(path: str, at: str | None, **values: Any) -> None:
     """Give a snapshot as a full result.
 
     Of the columns of the queries' table, a ledger has id and cam, and those that it was created
     with (--label-column).
     """
     from streameval.report.evaluation import render_evaluation
-    from streameval.report.terminal import stdout_style
 
+    out = values["out"]
     check_effect("overwrite", when=out is not None, remedy="give --out DIR")
     with Interruption(lambda: None) as interruption:
         result = _open(path).evaluation(at)
-        if group_by is not None:
-            result = result.grouped(open_groups(group_by))
+        if values["group_by"] is not None:
+            result = result.grouped(open_groups(values["group_by"]))
         if out is not None:
-            save(result, out, overwrite=overwrite, interruption=interruption)
-    shown = render_evaluation(result, stdout_style(), saved=out)
-    print_out(as_json(result.summary()) if wants_json else shown)
+            save(result, out, overwrite=values["overwrite"], interruption=interruption)
+    print_answer(values, result.summary, lambda style: render_evaluation(result, style, saved=out))
 
 
-@ledger.command(
-    epilog=examples(
-        "ledger verify L",
-    ),
-)
-@click.argument("path", metavar="L")
-@_counted
-def verify(path: str, **given: Any) -> None:
+@ledger.command(epilog=examples("ledger verify L"))
+@_path
+@_counts
+@options.json("what differs")
+def verify(path: str, **values: Any) -> None:
     """Read all there is, count it again from the segments, and report any difference."""
     from streameval.report.table import plural
 
     opened = _open(path)
-    with _counting(**given) as means:
-        found = opened.verify(**means)
-    if found:
-        print_out("".join(f"{line}\n" for line in found))
-        raise OutputError(
-            f"{plural(len(found), 'difference')} in {path}: restore what is damaged from a copy, "
-            "or make the ledger again from its segments"
-        )
+    with _session(values) as session:
+        differences = opened.verify(**session)
     head = opened.head()
-    print_out(
-        f"{path}: {plural(len(head.segments), 'segment')} and "
-        f"{plural(head.queries, 'query', 'queries')} are as they were; "
-        f"{plural(head.queries * head.gallery, 'pair')} counted again, no difference\n"
+    segments, queries, pairs = len(head.segments), head.queries, head.queries * head.gallery
+    counts = {"segments": segments, "queries": queries, "pairs": pairs}
+    same = (
+        f"{path}: {plural(segments, 'segment')} and {plural(queries, 'query', 'queries')} are as "
+        f"they were; {plural(pairs, 'pair')} counted again, no difference\n"
     )
+    print_answer(
+        values,
+        lambda: counts | {"differences": differences},
+        lambda _: "".join(f"{line}\n" for line in differences) or same,
+    )
+    if differences:
+        raise OutputError(
+            f"{plural(len(differences), 'difference')} in {path}: restore what is damaged from a "
+            "copy, or make the ledger again from its segments"
+        )

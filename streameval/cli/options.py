@@ -1,309 +1,303 @@
-"""What the options' texts stand for; heavy modules are imported where they are used."""
+"""Options that several commands have, each declared once: name, type, default and help."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import click
+from click.core import ParameterSource
+
+from streameval.cli import types
+from streameval.cli.types import Choice, Metrics, Path, Range, Value, registry
 from streameval.errors import OptionError
 
-if TYPE_CHECKING:
-    from streameval.kernels.canonical import Metric
-    from streameval.labels.listed import ListedAs
-    from streameval.metrics.resampling import Resampling
-    from streameval.protocols.listed import ListedPairs
-    from streameval.protocols.protocol import AnyArray, Labels, Protocol
-    from streameval.sources.sources import Distances, Features
+Command = Callable[..., Any]
+Option = Callable[[Command], Command]
+"""What adds an option, or several, to a command."""
+Values = Mapping[str, Any]
+"""The arguments and options of a command, by name."""
+
+URI, FILE, TABLE = Path("URI"), Path("FILE"), Path("TABLE")
+DIR, LEDGER = Path("DIR", "dir"), Path("L", "dir")
+TEXT, SIZE, NUMBER = Value("TEXT"), Value("SIZE", number=True), Value("N", number=True)
+DISTANCES = Choice(registry("kernels.canonical", "METRIC_CODES"))
+PRESETS = Choice(registry("protocols.presets", "PRESETS"))
+PROTOCOLS = registry("protocols.protocol", "PROTOCOLS")
+GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or in a config file
 
 
-def open_source(
-    distances: str | None, query: str | None, gallery: str | None, metric: str | None
-) -> Distances | Features:
-    """Open the distances, or the features of both sides.
+def together(*options: Option) -> Option:
+    """Return what adds some options to a command, in this order."""
 
-    Raises
-    ------
-    OptionError
-        If the options conflict, or one is missing.
-    InputError
-        If an array can't be evaluated.
-    """
-    if distances is not None and (query is not None or gallery is not None):
-        other = "--query" if query is not None else "--gallery"
-        raise OptionError(
-            f"got --distances and {other}: give a stored matrix (--distances), or features "
-            "(--query and --gallery)"
-        )
-    if distances is not None:
-        if metric is not None:
-            raise OptionError(
-                f"got --distances and --metric {metric}: a stored matrix holds its distances "
-                "already; leave --metric out"
-            )
-        from streameval.sources.sources import Distances
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
 
-        return Distances(distances)
-    return open_features(query, gallery, metric)
+    return add
 
 
-def open_features(query: str | None, gallery: str | None, metric: str | None) -> Features:
-    """Open the features of both sides.
-
-    Raises
-    ------
-    OptionError
-        If one is missing, or the metric unknown.
-    InputError
-        If an array can't be evaluated.
-    """
-    from streameval.sources.sources import Features
-
-    sides = check_features(query, gallery)
-    return Features(*sides, cast("Metric", metric or "cosine"))  # checked there
-
-
-def check_features(query: str | None, gallery: str | None) -> tuple[str, str]:
-    """Return the features of both sides, before any is read.
-
-    Raises
-    ------
-    OptionError
-        If one is missing.
-    """
-    both = "features of both sides (--query and --gallery)"
-    if query is None and gallery is None:
-        raise OptionError(
-            f"got nothing to evaluate: give a stored matrix (--distances), {both}, or lists "
-            "(--neighbors)"
-        )
-    if query is None or gallery is None:
-        raise OptionError(
-            f"got {'--gallery' if query is None else '--query'} to evaluate: give {both}"
-        )
-    return query, gallery
-
-
-def with_bundle(given: dict[str, Any]) -> dict[str, Any]:
-    """Return options with the arrays of the one file that holds them all, if there is one.
+def check_effect(*names: str, when: bool, remedy: str) -> None:
+    """Refuse options of the running command where they have no effect: mostly a mistake.
 
     Parameters
     ----------
-    given : dict of str to object
-        By their names, and ``bundle``, the file or None.
+    *names : str
+        Names of the command's parameters.
+    when : bool
+        Whether they have an effect.
+    remedy : str
+        What would give them one, for the message: ``give --out DIR``.
 
     Raises
     ------
     OptionError
-        If sources or labels are given beside it.
-    InputError
-        If it lacks an array.
+        If one of them is given, and has none.
     """
-    if given["bundle"] is None:
-        return given
-    from streameval.labels.bundle import NAMES, bundle_uris
-
-    others = (*NAMES, "distances", "query_labels", "gallery_labels")
-    twice = [name for name in others if given.get(name) is not None]
-    if twice:
-        raise OptionError(
-            f"got {given['bundle']} and --{twice[0].replace('_', '-')}: give the one file that "
-            "holds features and labels, or each by its option"
-        )
-    return given | bundle_uris(given["bundle"])
+    context = click.get_current_context()
+    for param in () if when else context.command.params:
+        if param.name not in names or context.get_parameter_source(param.name) not in GIVEN:
+            continue
+        if context.params[param.name] not in (None, False, ()):
+            option = types.flag(param)
+            raise OptionError(
+                f"got {option}, which has no effect here: {remedy}, or leave {option} out"
+            )
 
 
-LabelOptions = tuple[str | None, str | None, str | None, str | None]
-"""Ids, cams, keys and table of a side, as given."""
-
-
-def label_options(given: Mapping[str, Any], side: str) -> LabelOptions:
-    """Return what the options of a side, "query" or "gallery", say of its labels."""
-    ids, cams, keys, table = (
-        given[f"{side}_{column}"] for column in ("ids", "cams", "keys", "labels")
+def features(*, required: bool = False) -> Option:
+    """Return the options of the features of both sides."""
+    query, gallery = "queries, [queries, columns]", "gallery, [items, columns]"
+    return together(
+        click.option("--query", type=URI, required=required, help=f"Features of the {query}."),
+        click.option("--gallery", type=URI, required=required, help=f"Features of the {gallery}."),
     )
-    return ids, cams, keys, table
 
 
-def check_label_options(
-    side: str, ids: str | None, cams: str | None, keys: str | None, table: str | None
-) -> None:
-    """Check that the labels of a side come from arrays or from a table, before any is read.
-
-    Parameters
-    ----------
-    side : {"query", "gallery"}
-    ids, cams, keys, table : str or None
-
-    Raises
-    ------
-    OptionError
-        If both are given, or no identities are.
-    """
-    arrays = [
-        f"--{side}-{column}"
-        for column, uri in (("ids", ids), ("cams", cams), ("keys", keys))
-        if uri is not None
-    ]
-    if table is not None and arrays:
-        raise OptionError(
-            f"got --{side}-labels and {arrays[0]}: give a table with columns id[,cam][,key], or "
-            "an array a column"
-        )
-    if table is None and ids is None:
-        raise OptionError(
-            f"the identities of the {side} are missing: give --{side}-ids ARRAY, or "
-            f"--{side}-labels TABLE with a column id"
-        )
+COLUMNS = {"ids": "Identities", "cams": "Cameras", "keys": "Keys"}
+"""What help calls the label columns that may be given as an array each."""
 
 
-def open_labels(
-    query: LabelOptions, gallery: LabelOptions, group_by: str | None
-) -> tuple[Labels, Labels]:
-    """Read the labels of both sides; the options have passed `check_label_options`.
-
-    A table of the queries may have a further column to group by.
-    """
-    from streameval.labels.columns import LabelUris, read_sides
-    from streameval.protocols.protocol import RESERVED_COLUMNS
-
-    further = group_by is not None and is_column(group_by) and group_by not in RESERVED_COLUMNS
-    more = [group_by] if group_by is not None and further else []
-    return read_sides(LabelUris(*query), LabelUris(*gallery), more=more)
-
-
-def open_listed(
-    good: str | None, junk: str | None, listed_as: ListedAs, query: Labels, gallery: Labels
-) -> ListedPairs | None:
-    """Read the lists of good and junk pairs; None where there are none.
-
-    Raises
-    ------
-    OptionError
-        If there are junk pairs alone, or what they list without any list.
-    InputError
-        If a list can't be read, or doesn't fit.
-    """
-    if good is None:
-        if junk is not None:
-            raise OptionError(f"got --junk {junk} without --good: give the positives, too")
-        if listed_as != "1-based":
-            raise OptionError(
-                f"got --listed-as {listed_as} without --good: give the lists, or leave it out"
+def labels(**whose: str) -> Option:
+    """Return the options of the labels of a side, by what help calls it; of both by default."""
+    whose = whose or {"query": "queries", "gallery": "gallery"}
+    keys = {side: ", for --self-match key" if side == "query" else "" for side in whose}
+    return together(
+        *(
+            click.option(
+                f"--{side}-{column}",
+                type=URI,
+                help=f"{what} of the {name}{keys[side] if column == 'keys' else ''}.",
             )
-        return None
-    from streameval.labels.listed import read_listed_pairs
-
-    return read_listed_pairs(good, junk, queries=len(query), gallery=gallery, listed_as=listed_as)
-
-
-def open_protocol(protocol: str | None) -> str | Protocol | None:
-    """Return the protocol of a TOML file; a name, or None, as it is.
-
-    Raises
-    ------
-    InputError, OptionError
-        As `read_protocol` does.
-    """
-    if protocol is None or not protocol.lower().endswith(".toml"):
-        return protocol
-    from streameval.labels.protocol_file import read_protocol
-
-    return read_protocol(protocol)
-
-
-def open_groups(group_by: str) -> str | AnyArray:
-    """Return the column that ``--group-by`` names, or the labels of an array.
-
-    Raises
-    ------
-    InputError
-        If there is no such array.
-    """
-    from streameval.labels.columns import read_labels
-
-    return group_by if is_column(group_by) else read_labels(group_by).id
-
-
-def is_column(group_by: str) -> bool:
-    """Tell whether a text is the name of a column; a URI has a suffix, or a folder."""
-    return re.fullmatch(r"[\w -]+", group_by) is not None
-
-
-def parse_range(text: str) -> str | tuple[float, float]:
-    """Return the range of an option: ``auto``, ``minmax`` or ``LO,HI``.
-
-    Raises
-    ------
-    OptionError
-    """
-    if text == "auto":
-        return "auto"
-    if text == "minmax":
-        return "minmax"
-    try:
-        low, high = (float(bound) for bound in text.split(","))
-    except ValueError:
-        raise OptionError(
-            f"--range is {text!r}; expected auto, minmax, or two numbers LO,HI such as 0,2"
-        ) from None
-    return low, high
-
-
-def parse_level(percent: float | None, **how: int) -> Resampling | None:
-    """Return how ``--ci 95`` makes intervals; None where it is not given.
-
-    Parameters
-    ----------
-    percent : float, optional
-    **how
-        Other attributes of `Resampling`.
-
-    Raises
-    ------
-    OptionError
-    """
-    from streameval.metrics.resampling import Resampling
-
-    if percent is None:
-        return None
-    if not 1 <= percent < 100:
-        raise OptionError(f"--ci is {percent:g}; expected a percentage from 1 to below 100: 95")
-    return Resampling(percent / 100, **how)
-
-
-def by_name(places: tuple[str, ...], labels: tuple[str, ...], what: str) -> dict[str, str]:
-    """Return places by what ``--label`` calls them, or by themselves.
-
-    Raises
-    ------
-    OptionError
-        If there is not one label each, or two names are the same.
-    """
-    if labels and len(labels) != len(places):
-        raise OptionError(f"got {len(labels)} --label for {len(places)} {what}: one each")
-    names = labels or places
-    if len(set(names)) != len(names):
-        raise OptionError(f"two {what} are called the same: name them by --label")
-    return dict(zip(names, places, strict=True))
-
-
-def parse_junk_ids(texts: Sequence[str], gallery: Labels) -> list[int | str] | None:
-    """Return junk ids as what the gallery's ids are; None (the protocol's own) for none.
-
-    Raises
-    ------
-    OptionError
-        If the ids are integers, and a junk id is not.
-    """
-    if not texts:
-        return None
-    if gallery.id.dtype.kind == "U":
-        return list(texts)
-    for text in texts:
-        if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
-            raise OptionError(
-                f"--junk-id is {text!r}, and the ids of {gallery.source} are integers; "
-                "give an integer"
+            for column, what in COLUMNS.items()
+            for side, name in whose.items()
+        ),
+        *(
+            click.option(
+                f"--{side}-labels",
+                type=TABLE,
+                help="CSV or Parquet: id[,cam][,key]; or file names: a folder, or a .txt.",
             )
-    return [int(text) for text in texts]
+            for side in whose
+        ),
+    )
+
+
+bundle = click.argument("bundle", metavar="[FILE]", type=FILE, required=False)
+folders = click.argument("folders", metavar="DIR [DIR...]", type=DIR, nargs=-1)
+metric = click.option("--metric", type=DISTANCES, help="Distance of features.  [default: cosine]")
+preset = click.option(
+    "--as",
+    "preset",
+    type=PRESETS,
+    help="Conventions of another tool, where no option says otherwise.",
+)
+
+
+def self_match(what: str = "Ignore each query's own image in the gallery.") -> Option:
+    """Return the option of what becomes of a query's own image."""
+    return click.option(
+        "--self-match", type=Choice(registry("protocols.protocol", "SELF_MATCHES")), help=what
+    )
+
+
+def value_range(*words: str) -> Option:
+    """Return the option of what tau = 0 and tau = 1 stand for, with the words that it may be."""
+    return click.option(
+        "--range",
+        type=Range(*words),
+        help="Distances that tau = 0 and tau = 1 stand for.  [default: auto]",
+    )
+
+
+def pairs(shown: Callable[[], tuple[str, ...]] | None = None) -> Option:
+    """Return the options of which pairs are ignored, with the protocols that help shows."""
+    return together(
+        click.option(
+            "--protocol",
+            type=Choice(PROTOCOLS, file="FILE.toml", shown=shown),
+            help="Which pairs are ignored, and how CMC is read.  [default: market1501]",
+        ),
+        click.option(
+            "--junk-id",
+            "junk_ids",
+            type=NUMBER,
+            multiple=True,
+            help="Gallery identity to ignore; repeatable.  [default: -1]",
+        ),
+    )
+
+
+def rule(name: str, what: str) -> Option:
+    """Return the option of a rule by which metrics are read, a field of `MetricOptions`."""
+    return click.option(
+        f"--{name}", type=Choice(registry("metrics.options", "CHOICES", name)), help=what
+    )
+
+
+ties = rule("ties", "Who is ahead at the same distance.  [default: pessimistic]")
+rules: Option = together(
+    rule("vp", "VP of GOM: as the authors' code, or as Eq. 5 is printed.  [default: reference]"),
+    click.option(
+        "--false-rate-budget",
+        metavar="N",
+        type=int,
+        help="Returned negatives that count as failure.  [default: 3000]",
+    ),
+    rule("ap", "Rule of average precision and of RP.  [default: step]"),
+    click.option(
+        "--metrics",
+        type=Metrics(),
+        help='Metrics by name, "CMC@1,mAP", or all; see: streameval metrics.',
+    ),
+)
+group_by = click.option(
+    "--group-by",
+    type=types.Column("COLUMN|URI"),
+    help="Each group of queries, too: by id, cam, a column of the table, or an array; or by "
+    "cam-pair, camera of query and of positive.",
+)
+
+
+def metrics(what: str = "Metrics to compare, by name.") -> Option:
+    """Return the option of which metrics are read off a result."""
+    return click.option("--metrics", type=Metrics(), help=what)
+
+
+def ci(what: str, *, default: float | None = None) -> Option:
+    """Return the option of confidence intervals."""
+    return click.option(
+        "--ci",
+        metavar="LEVEL",
+        type=float,
+        default=default,
+        show_default=default is not None,
+        help=what,
+    )
+
+
+intervals = ci("Confidence intervals of so many percent: 95.")
+differences: Option = together(
+    ci("Intervals of so many percent, of differences.", default=95.0),
+    click.option(
+        "--resamples",
+        metavar="N",
+        type=int,
+        default=10_000,
+        show_default=True,
+        help="How often identities are drawn.",
+    ),
+    click.option(
+        "--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the draws."
+    ),
+    click.option(
+        "--despite",
+        type=Choice(registry("result.comparable", "KINDS")),
+        multiple=True,
+        help="Compare runs that differ in this; repeatable.",
+    ),
+)
+
+
+def queries(what: str) -> Option:
+    """Return the option of how many queries are shown."""
+    return click.option(
+        "--queries",
+        metavar="N",
+        type=click.IntRange(min=0),
+        default=5,
+        show_default=True,
+        help=what,
+    )
+
+
+memory = click.option(
+    "--memory", type=SIZE, default="2GB", show_default=True, help="Budget of the process."
+)
+threads = click.option("--threads", metavar="N", type=int, help="Threads.  [default: all cores]")
+quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
+session: Option = together(
+    click.option(
+        "--memory",
+        type=SIZE,
+        help="Budget of the process, or of each worker.  [default: 2GB; what a worker has]",
+    ),
+    threads,
+    click.option("--workers", metavar="N", type=int, help="Work in processes, of one thread each."),
+    click.option(
+        "--scheduler", type=Value("ADDRESS"), help="Work on the Dask cluster of a scheduler."
+    ),
+)
+
+
+def json(what: str) -> Option:
+    """Return the option that prints something as JSON."""
+    return click.option("--json", is_flag=True, help=f"Print {what} as JSON.")
+
+
+def overwrite(what: str = "a file") -> Option:
+    """Return the option that replaces something."""
+    return click.option("--overwrite", is_flag=True, help=f"Replace {what} that is there.")
+
+
+def formats() -> tuple[str, ...]:
+    """Return the formats of a table."""
+    from streameval.report.export import FORMATS, JSON, TABLE
+
+    return TABLE, JSON, *FORMATS
+
+
+def texts() -> tuple[str, ...]:
+    """Return the formats that can be printed."""
+    return tuple(name for name in formats() if name != "parquet")
+
+
+def form(what: str, shown: Callable[[], tuple[str, ...]] = formats) -> Option:
+    """Return the option of the format of a table."""
+    return click.option(
+        "--format", type=Choice(formats, shown=shown), default="table", show_default=True, help=what
+    )
+
+
+result: Option = together(
+    click.option("--out", type=DIR, help="Write the result to this new folder."),
+    overwrite("a result"),
+)
+table: Option = together(
+    form("How it is written."),
+    click.option("--json", is_flag=True, help="The same as --format json."),
+    click.option("--out", type=FILE, help="Write to this new file, in place of stdout."),
+    overwrite(),
+)
+
+
+def figure(what: str, labelled: str) -> Option:
+    """Return the options of a file that has some results by names."""
+    return together(
+        click.option(
+            "--label", "labels", type=TEXT, multiple=True, help=f"Names for the {labelled}."
+        ),
+        click.option("-o", "--out", type=FILE, required=True, help=what),
+        overwrite(),
+    )

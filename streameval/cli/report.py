@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli import declared
-from streameval.cli.effect import check_effect
-from streameval.cli.examples import examples
-from streameval.cli.options import by_name, parse_level
+from streameval.cli import options
+from streameval.cli.help import examples
+from streameval.cli.inputs import by_name, parse_level
+from streameval.cli.options import check_effect
 from streameval.cli.printing import print_out
+from streameval.cli.types import Value
 from streameval.errors import OptionError
 from streameval.output import write_new
 
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
         "report result other --label old --label new --despite gallery -o both.html",
     )
 )
-@click.argument("folders", metavar="DIR [DIR...]", nargs=-1)
-@declared.figure("An .html file.", "results")
+@options.folders
+@options.figure("An .html file.", "results")
 @click.option(
     "--images",
-    metavar="TEMPLATE",
+    type=Value("TEMPLATE"),
     help="Where images are: 'images/{side}/{row:06d}.jpg', or a column of the label tables.",
 )
-@declared.queries("Hardest queries shown.")
+@options.queries("Hardest queries shown.")
 @click.option(
     "--top",
     metavar="N",
@@ -42,20 +43,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Images of each ranked list.",
 )
-@declared.differences
-def report(
-    folders: tuple[str, ...],
-    out: str,
-    labels: tuple[str, ...],
-    images: str | None,
-    queries: int,
-    top: int,
-    ci: float,
-    resamples: int,
-    seed: int,
-    despite: tuple[str, ...],
-    overwrite: bool,
-) -> None:
+@options.differences
+def report(folders: tuple[str, ...], out: str, queries: int, **values: Any) -> None:
     """Write saved results as one HTML file that opens offline.
 
     Metrics side by side, the differences of runs that can be compared, curves, the hardest
@@ -68,17 +57,18 @@ def report(
         raise OptionError(
             "got no result to report: give the folder of one, as evaluate --out wrote"
         )
+    images = values["images"]
     check_effect("top", when=images is not None, remedy="give --images TEMPLATE")
-    named = by_name(folders, labels, "results")
+    names = by_name(folders, values["labels"], "results")
     if not out.lower().endswith((".html", ".htm")):
         raise OptionError(f"{out} is no .html by its ending: a report is one such file")
-    how = parse_level(ci, resamples=resamples, seed=seed)
-    if how is None:
-        raise OptionError("--ci is missing")
-    runs = runs_of(folders, tuple(named), how, despite)
-    pictures = None if images is None else ranked_pictures(runs, images, queries, top)
+    resampling = parse_level(values["ci"], resamples=values["resamples"], seed=values["seed"])
+    runs = runs_of(folders, tuple(names), resampling, values["despite"])
+    pictures = None
+    if images is not None:
+        pictures = ranked_pictures(runs, images, queries, values["top"])
     page = render_report(runs, queries=queries, pictures=pictures)
-    write_new(out, page, overwrite=overwrite)
+    write_new(out, page, overwrite=values["overwrite"])
     print_out(f"{out}\n")
 
 

@@ -1,16 +1,17 @@
-"""The command ``streameval show``."""
+"""The commands ``streameval show`` and ``streameval conventions``: saved results."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import click
 
-from streameval.cli import declared
-from streameval.cli.effect import check_effect
-from streameval.cli.examples import examples
-from streameval.cli.options import parse_level
-from streameval.cli.printing import as_json, print_or_write
+from streameval.cli import options
+from streameval.cli.help import examples
+from streameval.cli.inputs import parse_level
+from streameval.cli.options import check_effect
+from streameval.cli.printing import print_answer, print_or_write, print_table
 from streameval.errors import InputError, OptionError
 
 
@@ -20,23 +21,12 @@ from streameval.errors import InputError, OptionError
         'show result other --format latex --metrics "CMC@1,mAP"',
     )
 )
-@click.argument("folders", metavar="DIR [DIR...]", nargs=-1)
-@click.option("--metrics", "names", metavar="NAMES", help="Other metrics, by name.")
-@declared.ci
-@click.option(
-    "--config", "wants_config", is_flag=True, help="Print the options of the run, for --config."
-)
-@declared.table
-def show(
-    folders: tuple[str, ...],
-    names: str | None,
-    ci: float | None,
-    wants_config: bool,
-    form: str,
-    wants_json: bool,
-    out: str | None,
-    overwrite: bool,
-) -> None:
+@options.folders
+@options.metrics("Other metrics, by name.")
+@options.intervals
+@click.option("--config", is_flag=True, help="Print the options of the run, for --config.")
+@options.table
+def show(folders: tuple[str, ...], **values: Any) -> None:
     """Show saved results, as evaluate printed them, or as rows of a table.
 
     Metrics and confidence intervals are computed from what is saved, without any distance. The
@@ -44,45 +34,43 @@ def show(
     result, or an object of the summaries of several. --config prints what evaluate --config takes
     to repeat the run, from the folder that it was run in.
     """
-    from streameval.metrics.selection import split_names
     from streameval.report.evaluation import render_evaluation, results_table
-    from streameval.report.export import FORMATS as EXPORTS
-    from streameval.report.export import JSON, TABLE, chosen_format
-    from streameval.report.terminal import Style, stdout_style
+    from streameval.report.export import chosen_format
     from streameval.result import Evaluation
     from streameval.result.comparable import warn_of_others
 
     if not folders:
         raise OptionError("got no result to show: give the folder of one, as evaluate --out wrote")
-    check_effect("overwrite", when=out is not None, remedy="give --out FILE")
-    asked = ("names", "ci", "form", "wants_json")
-    check_effect(*asked, when=not wants_config, remedy="leave --config out")
-    form = chosen_format(form, wants_json=wants_json, to_file=out is not None)
-    resampling = parse_level(ci)
-    if wants_config:
-        print_or_write(_config(folders), out, overwrite=overwrite)
+    to_file = values["out"] is not None
+    check_effect("overwrite", when=to_file, remedy="give --out FILE")
+    readings = ("metrics", "ci", "format", "json")
+    check_effect(*readings, when=not values["config"], remedy="leave --config out")
+    chosen_format(values["format"], wants_json=values["json"], to_file=to_file)
+    resampling = None if values["ci"] is None else parse_level(values["ci"])
+    if values["config"]:
+        print_or_write(_config(folders), values)
         return
     results: dict[str, Evaluation] = {}
     for folder in folders:
         result = Evaluation.load(folder)
-        if names is not None:
-            result = result.with_options(metrics=split_names(names))
-        results[folder] = result if ci is None else replace(result, resampling=resampling)
+        if values["metrics"] is not None:
+            result = result.with_options(metrics=values["metrics"])
+        results[folder] = replace(result, resampling=resampling or result.resampling)
     warn_of_others(results)
-    content: str | bytes
-    if form == JSON:
-        summaries = {name: one.summary() for name, one in results.items()}
-        content = as_json(summaries if len(summaries) > 1 else summaries[folders[0]])
-    elif form == TABLE:
-        style = stdout_style() if out is None else Style(plain=True)
-        several = len(results) > 1
-        content = "\n".join(
-            render_evaluation(one, style, saved=name if several else None)
-            for name, one in results.items()
-        )
-    else:
-        content = EXPORTS[form](results_table(results))
-    print_or_write(content, out, overwrite=overwrite)
+    several = len(results) > 1
+    print_table(
+        values,
+        lambda: (
+            {name: result.summary() for name, result in results.items()}
+            if several
+            else results[folders[0]].summary()
+        ),
+        lambda style: "\n".join(
+            render_evaluation(result, style, saved=name if several else None)
+            for name, result in results.items()
+        ),
+        lambda: results_table(results),
+    )
 
 
 def _config(folders: tuple[str, ...]) -> str:
@@ -101,3 +89,29 @@ def _config(folders: tuple[str, ...]) -> str:
             "of an older version; write a config by hand"
         )
     return f"# streameval evaluate --config, in the folder of that run\n{as_toml(given)}"
+
+
+@click.command(
+    epilog=examples(
+        "conventions result",
+        'conventions result --metrics "CMC@1,mAP"',
+    ),
+)
+@click.argument("folder", metavar="DIR", type=options.DIR)
+@options.metrics()
+@options.json("the figures")
+def conventions(folder: str, **values: Any) -> None:
+    """Read a saved result as other tools do.
+
+    Prints the metrics of each preset (see: evaluate --as), where they differ from this run, and
+    which option makes the difference.
+    """
+    from streameval.report.conventions import compare_conventions, render_conventions
+    from streameval.result import Evaluation
+
+    readings = compare_conventions(Evaluation.load(folder), values["metrics"])
+    print_answer(
+        values,
+        lambda: {name: reading.summary() for name, reading in readings.items()},
+        lambda style: render_conventions(readings, style),
+    )

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streameval.cli.declared import together
+from streameval.cli.inputs import has_lists
+from streameval.cli.options import FILE, Values, together
+from streameval.cli.signals import Interruption
 from streameval.errors import OptionError
 from streameval.output import NewFile
 
 if TYPE_CHECKING:
-    from streameval.cli.running import Given
     from streameval.neighbors.returned import Returned
     from streameval.neighbors.trec import Names
     from streameval.protocols.pairs import Pairs
     from streameval.protocols.protocol import Labels
 
 trec_options = together(
-    click.option(
-        "--trec-run", metavar="FILE", help="Write the lists to this new file, a TREC run."
-    ),
-    click.option("--trec-qrels", metavar="FILE", help="And all positives, a TREC qrels file."),
+    click.option("--trec-run", type=FILE, help="Write the lists to this new file, a TREC run."),
+    click.option("--trec-qrels", type=FILE, help="And all positives, a TREC qrels file."),
 )
 
 
@@ -43,22 +42,17 @@ class TrecFiles:
         self._pairs: Pairs | None = None
         self._done = 0
 
-    def name(self, query: Labels, gallery: Labels) -> None:
-        """Take the names of both sides.
+    def start(self, query: Labels, gallery: Labels, pairs: Pairs) -> None:
+        """Take the names of both sides, and write the positives.
 
         Raises
         ------
         InputError
-            If one can't be in a file.
+            If a name can't be in a file.
         """
-        from streameval.neighbors.trec import names_of
+        from streameval.neighbors.trec import names_of, qrels_lines
 
         self._names = names_of(query, "query"), names_of(gallery, "gallery")
-
-    def start(self, pairs: Pairs) -> None:
-        """Write the positives."""
-        from streameval.neighbors.trec import qrels_lines
-
         self._pairs = pairs
         if self._qrels is not None:
             self._qrels.write_all(qrels_lines(pairs, *self._names))
@@ -84,7 +78,7 @@ class TrecFiles:
 
 
 @contextmanager
-def open_trec(given: Given, ties: str) -> Iterator[TrecFiles | None]:
+def open_trec(values: Values, ties: str, interruption: Interruption) -> Iterator[TrecFiles | None]:
     """Open the files that the options name; they are there when all is done, and not before.
 
     Raises
@@ -94,31 +88,30 @@ def open_trec(given: Given, ties: str) -> Iterator[TrecFiles | None]:
     OutputError
         If a file can't be written.
     """
-    named = [
-        (f"--trec-{name}", path)
-        for name, path in (("run", given.trec_run), ("qrels", given.trec_qrels))
-        if path is not None
-    ]
-    if not named or given.dry_run:
+    paths = {name: values[name] for name in ("trec_run", "trec_qrels")}
+    options = [f"--{name.replace('_', '-')}" for name, path in paths.items() if path is not None]
+    if not options or values["dry_run"]:
         yield None
         return
     from streameval.neighbors.trec import check_ties
 
     check_ties(ties)
-    if given.neighbors is None and given.index is None:
+    if not has_lists(values):
         raise OptionError(
-            f"{named[0][0]} writes lists of neighbours: give --neighbors URI, or features with "
+            f"{options[0]} writes lists of neighbours: give --neighbors URI, or features with "
             "--index Flat -k K (of all, K the size of the gallery)"
         )
     for option, why in (
-        ("-k auto", given.depth == "auto" and "of which there are several lengths"),
-        ("--resume", given.resume and "which keeps no lists"),
+        ("-k auto", values["k"] == "auto" and "of which there are several lengths"),
+        ("--resume", values["resume"] and "which keeps no lists"),
     ):
         if why:
-            raise OptionError(f"got {named[0][0]} and {option}, {why}: leave one of them out")
+            raise OptionError(f"got {options[0]} and {option}, {why}: leave one of them out")
     with ExitStack() as stack:
-        files = [
-            None if path is None else stack.enter_context(NewFile(path, overwrite=given.overwrite))
-            for path in (given.trec_run, given.trec_qrels)
-        ]
-        yield TrecFiles(files[0], files[1], ties)
+        run, qrels = (
+            None
+            if path is None
+            else stack.enter_context(NewFile(path, overwrite=values["overwrite"]))
+            for path in paths.values()
+        )
+        yield TrecFiles(run, qrels, ties)

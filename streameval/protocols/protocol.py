@@ -20,6 +20,7 @@ from streameval.errors import InputError, OptionError
 
 AnyArray = npt.NDArray[np.generic]
 
+SELF_MATCHES = "index", "key"
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
 

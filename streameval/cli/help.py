@@ -1,4 +1,7 @@
-"""Exit statuses: what the command line tells the program that has called it."""
+"""What --help says beside the options: exit statuses, and examples.
+
+The documentation shows the examples, and a test runs them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from textwrap import wrap
 
+HEADING = "Examples:"
 ROOM = 70  # characters of a line, beside the status
 
 
@@ -38,3 +42,21 @@ def statuses_text() -> str:
         first, *more = wrap(meaning, ROOM)
         lines += [f"{status.value:>5}  {first}", *(f"{'':>7}{one}" for one in more)]
     return "\n".join(lines)
+
+
+def examples(*commands: str) -> str:
+    r"""Return an epilog that shows commands as they are written, a line or several each.
+
+    Parameters
+    ----------
+    *commands : str
+        Without the program's name; a line that ends in ``\`` goes on in the next.
+    """
+    lines = [f"  {line}" for one in commands for line in f"streameval {one}".splitlines()]
+    return "\n".join(["\b", HEADING, *lines])  # \b: click keeps the lines as they are
+
+
+def commands_of(epilog: str | None) -> str:
+    """Return the commands of an epilog as a shell script; empty where there are none."""
+    _, _, text = (epilog or "").partition(f"{HEADING}\n")
+    return "".join(f"{line[2:]}\n" for line in text.splitlines())
