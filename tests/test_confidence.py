@@ -42,9 +42,7 @@ def drawn_metrics(stats: RankStatistics, drawn: np.ndarray, options: Any) -> Met
 def check_resamples(stats: RankStatistics, ids: np.ndarray, options: se.MetricOptions) -> None:
     identities = Identities(ids)
     measures = [
-        one
-        for one in measures_of(options, available_fields(stats))
-        if one.metric.resampled is not None
+        one for one in measures_of(options, available_fields(stats)) if one.metric.resamples
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamevalWarning)

@@ -16,8 +16,8 @@ from problems import problems, untied
 
 from streameval.errors import StreamevalWarning
 from streameval.metrics import METRICS, Metric, MetricOptions, Metrics, compute_metrics
-from streameval.metrics.means import prefix_sums
 from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.sums import prefix_sums
 from streameval.statistics import FIELDS, RankStatistics
 
 FIXED = ("pessimistic", "optimistic", "stable")
@@ -304,8 +304,10 @@ def test_prefix_sums_are_exactly_rounded(values: list[float]) -> None:
 
 def test_a_declaration_names_fields_and_parameters_that_exist() -> None:
     assert all(set(metric.needs) <= set(FIELDS) for metric in METRICS)
-    compute = METRICS[0].compute
+    values = METRICS[0].values
     with pytest.raises(TypeError, match="unknown fields"):
-        Metric("x", "retrieval", ("colour",), ("Q+",), "", "", compute)
+        Metric("x", "", "", values, needs=("colour",))
     with pytest.raises(TypeError, match="has parameters"):
-        Metric("x@{k}", "retrieval", (), ("Q+",), "", "", compute)
+        Metric("x@{k}", "", "", values)
+    with pytest.raises(TypeError, match="neither values nor a finish"):
+        Metric("x", "", "")

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import StreamevalWarning
 from streameval.metrics.kind import FRACTION, Kind
-from streameval.metrics.metric import EMPTY, Measure, Population, Value
+from streameval.metrics.metric import EMPTY, Bounds, Measure, Population, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.selection import available_fields, measures_of
+from streameval.metrics.totals import Facts, Gathered, Totals
 from streameval.statistics import RankStatistics
 
 MOST_TOLD = 14  # metrics in a repr: as many as there are usually
@@ -89,10 +90,19 @@ def scalars_text(scalars: Mapping[str, float]) -> str:
     return ", ".join([*told[:MOST_TOLD], "..."] if len(told) > MOST_TOLD else told)
 
 
-def compute_metrics(stats: RankStatistics, options: MetricOptions = DEFAULT_OPTIONS) -> Metrics:
+def compute_metrics(
+    stats: RankStatistics | Iterable[RankStatistics], options: MetricOptions = DEFAULT_OPTIONS
+) -> Metrics:
     """Compute the metrics of the options, or the usual ones that the statistics allow.
 
     Metrics over an empty set of queries or pairs are NaN.
+
+    Parameters
+    ----------
+    stats : RankStatistics, or iterable of RankStatistics
+        Of all queries, or of one block of queries after the other; each block is let go of before
+        the next. Metrics are equal for any blocks.
+    options : MetricOptions, optional
 
     Raises
     ------
@@ -105,43 +115,70 @@ def compute_metrics(stats: RankStatistics, options: MetricOptions = DEFAULT_OPTI
         If Q+ is empty; names the scalars that are NaN for it. An empty Q− is the ordinary
         closed-world setting, and nothing to warn of.
     """
-    measures = measures_of(options, available_fields(stats))
-    metrics = metrics_of(stats, options, measures)
-    if not stats.has_positive.any():
+    blocks = iter((stats,) if isinstance(stats, RankStatistics) else stats)
+    first = next(blocks, None)
+    if first is None:
+        raise ValueError("there are no statistics to compute metrics of")
+    measures = measures_of(options, available_fields(first))
+    metrics = metrics_of(chain([first], blocks), options, measures)
+    if not metrics.counts["queries_positive"]:
         undefined = [one.name for one in measures if "Q+" in one.metric.over]
-        warnings.warn(_no_positives_message(stats, undefined), StreamevalWarning, stacklevel=2)
+        warnings.warn(
+            _no_positives_message(metrics.counts, undefined), StreamevalWarning, stacklevel=2
+        )
     return metrics
 
 
 def metrics_of(
-    stats: RankStatistics, options: MetricOptions, measures: Iterable[Measure]
+    stats: RankStatistics | Iterable[RankStatistics],
+    options: MetricOptions,
+    measures: Iterable[Measure],
 ) -> Metrics:
     """Compute some metrics, all of which the statistics allow; without a warning."""
-    ranked = RankedQueries(stats, options)
-    empty = empty_populations(stats)
+    blocks = (stats,) if isinstance(stats, RankStatistics) else stats
+    computed = list(measures)
+    totals, extremes = _gathered(blocks, options, computed)
+    empty = empty_populations(totals.facts)
     scalars: dict[str, float] = {}
     details: dict[str, Detail] = {}
     curves: dict[str, npt.NDArray[Any]] = {}
-    per_query = query_columns(stats)
-    computed = list(measures)
+    per_query = dict(totals.facts.columns)
     for measure in computed:
-        value = measure.compute(ranked)
+        value = measure.finish(totals)
         if empty.intersection(measure.metric.over):
             value = replace(value, value=math.nan)
         scalars[measure.name] = value.value
         details[measure.name] = value_detail(measure, value, empty)
         curves.update(value.curves)
         per_query.update(value.per_query)
-    intervals = tie_intervals(ranked, computed)
-    return Metrics(scalars, details, intervals, curves, per_query, query_counts(stats))
+    intervals = tie_intervals(extremes, computed) if totals.tied else {}
+    return Metrics(scalars, details, intervals, curves, per_query, dict(totals.facts.counts))
 
 
-def empty_populations(stats: RankStatistics) -> set[Population]:
+def _gathered(
+    blocks: Iterable[RankStatistics], options: MetricOptions, measures: Sequence[Measure]
+) -> tuple[Totals, tuple[Totals, Totals]]:
+    """Return what blocks add up to: under the options; and where ties are worst, and best."""
+    demands = [demand for one in measures for demand in one.demands()]
+    on_ties = [demand for one in measures if one.metric.depends_on_ties for demand in one.demands()]
+    worst, best = (replace(options, ties=ties) for ties in ("pessimistic", "optimistic"))
+    gathered: list[list[Gathered]] = [[], [], []]
+    for block in blocks:
+        own = Gathered.of(RankedQueries(block, options), demands)
+        gathered[0].append(own)
+        for rule, parts in ((worst, gathered[1]), (best, gathered[2])):
+            same = rule == options or not block.tied.any()
+            parts.append(own if same else Gathered.of(RankedQueries(block, rule), on_ties))
+    totals = Totals(gathered[0], options)
+    return totals, (Totals(gathered[1], worst), Totals(gathered[2], best))
+
+
+def empty_populations(facts: Facts) -> set[Population]:
     """Return what there is nothing of, of what metrics are means or rates over."""
     empty: dict[Population, bool] = {
-        "Q+": not stats.has_positive.any(),
-        "Q−": not stats.identity_absent.any(),
-        "negatives": not stats.negatives.any(),
+        "Q+": not len(facts.known),
+        "Q−": not len(facts.strangers),
+        "negatives": not facts.negatives,
     }
     return {population for population, is_empty in empty.items() if is_empty}
 
@@ -159,9 +196,9 @@ def value_detail(measure: Measure, value: Value, empty: set[Population]) -> Deta
 
 
 def tie_intervals(
-    ranked: RankedQueries, measures: Iterable[Measure]
-) -> dict[str, tuple[float, float]]:
-    """Return the scalars that the pessimistic and the optimistic rule disagree on.
+    extremes: tuple[Totals, Totals], measures: Iterable[Measure]
+) -> dict[str, Bounds]:
+    """Return the scalars that differ where ties are worst and where they are best.
 
     Returns
     -------
@@ -169,63 +206,21 @@ def tie_intervals(
         The lower and the upper of the two. They bound the scalar under every tie rule, but for
         tau_max, which is a place and not a score.
     """
-    if not ranked.stats.tied.any():
-        return {}
-    options = ranked.options
-    pessimistic = RankedQueries(ranked.stats, replace(options, ties="pessimistic"))
-    optimistic = RankedQueries(ranked.stats, replace(options, ties="optimistic"))
-    intervals: dict[str, tuple[float, float]] = {}
+    intervals: dict[str, Bounds] = {}
     for measure in measures:
         if measure.metric.depends_on_ties:
-            one, other = (measure.compute(rule).value for rule in (pessimistic, optimistic))
-            if one != other and not math.isnan(one):
-                intervals[measure.name] = (min(one, other), max(one, other))
+            low, high = sorted(measure.finish(one).value for one in extremes)
+            if low != high and not math.isnan(low + high):
+                intervals[measure.name] = low, high
     return intervals
 
 
-def query_columns(stats: RankStatistics) -> dict[str, npt.NDArray[Any]]:
-    """Return what is known of each query before any metric, [Q] each.
-
-    ``class`` is "positive" (Q+), "negative" (Q−) or "excluded"; ``ties`` the number of
-    positive-negative pairs at the same distance; ``nearest_positive`` and ``nearest_negative``
-    distances, NaN where there is none.
-    """
-    per_query: dict[str, npt.NDArray[Any]] = {
-        "class": np.select(
-            [stats.has_positive, stats.identity_absent], ["positive", "negative"], "excluded"
-        ),
-        "positives": stats.positives,
-        "negatives": stats.negatives,
-        "ignored": stats.ignored,
-    }
-    ties_before = np.append(0, np.cumsum(stats.tied))
-    per_query["ties"] = np.diff(ties_before[stats.indptr])
-    nearest = np.full(stats.queries, math.nan)
-    nearest[stats.has_positive] = stats.positive_distance[stats.indptr[:-1][stats.has_positive]]
-    per_query["nearest_positive"] = nearest
-    per_query["nearest_negative"] = np.where(stats.negatives > 0, stats.nearest_negative, math.nan)
-    return per_query
-
-
-def query_counts(stats: RankStatistics) -> dict[str, int]:
-    """Return the numbers of queries of each class, of pairs, and of ties."""
-    return {
-        "queries": stats.queries,
-        "queries_positive": int(stats.has_positive.sum()),
-        "queries_negative": int(stats.identity_absent.sum()),
-        "queries_excluded": int(stats.excluded.sum()),
-        "pairs_positive": len(stats.positive_distance),
-        "pairs_ignored": int(stats.ignored.sum()),
-        "ties": int(stats.tied.sum()),
-    }
-
-
-def _no_positives_message(stats: RankStatistics, undefined: Iterable[str]) -> str:
+def _no_positives_message(counts: Mapping[str, int], undefined: Iterable[str]) -> str:
     message = (
         "no query has a positive in the gallery (Q+ is empty), so these are NaN: "
         + ", ".join(undefined)
     )
-    excluded = int(stats.excluded.sum())
+    excluded = counts["queries_excluded"]
     if excluded:
         message += f"; of {excluded} queries every item of the same identity is ignored"
     return message

@@ -76,7 +76,7 @@ def confidence_of(
 
 def withheld(measure: Measure, identities: Identities) -> str:
     """Return why a metric can't be resampled; an empty text where it can."""
-    if measure.metric.resampled is None:
+    if not measure.metric.resamples:
         return measure.metric.no_interval
     return ONE_IDENTITY if identities.count < 2 else ""
 
@@ -106,10 +106,8 @@ def resampled_values(
     for drawn in identities.draws(how) if wanted else ():
         resamples = Resamples(ranked, identities, drawn)
         for one in wanted:
-            if one.metric.resampled is None:
-                raise ValueError(f"{one.name} can't be resampled: {one.metric.no_interval}")
-            values = one.metric.resampled(resamples, *one.values)
-            parts[one.name].append(np.where(_is_empty(resamples, one), math.nan, values))
+            values = np.where(_is_empty(resamples, one), math.nan, one.resampled(resamples))
+            parts[one.name].append(values)
     return {name: np.concatenate(values) for name, values in parts.items()}
 
 

@@ -7,7 +7,6 @@ each of its positives is given an equal share.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -56,16 +55,13 @@ class ExpectedRanks(Ranks):
             within[tied] = chance
         return within
 
-    def hits_within(self, ranks: int) -> FloatArray:
-        """Return Σ P[r_1 <= 1 .. ranks] over the queries, [ranks] float64."""
+    def hit_terms(self, ranks: int) -> FloatArray:
+        """Return P[r_1 <= 1 .. ranks] of tied queries beside the number of others, [ranks, n]."""
         tied = self._tied_first()
         certain = self._untied.rank[self.start][~tied]
         found_at = np.bincount(np.minimum(certain, ranks + 1), minlength=ranks + 1)
         hits = np.cumsum(found_at[1 : ranks + 1]).astype(np.float64)
-        if tied.any():
-            for x, chance in enumerate(self._chances(tied, ranks)):
-                hits[x] = math.fsum(np.append(chance, hits[x]).tolist())
-        return hits
+        return np.column_stack([hits, np.array(list(self._chances(tied, ranks)))])
 
     def precision(self, rule: AveragePrecision, cutoff: IntArray | None = None) -> FloatArray:
         """Return each positive's share of the expected sum of its group's terms, [P] float64."""

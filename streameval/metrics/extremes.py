@@ -22,8 +22,6 @@ from streameval.metrics.compute import (
     Metrics,
     empty_populations,
     metrics_of,
-    query_columns,
-    query_counts,
     value_detail,
 )
 from streameval.metrics.metric import Measure, Value
@@ -36,6 +34,7 @@ from streameval.metrics.selection import (
     wanted_measures,
     with_named,
 )
+from streameval.metrics.totals import facts_of, query_columns, query_counts
 from streameval.statistics import FIELDS, IntArray, RankStatistics
 
 Missing = Literal["bounds", "never"]
@@ -187,7 +186,7 @@ class _Between:
     ) -> tuple[float, Detail, Bounds | None]:
         """Return the value (NaN where it is open), what is to be said, and the interval."""
         worst, best = (end.stats for end in self.ends)
-        empty = empty_populations(worst)
+        empty = empty_populations(self.ends[0].once(facts_of))
         tail, reason = measure.tail, ""
         if _alike(worst, best, measure.metric.needs_under(self.ends[0].options)):
             tail = "monotone"

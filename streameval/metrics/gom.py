@@ -15,23 +15,15 @@ from functools import partial
 import numpy as np
 
 from streameval.metrics.kind import FRACTION, TAU, Kind
-from streameval.metrics.means import mean, trapezoid
-from streameval.metrics.metric import Metric, Tail, Value
+from streameval.metrics.metric import RANK_FIELDS, Metric, Tail, Value
 from streameval.metrics.options import VerificationPrecision
 from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.resampling import Identities, Resamples, divided
+from streameval.metrics.resampling import Resamples, divided
+from streameval.metrics.sums import mean, trapezoid
 from streameval.metrics.thresholds import normalised_thresholds, positives_returned
+from streameval.metrics.totals import Totals
 from streameval.statistics import FloatArray, IntArray
 
-_REID_FIELDS = (
-    "indptr",
-    "positive_distance",
-    "thresholds",
-    "closer",
-    "tied",
-    "tied_before",
-    "negatives_within",
-)
 _REP = (
     "mReP = 1/N Σ sqrt(RP·VP); RP = 1/tp Σ_{j<=tp} j/r_j, as --ap has it; "
     "VP = tp/(fn + min(tp + fp, r_G)) (reference) or tp/(tp + fn + fp) (equation)"
@@ -39,35 +31,32 @@ _REP = (
 NEVER_RETURNS = "no query of Q− returns anything, even at τ = 1"
 
 
-def reid_curves(ranked: RankedQueries) -> dict[str, FloatArray]:
-    """Return tau and the curves mRP, mVP and mReP, each [T] float64.
+def reid_terms(ranked: RankedQueries) -> Iterator[FloatArray]:
+    """Give RP, VP and ReP of the queries of Q+, [3, N] float64, at one threshold after the other.
 
     RP = Σ_{j <= tp} (AP term of j) / tp, 0 where tp = 0 (Eq. 4); VP as
     `verification_precision`; ReP = sqrt(RP · VP) (Eq. 6). Under ``ties="expected"`` RP and VP
     are expectations, and ReP is the root of their product, sqrt(E[RP] · E[VP]).
     """
-    tau = normalised_thresholds(len(ranked.stats.thresholds))
-    curves = {name: np.full(len(tau), math.nan) for name in ("mRP", "mVP", "mReP")}
-    for t, (rp, vp) in enumerate(precisions_returned(ranked)):
-        curves["mRP"][t], curves["mVP"][t] = mean(rp), mean(vp)
-        curves["mReP"][t] = mean(np.sqrt(rp * vp))
-    return {"tau": tau, **curves}
-
-
-def precisions_returned(ranked: RankedQueries) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Give RP and VP of the queries of Q+, [N] float64 each, at one threshold after the other."""
     stats, ranks = ranked.stats, ranked.ranks
     for t, tp in enumerate(positives_returned(ranked)):
         fp = stats.negatives_within[ranks.queries, t]
         some = np.maximum(tp, 1)
         rp = np.where(tp > 0, ranked.precision_sums[ranks.start + some - 1] / some, 0.0)
         vp = verification_precision(ranked.options.vp, tp, fp, ranks.count, ranked.inverse_penalty)
-        yield rp, vp
+        yield np.stack([rp, vp, np.sqrt(rp * vp)])
 
 
-def reid_value(ranked: RankedQueries, name: str) -> Value:
+def reid_curves(totals: Totals) -> dict[str, FloatArray]:
+    """Return tau and the curves mRP, mVP and mReP, each [T] float64."""
+    means = totals.means(reid_terms).reshape(-1, 3).T
+    tau = normalised_thresholds(len(totals.thresholds))
+    return {"tau": tau, **dict(zip(("mRP", "mVP", "mReP"), means, strict=True))}
+
+
+def reid_value(totals: Totals, name: str) -> Value:
     """Return one of `reid_scalars`, and the curves that it is read off."""
-    curves = ranked.once(reid_curves)
+    curves = totals.once(reid_curves)
     return Value(reid_scalars(curves["tau"], curves["mVP"], curves["mReP"])[name], curves=curves)
 
 
@@ -147,23 +136,23 @@ def verification_precision(
     return np.where(tp == positives, inverse_penalty, as_printed)
 
 
-def false_rate_curves(ranked: RankedQueries) -> dict[str, FloatArray]:
-    """Return tau and the curve mFR, both [T] float64."""
-    tau = normalised_thresholds(len(ranked.stats.thresholds))
-    return {"tau": tau, "mFR": np.array([mean(rates) for rates in false_rates(ranked)])}
-
-
-def false_rates(ranked: RankedQueries) -> Iterator[FloatArray]:
-    """Give FR of the queries of Q−, [M] float64, at one threshold after the other."""
+def false_rate_terms(ranked: RankedQueries) -> Iterator[FloatArray]:
+    """Give FR of the queries of Q−, [1, M] float64, at one threshold after the other."""
     stats, queries = ranked.stats, ranked.negative_queries
     for t in range(len(stats.thresholds)):
         within = stats.negatives_within[queries, t]
-        yield np.minimum(within / ranked.options.false_rate_budget, 1.0)
+        yield np.minimum(within / ranked.options.false_rate_budget, 1.0)[None]
 
 
-def false_rate_value(ranked: RankedQueries, name: str) -> Value:
+def false_rate_curves(totals: Totals) -> dict[str, FloatArray]:
+    """Return tau and the curve mFR, both [T] float64."""
+    tau = normalised_thresholds(len(totals.thresholds))
+    return {"tau": tau, "mFR": totals.means(false_rate_terms, over="Q−")}
+
+
+def false_rate_value(totals: Totals, name: str) -> Value:
     """Return one of `false_rate_scalars`, and the curve that it is read off."""
-    curves = ranked.once(false_rate_curves)
+    curves = totals.once(false_rate_curves)
     value = false_rate_scalars(curves["tau"], curves["mFR"])[name]
     reason = NEVER_RETURNS if name == "tau_nz" else ""
     return Value(value, curves=curves, reason=reason)
@@ -208,36 +197,17 @@ def false_rate_scalars(tau: FloatArray, mfr: FloatArray) -> dict[str, float]:
     }
 
 
-def reid_sums(ranked: RankedQueries, identities: Identities) -> tuple[FloatArray, FloatArray]:
-    """Return the sums of VP and of ReP by identity, [I, T] float64 each."""
-    queries, shape = ranked.ranks.queries, (identities.count, len(ranked.stats.thresholds))
-    vps, reps = np.zeros(shape), np.zeros(shape)
-    for t, (rp, vp) in enumerate(precisions_returned(ranked)):
-        vps[:, t] = identities.sums(vp, queries)
-        reps[:, t] = identities.sums(np.sqrt(rp * vp), queries)
-    return vps, reps
-
-
-def false_rate_sums(ranked: RankedQueries, identities: Identities) -> FloatArray:
-    """Return the sums of FR by identity, [I, T] float64."""
-    sums = np.zeros((identities.count, len(ranked.stats.thresholds)))
-    for t, rates in enumerate(false_rates(ranked)):
-        sums[:, t] = identities.sums(rates, ranked.negative_queries)
-    return sums
-
-
 def resampled_reid(resamples: Resamples) -> list[dict[str, float]]:
     """Return `reid_scalars` of each resample."""
-    sums = resamples.ranked.once(reid_sums, resamples.identities)
-    mvp, mrep = (divided(resamples.drawn @ own, resamples.known) for own in sums)
+    sums = resamples.curves(reid_terms, "Q+")
+    _, mvp, mrep = np.moveaxis(divided(sums, resamples.known).reshape(len(sums), -1, 3), 2, 0)
     tau = normalised_thresholds(mvp.shape[1])
     return [reid_scalars(tau, *curves) for curves in zip(mvp, mrep, strict=True)]
 
 
 def resampled_false_rates(resamples: Resamples) -> list[dict[str, float]]:
     """Return `false_rate_scalars` of each resample."""
-    sums = resamples.ranked.once(false_rate_sums, resamples.identities)
-    mfr = divided(resamples.drawn @ sums, resamples.strangers)
+    mfr = divided(resamples.curves(false_rate_terms, "Q−"), resamples.strangers)
     tau = normalised_thresholds(mfr.shape[1])
     return [false_rate_scalars(tau, curve) for curve in mfr]
 
@@ -256,11 +226,11 @@ def _reid(name: str, formula: str, *, kind: Kind = FRACTION, tail: Tail = "own")
     return Metric(
         name=name,
         part="gom",
-        needs=_REID_FIELDS,
-        over=("Q+",),
+        needs=(*RANK_FIELDS, "thresholds", "negatives_within"),
         formula=f"{formula}; {_REP}",
         source="GOM paper, Eq. 4, 5, 6, 9; the reference VP: the authors' published code",
-        compute=partial(reid_value, name=name),
+        adds=(reid_terms,),
+        finish=partial(reid_value, name=name),
         resampled=partial(resampled_reid_value, name=name),
         default=True,
         kind=kind,
@@ -279,7 +249,8 @@ def _false_rate(name: str, formula: str, *, kind: Kind = FRACTION) -> Metric:
         over=("Q−",),
         formula=f"{formula}; mFR = 1/M Σ min(fp/B, 1)",
         source="GOM paper, Eq. 7, 8, 10",
-        compute=partial(false_rate_value, name=name),
+        adds=(false_rate_terms,),
+        finish=partial(false_rate_value, name=name),
         resampled=partial(resampled_false_rate_value, name=name),
         default=True,
         kind=kind,

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from inspect import signature
 from itertools import product
 from string import Formatter
 from typing import Any, Literal
@@ -17,13 +19,19 @@ from streameval.metrics.kind import FRACTION, Kind
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import Parameter, write
 from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.resampling import Resampled
+from streameval.metrics.resampling import Resampled, Resamples
+from streameval.metrics.sums import mean
+from streameval.metrics.totals import Column, Demand, Terms, Totals, partial_sums
 from streameval.statistics import FIELDS, FloatArray
 
 Part = Literal["retrieval", "open-set", "gom", "verification"]
 Population = Literal["Q+", "Q−", "negatives"]
 Tail = Literal["monotone", "own", "cutoff", "withheld"]
 Better = Literal["higher", "lower", "neither"]
+Bounds = tuple[float, float]
+
+RANK_FIELDS = ("indptr", "positive_distance", "closer", "tied", "tied_before")
+"""Fields that the ranks of positives are read from."""
 
 EMPTY: Mapping[Population, str] = {
     "Q+": "no query has a positive in the gallery",
@@ -69,45 +77,58 @@ class Value:
 class Metric:
     """One metric, declared.
 
+    Its functions take `RankedQueries`, `Totals` or `Resamples`, and then those of its parameters
+    that they name. None of them has side effects.
+
     Attributes
     ----------
     name : str
         What a user calls it, its parameters in braces: ``DIR@{x}|FAR={f}``.
+    formula : str
+        With the names of the definitions: c_j, r_j, G, N, M, tp, fp, fn.
+    source : str
+        Paper and equation.
+    values : callable, optional
+        `RankedQueries` to what the metric is the mean of over Q+, [N] float64. A metric that is
+        such a mean needs nothing else.
+    column : str
+        Name of these values in the per-query table, parameters in braces; empty: not there.
+    adds : tuple of callable
+        `RankedQueries` to terms, arrays [k, n] one below another, of which `finish` gets the
+        exact sums over all queries: `Totals.sums`.
+    keeps : tuple of callable
+        `RankedQueries` to numbers by query, of which `finish` gets those of all queries:
+        `Totals.column`.
+    finish : callable, optional
+        `Totals` to `Value`, of a metric that is not just the mean of `values`.
+    parameters : mapping of str to Parameter
+        By the names in braces.
     part : {"retrieval", "open-set", "gom", "verification"}
         Where it belongs in reports.
     needs : tuple of str
         Fields of `RankStatistics` that it reads, and no others.
     over : tuple of {"Q+", "Q−", "negatives"}
         What it is a rate or a mean of. Where one of these is empty its value is NaN.
-    formula : str
-        With the names of the definitions: c_j, r_j, G, N, M, tp, fp, fn.
-    source : str
-        Paper and equation.
-    compute : callable
-        `RankedQueries`, and the parameters in the order of the name, to `Value`; without side
-        effects.
-    parameters : mapping of str to Parameter
-        By the names in braces.
-    also : tuple of str
-        What other tools call it: names that are understood. Parameters that they don't have take
-        their defaults; where these are several, a user who gives one is told ours.
-    reads : callable, optional
-        Options to the fields that it reads under these, beside those it needs.
-    unsettled : callable, optional
-        As `compute`, to the distances that its threshold lies between, both excluded, as far as
-        the histogram tells; None where it has no threshold. Counting at the genuine distances
-        between these makes its value exact.
-    resampled : callable, optional
-        `Resamples`, and the parameters, to its value in each resample of the queries, [R]; None
-        where resamples tell nothing of it.
-    no_interval : str
-        Why they do not, where `resampled` is None.
-    default : bool
-        Whether it is computed where no metrics are asked for.
     kind : Kind
         What its values are: a fraction, a rank, a distance, a count or a normalised threshold.
     better : {"higher", "lower", "neither"}
         Which of two values is of the better run.
+    also : tuple of str
+        What other tools call it: names that are understood. Parameters that they don't have take
+        their defaults; where these are several, a user who gives one is told ours.
+    default : bool
+        Whether it is computed where no metrics are asked for.
+    reads : callable, optional
+        Options to the fields that it reads under these, beside those it needs.
+    resampled : callable, optional
+        `Resamples` to its value in each resample of the queries, [R]; by default that of the mean
+        of `values`. A metric without either has no confidence interval.
+    no_interval : str
+        Why not.
+    unsettled : callable, optional
+        `Totals` to the distances that its threshold lies between, both excluded, as far as the
+        histogram tells; None where it has no threshold. Counting at the genuine distances between
+        these makes its value exact.
     tail : {"monotone", "own", "cutoff", "withheld"} or callable
         What can be said of it where lists of neighbours leave items out. ``monotone``: it lies
         between its values of the two extremes, never improving where a positive goes further or
@@ -115,30 +136,34 @@ class Metric:
         known where all places up to its cutoff are. ``withheld``: nothing. A callable takes the
         parameters.
     between : callable, optional
-        The two extremes, worst and best, and the parameters, to bounds; None where it has none.
+        `RankedQueries` of the two extremes, worst and best, to bounds; None where it has none.
     deployed : bool
         Whether it can be read where what lists leave out is never found: it asks of no positive
         that is not returned where it stands.
     """
 
     name: str
-    part: Part
-    needs: tuple[str, ...]
-    over: tuple[Population, ...]
     formula: str
     source: str
-    compute: Callable[..., Value]
+    values: Callable[..., FloatArray] | None = None
+    column: str = ""
+    adds: tuple[Terms, ...] = ()
+    keeps: tuple[Column, ...] = ()
+    finish: Callable[..., Value] | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    also: tuple[str, ...] = ()
-    reads: Callable[[MetricOptions], tuple[str, ...]] | None = None
-    unsettled: Callable[..., tuple[float, float] | None] | None = None
-    resampled: Resampled | None = None
-    no_interval: str = "read off a histogram of all queries together, which can't be resampled"
-    default: bool = False
+    part: Part = "retrieval"
+    needs: tuple[str, ...] = RANK_FIELDS
+    over: tuple[Population, ...] = ("Q+",)
     kind: Kind = FRACTION
     better: Better = "higher"
+    also: tuple[str, ...] = ()
+    default: bool = False
+    reads: Callable[[MetricOptions], tuple[str, ...]] | None = None
+    resampled: Resampled | None = None
+    no_interval: str = "read off a histogram of all queries together, which can't be resampled"
+    unsettled: Callable[..., Bounds | None] | None = None
     tail: Tail | Callable[..., Tail] = "withheld"
-    between: Callable[..., tuple[float, float] | None] | None = None
+    between: Callable[..., Bounds | None] | None = None
     deployed: bool = False
 
     def __post_init__(self) -> None:
@@ -149,11 +174,18 @@ class Metric:
         named = [name for _, name, _, _ in Formatter().parse(self.name) if name is not None]
         if named != list(self.parameters):
             raise TypeError(f"metric {self.name} has parameters {list(self.parameters)}")
+        if self.values is None and self.finish is None:
+            raise TypeError(f"metric {self.name} has neither values nor a finish")
 
     @property
     def depends_on_ties(self) -> bool:
         """Whether the tie rule can change it."""
         return "tied" in self.needs
+
+    @property
+    def resamples(self) -> bool:
+        """Whether it can be read off resamples of the queries."""
+        return self.resampled is not None or self.values is not None
 
     def needs_under(self, options: MetricOptions) -> frozenset[str]:
         """Return the fields that it reads under these options."""
@@ -177,7 +209,7 @@ class Metric:
             If a parameter has a value that it can't have.
         """
         pattern = "".join(
-            re.escape(text) + ("" if parameter is None else f"(?P<{parameter}>[^@|/=]*)")
+            re.escape(text) + ("" if parameter is None else f"(?P<{parameter}>[^@|/=%]*)")
             for text, parameter, _, _ in Formatter().parse(self.name)
         )
         found = re.fullmatch(pattern, name)
@@ -239,25 +271,72 @@ class Measure:
     @property
     def name(self) -> str:
         """The metric's name with its parameters: ``DIR@1|FAR=0.01``."""
-        texts = (write(value) for value in self.values)
-        return self.metric.name.format_map(dict(zip(self.metric.parameters, texts, strict=True)))
-
-    def compute(self, ranked: RankedQueries) -> Value:
-        """Return its value."""
-        return self.metric.compute(ranked, *self.values)
+        return self._written(self.metric.name)
 
     @property
     def tail(self) -> Tail:
         """What can be said of it where lists of neighbours leave items out."""
         tail = self.metric.tail
-        return tail if isinstance(tail, str) else tail(*self.values)
+        return tail if isinstance(tail, str) else tail(*self._given(tail))
 
-    def between(self, worst: RankedQueries, best: RankedQueries) -> tuple[float, float] | None:
+    def demands(self) -> list[Demand]:
+        """Return what a block of queries is asked for, to finish the metric of all blocks."""
+        metric = self.metric
+        columns = metric.keeps if metric.values is None else (metric.values, *metric.keeps)
+        return [
+            *((values, *self._given(values)) for values in columns),
+            *((partial_sums, terms, *self._given(terms)) for terms in metric.adds),
+        ]
+
+    def finish(self, totals: Totals) -> Value:
+        """Return its value over all queries."""
+        metric = self.metric
+        if metric.finish is not None:
+            return metric.finish(totals, *self._given(metric.finish))
+        values = self.values_of(totals)
+        columns = {self._written(metric.column): totals.of_all_queries(values)}
+        return Value(mean(values), per_query=columns if metric.column else {})
+
+    def compute(self, ranked: RankedQueries) -> Value:
+        """Return its value over one block of queries."""
+        return self.finish(ranked.once(Totals.of))
+
+    def values_of(self, totals: Totals) -> FloatArray:
+        """Return what the metric is the mean of over Q+, [N] float64."""
+        values = self.metric.values
+        if values is None:
+            raise TypeError(f"{self.name} is no mean over queries")
+        return totals.column(values, *self._given(values))
+
+    def resampled(self, resamples: Resamples) -> FloatArray:
+        """Return its value in each resample of the queries, [R] float64."""
+        if not self.metric.resamples:
+            raise ValueError(f"{self.name} can't be resampled: {self.metric.no_interval}")
+        if self.metric.resampled is None:
+            return resamples.mean(self.values_of(resamples.totals))
+        return self.metric.resampled(resamples, *self._given(self.metric.resampled))
+
+    def between(self, worst: RankedQueries, best: RankedQueries) -> Bounds | None:
         """Return the bounds of its own between two extremes; None where it has none."""
         own = self.metric.between
-        return None if own is None else own(worst, best, *self.values)
+        return None if own is None else own(worst, best, *self._given(own))
 
-    def unsettled(self, ranked: RankedQueries) -> tuple[float, float] | None:
+    def unsettled(self, ranked: RankedQueries) -> Bounds | None:
         """Return the distances that its threshold lies between; None where it has none."""
         between = self.metric.unsettled
-        return None if between is None else between(ranked, *self.values)
+        totals = ranked.once(Totals.of)
+        return None if between is None else between(totals, *self._given(between))
+
+    def _given(self, function: Callable[..., Any]) -> tuple[Any, ...]:
+        """Return the parameters that a function names."""
+        named = dict(zip(self.metric.parameters, self.values, strict=True))
+        return tuple(named[name] for name in _names(function) if name in named)
+
+    def _written(self, template: str) -> str:
+        texts = (write(value) for value in self.values)
+        return template.format_map(dict(zip(self.metric.parameters, texts, strict=True)))
+
+
+@cache
+def _names(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(signature(function).parameters)

@@ -10,47 +10,71 @@ import math
 
 import numpy as np
 
-from streameval.metrics.means import prefix_sums
 from streameval.metrics.metric import Metric, Value
 from streameval.metrics.parameters import choice, rank, rate_of_options
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Resamples, divided
+from streameval.metrics.sums import prefix_sums
+from streameval.metrics.totals import Totals
 from streameval.statistics import FloatArray
 
 _NEAREST_FIELDS = ("indptr", "positive_distance", "nearest_negative", "same_identity")
 _RANK_FIELDS = (*_NEAREST_FIELDS, "closer", "tied", "tied_before")
 
 
-def detection_identification(ranked: RankedQueries, x: int, f: float) -> Value:
+def stranger_distances(ranked: RankedQueries) -> FloatArray:
+    """Return the distance of the nearest item of each query of Q−, [M] float64."""
+    return ranked.stats.nearest_negative[ranked.negative_queries]
+
+
+def nearest_positives(ranked: RankedQueries) -> FloatArray:
+    """Return d_1 of the queries of Q+, [N] float64."""
+    return ranked.nearest_positive
+
+
+def found_within(ranked: RankedQueries, x: int) -> FloatArray:
+    """Return [r_1 <= x] of the queries of Q+, or its probability, [N] float64."""
+    return ranked.ranks.first_within(x)
+
+
+def target_distances(ranked: RankedQueries, verification: str) -> FloatArray:
+    """Return the distance at which each query of Q+ is verified, [N] float64."""
+    if verification == "individual":
+        return ranked.nearest_positive
+    nearest_negative = ranked.stats.nearest_negative[ranked.ranks.queries]
+    return np.minimum(ranked.nearest_positive, nearest_negative)
+
+
+def detection_identification(totals: Totals, x: int, f: float) -> Value:
     """Return DIR@x at the largest FAR <= f, and the ROC; NaN where M strangers don't support f.
 
     Curves, each [n]: ``ROC_tau`` (the limits of `false_accepts`), ``FAR`` and ``DIR@x`` where
     what is closer than a limit is accepted.
     """
-    return _at_rate(ranked, f, f"DIR@{x}", ranked.once(detection_rates, x))
+    return _at_rate(totals, f, f"DIR@{x}", totals.once(detection_rates, x))
 
 
-def missed_identification(ranked: RankedQueries, x: int, f: float) -> Value:
+def missed_identification(totals: Totals, x: int, f: float) -> Value:
     """Return FNIR@x = 1 − DIR@x at the largest FPIR <= f; FPIR is FAR.
 
     Curves as of `detection_identification`, ``FNIR@x`` in place of ``DIR@x``.
     """
-    return _at_rate(ranked, f, f"FNIR@{x}", ranked.once(missed_rates, x))
+    return _at_rate(totals, f, f"FNIR@{x}", totals.once(missed_rates, x))
 
 
-def true_target_rate(ranked: RankedQueries, verification: str, f: float) -> Value:
+def true_target_rate(totals: Totals, verification: str, f: float) -> Value:
     """Return TTR of set or individual verification at the largest FTR <= f, and the ROC.
 
     FTR is FAR. Curves as of `detection_identification`, ``TTR/set`` or ``TTR/individual``.
     """
-    rates = ranked.once(true_target_rates, verification)
-    return _at_rate(ranked, f, f"TTR/{verification}", rates)
+    rates = totals.once(true_target_rates, verification)
+    return _at_rate(totals, f, f"TTR/{verification}", rates)
 
 
-def _at_rate(ranked: RankedQueries, f: float, name: str, rates: FloatArray) -> Value:
-    limits, far = ranked.once(false_accepts)
+def _at_rate(totals: Totals, f: float, name: str, rates: FloatArray) -> Value:
+    limits, far = totals.once(false_accepts)
     curves = {"ROC_tau": limits, "FAR": far, name: rates}
-    strangers = len(ranked.negative_queries)
+    strangers = len(totals.strangers)
     if strangers and 1 / strangers > f:
         return Value(math.nan, reason=unsupported(strangers, f), curves=curves)
     point = max(int(np.searchsorted(far, f, side="right")) - 1, 0)
@@ -75,14 +99,14 @@ def largest_below(limit: float) -> float:
     return limit if math.isinf(limit) else math.nextafter(limit, -math.inf)
 
 
-def false_accepts(ranked: RankedQueries) -> tuple[FloatArray, FloatArray]:
+def false_accepts(totals: Totals) -> tuple[FloatArray, FloatArray]:
     """Return the limits at which FAR changes, and FAR just below each, both [n] float64.
 
     The limits are the nearest negatives of Q−, each distance once, and +inf, ascending. A
     nearest negative at +inf (there is none) is never accepted. Where Q− is empty the result is
     a single point of NaN.
     """
-    nearest = ranked.stats.nearest_negative[ranked.negative_queries]
+    nearest = totals.column(stranger_distances)
     if not len(nearest):
         return np.array([math.nan]), np.array([math.nan])
     limits = np.append(np.unique(nearest[np.isfinite(nearest)]), np.inf)
@@ -90,74 +114,63 @@ def false_accepts(ranked: RankedQueries) -> tuple[FloatArray, FloatArray]:
     return limits, accepted / len(nearest)
 
 
-def detection_rates(ranked: RankedQueries, x: int) -> FloatArray:
+def detection_rates(totals: Totals, x: int) -> FloatArray:
     """Return DIR@x = |{i in Q+ : r_1 <= x, d_1 < limit}| / N at each limit, [n] float64.
 
     NaN where N is 0, and at a limit of NaN.
     """
-    return shares(
-        ranked, sums_closer(ranked, ranked.nearest_positive, ranked.once(found_within, x))
-    )
+    return shares(totals, identified_closer(totals, x))
 
 
-def missed_rates(ranked: RankedQueries, x: int) -> FloatArray:
+def missed_rates(totals: Totals, x: int) -> FloatArray:
     """Return FNIR@x = 1 − DIR@x at each limit, counted, [n] float64."""
-    found = sums_closer(ranked, ranked.nearest_positive, ranked.once(found_within, x))
-    return shares(ranked, len(ranked.nearest_positive) - found)
+    return shares(totals, len(totals.queries) - identified_closer(totals, x))
 
 
-def true_target_rates(ranked: RankedQueries, verification: str) -> FloatArray:
+def identified_closer(totals: Totals, x: int) -> FloatArray:
+    """Return |{i in Q+ : r_1 <= x, d_1 < limit}| at each limit, [n] float64."""
+    return sums_closer(totals, totals.column(nearest_positives), totals.column(found_within, x))
+
+
+def true_target_rates(totals: Totals, verification: str) -> FloatArray:
     """Return TTR = |{i in Q+ : d < limit}| / N at each limit, [n] float64.
 
     d is the distance of the nearest valid item of the query ("set"), or of its nearest positive
     ("individual"). NaN where N is 0, and at a limit of NaN.
     """
-    distance = target_distances(ranked, verification)
-    return shares(ranked, sums_closer(ranked, distance, np.ones(len(distance))))
+    distance = totals.column(target_distances, verification)
+    return shares(totals, sums_closer(totals, distance, np.ones(len(distance))))
 
 
-def target_distances(ranked: RankedQueries, verification: str) -> FloatArray:
-    """Return the distance at which each query of Q+ is verified, [N] float64."""
-    if verification == "individual":
-        return ranked.nearest_positive
-    nearest_negative = ranked.stats.nearest_negative[ranked.ranks.queries]
-    return np.minimum(ranked.nearest_positive, nearest_negative)
-
-
-def sums_closer(ranked: RankedQueries, distance: FloatArray, weight: FloatArray) -> FloatArray:
+def sums_closer(totals: Totals, distance: FloatArray, weight: FloatArray) -> FloatArray:
     """Return the sum of the weights [N] with distance < limit, at each limit, [n] float64."""
-    limits, _ = ranked.once(false_accepts)
+    limits, _ = totals.once(false_accepts)
     order = np.argsort(distance)
     inside = np.searchsorted(distance[order], limits, side="left")
     return prefix_sums(weight[order])[inside]
 
 
-def shares(ranked: RankedQueries, sums: FloatArray) -> FloatArray:
+def shares(totals: Totals, sums: FloatArray) -> FloatArray:
     """Return sums at each limit by N; NaN where N is 0, and at a limit of NaN, [n] float64."""
-    limits, _ = ranked.once(false_accepts)
-    queries = len(ranked.ranks.queries)
+    limits, _ = totals.once(false_accepts)
+    queries = len(totals.queries)
     return np.where(np.isnan(limits) | (queries == 0), math.nan, sums / max(queries, 1))
 
 
-def found_within(ranked: RankedQueries, x: int) -> FloatArray:
-    """Return [r_1 <= x] of the queries of Q+, or its probability, [N] float64."""
-    return ranked.ranks.first_within(x)
-
-
-def roc_area(ranked: RankedQueries, x: int) -> Value:
+def roc_area(totals: Totals, x: int) -> Value:
     """Return the area under DIR@x against FAR, equal distances counting half.
 
     It is the chance that a query of Q+, drawn at random, is identified, and at a distance less
     than that of a stranger drawn at random (Mann and Whitney).
     """
-    nearest = np.sort(ranked.stats.nearest_negative[ranked.negative_queries])
-    distance = ranked.nearest_positive
+    nearest = np.sort(totals.column(stranger_distances))
+    distance = totals.column(nearest_positives)
     pairs = len(distance) * len(nearest)
     if not pairs:
         return Value(math.nan)
     further = len(nearest) - np.searchsorted(nearest, distance, side="right")
     not_closer = len(nearest) - np.searchsorted(nearest, distance, side="left")
-    halves = math.fsum((ranked.once(found_within, x) * (further + not_closer)).tolist())
+    halves = math.fsum((totals.column(found_within, x) * (further + not_closer)).tolist())
     return Value(halves / (2 * pairs))
 
 
@@ -167,13 +180,13 @@ def resampled_limits(resamples: Resamples, f: float) -> FloatArray:
     NaN where its queries of Q− don't support the rate. The strangers are sorted once; in a
     resample each is as many as it is drawn.
     """
-    ranked = resamples.ranked
-    limits, _ = ranked.once(false_accepts)
-    nearest = ranked.stats.nearest_negative[ranked.negative_queries]
+    totals = resamples.totals
+    limits, _ = totals.once(false_accepts)
+    nearest = totals.column(stranger_distances)
     order = np.argsort(nearest)
     inside = np.searchsorted(nearest[order], limits, side="left")
     found = np.full(len(resamples.drawn), math.nan)
-    for block, (weights,) in resamples.weights(ranked.negative_queries[order]):
+    for block, (weights,) in resamples.weights(totals.strangers[order]):
         closer = np.zeros((len(weights), len(order) + 1))
         np.cumsum(weights, axis=1, out=closer[:, 1:])
         strangers = np.maximum(closer[:, -1:], 1)
@@ -192,7 +205,7 @@ def resampled_shares(
     inside = np.searchsorted(distance[order], limits, side="left")
     own = weight[order]
     sums = np.full(len(limits), math.nan)
-    for block, (drawn,) in resamples.weights(resamples.ranked.ranks.queries[order]):
+    for block, (drawn,) in resamples.weights(resamples.totals.queries[order]):
         ends = inside[block].tolist()
         sums[block] = [row[:end] @ own[:end] for row, end in zip(drawn, ends, strict=True)]
     return np.where(np.isnan(limits), math.nan, divided(sums, resamples.known))
@@ -200,8 +213,9 @@ def resampled_shares(
 
 def resampled_detections(resamples: Resamples, x: int, f: float) -> FloatArray:
     """Return DIR@x|FAR=f of each resample, [R] float64."""
-    ranked = resamples.ranked
-    return resampled_shares(resamples, ranked.nearest_positive, ranked.once(found_within, x), f)
+    totals = resamples.totals
+    distance, found = totals.column(nearest_positives), totals.column(found_within, x)
+    return resampled_shares(resamples, distance, found, f)
 
 
 def resampled_misses(resamples: Resamples, x: int, f: float) -> FloatArray:
@@ -211,19 +225,19 @@ def resampled_misses(resamples: Resamples, x: int, f: float) -> FloatArray:
 
 def resampled_targets(resamples: Resamples, verification: str, f: float) -> FloatArray:
     """Return TTR|FTR=f of each resample, [R] float64."""
-    distance = target_distances(resamples.ranked, verification)
+    distance = resamples.totals.column(target_distances, verification)
     return resampled_shares(resamples, distance, np.ones(len(distance)), f)
 
 
 def resampled_area(resamples: Resamples, x: int) -> FloatArray:
     """Return `roc_area` of each resample, [R] float64."""
-    ranked = resamples.ranked
-    nearest = ranked.stats.nearest_negative[ranked.negative_queries]
-    order = np.argsort(ranked.nearest_positive)
-    distance, found = ranked.nearest_positive[order], ranked.once(found_within, x)[order]
+    totals = resamples.totals
+    nearest, distance = totals.column(stranger_distances), totals.column(nearest_positives)
+    order = np.argsort(distance)
+    distance, found = distance[order], totals.column(found_within, x)[order]
     ends = [np.searchsorted(distance, nearest, side=side) for side in ("left", "right")]
     sums = np.empty(len(resamples.drawn))
-    queries = ranked.ranks.queries[order], ranked.negative_queries
+    queries = totals.queries[order], totals.strangers
     for block, (known, strangers) in resamples.weights(*queries):
         closer = np.zeros((len(known), len(order) + 1))
         np.cumsum(known * found, axis=1, out=closer[:, 1:])
@@ -243,7 +257,8 @@ DIR_FAR = Metric(
     formula="DIR(τ,x) = |{Q+ : r_1 <= x, d_1 <= τ}|/N at the largest τ with FAR(τ) = "
     "|{Q− : min d <= τ}|/M <= f; withheld where f < 1/M",
     source="Liao et al. 2014; GOM paper, §4.4",
-    compute=detection_identification,
+    keeps=(nearest_positives, found_within, stranger_distances),
+    finish=detection_identification,
     resampled=resampled_detections,
     parameters={"x": _X, "f": _F},
     default=True,
@@ -260,7 +275,8 @@ FNIR_FPIR = Metric(
     formula="FNIR(τ,x) = 1 − DIR(τ,x) at the largest τ with FPIR(τ) = FAR(τ) <= f; withheld where "
     "f < 1/M",
     source="ISO/IEC 19795-1; NIST FRVT 1:N",
-    compute=missed_identification,
+    keeps=(nearest_positives, found_within, stranger_distances),
+    finish=missed_identification,
     resampled=resampled_misses,
     parameters={"x": _X, "f": _F},
     also=("FNIR@FPIR={f}",),
@@ -276,7 +292,8 @@ DIR_AUC = Metric(
     over=("Q+", "Q−"),
     formula="1/(N·M) Σ_{i in Q+} Σ_{u in Q−} [r_1 <= x]·([d_1 < d_u] + ½[d_1 = d_u])",
     source="area under the ROC of Liao et al. 2014, by Mann and Whitney 1947",
-    compute=roc_area,
+    keeps=(nearest_positives, found_within, stranger_distances),
+    finish=roc_area,
     resampled=resampled_area,
     parameters={"x": _X},
     tail="monotone",
@@ -291,7 +308,8 @@ TTR_FTR = Metric(
     formula="TTR(τ) = |{Q+ : d <= τ}|/N at the largest τ with FTR(τ) = |{Q− : min d <= τ}|/M <= "
     "f; d = min over all valid items (set), or d_1 (individual); withheld where f < 1/M",
     source="Zheng et al. 2016 (one-shot group-based verification)",
-    compute=true_target_rate,
+    keeps=(target_distances, stranger_distances),
+    finish=true_target_rate,
     resampled=resampled_targets,
     parameters={"verification": choice("set", "individual"), "f": _F},
     also=("TTR@FTR={f}",),

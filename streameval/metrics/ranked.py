@@ -1,4 +1,4 @@
-"""RankedQueries: the statistics read under the options, with what several metrics share."""
+"""RankedQueries: a block of queries read under the options, with what several metrics share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Shared:
 
 @dataclass(frozen=True, eq=False)
 class RankedQueries(Shared):
-    """What a metric is computed from.
+    """A block of queries, or all of them, as metrics read it.
 
     Attributes
     ----------
@@ -51,6 +51,11 @@ class RankedQueries(Shared):
         if self.options.ties == "expected":
             return ExpectedRanks(self.stats)
         return FixedRanks(self.stats, self.options.ties)
+
+    @property
+    def gallery(self) -> int:
+        """Number of gallery items."""
+        return int(np.max(self.stats.valid + self.stats.ignored, initial=0))
 
     @cached_property
     def negative_queries(self) -> IntArray:

@@ -49,8 +49,8 @@ class Ranks(ABC):
         """Return [r_1 <= rank] as 0 or 1, or its probability, [N] float64."""
 
     @abstractmethod
-    def hits_within(self, ranks: int) -> FloatArray:
-        """Return the exactly rounded sums of `first_within` at 1 .. ranks, [ranks] float64."""
+    def hit_terms(self, ranks: int) -> FloatArray:
+        """Return terms whose sums are those of `first_within` at 1 .. ranks, [ranks, n] float64."""
 
     @abstractmethod
     def precision(self, rule: AveragePrecision, cutoff: IntArray | None = None) -> FloatArray:
@@ -139,10 +139,10 @@ class FixedRanks(Ranks):
         """Return [r_1 <= rank], [N] float64."""
         return (self.rank[self.start] <= rank).astype(np.float64)
 
-    def hits_within(self, ranks: int) -> FloatArray:
-        """Return the number of queries with r_1 <= 1 .. ranks, [ranks] float64."""
+    def hit_terms(self, ranks: int) -> FloatArray:
+        """Return the number of queries with r_1 <= 1 .. ranks, [ranks, 1] float64."""
         found_at = np.bincount(np.minimum(self.rank[self.start], ranks + 1), minlength=ranks + 1)
-        return np.cumsum(found_at[1 : ranks + 1]).astype(np.float64)
+        return np.cumsum(found_at[1 : ranks + 1]).astype(np.float64)[:, None]
 
     def precision(self, rule: AveragePrecision, cutoff: IntArray | None = None) -> FloatArray:
         """Return the AP terms, [P] float64.

@@ -5,7 +5,7 @@ as there are; the queries of an identity that is drawn k times are there k times
 stays. What a metric adds over queries is then a product of how often each identity is drawn,
 [R, I], with sums by identity, [I]: nothing is counted or sorted again.
 
-    Metric.resampled   how one metric is read off the resamples (`ratio_of`, `mean_of` for most)
+    Metric.resampled   how a metric that is no mean over queries is read off the resamples
     Resamples          the draws, and the sums in them
     Resampling         level, number and seed
     confidence         the intervals of all metrics of some statistics
@@ -19,15 +19,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import OptionError
 from streameval.metrics.ranked import RankedQueries, Shared
+from streameval.metrics.totals import Terms, Totals
 from streameval.statistics import FloatArray, IntArray
 
+Side = Literal["Q+", "Q−"]
 BLOCK_BYTES = 128 << 20  # of one block of draws, [r, I] float64
 CACHED_BYTES = 2 << 20  # of the weights of queries that are looked at together
 
@@ -125,6 +127,11 @@ class Resamples(Shared):
     identities: Identities
     drawn: FloatArray
 
+    @property
+    def totals(self) -> Totals:
+        """What the queries as they are add up to."""
+        return self.ranked.once(Totals.of)
+
     def sums(self, values: FloatArray, queries: IntArray | None = None) -> FloatArray:
         """Return the sums over the queries of each resample, [R] float64.
 
@@ -135,6 +142,27 @@ class Resamples(Shared):
             Which queries the values are of.
         """
         sums: FloatArray = self.drawn @ self.identities.sums(values, queries)
+        return sums
+
+    def mean(self, values: FloatArray) -> FloatArray:
+        """Return the means over Q+ of [N] float64 in each resample, [R] float64."""
+        return divided(self.sums(values, self.totals.queries), self.known)
+
+    def curves(self, terms: Terms, over: Side | None, *parameters: Any) -> FloatArray:
+        """Return sums that a metric `adds`, in each resample, [R, K] float64.
+
+        Parameters
+        ----------
+        terms : callable
+            Its terms [k, n] are of a query each.
+        over : {"Q+", "Q−"}, optional
+            Which queries these are; all by default.
+        *parameters
+            Of the terms.
+        """
+        sums: FloatArray = self.drawn @ self.ranked.once(
+            _identity_sums, self.identities, terms, over, *parameters
+        )
         return sums
 
     def weights(self, *queries: IntArray) -> Iterator[tuple[slice, list[FloatArray]]]:
@@ -156,6 +184,19 @@ class Resamples(Shared):
         return self.once(_number, False)
 
 
+def _identity_sums(
+    ranked: RankedQueries,
+    identities: Identities,
+    terms: Terms,
+    over: Side | None,
+    *parameters: Any,
+) -> FloatArray:
+    """Return the sums of terms by identity, [I, K] float64."""
+    queries = {"Q+": ranked.ranks.queries, "Q−": ranked.negative_queries}.get(over or "")
+    rows = [identities.sums(row, queries) for each in terms(ranked, *parameters) for row in each]
+    return np.array(rows).reshape(-1, identities.count).T
+
+
 def _number(resamples: Resamples, positive: bool) -> FloatArray:
     stats = resamples.ranked.stats
     of = stats.has_positive if positive else stats.identity_absent
@@ -163,34 +204,11 @@ def _number(resamples: Resamples, positive: bool) -> FloatArray:
 
 
 Resampled = Callable[..., FloatArray]
-"""`Resamples`, and the parameters of a metric, to its value in each resample, [R] float64."""
-
-Terms = Callable[..., tuple[FloatArray, FloatArray]]
-"""`RankedQueries` and parameters to what a metric is a ratio of, by query: both [Q] float64."""
+"""`Resamples`, and parameters of a metric, to its value in each resample, [R] float64."""
 
 
 def divided(sums: FloatArray, by: FloatArray) -> FloatArray:
-    """Return sums by others, NaN where these are 0; of a curve, [R, T], by row."""
-    by = by if sums.ndim == 1 else by[:, None]
+    """Return sums by others of the same shape, or of [R] beside [R, T]; NaN where these are 0."""
+    by = by if sums.ndim == by.ndim else by[:, None]
     quotient: FloatArray = np.divide(sums, by, out=np.full(sums.shape, np.nan), where=by > 0)
     return quotient
-
-
-def ratio_of(terms: Terms) -> Resampled:
-    """Return how a metric is resampled that is a sum over queries by another."""
-
-    def resampled(resamples: Resamples, *parameters: Any) -> FloatArray:
-        above, below = terms(resamples.ranked, *parameters)
-        return divided(resamples.sums(above), resamples.sums(below))
-
-    return resampled
-
-
-def mean_of(values: Callable[..., FloatArray]) -> Resampled:
-    """Return how a metric is resampled that is a mean over Q+ of [N] float64."""
-
-    def resampled(resamples: Resamples, *parameters: Any) -> FloatArray:
-        own = values(resamples.ranked, *parameters)
-        return divided(resamples.sums(own, resamples.ranked.ranks.queries), resamples.known)
-
-    return resampled

@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import OptionError
-from streameval.metrics.means import mean
 from streameval.metrics.metric import Metric, Value
 from streameval.metrics.parameters import rank
 from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.resampling import mean_of
+from streameval.metrics.totals import Totals
 from streameval.statistics import SHOT_RULES, FloatArray
 
 WITHOUT_EXPECTATION = (
@@ -25,10 +24,8 @@ WITHOUT_EXPECTATION = (
 )
 
 
-def shot_curve(ranked: RankedQueries, field: str) -> FloatArray:
-    """Return CMC at the ranks 1 .. R of the statistics, [R] float64.
-
-    NaN where no query has a positive, and where ``ties="expected"`` and there are ties.
+def shots_of(ranked: RankedQueries, field: str) -> FloatArray:
+    """Return how likely each query's draw is within the ranks 1 .. R, [N, R] float64.
 
     Raises
     ------
@@ -41,51 +38,58 @@ def shot_curve(ranked: RankedQueries, field: str) -> FloatArray:
             f"CMC under single gallery shot needs {field}, which these statistics do not hold: "
             "evaluate again, from the distances or features, with --protocol cuhk03"
         )
-    own = shots[ranked.stats.has_positive]
-    ties = ranked.options.ties
-    if not len(own) or (ties == "expected" and ranked.stats.tied.any()):
-        return np.full(shots.shape[-1], math.nan)
-    rule = 0 if ties == "expected" else SHOT_RULES.index(ties)
-    return np.array([mean(own[:, rule, x]) for x in range(own.shape[-1])])
-
-
-def shots_of(ranked: RankedQueries, field: str, x: int) -> FloatArray:
-    """Return what `shot_curve` is the mean of at a rank that was counted, [N] float64."""
     ties = ranked.options.ties
     rule = 0 if ties == "expected" else SHOT_RULES.index(ties)
-    shots: npt.NDArray[np.float64] = getattr(ranked.stats, field)
-    own: FloatArray = shots[ranked.stats.has_positive, rule, x - 1]
-    return own
+    likely: FloatArray = shots[ranked.stats.has_positive, rule]
+    return likely
+
+
+def shot_terms(ranked: RankedQueries, field: str) -> list[FloatArray]:
+    """Return what CMC adds at the ranks 1 .. R, [R, N] float64."""
+    return [shots_of(ranked, field).T]
+
+
+def shots_within(ranked: RankedQueries, x: int, field: str) -> FloatArray:
+    """Return what CMC@x is the mean of, [N] float64; of R beyond the last rank that was counted."""
+    shots = shots_of(ranked, field)
+    return shots[:, min(x, shots.shape[1]) - 1]
+
+
+def shot_value(totals: Totals, name: str, curve: FloatArray, x: int) -> Value:
+    """Return a point of the curve of that name, [R] float64, and the curve.
+
+    Both are NaN where ``ties="expected"`` and there are ties.
+    """
+    if totals.options.ties == "expected" and totals.tied:
+        curve = np.full(len(curve), math.nan)
+    if x > len(curve):
+        reason = f"only ranks up to {len(curve)} were counted"
+        return Value(math.nan, reason=reason, curves={name: curve})
+    return Value(float(curve[x - 1]), reason=WITHOUT_EXPECTATION, curves={name: curve})
+
+
+def sampled_terms(ranked: RankedQueries) -> list[FloatArray]:
+    """Return what CMC_sampled adds at the ranks 1 .. R, [R, N] float64."""
+    return shot_terms(ranked, "sampled_shots")
 
 
 def sampled_shots(ranked: RankedQueries, x: int) -> FloatArray:
     """Return what CMC_sampled@x is the mean of, [N] float64."""
-    return shots_of(ranked, "sampled_shots", x)
+    return shots_within(ranked, x, "sampled_shots")
 
 
-def shots_within(ranked: RankedQueries, x: int, field: str) -> Value:
-    """Return CMC@x under single gallery shot, without its curve."""
-    curve = ranked.once(shot_curve, field)
-    if x > len(curve):
-        return Value(math.nan, reason=f"only ranks up to {len(curve)} were counted")
-    return Value(float(curve[x - 1]), reason=WITHOUT_EXPECTATION)
-
-
-def sampled_matching(ranked: RankedQueries, x: int) -> Value:
+def sampled_matching(totals: Totals, x: int) -> Value:
     """Return CMC@x as a mean over seeded draws, and its curve [R]."""
-    value = shots_within(ranked, x, "sampled_shots")
-    curve = ranked.once(shot_curve, "sampled_shots")
-    return Value(value.value, reason=value.reason, curves={"CMC_sampled": curve})
+    return shot_value(totals, "CMC_sampled", totals.means(sampled_terms), x)
 
 
 CMC_SAMPLED = Metric(
     name="CMC_sampled@{x}",
-    part="retrieval",
     needs=("indptr", "tied", "sampled_shots"),
-    over=("Q+",),
     formula="1/N Σ [c + 1 <= x], mean over draws of one item of each gallery identity",
     source="Li et al. 2014 (CUHK03); torchreid and open-reid: 10 draws, without a seed",
-    compute=sampled_matching,
-    resampled=mean_of(sampled_shots),
+    values=sampled_shots,
+    adds=(sampled_terms,),
+    finish=sampled_matching,
     parameters={"x": rank(lambda options: options.cmc_ranks)},
 )

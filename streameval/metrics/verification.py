@@ -16,6 +16,7 @@ import numpy.typing as npt
 from streameval.metrics.metric import Metric, Value
 from streameval.metrics.parameters import rate
 from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.totals import Totals
 from streameval.statistics import FloatArray, IntArray
 
 
@@ -66,47 +67,57 @@ def _ratio(counts: IntArray, total: int) -> FloatArray:
     return counts / total if total else np.full(len(counts), math.nan)
 
 
-def accepted_pairs(ranked: RankedQueries) -> Accepted:
-    """Return the pairs accepted at each edge of the histogram.
+def histogram_terms(ranked: RankedQueries) -> list[FloatArray]:
+    """Return the histogram of impostors, [E + 1, 1] float64.
 
     Raises
     ------
     ValueError
-        If the statistics hold no histogram.
+        If the statistics hold none.
     """
-    stats = ranked.stats
-    if stats.impostor_histogram is None or stats.histogram_edges is None:
+    if ranked.stats.impostor_histogram is None:
         raise ValueError("the statistics hold no impostor_histogram")
-    limits = np.concatenate([[-np.inf], stats.histogram_edges, [np.inf]])
-    genuine = np.sort(stats.positive_distance)
+    return [ranked.stats.impostor_histogram.astype(np.float64)[:, None]]
+
+
+def genuine_distances(ranked: RankedQueries) -> FloatArray:
+    """Return the distances of all genuine pairs, [P] float64."""
+    return ranked.stats.positive_distance
+
+
+def accepted_pairs(totals: Totals) -> Accepted:
+    """Return the pairs accepted at each edge of the histogram."""
+    histogram = totals.sums(histogram_terms).astype(np.int64)
+    limits = np.concatenate([[-np.inf], totals.facts.histogram_edges, [np.inf]])
+    genuine = np.sort(totals.column(genuine_distances))
     return Accepted(
         limits,
         np.searchsorted(genuine, limits, side="right"),
-        np.append(0, np.cumsum(stats.impostor_histogram)),
+        np.append(0, np.cumsum(histogram)),
         genuine,
     )
 
 
-def last_within(ranked: RankedQueries, f: float) -> int | None:
+def last_within(totals: Totals, f: float) -> int | None:
     """Return the last limit with FAR <= f; None where the pairs don't support the rate."""
-    pairs = ranked.once(accepted_pairs)
+    pairs = totals.once(accepted_pairs)
     genuine, impostor = int(pairs.genuine[-1]), int(pairs.impostor[-1])
     if not genuine or not impostor or 1 / impostor > f:
         return None
     return int(np.searchsorted(pairs.false_rate, f, side="right")) - 1
 
 
-def around_rate(ranked: RankedQueries, f: float) -> tuple[float, float] | None:
+def around_rate(totals: Totals, f: float) -> tuple[float, float] | None:
     """Return the limits that the largest τ with FAR <= f lies between."""
-    limits, at = ranked.once(accepted_pairs).limits, last_within(ranked, f)
+    limits, at = totals.once(accepted_pairs).limits, last_within(totals, f)
     if at is None or at == len(limits) - 1:
         return None
     return float(limits[at]), float(limits[at + 1])
 
 
-def true_accepts(ranked: RankedQueries, f: float) -> Value:
+def true_accepts(totals: Totals, f: float) -> Value:
     """Return TAR at the largest τ with FAR <= f, which is known to be within one bin."""
-    pairs, at = ranked.once(accepted_pairs), last_within(ranked, f)
+    pairs, at = totals.once(accepted_pairs), last_within(totals, f)
     genuine, impostor = int(pairs.genuine[-1]), int(pairs.impostor[-1])
     if at is None:
         reason = unsupported(impostor, f) if genuine and impostor else ""
@@ -130,10 +141,10 @@ def unsupported(impostor: int, f: float) -> str:
     return f"needs {math.ceil(1 / f):,} impostor pairs, has {impostor:,}"
 
 
-def false_non_matches(ranked: RankedQueries, f: float) -> Value:
+def false_non_matches(totals: Totals, f: float) -> Value:
     """Return FNMR = 1 − TAR at the largest τ with FMR <= f."""
-    accepts = true_accepts(ranked, f)
-    pairs = ranked.once(accepted_pairs)
+    accepts = true_accepts(totals, f)
+    pairs = totals.once(accepted_pairs)
     if accepts.threshold is None:
         return accepts
     at = int(np.searchsorted(pairs.limits, accepts.threshold))
@@ -146,25 +157,25 @@ def false_non_matches(ranked: RankedQueries, f: float) -> Value:
     )
 
 
-def crossing(ranked: RankedQueries) -> int | None:
+def crossing(totals: Totals) -> int | None:
     """Return the first limit with FMR >= FNMR; None where one of them is undefined."""
-    pairs = ranked.once(accepted_pairs)
+    pairs = totals.once(accepted_pairs)
     if not int(pairs.genuine[-1]) or not int(pairs.impostor[-1]):
         return None
     return int(np.argmax(pairs.false_rate >= pairs.miss_rate))  # not 0: nothing is accepted there
 
 
-def around_crossing(ranked: RankedQueries) -> tuple[float, float] | None:
+def around_crossing(totals: Totals) -> tuple[float, float] | None:
     """Return the limits that the τ at which FMR and FNMR cross lies between."""
-    limits, at = ranked.once(accepted_pairs).limits, crossing(ranked)
+    limits, at = totals.once(accepted_pairs).limits, crossing(totals)
     if at is None:
         return None
     return float(limits[at - 1]), math.nextafter(float(limits[at]), math.inf)
 
 
-def equal_error(ranked: RankedQueries) -> Value:
+def equal_error(totals: Totals) -> Value:
     """Return the rate at which FMR and FNMR cross; its threshold is the upper edge of that bin."""
-    pairs, at = ranked.once(accepted_pairs), crossing(ranked)
+    pairs, at = totals.once(accepted_pairs), crossing(totals)
     fmr, fnmr = pairs.false_rate, pairs.miss_rate
     if at is None:
         return Value(math.nan, curves=pairs.curves())
@@ -182,14 +193,14 @@ def equal_error(ranked: RankedQueries) -> Value:
     )
 
 
-def settling_edges(ranked: RankedQueries, between: tuple[float, float], most: int) -> FloatArray:
+def settling_edges(totals: Totals, between: tuple[float, float], most: int) -> FloatArray:
     """Return genuine distances between two others, and the distances just before them.
 
     With these among the edges of the histogram, both rates are known wherever TAR changes.
 
     Parameters
     ----------
-    ranked : RankedQueries
+    totals : Totals
     between : (float, float)
         Both excluded.
     most : int
@@ -200,7 +211,7 @@ def settling_edges(ranked: RankedQueries, between: tuple[float, float], most: in
     [n] float64
         Ascending, none of them an edge; empty where all are edges already.
     """
-    pairs = ranked.once(accepted_pairs)
+    pairs = totals.once(accepted_pairs)
     low, high = between
     first = np.searchsorted(pairs.all_genuine, low, side="right")
     last = np.searchsorted(pairs.all_genuine, high, side="left")
@@ -213,9 +224,9 @@ def settling_edges(ranked: RankedQueries, between: tuple[float, float], most: in
     return np.setdiff1d(edges, pairs.limits)
 
 
-def pair_area(ranked: RankedQueries) -> Value:
+def pair_area(totals: Totals) -> Value:
     """Return the chance that a genuine pair is closer than an impostor pair, ties half."""
-    pairs = ranked.once(accepted_pairs)
+    pairs = totals.once(accepted_pairs)
     genuine, impostor = int(pairs.genuine[-1]), int(pairs.impostor[-1])
     if not genuine or not impostor:
         return Value(math.nan, curves=pairs.curves())
@@ -228,25 +239,25 @@ def pair_area(ranked: RankedQueries) -> Value:
     return Value((low + high) / total, error=(high - low) / total, curves=pairs.curves())
 
 
-def f1_at_limits(ranked: RankedQueries) -> tuple[FloatArray, FloatArray]:
+def f1_at_limits(totals: Totals) -> tuple[FloatArray, FloatArray]:
     """Return F1 = 2tp/(tp + fp + P) at each limit, and the most that it can be in each bin.
 
     [E + 2] and [E + 1] float64. The most is where all genuine pairs of the bin are before its
     impostors; where the bin is of one distance alone, it is F1 there.
     """
-    pairs = ranked.once(accepted_pairs)
+    pairs = totals.once(accepted_pairs)
     genuine, impostor, limits = pairs.genuine, pairs.impostor, pairs.limits
     f1 = 2 * genuine / np.maximum(genuine + impostor + genuine[-1], 1)
     before = np.where(limits[1:] == np.nextafter(limits[:-1], np.inf), impostor[1:], impostor[:-1])
     return f1, 2 * genuine[1:] / np.maximum(genuine[1:] + before + genuine[-1], 1)
 
 
-def best_f1(ranked: RankedQueries) -> Value:
+def best_f1(totals: Totals) -> Value:
     """Return the greatest F1 at an edge; none anywhere is beyond its error."""
-    pairs = ranked.once(accepted_pairs)
+    pairs = totals.once(accepted_pairs)
     if not int(pairs.genuine[-1]):
         return Value(math.nan, curves=pairs.curves())
-    f1, most = ranked.once(f1_at_limits)
+    f1, most = totals.once(f1_at_limits)
     best = int(np.argmax(f1))
     error = max(float(most.max() - f1[best]), 0.0)
     return Value(
@@ -258,10 +269,10 @@ def best_f1(ranked: RankedQueries) -> Value:
     )
 
 
-def around_best_f1(ranked: RankedQueries) -> tuple[float, float] | None:
+def around_best_f1(totals: Totals) -> tuple[float, float] | None:
     """Return the limits that the best τ lies between; None where it is known."""
-    limits = ranked.once(accepted_pairs).limits
-    f1, most = ranked.once(f1_at_limits)
+    limits = totals.once(accepted_pairs).limits
+    f1, most = totals.once(f1_at_limits)
     better = np.flatnonzero(most > f1.max())
     if not len(better):
         return None
@@ -279,7 +290,9 @@ TAR_FAR = Metric(
     formula="TAR(τ) = |{genuine : d <= τ}|/P at the largest τ with FAR(τ) = |{impostor : "
     "d <= τ}|/I <= f; withheld where f < 1/I",
     source="NIST FRVT; ISO/IEC 19795-1",
-    compute=true_accepts,
+    adds=(histogram_terms,),
+    keeps=(genuine_distances,),
+    finish=true_accepts,
     parameters={"f": _RATES},
     unsettled=around_rate,
     also=("TPR@FPR={f}", "TMR@FMR={f}", "GAR@FAR={f}"),
@@ -293,7 +306,9 @@ FNMR_FMR = Metric(
     formula="FNMR(τ) = |{genuine : d > τ}|/P at the largest τ with FMR(τ) = |{impostor : "
     "d <= τ}|/I <= f; withheld where f < 1/I",
     source="ISO/IEC 19795-1",
-    compute=false_non_matches,
+    adds=(histogram_terms,),
+    keeps=(genuine_distances,),
+    finish=false_non_matches,
     parameters={"f": _RATES},
     unsettled=around_rate,
     also=("FRR@FAR={f}",),
@@ -307,7 +322,9 @@ EER = Metric(
     over=("Q+", "negatives"),
     formula="FMR(τ) = FNMR(τ), linear between the τ before and after",
     source="ISO/IEC 19795-1",
-    compute=equal_error,
+    adds=(histogram_terms,),
+    keeps=(genuine_distances,),
+    finish=equal_error,
     unsettled=around_crossing,
     also=("equal-error-rate",),
     better="lower",
@@ -320,7 +337,9 @@ AUC = Metric(
     over=("Q+", "negatives"),
     formula="1/(P·I) Σ_{genuine} Σ_{impostor} ([d_g < d_i] + ½[d_g = d_i])",
     source="Mann and Whitney 1947; Hanley and McNeil 1982",
-    compute=pair_area,
+    adds=(histogram_terms,),
+    keeps=(genuine_distances,),
+    finish=pair_area,
     also=("AUROC", "ROC-AUC"),
 )
 
@@ -332,7 +351,9 @@ F1_BEST = Metric(
     formula="max over every distance τ of 2tp/(tp + fp + P) of all pairs (micro), known to within "
     "a bin of the histogram; F1_max is over the thresholds alone",
     source="van Rijsbergen 1979",
-    compute=best_f1,
+    adds=(histogram_terms,),
+    keeps=(genuine_distances,),
+    finish=best_f1,
     unsettled=around_best_f1,
     also=("best-F1",),
 )

@@ -11,7 +11,8 @@ import numpy as np
 
 from streameval.errors import InputError, OptionError
 from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.retrieval import mean_precision_curve
+from streameval.metrics.retrieval import precision_terms
+from streameval.metrics.totals import Totals
 from streameval.protocols.protocol import CAMERA_PAIRS
 from streameval.report.figures import as_data, drawing, look, set_log, shortened
 
@@ -81,13 +82,13 @@ def _cmc(axes: Axes, result: Evaluation, look: dict[str, Any], label: str) -> No
 
 
 def _precision_recall(axes: Axes, result: Evaluation, look: dict[str, Any], label: str) -> None:
-    ranked = RankedQueries(result.statistics, result.options)
+    totals = Totals.of(RankedQueries(result.statistics, result.options))
     if result.options.ties == "expected" and result.statistics.tied.any():
         raise InputError(
             "an interpolated precision has no closed expectation over tie-breaks: read the result "
             "under another tie rule"
         )
-    precision = mean_precision_curve(ranked)
+    precision = totals.means(precision_terms)
     axes.plot(np.linspace(0, 1, len(precision)), precision, label=label, **look)
 
 

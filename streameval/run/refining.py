@@ -12,6 +12,7 @@ from streameval.histograms import merge_edges
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.totals import Totals
 from streameval.metrics.verification import settling_edges
 from streameval.run.executor import Executor
 from streameval.run.job import Job
@@ -64,6 +65,6 @@ def _edges(counted: RankStatistics, measures: Sequence[Measure]) -> FloatArray:
     for measure in measures:
         between = measure.unsettled(ranked)
         if between is not None:
-            own = settling_edges(ranked, between, PER_PASS // len(measures))
+            own = settling_edges(Totals.of(ranked), between, PER_PASS // len(measures))
             edges = np.union1d(edges, own)
     return edges
