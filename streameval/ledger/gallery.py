@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from streameval.ledger.counting import Part, take_labels
 from streameval.ledger.head import Head, Place, Segment
 from streameval.ledger.state import Positives, State
 from streameval.ledger.store import Contents
+from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.protocols.protocol import AnyArray, Labels
 from streameval.statistics import IntArray
 
@@ -131,6 +133,39 @@ class Gallery:
             item[inside] = begin + index - np.searchsorted(self.forgotten(segment), index)
             begin += segment.items
         return item
+
+    def cameras(self, positives: Positives) -> PositiveCameras | None:
+        """Return the camera of each positive, where both sides have cameras."""
+        segments = [segment for segment in self.head.segments if segment.items]
+        columns = [self.labels(segment).cam for segment in segments]
+        cams = [cam for cam in columns if cam is not None]
+        if self.queries.cam is None or len(cams) < len(segments):
+            return None
+        if not segments:
+            return PositiveCameras.of(np.empty(0, self.queries.cam.dtype))
+        begin = np.cumsum([0, *map(len, cams)])
+        number = np.searchsorted([segment.number for segment in segments], positives.segment)
+        return PositiveCameras.of(np.concatenate(cams)[begin[number] + positives.index])
+
+    def provenance(self) -> dict[str, Any]:
+        """Return what the result of an evaluation tells of the ledger."""
+        head, count = self.head, len(self.head.segments)
+        features = [batch.place.uri for batch in head.batches if batch.place is not None]
+        gallery = f"{count} segment{'' if count == 1 else 's'} of {self._path}"
+        inputs: dict[str, Any] = {"distances": gallery}
+        if head.settings.metric is not None:
+            inputs = {"query": ", ".join(features), "gallery": gallery}
+            inputs |= {"metric": head.settings.metric}
+        return {
+            "inputs": inputs,
+            "protocol": asdict(head.settings.protocol),
+            "ledger": {
+                "path": self._path,
+                "snapshot": len(head.happened) - 1,
+                "segments": [segment.name for segment in head.segments],
+            },
+            "gallery": head.gallery,
+        }
 
     def forget(self, items: IntArray) -> None:
         """Note further items as forgotten, counted among all that ever came."""

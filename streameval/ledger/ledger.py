@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import OptionError
@@ -23,7 +22,6 @@ from streameval.ledger.state import State
 from streameval.ledger.store import Contents, LedgerStore
 from streameval.ledger.trajectory import NOTHING, Forecast, Snapshot, entry_of, range_summary
 from streameval.ledger.verification import differences
-from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.metrics.options import (
     AveragePrecision,
     MetricOptions,
@@ -38,7 +36,6 @@ from streameval.result import Evaluation
 from streameval.run.preparation import query_columns
 from streameval.run.progress import Progress
 from streameval.run.session import open_session
-from streameval.statistics import IntArray
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -138,7 +135,7 @@ class Ledger:
 
     def head(self, at: int | str | None = None) -> Head:
         """Return its settings, segments and trajectory, at a snapshot or now."""
-        return self._contents(at).head()
+        return self._store.contents(at).head()
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -165,7 +162,7 @@ class Ledger:
         OutputError
             If the ledger can't be read.
         """
-        contents = self._contents(at)
+        contents = self._store.contents(at)
         state = contents.state()
         gallery = Gallery(self.path, contents, state)
         return Evaluation.compute(
@@ -173,28 +170,9 @@ class Ledger:
             state.head.settings.options,
             range=range_summary(state.head.settings),
             columns=query_columns(gallery.queries),
-            provenance=self._provenance(state.head),
-            positive_cams=_positive_cams(state, gallery),
+            provenance=gallery.provenance(),
+            positive_cams=gallery.cameras(state.positives),
         )
-
-    def _provenance(self, head: Head) -> dict[str, Any]:
-        features = [batch.place.uri for batch in head.batches if batch.place is not None]
-        count = len(head.segments)
-        gallery = f"{count} segment{'' if count == 1 else 's'} of {self.path}"
-        inputs: dict[str, Any] = {"distances": gallery}
-        if head.settings.metric is not None:
-            inputs = {"query": ", ".join(features), "gallery": gallery}
-            inputs |= {"metric": head.settings.metric}
-        return {
-            "inputs": inputs,
-            "protocol": asdict(head.settings.protocol),
-            "ledger": {
-                "path": self.path,
-                "snapshot": len(head.happened) - 1,
-                "segments": [segment.name for segment in head.segments],
-            },
-            "gallery": head.gallery,
-        }
 
     def append(
         self,
@@ -422,37 +400,3 @@ class Ledger:
             entry = entry_of(state, after, gallery.queries, (kind, name), work, seconds)
             change.save(after.with_entry(entry))
         return Snapshot.of(entry)
-
-    def _contents(self, at: int | str | None) -> Contents:
-        if at is None:
-            return self._store.contents()
-        snapshots = self._store.snapshots()
-        if str(at) in map(str, range(len(snapshots))):  # the newest may be damaged
-            return self._store.contents(snapshots[int(at)])
-        entries = self._store.contents().head().trajectory
-        for entry in reversed(entries):
-            if entry["change"] == "append" and entry["name"] == at:
-                return self._store.contents(snapshots[entry["number"]])
-        raise OptionError(
-            f"{self.path} has no snapshot {at!r}; there are 0 to {len(entries) - 1}, and the "
-            "names of segments"
-        )
-
-
-def _positive_cams(state: State, gallery: Gallery) -> PositiveCameras | None:
-    """Return the camera of each positive, where both sides have cameras."""
-    if gallery.queries.cam is None:
-        return None
-    cameras: list[npt.NDArray[Any]] = []
-    places: list[IntArray] = []
-    for segment in state.head.segments:
-        cam = gallery.labels(segment).cam
-        inside = np.flatnonzero(state.positives.segment == segment.number)
-        if cam is None and segment.items:
-            return None
-        if cam is not None and len(inside):
-            cameras.append(cam[state.positives.index[inside]])
-            places.append(inside)
-    if not cameras:
-        return PositiveCameras.of(np.empty(0, gallery.queries.cam.dtype))
-    return PositiveCameras.of(np.concatenate(cameras)).take(np.argsort(np.concatenate(places)))

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, OutputError, check_path
+from streameval.errors import InputError, OptionError, OutputError, check_path
 from streameval.ledger.head import Head
 from streameval.ledger.state import Near, Positives, State, arrays_of, statistics_from
 from streameval.protocols.protocol import AnyArray, Labels
@@ -93,9 +93,27 @@ class LedgerStore(Store):
             if self.is_empty:
                 raise OutputError(f"the ledger {self.location} was not made whole: create it again")
 
-    def contents(self, snapshot: str | None = None) -> Contents:
-        """Return what the newest snapshot holds, or the one of an id."""
-        return Contents(self, self.readable(snapshot))
+    def contents(self, at: int | str | None = None) -> Contents:
+        """Return what the newest snapshot holds, or that of a number or of a segment's name.
+
+        Raises
+        ------
+        OptionError
+            If there is no such snapshot.
+        """
+        if at is None:
+            return Contents(self, self.readable())
+        snapshots = self.snapshots()
+        if str(at) in map(str, range(len(snapshots))):  # the newest may be damaged
+            return Contents(self, self.readable(snapshots[int(at)]))
+        entries = self.contents().head().trajectory
+        for entry in reversed(entries):
+            if entry["change"] == "append" and entry["name"] == at:
+                return Contents(self, self.readable(snapshots[entry["number"]]))
+        raise OptionError(
+            f"{self.location} has no snapshot {at!r}; there are 0 to {len(entries) - 1}, and the "
+            "names of segments"
+        )
 
     def change(self) -> Contents:
         """Return what the ledger holds, to be changed."""
