@@ -25,7 +25,6 @@ from streameval.ledger.store import Contents, label_arrays
 from streameval.ledger.trajectory import Forecast
 from streameval.protocols.protocol import Labels
 from streameval.run.session import Session
-from streameval.sources.sources import Distances, Features
 from streameval.statistics import FloatArray, IntArray
 
 
@@ -69,7 +68,7 @@ class NewSegment:
         self._state, self._gallery, self._session = state, gallery, session
         self._queries, self._features = gallery.queries, gallery.features()
         array = open_matrix(uri, "gallery")
-        _check_fits(array, labels, head, self._features)
+        head.settings.source(self._features, array).check_rows(self._queries, labels)
         self.name = _default_name(uri) if name is None else str(name)
         place = replace(place_of(array), stop=head.queries)
         _check_new(head, self.name, place, array)
@@ -200,24 +199,6 @@ class NewSegment:
 def _default_name(gallery: str | Path) -> str:
     _, separator, key = str(gallery).rpartition("::")
     return key if separator else Path(str(gallery)).stem
-
-
-def _check_fits(array: Array, labels: Labels, head: Head, features: Array | None) -> None:
-    if head.settings.metric is not None and features is not None:
-        Features(features, array, head.settings.metric)
-        if array.shape[0] != len(labels):
-            raise InputError(
-                f"gallery features {array.uri} have {array.shape[0]} rows, and {labels.source} "
-                f"{len(labels)} ids: one id a gallery item is needed"
-            )
-        return
-    Distances(array)
-    if array.shape != (head.queries, len(labels)):
-        raise InputError(
-            f"distances {array.uri} are {array.shape[0]} × {array.shape[1]}, and there are "
-            f"{head.queries} queries in the ledger and {len(labels)} ids in {labels.source}: a row "
-            "a query and a column an item are needed"
-        )
 
 
 def _check_new(head: Head, name: str, place: Place, array: Array) -> None:

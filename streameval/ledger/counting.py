@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,9 +29,6 @@ from streameval.run.session import Session
 from streameval.run.task import RangeError
 from streameval.sources.sources import Distances, Features
 from streameval.statistics import FloatArray, IntArray, RankStatistics
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,10 +229,11 @@ class Block:
             arrays.append(array)
         name = f"the gallery, {len(arrays)} segments"
         whole = arrays[0] if len(arrays) == 1 else JoinedArray(arrays, int(columns), name)
-        if features is None or self._settings.metric is None:
-            return Distances(whole if queries is None else SelectedArray(whole, queries))
-        query = features if queries is None else SelectedArray(features, queries)
-        return Features(query, whole, self._settings.metric)
+        if queries is not None and features is not None:
+            features = SelectedArray(features, queries)
+        elif queries is not None:
+            whole = SelectedArray(whole, queries)
+        return self._settings.source(features, whole)
 
     def _plan(self, positives: int, near: int) -> Plan:
         settings, source = self._settings, self.source

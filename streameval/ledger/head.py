@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, is_dataclass, replace
+from functools import cache
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from streameval.arrays.array import Array
 from streameval.errors import OutputError
 from streameval.kernels.canonical import Metric
 from streameval.metrics.options import MetricOptions
 from streameval.planning.range import Range
 from streameval.protocols.protocol import Protocol
+from streameval.sources.sources import Distances, Features
 from streameval.statistics import FloatArray
 
 FORMAT = 2  # of what is written; another one is not read
@@ -47,29 +51,16 @@ class Settings:
     edges: int
     keep: int
 
-    @classmethod
-    def of(cls, written: Mapping[str, Any]) -> Settings:
-        """Return settings that were written as JSON."""
-        protocol = dict(written["protocol"])
-        protocol["junk_ids"] = tuple(protocol["junk_ids"])
-        options: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in written["options"].items()
-        }
-        value_range = written["range"]
-        return cls(
-            **{
-                **written,
-                "protocol": Protocol(**protocol),
-                "options": MetricOptions(**options),
-                "range": None if value_range is None else Range(**value_range),
-            }
-        )
-
     @property
     def limits(self) -> tuple[FloatArray, FloatArray | None]:
         """What is counted at: thresholds [T], and the edges of a histogram [E] or None."""
         return (self.range or Range(0.0, 1.0)).limits(self.thresholds, self.edges)
+
+    def source(self, query: Array | None, gallery: Array) -> Features | Distances:
+        """Return the source of distances: features of both sides, or stored distances."""
+        if self.metric is None or query is None:
+            return Distances(gallery)
+        return Features(query, gallery, self.metric)
 
     def ranks_alone(self) -> Settings:
         """Return the settings to count negatives ahead of positives by, and nothing else."""
@@ -222,8 +213,8 @@ class Head:
 
     def with_places(self, put: Callable[[Place], Place]) -> Head:
         """Return it with what `put` makes of each place."""
-        batches = (replace(one, place=one.place and put(one.place)) for one in self.batches)
-        segments = (replace(one, places=tuple(map(put, one.places))) for one in self.segments)
+        batches = [replace(batch, place=batch.place and put(batch.place)) for batch in self.batches]
+        segments = [replace(part, places=tuple(map(put, part.places))) for part in self.segments]
         return replace(self, batches=tuple(batches), segments=tuple(segments))
 
     def with_entry(self, entry: Mapping[str, Any]) -> Head:
@@ -232,9 +223,9 @@ class Head:
 
     def as_lines(self) -> bytes:
         """Return it as it is written: a line of JSON, and one for each snapshot."""
-        own = {one.name: getattr(self, one.name) for one in fields(self)}
-        del own["happened"]
-        return b"\n".join((_line({"format": FORMAT, **own}), *self.happened))
+        first = {"format": FORMAT, **vars(self)}
+        del first["happened"]
+        return b"\n".join((_line(first), *self.happened))
 
     @classmethod
     def of(cls, written: bytes) -> Head:
@@ -246,38 +237,32 @@ class Head:
             If it was written in another format.
         """
         first, *happened = written.split(b"\n")
-        own = json.loads(first)
-        found = own.get("format")
+        values = json.loads(first)
+        found = values.pop("format", None)
         if found != FORMAT:
             raise OutputError(
                 f"the ledger was written in format {found or 'without a number'}, and format "
                 f"{FORMAT} is expected: use it with the version of streameval that made it, or "
                 "create it again"
             )
-        return cls(
-            settings=Settings.of(own["settings"]),
-            batches=tuple(
-                Batch(one["start"], one["stop"], one["place"] and Place(**one["place"]))
-                for one in own["batches"]
-            ),
-            segments=tuple(
-                Segment(
-                    **{
-                        **one,
-                        "columns": tuple(one["columns"]),
-                        "places": tuple(Place(**place) for place in one["places"]),
-                    }
-                )
-                for one in own["segments"]
-            ),
-            records=tuple(
-                Record(**{**one, "segments": tuple(one["segments"])}) for one in own["records"]
-            ),
-            happened=tuple(happened),
-            next_segment=own["next_segment"],
-            next_serial=own["next_serial"],
-            rows=own["rows"],
-        )
+        head: Head = _from_json(cls, values)
+        return replace(head, happened=tuple(happened))
+
+
+_types: Callable[[type], dict[str, Any]] = cache(get_type_hints)
+
+
+def _from_json(kind: Any, value: Any) -> Any:
+    """Return the value of a type that JSON has been written of: dataclasses, tuples, or None."""
+    arguments = get_args(kind)
+    if get_origin(kind) is tuple:
+        return tuple(_from_json(arguments[0], item) for item in value)
+    if NoneType in arguments and value is not None:
+        return _from_json(arguments[0], value)
+    if isinstance(kind, type) and is_dataclass(kind):
+        types = _types(kind)
+        return kind(**{name: _from_json(types[name], item) for name, item in value.items()})
+    return value
 
 
 def _line(value: Any) -> bytes:

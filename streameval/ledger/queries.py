@@ -69,9 +69,8 @@ def add_queries(
         try:
             size, positives = block.size, block.find_positives(head.next_serial)
             counted, nearest = block.count(positives, most, np.full(more, np.inf))
-        except BadRowError:
-            if settings.metric is None:  # the new matrix itself is named, not what is made of it
-                Distances(array).first_bad_row(more)
+        except BadRowError:  # the new array itself is named, not what is made of it
+            settings.source(array, array).first_bad_row(more)
             raise
         statistics, near = reduce(RankStatistics.merge, counted), near.merge(nearest, most)
         numbers = tuple(part.segment.number for part in parts)
