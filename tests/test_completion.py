@@ -18,7 +18,7 @@ from streameval.cli.types import Value
 from streameval.metrics import METRICS, MetricOptions
 from streameval.metrics.selection import PARTS
 from streameval.protocols import presets, protocol
-from streameval.report.curves import CAMERAS, CURVES
+from streameval.report.figures import CAMERAS, CURVES
 
 BIN = Path(sys.executable).parent
 

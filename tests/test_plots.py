@@ -15,8 +15,7 @@ from click.testing import CliRunner, Result
 
 import streameval as se
 from streameval.cli import main
-from streameval.report.curves import CAMERAS, CURVES, plot
-from streameval.report.figures import COLOURS, figure_bytes
+from streameval.report.figures import CAMERAS, COLOURS, CURVES, figure_bytes, plot
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -184,7 +183,7 @@ def test_the_command(
 def test_without_matplotlib_the_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "from streameval.report.curves import plot\n"
+        "from streameval.report.figures import plot\n"
         "try: plot({}, 'CMC')\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

@@ -17,6 +17,7 @@ from rich.console import Console
 import streameval as se
 from streameval.metrics.kind import FRACTION
 from streameval.report.evaluation import render_evaluation, scores_of
+from streameval.report.numbers import amount, duration, interval_text, percent
 from streameval.report.progress import (
     BarProgress,
     LogProgress,
@@ -24,7 +25,6 @@ from streameval.report.progress import (
     make_bar,
     show_progress,
 )
-from streameval.report.table import amount, duration, interval_text, percent
 from streameval.report.terminal import Style, render, stdout_style
 
 

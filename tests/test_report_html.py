@@ -18,9 +18,9 @@ import streameval as se
 from streameval.cli import main
 from streameval.metrics.registry import METRICS
 from streameval.metrics.resampling import Resampling
+from streameval.report.numbers import number_text
 from streameval.report.page import runs_of
 from streameval.report.ranked_lists import hardest_queries, tau_max_distance
-from streameval.report.table import number_text
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 pytest.importorskip("jinja2", reason="jinja2 is not installed")

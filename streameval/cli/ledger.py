@@ -360,7 +360,7 @@ def evaluate(path: str, at: str | None, **values: Any) -> None:
 @options.json("what differs")
 def verify(path: str, **values: Any) -> None:
     """Read all there is, count it again from the segments, and report any difference."""
-    from streameval.report.table import plural
+    from streameval.report.numbers import plural
 
     opened = _open(path)
     with _session(values) as session:

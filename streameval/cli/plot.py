@@ -16,7 +16,7 @@ from streameval.output import write_new
 
 
 def _curves() -> tuple[str, ...]:
-    from streameval.report.curves import CAMERAS, CURVES
+    from streameval.report.figures import CAMERAS, CURVES
 
     return (*CURVES, CAMERAS)
 
@@ -42,19 +42,19 @@ def plot(folders: tuple[str, ...], out: str, **values: Any) -> None:
     axis; pairs are densities of genuine and impostor distances (of results with a histogram);
     camera-pairs is a heat map of one result.
     """
-    from streameval.report import curves, figures
+    from streameval.report import figures
     from streameval.result import Evaluation
     from streameval.result.comparable import warn_of_others
 
     if not folders:
         raise OptionError("got no result to plot: give the folder of one, as evaluate --out wrote")
     curve = values["curve"]
-    check_effect("metric", when=curve == curves.CAMERAS, remedy=f"give --curve {curves.CAMERAS}")
+    check_effect("metric", when=curve == figures.CAMERAS, remedy=f"give --curve {figures.CAMERAS}")
     names = by_name(folders, values["labels"], "results")
     figures.file_type(out)
     results = {name: Evaluation.load(folder) for name, folder in names.items()}
     warn_of_others(results)
-    figure = curves.plot(results, curve, metric=values["metric"])
+    figure = figures.plot(results, curve, metric=values["metric"])
     write_new(out, figures.figure_bytes(figure, out), overwrite=values["overwrite"])
 
 

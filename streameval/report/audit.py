@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from streameval.audit import Audit
-from streameval.report.table import Table, facts, packed, plural
+from streameval.report.numbers import plural
+from streameval.report.table import Table, facts, packed
 from streameval.report.terminal import Style, render
 
 

@@ -13,24 +13,18 @@ from streameval.metrics.selection import find_measure
 from streameval.planning import format_bytes
 from streameval.report.groups import group_blocks
 from streameval.report.metric_list import PARTS
-from streameval.report.provenance import describe_inputs, describe_protocol, describe_reading
-from streameval.report.table import (
+from streameval.report.numbers import (
     DASH,
-    Cell,
-    Part,
-    Row,
-    Table,
     amount,
     duration,
-    facts,
     interval_text,
-    number,
     number_text,
-    packed,
     percent,
     plural,
     value_text,
 )
+from streameval.report.provenance import describe_inputs, describe_protocol, describe_reading
+from streameval.report.table import Cell, Part, Row, Table, facts, number, packed
 from streameval.report.terminal import Style, render
 
 if TYPE_CHECKING:

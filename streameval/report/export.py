@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable, Mapping
 
 from streameval.errors import OptionError
-from streameval.report.table import DASH, Cell, Table
+from streameval.report.numbers import DASH
+from streameval.report.table import Cell, Table
 from streameval.result.cells import harmless, one_line
 
 TABLE, JSON, PARQUET = "table", "json", "parquet"

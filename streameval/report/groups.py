@@ -11,7 +11,8 @@ from streameval.metrics.extremes import ListMetrics
 from streameval.metrics.groups import NOT_BY_QUERY
 from streameval.metrics.kind import COUNT, FRACTION, Kind
 from streameval.protocols.protocol import CAMERA_PAIRS
-from streameval.report.table import DASH, Table, number, number_text
+from streameval.report.numbers import DASH, number_text
+from streameval.report.table import Table, number
 
 if TYPE_CHECKING:
     from streameval.metrics import Metrics

@@ -11,16 +11,9 @@ from streameval.neighbors.comparison import CONFIDENCE, LISTED, Comparison, Diff
 from streameval.output import write_new
 from streameval.planning import format_bytes
 from streameval.report.figures import drawing, figure_bytes, look, marker, set_log, shortened
+from streameval.report.numbers import DASH, amount, duration, number_text, plural
 from streameval.report.provenance import describe_inputs
-from streameval.report.table import (
-    DASH,
-    Table,
-    amount,
-    duration,
-    facts,
-    number_text,
-    plural,
-)
+from streameval.report.table import Table, facts
 from streameval.report.terminal import Style, render
 
 BAR = 24  # characters of the longest bar

@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import InputError, OptionError
 from streameval.metrics.selection import find_measure, find_name
 from streameval.report.figures import drawing, look, marker, shortened
-from streameval.report.table import (
-    Cell,
-    Table,
-    amount,
-    duration,
-    facts,
-    number,
-    number_text,
-    packed,
-    percent,
-    plural,
-)
+from streameval.report.numbers import amount, duration, number_text, percent, plural
+from streameval.report.table import Cell, Table, facts, number, packed
 from streameval.report.terminal import Style, render
 
 if TYPE_CHECKING:

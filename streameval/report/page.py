@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import InputError, OptionError
 from streameval.metrics.resampling import Resampling
-from streameval.report.curves import images_of
 from streameval.report.evaluation import compared_metrics
-from streameval.report.figures import COLOURS, DASHES, shortened
+from streameval.report.figures import COLOURS, DASHES, images_of, shortened
+from streameval.report.numbers import plural
 from streameval.report.provenance import (
     audit_table,
     counts_table,
@@ -28,7 +28,6 @@ from streameval.report.run_comparison import (
     differences_table,
     without_interval,
 )
-from streameval.report.table import plural
 from streameval.report.terminal import Style
 from streameval.result import Evaluation, paired
 from streameval.result.summary import read_summary

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.kernels.products import description
 from streameval.planning import Plan, format_bytes
+from streameval.report.numbers import amount, duration, plural
 from streameval.report.provenance import describe_inputs
-from streameval.report.table import amount, duration, facts, plural
+from streameval.report.table import facts
 from streameval.report.terminal import Style, render
 from streameval.run.provenance import describe_source
 

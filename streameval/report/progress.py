@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from streameval.planning import format_bytes
-from streameval.report.table import amount, duration
+from streameval.report.numbers import amount, duration
 from streameval.report.terminal import is_terminal
 from streameval.run.progress import Progress
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streameval.planning import format_bytes
-from streameval.report.table import Cell, Table, duration, facts, packed, plural
+from streameval.report.numbers import duration, plural
+from streameval.report.table import Cell, Table, facts, packed
 from streameval.result import Evaluation
 
 COUNTS: Mapping[str, str] = {

@@ -8,21 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.metrics.kind import FRACTION, Kind
-from streameval.report.table import (
-    DASH,
-    Cell,
-    Part,
-    Row,
-    Span,
-    Table,
-    facts,
-    number,
-    number_text,
-    packed,
-    percent,
-    plural,
-    value_text,
-)
+from streameval.report.numbers import DASH, number_text, percent, plural, value_text
+from streameval.report.table import Cell, Part, Row, Span, Table, facts, number, packed
 from streameval.report.terminal import Style, render
 
 if TYPE_CHECKING:
