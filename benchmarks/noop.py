@@ -17,7 +17,6 @@ import numpy as np
 import streameval as se
 from benchmarks.one_run import peak_bytes
 from streameval.planning import Task
-from streameval.planning.range import Range
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import connect
 from streameval.run.executor import Pass
@@ -48,7 +47,7 @@ def small_job() -> Job:
     source = se.Features(rng.standard_normal((4, 8)), rng.standard_normal((8, 8)))
     labels = {"query": se.Labels(id=np.arange(4)), "gallery": se.Labels(id=np.arange(8))}
     ready = prepare(source, query=labels["query"], gallery=labels["gallery"], protocol="no-camera")
-    return Job(source, ready.pairs, ready.plan, Range(0.0, 2.0), np.empty(0))
+    return Job(source, ready.pairs, ready.plan)
 
 
 def drive(address: str, tasks: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streameval.kernels.matrix_unit import supported
-from streameval.kernels.products import VARIABLE
+from streameval.kernels.multiplier import VARIABLE
 
 
 @pytest.fixture(params=["auto", "blas"])

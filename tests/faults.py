@@ -22,7 +22,7 @@ WRONG = 600  # the task on gallery items from here on goes wrong
 
 def notes(job: Job) -> Path:
     """Return the folder of notes."""
-    source = job.features.gallery.uri
+    source = job.source.gallery.uri
     return Path(source).parent
 
 

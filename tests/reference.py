@@ -1,6 +1,6 @@
 """The canonical distance, written again in NumPy: slow, and sharing no code with the kernels.
 
-The order of operations is what `streameval.kernels.canonical` promises: element d goes to
+The order of operations is what `streameval.distances.sums` promises: element d goes to
 lane d % 32, lanes are summed in ascending d, then in halves.
 """
 
@@ -38,6 +38,8 @@ def _row(one: Array, gallery: Array, metric: str) -> Array:
     if metric in ("euclidean", "sqeuclidean"):
         squared = lane_sum((one - gallery) ** 2)
         return np.sqrt(squared) if metric == "euclidean" else squared
+    if metric == "manhattan":
+        return lane_sum(np.abs(one - gallery))
     dot = lane_sum(one * gallery)
     if metric == "dot":
         return -dot

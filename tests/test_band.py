@@ -10,16 +10,11 @@ import pytest
 from reference import canonical_distances
 from test_exactness import HOSTILE
 
-from streameval.kernels.canonical import row_norms
-from streameval.kernels.filtering import (
-    Filter,
-    guard_band,
-    prepare_gallery,
-    prepare_queries,
-    write_products,
-)
+from streameval.distances.registry import find_distance
+from streameval.distances.sums import Vectors
+from streameval.kernels.features import FeatureColumns, GalleryBlock, QueryBlock
 from streameval.kernels.matrix_unit import supported
-from streameval.kernels.products import VARIABLE, panel_bytes
+from streameval.kernels.multiplier import VARIABLE, item_bytes
 
 Array = npt.NDArray[Any]
 
@@ -34,6 +29,15 @@ def distance_of(value: Array, metric: str, norm: Array, scale: float) -> Array:
     return (squared - norm[:, None] ** 2) * scale
 
 
+def columns_of(query: Array, gallery: Array, metric: str) -> FeatureColumns:
+    distance = find_distance(metric)
+    memory = np.empty(item_bytes(*gallery.shape), np.uint8)
+    block = GalleryBlock.prepare(Vectors.of(gallery), distance)
+    ruled_out, item = np.zeros((1, len(gallery)), np.float32), np.arange(len(gallery))
+    queries = QueryBlock.prepare(Vectors.of(query), distance)
+    return FeatureColumns(queries, block, item, ruled_out, memory)
+
+
 @pytest.mark.parametrize("metric", ["cosine", "euclidean", "sqeuclidean", "dot"])
 @pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.__name__)
 @pytest.mark.parametrize("width", [1, 31, 128, 384, 512, 2048])
@@ -42,32 +46,26 @@ def test_filter_values_stay_within_the_band(
 ) -> None:
     monkeypatch.setattr("test_exactness.WIDTH", width)
     q, g = (side.astype(np.float32) for side in data(np.random.default_rng(width)))
-    queries = prepare_queries(q, row_norms(q), metric)
-    gallery = prepare_gallery(g, row_norms(g))
-    if queries.panels.digits.size:
-        gallery = gallery.packed(np.empty(panel_bytes(*g.shape), np.uint8))
-    filter_ = Filter.of(metric, queries, gallery)
-    if not filter_.usable:
+    columns = columns_of(q, g, metric)
+    if not columns.usable:
         return  # every pair is decided canonically
-    values = np.empty((len(q), len(g)), np.float32)
-    write_products(queries, 0, gallery, values)
-    tile = values * filter_.weight(gallery) + filter_.offset(gallery)
+    tile = columns.tile(0, len(q), np.empty(4 * len(q) * len(g), np.uint8), last=True)
+    assert tile.columns.weight is not None
+    values = tile.values * tile.columns.weight + tile.columns.offset[0]
     canonical = canonical_distances(q, g, metric)
-    error = np.abs(tile - distance_of(canonical, metric, queries.norms, filter_.scale))
+    norms = columns.queries.vectors.norms
+    level = distance_of(canonical, metric, norms, columns.scale)
+    error = np.abs(values - level)
     if metric == "cosine":  # clipped distances have lost what lies beyond
         error[(canonical == 0) | (canonical == 2)] = 0
-    band = np.array([guard_band(filter_, norm) for norm in queries.norms])
-    assert np.all(error <= band[:, None])
+    assert np.all(error <= tile.band[:, None])
+    indptr = len(g) * np.arange(len(q) + 1)
+    for bound in tile.levels(np.arange(len(q)), indptr, canonical.ravel()):
+        assert np.array_equal(bound.reshape(level.shape), level)
 
 
 def gamma_of(rows: npt.NDArray[np.float32]) -> float:
-    queries, gallery = (
-        prepare_queries(rows, row_norms(rows), "cosine"),
-        prepare_gallery(rows, row_norms(rows)),
-    )
-    if queries.panels.digits.size:
-        gallery = gallery.packed(np.empty(panel_bytes(*rows.shape), np.uint8))
-    return Filter.of("cosine", queries, gallery).gamma
+    return columns_of(rows, rows, "cosine").gamma
 
 
 def test_the_band_of_blas_grows_with_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +87,4 @@ def test_the_band_of_the_matrix_unit_depends_on_the_rows() -> None:
 
 def test_the_band_ends_where_float32_says_nothing(product: str) -> None:
     empty = np.empty((0, 10**7), np.float32)
-    nothing = prepare_gallery(empty, row_norms(empty))
-    assert (
-        Filter.of("dot", prepare_queries(empty, row_norms(empty), "dot"), nothing).gamma == np.inf
-    )
+    assert columns_of(empty, empty, "dot").gamma == np.inf

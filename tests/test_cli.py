@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from streameval.cli import main
 from streameval.cli.evaluate import evaluate as command
 from streameval.cli.types import Range, Value
-from streameval.kernels.canonical import METRIC_CODES
+from streameval.distances.registry import DISTANCES
 from streameval.metrics.options import CHOICES
 from streameval.protocols import presets, protocol
 
@@ -218,7 +218,7 @@ def test_warnings_are_words() -> None:
 def test_choices_are_those_that_exist() -> None:
     params = {param.name: param.type for param in command.params}
     names = {name: tuple(kind.names()) for name, kind in params.items() if isinstance(kind, Value)}
-    assert names["metric"] == tuple(METRIC_CODES)
+    assert names["metric"] == DISTANCES
     assert names["protocol"] == tuple(protocol.PROTOCOLS)
     assert names["preset"] == tuple(presets.PRESETS)
     known = {name: choices for name, choices in CHOICES.items() if name != "cmc"}  # of a protocol

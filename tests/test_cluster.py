@@ -24,7 +24,6 @@ import streameval as se
 from streameval.errors import BudgetError, InputError, OptionError, TaskError
 from streameval.metrics.options import MetricOptions
 from streameval.planning import Workers, make_plan
-from streameval.planning.range import Range
 from streameval.protocols.pairs import find_pairs
 from streameval.protocols.protocol import PROTOCOLS
 from streameval.run import cluster as cluster_module
@@ -211,7 +210,7 @@ def test_tasks_in_flight_are_bounded_and_have_names_to_read(
 
 def test_a_job_travels_small(folder: Path) -> None:
     work = prepared(folder, "features", protocol="separate-camera")
-    job = Job(work.source, work.pairs, work.plan, Range(0, 2), np.empty(0))
+    job = Job(work.source, work.pairs, work.plan)
     blob = pickle.dumps(job)
     listed = 8 * len(work.pairs.item)
     assert len(blob) < listed + 2 * GALLERY + 8 * QUERIES + 4000

@@ -22,7 +22,6 @@ from reference import canonical_distances
 from support.runs import prepare
 
 import streameval as se
-from streameval.kernels.thresholds import threshold_distances
 from streameval.planning import Task
 from streameval.planning.range import Range
 from streameval.run.job import Job
@@ -307,7 +306,7 @@ def counted_by_task(features: se.Features, sides: dict[str, se.Labels]) -> list[
         prepared.plan,
         tasks=tuple(Task((0, QUERIES), (g, min(g + 23, GALLERY))) for g in range(0, GALLERY, 23)),
     )
-    job = Job(features, prepared.pairs, plan, Range(0.0, 2.0), threshold_distances(0.0, 2.0))
+    job = Job(features, prepared.pairs, plan, Range(0.0, 2.0).limits(101, 0))
     job = find_positives(job, ThreadExecutor(1), Watch(Progress()))
     return [count(job, task, Watch(Progress())) for task in plan.tasks]
 
@@ -473,23 +472,23 @@ def test_float64_features_of_any_magnitude(metric: Any, scale: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "way"), [(0.0, "count_copies"), (1e-7, "fine_tile"), (1e-5, "fine_tile")]
+    ("noise", "way"), [(0.0, "_count_copies"), (1e-7, "fine_tile"), (1e-5, "fine_tile")]
 )
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.usefixtures("product")
 def test_collapsed_models_are_counted_row_by_row(
     metric: Any, noise: float, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streameval.run import task
+    from streameval.kernels import finer
 
     calls = []
-    called = getattr(task, way)
+    called = getattr(finer, way)
 
     def recorded(*args: Any) -> Any:
         calls.append(args)
         return called(*args)
 
-    monkeypatch.setattr(task, way, recorded)
+    monkeypatch.setattr(finer, way, recorded)
     rng = np.random.default_rng(16)
     one = rng.standard_normal(WIDTH)
     q, g = (
@@ -509,13 +508,13 @@ def test_collapsed_models_are_counted_row_by_row(
 def test_what_no_filter_can_tell_is_decided_pair_by_pair(
     metric: Any, items: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streameval.run import task
+    from streameval.kernels import finer
 
     def never(*_: Any) -> None:
         raise AssertionError("float64 products of subnormal numbers tell nothing either")
 
-    for way in ("fine_tile", "count_copies"):
-        monkeypatch.setattr(task, way, never)
+    for way in ("fine_tile", "_count_copies"):
+        monkeypatch.setattr(finer, way, never)
     rng = np.random.default_rng(17)
     q, g = (rng.standard_normal((n, WIDTH)) * 1e-145 for n in (QUERIES, items))
     sides = labels(rng, QUERIES, items)

@@ -10,7 +10,11 @@ import pytest
 from numba.core.errors import TypingError
 from reference import lane_sum
 
-from streameval.kernels.lanes import inner_product, squared_difference
+from streameval.distances.lane_sums import (
+    absolute_difference,
+    inner_product,
+    squared_difference,
+)
 
 
 @numba.njit
@@ -19,6 +23,7 @@ def sums(a, b, out):  # type: ignore[no-untyped-def]
         for k in range(len(b)):
             out[0, i, k] = inner_product(a, i, b, k)
             out[1, i, k] = squared_difference(a, i, b, k)
+            out[2, i, k] = absolute_difference(a, i, b, k)
 
 
 @pytest.mark.parametrize("dtypes", [("f4", "f4"), ("f8", "f8"), ("f4", "f8")], ids=str)
@@ -29,22 +34,23 @@ def test_sums_have_the_bits_of_the_definition(width: int, dtypes: tuple[str, str
         (rng.standard_normal((n, width)) * 10.0 ** rng.uniform(-9, 9, (n, width))).astype(dtype)
         for n, dtype in zip((5, 9), dtypes, strict=True)
     )
-    out = np.empty((2, 5, 9))
+    out = np.empty((3, 5, 9))
     sums(a, b, out)
     x, y = a.astype(np.float64)[:, None], b.astype(np.float64)[None]
     assert np.array_equal(out[0], lane_sum(x * y))
     assert np.array_equal(out[1], lane_sum((x - y) ** 2))
+    assert np.array_equal(out[2], lane_sum(np.abs(x - y)))
 
 
 def test_rows_are_not_read_beyond_their_end() -> None:
     a = np.ones((3, 37))
     a[1:] = np.nan  # what follows the first row
-    out = np.empty((2, 1, 1))
+    out = np.empty((3, 1, 1))
     sums(a[:1], np.ones((1, 37)), out)
-    assert out[:, 0, 0].tolist() == [37.0, 0.0]
+    assert out[:, 0, 0].tolist() == [37.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("rows", [np.ones((4, 6))[:, ::2], np.ones((4, 6), int)], ids=["A", "int"])
 def test_other_rows_are_refused(rows: Any) -> None:
     with pytest.raises(TypingError, match="is needed"):
-        sums(rows, rows, np.empty((2, 4, 4)))
+        sums(rows, rows, np.empty((3, 4, 4)))

@@ -13,34 +13,36 @@ import numpy.typing as npt
 import pytest
 
 from streameval.errors import OptionError
-from streameval.kernels.filtering import Operand, write_products
-from streameval.kernels.matrix_unit import supported
-from streameval.kernels.products import (
-    ITEMS,
-    MOST_COLUMNS,
-    QUERIES,
+from streameval.kernels.matrix_unit import ITEMS, QUERIES, supported
+from streameval.kernels.multiplier import (
     VARIABLE,
-    Panels,
+    BlasProduct,
+    MatrixUnit,
+    Product,
+    UnitProduct,
+    choose_multiplier,
     description,
-    gallery_panels,
-    panel_bytes,
-    query_panels,
-    roundings,
+    item_bytes,
+    use_matrix_unit,
 )
+from streameval.kernels.panels import MOST_COLUMNS, Panels, gallery_panels, query_panels
 
 needs_unit = pytest.mark.skipif(not supported(), reason="this machine has no matrix unit")
 Float32 = npt.NDArray[np.float32]
 Array = npt.NDArray[Any]
 
 
+def multiplied(queries: Float32, gallery: Float32) -> Product:
+    """Return products by the way under test; of few rows, too."""
+    memory = np.empty(item_bytes(*gallery.shape), np.uint8)
+    if use_matrix_unit():
+        return MatrixUnit(queries).times(gallery, memory)
+    return choose_multiplier(queries).times(gallery, memory)
+
+
 def product_of(queries: Float32, gallery: Float32, start: int = 0, stop: int | None = None) -> Any:
-    norms = np.ones(max(len(queries), len(gallery)))
-    left = Operand(queries, norms[: len(queries)], queries, 1.0, query_panels(queries))
-    right = Operand(gallery, norms[: len(gallery)], gallery, 1.0)
-    if left.panels.digits.size:
-        right = right.packed(np.empty(panel_bytes(*gallery.shape), np.uint8))
     out = np.full(((len(queries) if stop is None else stop) - start, len(gallery)), np.nan, "f4")
-    write_products(left, start, right, out)
+    multiplied(queries, gallery).write(start, out)
     return out
 
 
@@ -49,9 +51,9 @@ def rows(rng: np.random.Generator, count: int, width: int) -> Float32:
 
 
 def both_panels(queries: Float32, gallery: Float32) -> tuple[Panels, Panels]:
-    memory = np.empty(panel_bytes(*gallery.shape), np.uint8)
-    left = query_panels(queries)
-    return left, gallery_panels(gallery, memory) if left.digits.size else left
+    sides = (query_panels, queries), (gallery_panels, gallery)
+    left, right = (pack(side, np.empty(item_bytes(*side.shape), "u1")) for pack, side in sides)
+    return left, right
 
 
 def digits_of(panels: Panels, panel: int, width: int) -> Array:
@@ -75,7 +77,7 @@ def test_rows_are_the_digits_of_whole_numbers(width: int, panel: int) -> None:
     given = given.astype(np.float32)
     given[3] = 0
     given[4] = np.float32(2.0) - np.float32(2.0**-23)  # too much for three digits at 2²³
-    panels = query_panels(given) if panel == QUERIES else both_panels(given, given)[1]
+    panels = both_panels(given, given)[panel == ITEMS]
     digits = digits_of(panels, panel, width)[:, :40].astype(np.int64)
     whole = digits[0] * 65536 + digits[1] * 256 + digits[2]
     most = np.abs(whole).max(axis=1)
@@ -120,7 +122,7 @@ def test_what_the_unit_cannot_bound_is_left_to_distances() -> None:
     g = rows(rng, 20, 8)
     g[3] *= np.float32(1e-14)  # its norm is beyond float32's squares
     assert both_panels(g, g)[1].rounding == np.inf
-    assert panel_bytes(20, MOST_COLUMNS + 1) == 0
+    assert item_bytes(20, MOST_COLUMNS + 1) == 0
 
 
 @pytest.mark.usefixtures("product")
@@ -141,7 +143,7 @@ def test_products_are_as_close_as_they_say(width: int, kind: str) -> None:
     elif kind == "sparse":
         q, g = (side * (rng.random(side.shape) < 0.05) for side in (q, g))
     u = 2.0**-24
-    bound = roundings(width, *both_panels(q, g)) * u
+    bound = multiplied(q, g).roundings * u
     norms = [np.linalg.norm(side.astype(np.float64), axis=1) for side in (q, g)]
     magnitude = norms[0][:, None] * norms[1]
     error = np.abs(product_of(q, g) - q.astype(np.float64) @ g.astype(np.float64).T)
@@ -172,14 +174,15 @@ def test_products_of_small_integers_are_exact() -> None:
 
 
 def test_the_way_to_multiply_is_chosen_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    q = np.ones((3, 4), np.float32)
+    q = np.ones((20, 4), np.float32)
+    memory = np.empty(10**5, np.uint8)
     monkeypatch.setenv(VARIABLE, "blas")
-    assert query_panels(q).digits.size == 0
+    assert isinstance(choose_multiplier(q).times(q, memory), BlasProduct)
     monkeypatch.setenv(VARIABLE, "auto")
-    assert (query_panels(q).digits.size > 0) == supported()
+    assert isinstance(choose_multiplier(q).times(q, memory), UnitProduct) == supported()
     monkeypatch.setenv(VARIABLE, "gpu")
     with pytest.raises(OptionError, match="STREAMEVAL_PRODUCT is 'gpu'; expected auto or blas"):
-        query_panels(q)
+        choose_multiplier(q)
 
 
 def test_no_unit_where_code_is_compiled_for_a_chosen_processor() -> None:

@@ -24,7 +24,7 @@ import streameval as se
 from streameval.planning import SHOT_RANKS
 from streameval.report.conventions import compare_conventions
 from streameval.single_shot.ahead import ONE, ROWS, Ahead, fold, most_entries
-from streameval.single_shot.counter import ShotCounts
+from streameval.single_shot.counter import ShotCounter
 from streameval.single_shot.poisson_binomial import NEGLIGIBLE, hopeless_from
 
 Array = npt.NDArray[Any]
@@ -33,7 +33,7 @@ PROTOCOLS = ("cuhk03", "cuhk03-torchreid")
 QUERIES, GALLERY, WIDTH = 12, 150, 40
 
 
-def listed(own: ShotCounts) -> tuple[Array, Array]:
+def listed(own: ShotCounter) -> tuple[Array, Array]:
     """Return the negatives in each row of each positive, [P, 3, H], and what is hopeless [P, 3]."""
     positives = len(own._positives.item)
     rows = np.zeros((ROWS * positives, own._shots.identities.count), int)
@@ -52,9 +52,9 @@ def listed(own: ShotCounts) -> tuple[Array, Array]:
 def lists_noted() -> Iterator[dict[int, tuple[Array, Array]]]:
     """Note for each block of queries the negatives ahead [P, 3, H], and what is hopeless [P, 3]."""
     noted: dict[int, tuple[Array, Array]] = {}
-    finish = ShotCounts.finish
+    finish = ShotCounter.finish
 
-    def note(self: ShotCounts, pairs: Any, number_tied: Any, first_query: int) -> Any:
+    def note(self: ShotCounter, pairs: Any, number_tied: Any, first_query: int) -> Any:
         result = finish(self, pairs, number_tied, first_query)
         positives = self._positives
         rows, cut = listed(self)
@@ -74,7 +74,7 @@ def lists_noted() -> Iterator[dict[int, tuple[Array, Array]]]:
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShotCounts, "finish", note)
+        patch.setattr(ShotCounter, "finish", note)
         yield noted
 
 
@@ -414,13 +414,13 @@ def test_collapsed_models(
     from streameval.single_shot import counter as execution
 
     decided = []
-    settle_fine = execution.settle_fine
+    narrow = execution.narrow
 
-    def recorded(*args: Any) -> None:
-        decided.append(args[-1] - args[-2])
-        settle_fine(*args)
+    def recorded(*args: Any) -> Any:
+        decided.append(args[-2] - args[-3])
+        return narrow(*args)
 
-    monkeypatch.setattr(execution, "settle_fine", recorded)
+    monkeypatch.setattr(execution, "narrow", recorded)
     rng = np.random.default_rng(16)
     one = rng.standard_normal(WIDTH)
     q, g = (

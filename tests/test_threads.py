@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from streameval.errors import InputError
 from streameval.planning import Plan
-from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.run.executor import Pass
 from streameval.run.job import Job
@@ -26,8 +25,6 @@ JOB = Job(
     Distances(np.zeros((1, 1))),
     Pairs.assumed(1, 1, 0),
     Plan("strips", (), 1, (1, 1), 1, 1, {}, 0, 0),
-    Range(0, 1),
-    np.empty(0),
 )
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.audit.finding import Audit
+from streameval.distances.registry import find_distance
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.protocol import AnyArray, Labels
 from streameval.sources.sources import Features
@@ -141,22 +142,23 @@ def _audit_values(audit: Audit, array: Array, scan: Scan, metric: str) -> None:
             f"{scan.not_finite[0]}",
             "an evaluation is refused at the first; mend or drop these rows, and their labels",
         )
+    uses_lengths = find_distance(metric).uses_lengths
     if scan.zero:
         effect = "they are at one distance of everything; a model or a loader may have failed there"
-        if metric == "cosine":
+        if not uses_lengths:
             effect = "they have no cosine distance, and an evaluation is refused; drop or mend them"
         audit.warn(
             "zero-vectors",
             f"{where}: {len(scan.zero):,} rows are zero vectors, first row {scan.zero[0]}",
             effect,
         )
-    if metric == "cosine" and scan.most > scan.least * (1 + UNIT_TOLERANCE):
+    if not uses_lengths and scan.most > scan.least * (1 + UNIT_TOLERANCE):
         audit.note(
             "not-normalised",
             f"{where}: lengths are from {scan.least:.4g} to {scan.most:.4g}",
             "cosine ignores lengths; --metric euclidean or dot ranks otherwise",
         )
-    elif metric in ("euclidean", "sqeuclidean", "dot") and (
+    elif uses_lengths and (
         scan.usable.any() and max(abs(scan.least - 1), abs(scan.most - 1)) > UNIT_TOLERANCE
     ):
         audit.note(

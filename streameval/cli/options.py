@@ -21,7 +21,7 @@ Values = Mapping[str, Any]
 URI, FILE, TABLE = Path("URI"), Path("FILE"), Path("TABLE")
 DIR, LEDGER = Path("DIR", "dir"), Path("L", "dir")
 TEXT, SIZE, NUMBER = Value("TEXT"), Value("SIZE", number=True), Value("N", number=True)
-DISTANCES = Choice(registry("kernels.canonical", "METRIC_CODES"))
+DISTANCES = Choice(registry("distances.registry", "DISTANCES"))
 PRESETS = Choice(registry("protocols.presets", "PRESETS"))
 PROTOCOLS = registry("protocols.protocol", "PROTOCOLS")
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or in a config file

@@ -2,31 +2,26 @@
 
 Pure NumPy and numba; no files, no threads, no protocol names.
 
-    canonical   the float64 distance of a pair, in one fixed order of operations: see `lanes`
-    thresholds  which distances lie within each τ of a range
-    edges       per query, the sorted distances to count against, and the slots between them
-    tiles       what tiles of both kinds share: their columns, and what is counted
-    masks       pairs that are not to be counted
-    grids       uniform cells over a tile row, and the edges that touch them: see `cells`
-    rows        the hot loop: the cells of one tile row
-    stored      tiles of stored distances
-    filtering   tiles of features: float32 values, their meaning and their guard band
-    products    what these are made of: BLAS, or the processor's `matrix_unit`
-    features    counting these, and deciding what they leave in doubt
-    doubtful    deciding much of that at a time, where a model has collapsed
-    near        the nearest negatives of each query
-    ranks       negatives ahead of a few positives, and nothing else
-    caches      compiled kernels that an older source left behind
+    thresholds    which distances lie within each τ of a range
+    edges         per query, the sorted distances to count against, and the slots between them
+    tiles         values of some queries with some gallery items: canonical distances
+    features      tiles of features: float32 products
+    finer         tiles in float64, for rows that float32 leaves in doubt as a whole
+    multiplier    what multiplies: BLAS, or the processor's `matrix_unit`, with rows in `panels`
+    levels        edges in the unit of a tile's values
+    doubts        pairs to be decided by their canonical distances
+    counting      the counter of ranks and thresholds
+    nearest       the counter of the nearest negatives
+    extremes      the counter of the least and the greatest distance
+    stretches     the counter of ranks alone, by stretch of the gallery
+    grids         uniform cells over a row of a tile, and the edges that touch them
+    quantise      values to cells
+    bins          counts of cells
+    caches        compiled kernels that an older source left behind
 
 A tile holds one value for each (query, gallery item) pair. Pairs that are not negatives are
-overwritten with +inf, which lies beyond every edge, so that the hot loop has no masks. Values
+overwritten with +inf, which lies beyond every edge, so that the hot loops have no masks. Values
 further than the guard band from every edge are counted as they are; the others are decided by
 the canonical distance. So the counts are those of the canonical distances, whatever the tile.
+No kernel knows a distance: levels and bands come in as arrays, doubts go out as pairs.
 """
-
-from pathlib import Path
-
-from streameval.kernels.caches import forget_older_kernels
-
-for _folder in ("kernels", "neighbors", "single_shot"):
-    forget_older_kernels(Path(__file__).parent.parent / _folder)

@@ -7,16 +7,30 @@ go on as it was, and one whose types have moved to another file could not be loa
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
+FOLDERS = ("distances", "kernels", "neighbors", "single_shot")
 
-def forget_older_kernels(package: Path) -> list[Path]:
-    """Delete compiled kernels beside the sources that are older than any of these.
+
+@cache
+def forget_stale_kernels() -> None:
+    """Delete compiled kernels that are older than a source they may call; once a process.
+
+    Called where work starts, before a kernel is first run.
+    """
+    root = Path(__file__).parent.parent
+    forget_older_kernels([root / folder for folder in FOLDERS])
+
+
+def forget_older_kernels(folders: list[Path]) -> list[Path]:
+    """Delete compiled kernels in folders that are older than any source in them.
 
     Parameters
     ----------
-    package : Path
-        A folder of sources; numba keeps kernels in its ``__pycache__``, where it may write there.
+    folders : list of Path
+        Folders of sources; numba keeps kernels in their ``__pycache__``, where it may write
+        there.
 
     Returns
     -------
@@ -25,9 +39,11 @@ def forget_older_kernels(package: Path) -> list[Path]:
     """
     forgotten = []
     with suppress(OSError, ValueError):  # no source; read-only; another process is at it
-        newest = max(source.stat().st_mtime_ns for source in package.glob("*.py"))
-        for index in (package / "__pycache__").glob("*.nbi"):
-            if index.stat().st_mtime_ns < newest:
-                index.unlink()
-                forgotten.append(index)
+        sources = [source for folder in folders for source in folder.glob("*.py")]
+        newest = max(source.stat().st_mtime_ns for source in sources)
+        for folder in folders:
+            for index in (folder / "__pycache__").glob("*.nbi"):
+                if index.stat().st_mtime_ns < newest:
+                    index.unlink()
+                    forgotten.append(index)
     return forgotten

@@ -8,6 +8,7 @@ closer than a positive, tied with it or within a threshold are sums over slots.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numba
@@ -16,6 +17,36 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Positives:
+    """The positives of every query, ascending in distance, then in gallery index.
+
+    Attributes
+    ----------
+    indptr : [Q + 1] int64
+    distance : [P] float64
+    item : [P] int64
+    """
+
+    indptr: IntArray
+    distance: FloatArray
+    item: IntArray
+
+    @classmethod
+    def sort(cls, indptr: IntArray, distance: FloatArray, item: IntArray) -> Positives:
+        """Sort within each query; within a query, `item` is ascending already."""
+        query = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        order = np.lexsort((item, distance, query))
+        return cls(indptr, distance[order], item[order])
+
+    def block(self, start: int, stop: int) -> Positives:
+        """Return the positives of some of the queries."""
+        begin, end = self.indptr[start], self.indptr[stop]
+        return Positives(
+            self.indptr[start : stop + 1] - begin, self.distance[begin:end], self.item[begin:end]
+        )
 
 
 class Edges(NamedTuple):
@@ -49,26 +80,20 @@ class Edges(NamedTuple):
     phase: float
 
     @classmethod
-    def build(
-        cls,
-        positive_indptr: IntArray,
-        positive_distance: FloatArray,
-        positive_item: IntArray,
-        thresholds: FloatArray,
-    ) -> Edges:
+    def build(cls, positives: Positives, thresholds: FloatArray) -> Edges:
         """Merge the positives' distances and the thresholds of each query."""
         finite = thresholds[np.isfinite(thresholds)]
-        queries = len(positive_indptr) - 1
+        queries = len(positives.indptr) - 1
         counts = np.zeros(queries + 1, np.int64)
-        buffer = np.empty(len(positive_distance) + queries * len(finite))
-        _merge_edges(positive_indptr, positive_distance, finite, counts, buffer)
+        buffer = np.empty(len(positives.distance) + queries * len(finite))
+        _merge_edges(positives.indptr, positives.distance, finite, counts, buffer)
         indptr = np.cumsum(counts)
         return cls(
             indptr,
             buffer[: indptr[-1]].copy(),
-            positive_indptr,
-            positive_distance,
-            positive_item,
+            positives.indptr,
+            positives.distance,
+            positives.item,
             thresholds,
             float(np.median(np.diff(finite))) if len(finite) > 1 else 0.0,
             float(finite[-1]) if len(finite) else 0.0,

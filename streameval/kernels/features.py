@@ -1,265 +1,288 @@
-"""Counting in tiles of features: what the filter leaves in doubt is decided canonically.
-
-`count_features` counts the values of a tile that lie clear of every edge, and puts the others
-on a list of `Doubts`. `settle` decides these by their canonical distance: column by column, so
-that each gallery row comes into the cache once for all queries that ask for it. Rows of which
-most values are in doubt are left to `doubtful`.
-"""
+"""Tiles of features: float32 products, and the band within which they tell distances."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
 import numba
 import numpy as np
+import numpy.typing as npt
 
-from streameval.kernels.canonical import distance, distances_of
-from streameval.kernels.cells import quantise
-from streameval.kernels.edges import note_tie, slot_of
-from streameval.kernels.filtering import (
-    even_levels,
-    filter_value,
-    guard_band,
-)
-from streameval.kernels.grids import (
-    LAST,
-    bins_for,
-    edge_of,
-    fold,
-    lay_grid,
-    may_be_within,
-    touched_bit,
-)
-from streameval.kernels.rows import bin_row, least_of
-
-NEAREST = -1  # in place of an edge: close to none, but perhaps the query's nearest negative
+from streameval.distances.distance import Distance
+from streameval.distances.filter import LEAST_FLOAT32, MOST_FLOAT32
+from streameval.distances.sums import FloatMatrix, Vectors
+from streameval.kernels.finer import FineColumns, filter_levels
+from streameval.kernels.multiplier import Multiplier, Product, choose_multiplier
+from streameval.kernels.panels import Float32Matrix, Memory
+from streameval.kernels.tiles import BoolArray, Columns, FloatArray, IntArray, Tile
 
 
 @numba.njit(nogil=True, cache=True)
-def count_features(  # type: ignore[no-untyped-def]
-    tile,
-    row,
-    query,
-    offset_row,
-    columns,
-    filter_,
-    queries,
-    edges,
-    code,
-    counts,
-    doubts,
-    filled,
-    crowd,
-    crowded,
-):
-    """Count rows of a tile of filter values, until the list of doubts might not hold a row more.
+def _to_float32(rows, factor, out):  # type: ignore[no-untyped-def]
+    for i in range(rows.shape[0]):
+        scale = factor[i]
+        for d in range(rows.shape[1]):
+            out[i, d] = np.float32(np.float64(rows[i, d]) * scale)
+
+
+def _power_of_two(value: float) -> float:
+    """Return the power of two that brings a positive value into [1, 2)."""
+    return 2.0 ** -math.floor(math.log2(value)) if 1e-300 < value < 1e300 else 1.0
+
+
+def _scaled(rows: FloatMatrix, factor: FloatArray) -> Float32Matrix:
+    out = np.empty(rows.shape, np.float32)
+    _to_float32(rows, factor, out)
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class QueryBlock:
+    """A block of queries, prepared once for all gallery rows.
+
+    Attributes
+    ----------
+    vectors : Vectors
+    distance : Distance
+    scale : float
+        The power of two in the rows that are multiplied.
+    multiplier : Multiplier, optional
+        Of these rows, which carry the sign and the factor 2; None where nothing is multiplied.
+    undecided : [m] bool
+        See `FineColumns`.
+    """
+
+    vectors: Vectors
+    distance: Distance
+    scale: float
+    multiplier: Multiplier | None
+    undecided: BoolArray
+
+    @classmethod
+    def prepare(cls, vectors: Vectors, distance: Distance) -> QueryBlock:
+        """Prepare queries; they are finite, and none is zero where the distance needs lengths."""
+        filter_, scale, multiplier = distance.filter, 1.0, None
+        if filter_ is None:
+            vectors = Vectors(vectors.rows.astype(np.float64), vectors.norms)
+        else:
+            if not filter_.normalised:
+                scale = _power_of_two(float(vectors.norms.max(initial=0.0)))
+            factor = filter_.factor(vectors.norms, scale)
+            multiplier = choose_multiplier(_scaled(vectors.rows, factor))
+        undecided = np.zeros(len(vectors.norms), np.bool_)
+        return cls(vectors, distance, scale, multiplier, undecided)
+
+
+@dataclass(frozen=True, eq=False)
+class GalleryBlock:
+    """A block of gallery rows, prepared for products.
+
+    Attributes
+    ----------
+    vectors : Vectors
+    filter : [n, D] float32
+        The rows, scaled where they have to be.
+    scale : float
+        The power of two in `filter`.
+    """
+
+    vectors: Vectors
+    filter: Float32Matrix
+    scale: float
+
+    @classmethod
+    def prepare(cls, vectors: Vectors, distance: Distance) -> GalleryBlock:
+        """Prepare gallery rows; float32 rows of ordinary norms are used as they are.
+
+        In float64 where the distance has no filter, and nothing is multiplied.
+        """
+        rows, norms = vectors
+        if distance.filter is None:
+            return cls(Vectors(rows.astype(np.float64), norms), np.empty((len(rows), 0), "f4"), 1.0)
+        most = float(norms.max(initial=0.0))
+        least = float(norms.min(initial=np.inf))
+        if rows.dtype == np.float32 and least > LEAST_FLOAT32 and most < MOST_FLOAT32:
+            return cls(vectors, rows.astype(np.float32, copy=False), 1.0)
+        scale = _power_of_two(most)
+        return cls(vectors, _scaled(rows, np.full(len(rows), scale)), scale)
+
+    def part(self, start: int, stop: int) -> GalleryBlock:
+        """Return some of the rows."""
+        return GalleryBlock(self.vectors.part(start, stop), self.filter[start:stop], self.scale)
+
+
+def group_by_norm(norms: FloatArray, distance: Distance) -> tuple[IntArray, list[int]]:
+    """Group gallery rows of like norms, so that one long row widens the band of few others.
 
     Parameters
     ----------
-    tile : [m, n] float32 or float64
-        Products; +inf where the pair is not a negative.
-    row : int
-        The row to begin with.
-    query : [m] int64
-        The query of the block that each row belongs to.
-    offset_row : [queries of the block] int64
-        The row of ``columns.offset`` for each query.
-    columns : Columns
-    filter_ : Filter
-    queries : Operand
-        Of all queries of the block.
-    edges : Edges
-        Of the block.
-    code : [CELLS + RUN] uint8 or uint16
-        Memory for the codes of a grid.
-    counts : Counts
-        Added to.
-    doubts : Doubts
-        Of capacity 2n at least; appended to.
-    filled : int
-        How many doubts there are.
-    crowd : int
-        A row with more values in touched cells is not counted.
-    crowded : [m] bool, written
-        Whether that is so.
+    norms : [n] float64
+    distance : Distance
+        Where its band does not depend on norms, all rows are one group.
 
     Returns
     -------
-    the row to go on with (m where all are counted), how many doubts there are
+    order : [n] int64
+        Rows by group; within a group in their own order.
+    cuts : list of int
+        Where the groups begin in that order, and n.
     """
-    n = tile.shape[1]
-    padded = n + -n % 4
-    bins, bit = bins_for(code), touched_bit(code)
-    values = np.full(padded, np.inf, tile.dtype)
-    cells = np.full(padded, LAST, np.uint16)
-    fours, touched = np.empty(padded // 4 + 1, np.uint32), np.empty(padded + 4, np.uint32)
-    # Taken out of their tuples: looked up there, each would count references.
-    weight, offset = columns.weight, columns.offset
-    slots, nearest = counts.slots, counts.nearest
-    indptr, distances, norms = edges.indptr, edges.distance, queries.norms
-    doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
-    most = 0
-    for i in query:
-        most = max(most, indptr[i + 1] - indptr[i])
-    level = np.empty(most)
-    while row < tile.shape[0] and filled + 2 * n <= len(doubt_query):
-        i = query[row]
-        begin, m = indptr[i], indptr[i + 1] - indptr[i]
-        first_slot, of_row = 2 * begin + i, filled
-        add = offset[offset_row[i]]
-        band = guard_band(filter_, norms[i])
-        for e in range(m):
-            level[e] = filter_value(filter_, distances[begin + e], norms[i])
-        pitch, phase = even_levels(filter_, edges.pitch, edges.phase, norms[i])
-        origin, scale, far, base, stop = lay_grid(
-            level, m, band, pitch, phase, tile[row], weight, add, code
+    n, filter_ = len(norms), distance.filter
+    if filter_ is None or filter_.normalised or not n or norms.max() <= 8 * norms.min():
+        return np.arange(n), [0, n]
+    group = np.floor(np.log2(np.maximum(norms, norms.max() * 1e-12)) / 3)
+    order = np.argsort(group, kind="stable")
+    cuts = np.flatnonzero(np.diff(group[order])) + 1
+    return order, [0, *cuts.tolist(), n]
+
+
+class FeatureColumns:
+    """Gallery rows against a block of queries: what the tiles of these columns share.
+
+    Parameters
+    ----------
+    queries : QueryBlock
+    gallery : GalleryBlock
+        Of the columns.
+    item : [n] int64
+        Gallery index of each column.
+    ruled_out : [b, n] float32
+        0, or +inf for items that take no part: see `column_offsets`.
+    memory : uint8 array
+        For the gallery rows as the multiplier needs them.
+
+    Attributes
+    ----------
+    scale : float
+        s of `filter`.
+    gamma : float
+        γ of the guard band; +inf where float32 cannot hold the values, and every value is
+        decided canonically.
+    band : [queries of the block] float64
+    columns : Columns
+    """
+
+    def __init__(
+        self,
+        queries: QueryBlock,
+        gallery: GalleryBlock,
+        item: IntArray,
+        ruled_out: Float32Matrix,
+        memory: Memory,
+    ) -> None:
+        self.queries, self.gallery = queries, gallery
+        self.scale, self.gamma, self._product = 1.0, math.inf, self._multiply(memory)
+        self.band = np.zeros(len(queries.vectors.norms))
+        self.columns = Columns.exact(item, ruled_out.astype(np.float64))
+        filter_, norms = queries.distance.filter, gallery.vectors.norms
+        if filter_ is None or self._product is None:
+            return
+        weight, offset = np.ones(len(norms)), np.zeros(len(norms))
+        longest = float(queries.vectors.norms.max(initial=0.0))
+        scale = 1.0 if filter_.normalised else queries.scale * gallery.scale
+        if filter_.fits(longest, norms, gallery.scale, scale):
+            error = (self._product.roundings + 8) * 2.0**-24
+            self.gamma, self.scale = error / (1 - error) if error < 0.5 else math.inf, scale
+        if self.usable:
+            weight = filter_.weight(norms * gallery.scale)
+            offset = filter_.offset(norms, scale)
+        largest, width = float(norms.max(initial=0.0)), gallery.vectors.rows.shape[1]
+        self.band = filter_.band(self.gamma, width, queries.vectors.norms, largest, self.scale)
+        single = np.float32
+        self.columns = Columns(item, weight.astype(single), ruled_out + offset.astype(single))
+
+    def _multiply(self, memory: Memory) -> Product | None:
+        multiplier = self.queries.multiplier
+        return None if multiplier is None else multiplier.times(self.gallery.filter, memory)
+
+    @property
+    def usable(self) -> bool:
+        """Whether float32 can hold the values."""
+        return math.isfinite(self.gamma)
+
+    @cached_property
+    def fine(self) -> FineColumns:
+        """The columns for rows that are in doubt as a whole."""
+        queries, items = self.queries, self.gallery.vectors
+        return FineColumns(
+            queries.distance, queries.vectors, items, self.columns, queries.undecided
         )
-        lowest, _ = quantise(tile[row], weight, add, origin, scale, far, values, cells)
-        found = bin_row(cells, code, bins, fours, touched)
-        crowded[row] = found > crowd
-        if crowded[row]:
-            bins[:] = 0
-            row += 1
-            continue
-        reach = filter_value(filter_, nearest[i], norms[i]) + band
-        least = np.inf
-        for t in range(found):
-            k = touched[t]
-            value = values[k]
-            least = min(least, np.float64(value))
-            e = edge_of(value, code[cells[k]], bit, base, level, m, band)
-            if e == m or value < level[e] - band:
-                slots[first_slot + 2 * e] += 1
-            elif value != np.inf:
-                doubt_query[filled] = i
-                doubt_column[filled] = k
-                doubt_edge[filled] = e
-                filled += 1
-        fold(bins, stop - base, slots, first_slot + 2 * base)
-        if may_be_within(lowest, tile.dtype.type(reach), origin, scale):
-            least = np.float64(least_of(values))
-        if least <= reach and least < np.inf:  # perhaps the nearest negative, or one of them
-            reach = min(reach, least + 2 * band)
-            filled = _note_nearest(i, values, tile.dtype.type(reach), doubts, of_row, filled)
-        row += 1
-    return row, filled
+
+    def tile(self, top: int, rows: int, memory: Memory, *, last: bool) -> Tile:
+        """Return the tile of some queries, its values in `memory`.
+
+        Parameters
+        ----------
+        top, rows : int
+            The first query of the block, and how many.
+        memory : uint8 array
+        last : bool
+        """
+        shape = rows, len(self.columns.item)
+        query = np.arange(top, top + rows)
+        if self._product is None:
+            exact = memory[: 8 * math.prod(shape)].view(np.float64).reshape(shape)
+            vectors, distance = self.queries.vectors, self.queries.distance
+            distance.block(vectors.part(top, top + rows), self.gallery.vectors, exact)
+            return Tile(exact, query, self.columns, last)
+        values = memory[: 4 * math.prod(shape)].view(np.float32).reshape(shape)
+        if self.usable:
+            self._product.write(top, values)
+        else:
+            values[:] = 0
+        return FeatureTile(values, query, self.columns, last, None, self)
 
 
-@numba.njit(nogil=True, cache=True)
-def _note_nearest(i, values, reach, doubts, of_row, filled):  # type: ignore[no-untyped-def]
-    """Put all values up to `reach` on the list of doubts, in which the row begins at `of_row`."""
-    noted, last = of_row, filled
-    for start in range(0, len(values), 64):
-        stop = min(start + 64, len(values))
-        some = 0
-        for k in range(start, stop):  # vectorises; there are few such values
-            some += values[k] <= reach
-        if some == 0:
-            continue
-        for k in range(start, stop):
-            if values[k] <= reach and values[k] != np.inf:
-                while noted < last and doubts.column[noted] < k:
-                    noted += 1
-                if noted == last or doubts.column[noted] != k:
-                    doubts.query[filled] = i
-                    doubts.column[filled] = k
-                    doubts.edge[filled] = NEAREST
-                    filled += 1
-    return filled
+@dataclass(frozen=True, eq=False)
+class FeatureTile(Tile):
+    """A tile of float32 products: filter values once weighted and offset.
 
-
-@numba.njit(nogil=True, cache=True)
-def settle(columns, filter_, queries, gallery, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
-    """Decide the doubts of one set of columns by their canonical distances.
-
-    Parameters
+    Attributes
     ----------
-    columns, filter_, queries, edges, counts, filled
-        As in `count_features`.
-    gallery : Operand
-        Of the columns.
-    doubts : Doubts
-        Where a doubt is near an edge, `edge` becomes the slot that it is in, counted from its
-        query's first.
+    of : FeatureColumns
     """
-    item, doubt_query, doubt_column = columns.item, doubts.query, doubts.column
-    start = np.zeros(len(item) + 1, np.int64)
-    for t in range(filled):
-        start[doubt_column[t] + 1] += 1
-    for k in range(len(item)):
-        start[k + 1] += start[k]
-    order = np.empty(filled, np.int32)
-    for t in range(filled):
-        k = doubt_column[t]
-        order[start[k]] = t
-        start[k] += 1
-    exact = np.empty(filled)
-    distances_of(
-        filter_.metric,
-        queries.rows,
-        queries.norms,
-        gallery.rows,
-        gallery.norms,
-        doubt_query,
-        doubt_column,
-        order,
-        exact,
-    )
-    indptr, distances, slots = edges.indptr, edges.distance, counts.slots
-    positive_indptr, ties = edges.positive_indptr, counts.ties
-    positives, items = edges.positive_distance, edges.positive_item
-    doubt_edge, nearest = doubts.edge, counts.nearest
-    for t in range(filled):  # query by query again, with the query's edges in the cache
-        i = doubt_query[t]
-        nearest[i] = min(nearest[i], exact[t])
-        if doubt_edge[t] == NEAREST:
-            continue
-        slot = slot_of(exact[t], doubt_edge[t], distances, indptr[i], indptr[i + 1])
-        slots[2 * indptr[i] + i + slot] += 1
-        doubt_edge[t] = slot
-        if slot & 1:  # at an edge
-            note_tie(
-                exact[t],
-                item[doubt_column[t]],
-                positives,
-                items,
-                positive_indptr[i],
-                positive_indptr[i + 1],
-                ties,
-            )
 
+    of: FeatureColumns | None = None
 
-@numba.njit(nogil=True, cache=True)
-def feature_extremes(  # type: ignore[no-untyped-def]
-    tile, first, offset_row, columns, filter_, queries, gallery, least, most
-):
-    """Return the least and greatest canonical distance of a tile and what is known already.
+    @property
+    def shared(self) -> FeatureColumns:
+        """What the tiles of these columns share."""
+        if self.of is None:
+            raise TypeError("a tile of features needs the columns that it was made from")
+        return self.of
 
-    Parameters
-    ----------
-    tile, offset_row, columns, filter_, queries
-        As in `count_features`, with +inf for ignored pairs only.
-    first : int
-        The query of the block that row 0 belongs to.
-    gallery : Operand
-        Of the columns.
-    least, most : float
-        Least and greatest so far; +inf and −inf at first.
-    """
-    weight = columns.weight
-    for row in range(tile.shape[0]):
-        i = first + row
-        values, add = tile[row], columns.offset[offset_row[i]]
-        norm = queries.norms[i]
-        band = guard_band(filter_, norm)
-        low = filter_value(filter_, least, norm) + band
-        high = filter_value(filter_, most, norm) - band
-        for k in range(len(values)):
-            value = values[k] * weight[k] + add[k]
-            if value == np.inf or (low < value < high):
-                continue
-            exact = distance(
-                filter_.metric, queries.rows, i, gallery.rows, k, norm, gallery.norms[k]
-            )
-            least, most = min(least, exact), max(most, exact)
-            low = filter_value(filter_, least, norm) + band
-            high = filter_value(filter_, most, norm) - band
-    return least, most
+    @property
+    def unit(self) -> Hashable:
+        """The scale of the values."""
+        return self.shared.scale
+
+    @property
+    def refinable(self) -> bool:
+        """Whether float64 says more than float32."""
+        return self.shared.usable
+
+    @property
+    def band(self) -> FloatArray:
+        """The guard band of each row."""
+        return self.shared.band[self.query]
+
+    def levels(
+        self, query: IntArray, indptr: IntArray, distances: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the filter values that distances correspond to."""
+        block, scale = self.shared.queries, self.shared.scale
+        return filter_levels(block.distance, block.vectors.norms[query], indptr, distances, scale)
+
+    def resolve(
+        self, query: npt.NDArray[np.integer], column: npt.NDArray[np.integer]
+    ) -> FloatArray:
+        """Return the canonical distances of pairs."""
+        block = self.shared.queries
+        return block.distance.pairs(block.vectors, self.shared.gallery.vectors, query, column)
+
+    def finer(self, rows: IntArray) -> Iterator[Tile]:
+        """Yield these rows as the float64 filter or canonical distances decide them."""
+        return self.shared.fine.tiles(self.values[rows], self.query[rows])

@@ -17,6 +17,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from streameval.kernels.levels import product
+
 CELLS = 4096  # a row's codes and bins stay in L1 while it is counted
 LAST = CELLS - 1  # beyond every edge, and beyond the grid
 ABOVE = CELLS - 2  # beyond the grid, perhaps not beyond every edge
@@ -53,7 +55,7 @@ def bins_for(code):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def cell_of(value, origin, scale):  # type: ignore[no-untyped-def]
-    """Return the cell of one value, as `cells.quantise` does; `ABOVE` beyond the grid."""
+    """Return the cell of one value, as `quantise` does; `ABOVE` beyond the grid."""
     zero = origin - origin
     above = zero + ABOVE
     x = (value - origin) * scale
@@ -68,7 +70,7 @@ def _bulk(values, weight, offset):  # type: ignore[no-untyped-def]
     low, high = np.inf, -np.inf
     for s in range(4 * SAMPLED):  # four to a cache line
         k = min((s // 4) * (values.shape[0] // SAMPLED) + 4 * (s % 4), values.shape[0] - 1)
-        value = np.float64(values[k] * weight[k] + offset[k])
+        value = np.float64(product(values, weight, k) + offset[k])
         if value != np.inf:
             low, high = min(low, value), max(high, value)
     margin = 0.2 * (high - low)
@@ -88,22 +90,20 @@ def _fill(code, start, stop, value):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def lay_grid(level, m, band, pitch, phase, values, weight, offset, code):  # type: ignore[no-untyped-def]
+def lay_grid(closer, tied, band, pitch, phase, values, weight, offset, code):  # type: ignore[no-untyped-def]
     """Lay a grid over the bulk of a row.
 
     Parameters
     ----------
-    level : [>= m] float64
-        The row's edges in the units of its values, ascending.
-    m : int
-        Number of edges.
+    closer, tied : [m] float64
+        The row's edges in the unit of its values, ascending: see `Levels`.
     band : float
         Guard band; 0 where values are exact.
     pitch, phase : float
         Distance of evenly spaced edges, and one of them; 0: there are none. The grid is laid
         such that each of them touches one cell only.
     values, weight, offset : [n] float32 or float64
-        The row is ``values * weight + offset``.
+        The row is ``values * weight + offset``; without `weight`, None, ``values + offset``.
     code : [CELLS + RUN] uint8 or uint16, written
 
     Returns
@@ -114,7 +114,7 @@ def lay_grid(level, m, band, pitch, phase, values, weight, offset, code):  # typ
     base, stop : int
         The edges that touch cells of the grid.
     """
-    kind = values.dtype.type
+    kind, m = values.dtype.type, len(closer)
     bit = touched_bit(code)
     search = 2 * bit - 1
     if band == np.inf:  # nothing can be told from the values
@@ -122,8 +122,8 @@ def lay_grid(level, m, band, pitch, phase, values, weight, offset, code):  # typ
         return kind(0), kind(1), kind(np.inf), 0, 0
     single = values.itemsize == 4
     limit = 1e38 if single else 1e300  # the grid's own arithmetic is finite
-    least = min(max(level[0] - band, -limit), limit) if m else 0.0
-    most = min(max(level[m - 1] + band, -limit), limit) if m else 0.0
+    least = min(max(closer[0] - band, -limit), limit) if m else 0.0
+    most = min(max(tied[m - 1] + band, -limit), limit) if m else 0.0
     low, high = _bulk(values, weight, offset)
     if low > high:
         low, high = least, most
@@ -144,16 +144,16 @@ def lay_grid(level, m, band, pitch, phase, values, weight, offset, code):  # typ
     base, end = 0, m
     while base < end:  # the first edge that is not wholly before the grid
         middle = (base + end) // 2
-        if cell_of(kind(level[middle] + band), origin, scale) < 1:
+        if cell_of(kind(tied[middle] + band), origin, scale) < 1:
             base = middle + 1
         else:
             end = middle
     cell, e, shared = 1, base, 0
     while e < m and e - base < bit - 3:
-        first = cell_of(kind(level[e] - band), origin, scale)
+        first = cell_of(kind(closer[e] - band), origin, scale)
         if first >= ABOVE:
             break
-        last = min(cell_of(kind(level[e] + band), origin, scale), ABOVE - 1)
+        last = min(cell_of(kind(tied[e] + band), origin, scale), ABOVE - 1)
         shared = shared + 1 if first < cell else 0
         if shared > 8:
             code[cell - 1] = search  # many edges in a cell
@@ -203,7 +203,7 @@ def fold(bins, edges, slots, first_slot):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def edge_of(value, code, bit, base, level, m, band):  # type: ignore[no-untyped-def]
+def edge_of(value, code, bit, base, tied, band):  # type: ignore[no-untyped-def]
     """Return the first edge whose band does not end before the value; m where all do.
 
     Parameters
@@ -213,21 +213,22 @@ def edge_of(value, code, bit, base, level, m, band):  # type: ignore[no-untyped-
         Of the value's cell, which is touched; and the bit that tells that.
     base : int
         The first edge in the grid.
-    level : [>= m] float64
-    m : int
+    tied : [m] float64
+        The row's edges: see `Levels`.
     band : float
     """
+    m = len(tied)
     if code == 2 * bit - 1:
         low, high = 0, m
         while low < high:
             middle = (low + high) // 2
-            if level[middle] + band < value:
+            if tied[middle] + band < value:
                 low = middle + 1
             else:
                 high = middle
         return low
     e = base + np.int64(code) - bit
-    e += np.int64(level[e] + band < value)  # as likely as not: no branch
-    while e < m and level[e] + band < value:
+    e += np.int64(tied[e] + band < value)  # as likely as not: no branch
+    while e < m and tied[e] + band < value:
         e += 1
     return e

@@ -15,14 +15,14 @@ import numpy as np
 from streameval.arrays.array import Array
 from streameval.arrays.composed import JoinedArray, SelectedArray
 from streameval.errors import BadRowError, InputError
+from streameval.kernels.edges import Positives as KnownPositives
 from streameval.ledger.head import Segment, Settings
 from streameval.ledger.state import Positives
 from streameval.planning import Plan
 from streameval.planning.range import NotUnitError, Range
 from streameval.protocols.pairs import find_pairs
 from streameval.protocols.protocol import AnyArray, Labels
-from streameval.run.job import Job
-from streameval.run.job import Positives as JobPositives
+from streameval.run.job import Job, Near, Thresholds
 from streameval.run.passes import count_stretches, find_positives
 from streameval.run.ranks import rank_stretches
 from streameval.run.session import Session
@@ -165,7 +165,10 @@ class Block:
             If an input can't be read, or a distance lies outside the range.
         """
         with self._in_words():
-            job = replace(self._counting(positives, near), near=near, reach=reach)
+            job = self._counting(positives, near)
+            if near:
+                reach = np.full(len(self.queries), np.inf) if reach is None else reach
+                job = replace(job, near=Near(near, reach))
             counted = count_stretches(job, self._ends.tolist(), self._session.executor, self._watch)
         nearest = [
             (part.segment.number, shard.nearest_negatives)
@@ -200,7 +203,7 @@ class Block:
     def _counting(self, positives: Positives, near: int) -> Job:
         """Return the job that counts what is ahead of positives."""
         item = self._items(positives)
-        given = JobPositives(positives.indptr(self.queries), positives.distance, item)
+        given = KnownPositives(positives.indptr(self.queries), positives.distance, item)
         job = replace(self._job(self._plan(len(positives), near)), positives=given)
         self._watch.begin(self.size, job.plan.bytes_read)
         return job
@@ -253,7 +256,7 @@ class Block:
 
     def _job(self, plan: Plan) -> Job:
         used = self._settings.range or Range(0.0, 1.0)
-        return Job(self.source, self.pairs, plan, used, *self._settings.limits)
+        return Job(self.source, self.pairs, plan, Thresholds(used, *self._settings.limits))
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:

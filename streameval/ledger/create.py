@@ -9,7 +9,6 @@ import numpy as np
 
 from streameval.arrays.array import Array
 from streameval.errors import InputError, OptionError
-from streameval.kernels.canonical import Metric
 from streameval.ledger.counting import take_labels
 from streameval.ledger.gallery import open_matrix, place_of
 from streameval.ledger.head import Batch, Head, Settings
@@ -55,9 +54,7 @@ def first_state(given: Mapping[str, Any]) -> State:
     return empty.with_entry(entry_of(empty, empty, labels, ("create", ""), NOTHING, 0.0))
 
 
-def settings_of(
-    array: Array | None, metric: Metric | None, terms: Terms, keep: str | int
-) -> Settings:
+def settings_of(array: Array | None, metric: str | None, terms: Terms, keep: str | int) -> Settings:
     """Return what is fixed in a ledger.
 
     Raises

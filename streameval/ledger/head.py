@@ -13,7 +13,6 @@ import numpy as np
 
 from streameval.arrays.array import Array
 from streameval.errors import OutputError
-from streameval.kernels.canonical import Metric
 from streameval.metrics.options import MetricOptions
 from streameval.planning.range import Range
 from streameval.protocols.protocol import Protocol
@@ -43,7 +42,7 @@ class Settings:
         Bytes for the nearest negatives of all queries.
     """
 
-    metric: Metric | None
+    metric: str | None
     protocol: Protocol
     options: MetricOptions
     range: Range | None

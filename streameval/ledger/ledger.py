@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy.typing as npt
 
 from streameval.errors import OptionError
-from streameval.kernels.canonical import Metric
 from streameval.ledger.append import NewSegment
 from streameval.ledger.create import first_state
 from streameval.ledger.gallery import Gallery, find_segment, move, open_matrix, place_of
@@ -75,7 +74,7 @@ class Ledger:
         *,
         query_labels: Labels,
         query: str | Path | None = None,
-        metric: Metric | None = None,
+        metric: str | None = None,
         protocol: str | Protocol | None = None,
         junk_ids: Sequence[int | str] | None = None,
         self_match: Literal["index", "key"] | None = None,

@@ -421,14 +421,7 @@ def neighbour_recall(
     if len(others):
         of = np.concatenate(query)
         tasks = (Task((0, source.shape[0]), (0, source.shape[1])),)
-        nothing: FloatArray = np.empty(0)
-        job = Job(
-            features,
-            Pairs.assumed(0, 0, 0),
-            replace(work.plan, tasks=tasks),
-            Range(0, 1),
-            nothing,
-        )
+        job = Job(features, Pairs.assumed(0, 0, 0), replace(work.plan, tasks=tasks))
         distance = listed_distances(job, of, others, executor, watch, "recall")
         hits += int((distance <= furthest[of]).sum())
     return min(hits / total, 1.0) if total else math.nan

@@ -17,7 +17,6 @@ import numpy as np
 
 from streameval.arrays.fingerprint import fingerprint
 from streameval.errors import InputError, OptionError, StreamevalWarning
-from streameval.kernels.canonical import Metric, row_norms
 from streameval.neighbors.faiss_index import (
     Described,
     describe_path,
@@ -61,7 +60,7 @@ class Needs:
         return min(rows, wanted or min(USUAL_PER_CENTROID * self.centroids, most))
 
 
-def needs_of(spec: str, width: int, metric: Metric) -> Needs:
+def needs_of(spec: str, width: int, metric: str) -> Needs:
     """Return what an index of a factory string takes.
 
     Raises
@@ -126,7 +125,7 @@ def _has_codes(faiss: Any, transform: Any) -> bool:
     return isinstance(transform, faiss.OPQMatrix | faiss.ITQMatrix)
 
 
-def _make(faiss: Any, spec: str, width: int, metric: Metric) -> Any:
+def _make(faiss: Any, spec: str, width: int, metric: str) -> Any:
     try:
         index = faiss.index_factory(width, spec, metric_of(faiss, metric))
     except RuntimeError as error:
@@ -192,7 +191,7 @@ def build_index(
         chosen = np.sort(np.random.default_rng(0).choice(rows, sample, replace=False))
         taken = features.take_gallery(chosen.astype(np.int64))
         with _silence():
-            index.train(vectors(taken, row_norms(taken), features.metric))
+            index.train(vectors(*taken, features.metric))
         del taken
         advance(sample)
     start("index", rows)

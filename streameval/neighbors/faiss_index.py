@@ -33,8 +33,9 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.arrays.fingerprint import fingerprint
+from streameval.distances.distance import FaissMetric
+from streameval.distances.registry import find_distance
 from streameval.errors import InputError, OptionError
-from streameval.kernels.canonical import Metric
 from streameval.sources.sources import Features
 from streameval.statistics import FloatArray, IntArray
 
@@ -114,36 +115,46 @@ class Found:
         )
 
 
-def metric_of(faiss: Any, metric: Metric) -> int:
-    """Return FAISS's metric for one of ours."""
-    inner = metric in ("cosine", "dot")
+def equivalent(metric: str) -> FaissMetric:
+    """Return what FAISS has for a metric.
+
+    Raises
+    ------
+    OptionError
+        If it has nothing.
+    """
+    found = find_distance(metric).faiss
+    if found is None:
+        raise OptionError(
+            f"FAISS has no metric that ranks as {metric} does: leave --index out, or choose "
+            "another metric"
+        )
+    return found
+
+
+def metric_of(faiss: Any, metric: str) -> int:
+    """Return FAISS's number of a metric."""
+    inner = equivalent(metric).inner_product
     return int(faiss.METRIC_INNER_PRODUCT if inner else faiss.METRIC_L2)
 
 
-def vectors(rows: npt.NDArray[np.floating], norms: FloatArray, metric: Metric) -> Float32Array:
-    """Return rows as FAISS takes them: float32, under cosine of length 1."""
-    if metric == "cosine":
-        return np.ascontiguousarray(rows / norms[:, None], np.float32)
-    return np.ascontiguousarray(rows, np.float32)
+def vectors(rows: npt.NDArray[np.floating], norms: FloatArray, metric: str) -> Float32Array:
+    """Return rows as FAISS takes them: float32, of length 1 where lengths do not count."""
+    scaled = rows / norms[:, None] if equivalent(metric).normalised else rows
+    return np.ascontiguousarray(scaled, np.float32)
 
 
-def distance_of(value: npt.NDArray[np.floating], metric: Metric) -> FloatArray:
+def distance_of(value: npt.NDArray[np.floating], metric: str) -> FloatArray:
     """Return the distances that FAISS's values stand for, float64."""
-    values = value.astype(np.float64)
-    if metric == "cosine":
-        return 1 + values
-    if metric == "euclidean":
-        root: FloatArray = np.sqrt(np.maximum(values, 0))
-        return root
-    return values
+    return equivalent(metric).distance(value.astype(np.float64))
 
 
-def value_error(metric: Metric, width: int, norms: FloatArray, longest: float) -> FloatArray:
+def value_error(metric: str, width: int, norms: FloatArray, longest: float) -> FloatArray:
     """Return a bound on the error of a value of FAISS, of a query of each length, float64.
 
     Parameters
     ----------
-    metric : {"cosine", "euclidean", "sqeuclidean", "dot"}
+    metric : str
     width : int
     norms : [m] float64
         Of the queries.
@@ -151,23 +162,14 @@ def value_error(metric: Metric, width: int, norms: FloatArray, longest: float) -
         Length of the longest gallery vector.
     """
     n = (width + ROUNDINGS) * 2.0**-24
-    gamma = n / (1 - n) * (1 + 1e-6)
-    if metric == "cosine":
-        return np.full(len(norms), gamma)
-    if metric == "dot":
-        return gamma * norms * longest
-    return gamma * (norms + longest) ** 2
+    return equivalent(metric).error(n / (1 - n) * (1 + 1e-6), norms, longest)
 
 
-def least_beyond(last: FloatArray, error: FloatArray, metric: Metric) -> FloatArray:
+def least_beyond(last: FloatArray, error: FloatArray, metric: str) -> FloatArray:
     """Return the least canonical distance of an item whose value is `last` or more, float64."""
-    least = last - error
-    if metric == "cosine":
-        return np.maximum(1 + least, 0)
-    if metric == "dot":
-        return least
-    least = np.maximum(least, 0)
-    return np.sqrt(least) if metric == "euclidean" else least
+    own = equivalent(metric)
+    least: FloatArray = np.maximum(own.distance(last - error), own.least)
+    return least
 
 
 def check_lengths(features: Features, norms: FloatArray, longest: float) -> None:
@@ -177,7 +179,7 @@ def check_lengths(features: Features, norms: FloatArray, longest: float) -> None
     ------
     InputError
     """
-    if features.metric == "cosine":
+    if equivalent(features.metric).normalised:
         return
     for side, size in (("query", float(norms.max(initial=0))), ("gallery", longest)):
         if size > MOST_NORM or 0 < size < LEAST_NORM:

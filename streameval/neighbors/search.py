@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streameval.errors import InputError
-from streameval.kernels.canonical import Metric
 from streameval.metrics.extremes import ListReading
 from streameval.neighbors import faiss_index
 from streameval.neighbors.faiss_index import Found
@@ -25,7 +24,7 @@ from streameval.neighbors.returned import (
 from streameval.neighbors.source import Neighbors
 from streameval.neighbors.stored_lists import Clean, Repairs, clean
 from streameval.planning import Plan, Task
-from streameval.planning.range import UNIT_TOLERANCE, NotUnitError, Range
+from streameval.planning.range import UNIT_TOLERANCE, NotUnitError
 from streameval.protocols.pairs import Pairs
 from streameval.run.executor import Executor, Pass
 from streameval.run.job import Job
@@ -37,7 +36,7 @@ from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 def search(job: Job, task: Task, watch: Watch) -> Found:
     """Search a task: its queries in its shard of the gallery, or in the index."""
-    source = job.neighbors
+    source: Neighbors = job.source
     features = source.features
     if features is None:
         raise TypeError("the source of this job is no features to search")
@@ -65,7 +64,7 @@ def lengths(job: Job, task: Task, watch: Watch) -> tuple[float, float]:
     """Return the least and the greatest length of a task's gallery vectors."""
     least, most = math.inf, 0.0
     for start in range(*task.gallery, job.plan.block):
-        _, norms = job.features.read_gallery(start, min(start + job.plan.block, task.gallery[1]))
+        _, norms = job.source.read_gallery(start, min(start + job.plan.block, task.gallery[1]))
         least, most = min(least, float(norms.min())), max(most, float(norms.max()))
     watch.advance(task.pairs)
     return least, most
@@ -151,9 +150,7 @@ def check_unit(features: Features, plan: Plan, executor: Executor, watch: Watch)
 
 def _job(source: Features | Neighbors, plan: Plan) -> Job:
     """Return a job that needs no pairs: what they are is asked for here alone."""
-    nothing: FloatArray = np.empty(0)
-    pairs = Pairs.assumed(0, 0, 0)
-    return Job(source, pairs, plan, Range(0, 1), nothing)
+    return Job(source, Pairs.assumed(0, 0, 0), plan)
 
 
 def count_lists(
@@ -373,11 +370,9 @@ def nearest_of(returned: Returned, k: int) -> Returned:
     return Returned(indptr, item[kept], distance[kept], horizon)
 
 
-def values_of(distance: FloatArray, metric: Metric) -> FloatArray:
+def values_of(distance: FloatArray, metric: str) -> FloatArray:
     """Return the values that FAISS has for distances, float64; see `faiss_index`."""
-    if metric == "cosine":
-        return distance - 1
-    return distance**2 if metric == "euclidean" else distance
+    return faiss_index.equivalent(metric).value(distance)
 
 
 def _check_values(
@@ -415,5 +410,5 @@ def _check_values(
         )
 
 
-def _distance(value: float, metric: Metric) -> float:
+def _distance(value: float, metric: str) -> float:
     return float(faiss_index.distance_of(np.array([value]), metric)[0])

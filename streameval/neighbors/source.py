@@ -157,6 +157,8 @@ class Neighbors(Source):
             object.__setattr__(self, "k", int(self.k))
         wanted = "Features(query, gallery) is needed"
         check_type("features", self.features, Features | None, wanted)
+        if self.features is not None and self.missing != "never":
+            faiss_index.equivalent(self.features.metric)
         for option in ("tighten", "rerank"):
             if getattr(self, option) and self.features is None:
                 raise OptionError(

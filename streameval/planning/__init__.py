@@ -5,7 +5,8 @@ Pure arithmetic on shapes; nothing is read.
 
 from streameval.planning.plan import FAN_IN, RESERVED, Limits, Plan, Task, Workers, format_bytes
 from streameval.planning.planner import make_plan
-from streameval.planning.problem import SHOT_RANKS, Problem, ShotSizes
+from streameval.planning.problem import Problem, ShotSizes
+from streameval.single_shot.ahead import SHOT_RANKS
 
 __all__ = [
     "FAN_IN",

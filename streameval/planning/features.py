@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from streameval.kernels.products import panel_bytes
-from streameval.kernels.tiles import DOUBTS, FINE_QUERIES
+from streameval.kernels.doubts import DOUBTS
+from streameval.kernels.multiplier import item_bytes
+from streameval.kernels.tiles import FINE_QUERIES
 from streameval.planning.plan import SHARDS_PER_THREAD, Plan, Process, Task, ranges, refusal
 from streameval.planning.problem import Problem, part_bytes, shot_parts, task_statistics_bytes
 
@@ -46,10 +47,10 @@ def plan_features(problem: Problem, process: Process, tile: tuple[int, int]) -> 
             **process.kept,
             **merging,
             "queries": operands * query_block * problem.width * (problem.itemsize + 4)
-            + operands * panel_bytes(query_block, problem.width),
+            + operands * item_bytes(query_block, problem.width),
             "gallery blocks": threads * (block * row_bytes + scratch),
             "tiles": threads * items * (4 * rows + 4 * problem.cameras + fine)
-            + threads * panel_bytes(items, problem.width),
+            + threads * item_bytes(items, problem.width),
             "counts": threads * (task_statistics_bytes(problem, query_block) + DOUBT_BYTES),
             **shot_parts(problem, threads, query_block, items),
         }

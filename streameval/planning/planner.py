@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streameval.kernels.products import best_rows
+from streameval.kernels.multiplier import best_rows
 from streameval.planning.features import plan_features
 from streameval.planning.matrix import plan_matrix
 from streameval.planning.plan import RESERVED, Limits, Plan, Process

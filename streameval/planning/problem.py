@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streameval.single_shot.ahead import shot_entries
+from streameval.single_shot.ahead import SHOT_RANKS, shot_entries
 from streameval.single_shot.collect import SHOT_DOUBTS
-
-SHOT_RANKS = 100  # ranks of CMC under single gallery shot
 
 
 @dataclass(frozen=True)
@@ -88,6 +86,9 @@ class Problem:
         Where CMC is read under single gallery shot: a task sees the whole gallery then.
     near : int
         Nearest negatives that are looked for of each query.
+    exact : bool
+        Whether every distance of features is computed, in float64; else most are told by
+        products in float32.
     """
 
     queries: int
@@ -108,6 +109,7 @@ class Problem:
     groups: int = 0
     shots: ShotSizes | None = None
     near: int = 0
+    exact: bool = False
 
     @property
     def passes(self) -> int:
@@ -139,14 +141,15 @@ def part_bytes(problem: Problem, queries: int) -> int:
 
 
 def task_statistics_bytes(problem: Problem, queries: int) -> int:
-    """Bytes of edges, slots and partial statistics of a task of so many queries."""
+    """Bytes of edges, their levels, slots and statistics of a task of so many queries."""
     positives = -(-problem.positives * queries // max(problem.queries, 1))
     limits = problem.thresholds + problem.edges
     edges = positives + queries * limits
     within = queries * (limits + 8 + (problem.thresholds if problem.edges else 0))
     within += 2 * queries * problem.near
     by_group = 3 * 8 * limits * problem.groups + (8 * within if problem.groups else 0)
-    return 8 * edges + 16 * edges + 8 * within + 40 * positives + by_group
+    levels = 8 * edges if problem.width else 0
+    return 8 * edges + levels + 16 * edges + 8 * within + 40 * positives + by_group
 
 
 def shot_parts(problem: Problem, threads: int, queries: int, items: int) -> dict[str, int]:

@@ -35,6 +35,11 @@ class Range:
     strict: bool = False
     unit: bool = False
 
+    def check_unit(self, norms: FloatArray) -> None:
+        """Raise NotUnitError where the range relies on vectors of length 1 and these are not."""
+        if self.unit and np.any(np.abs(norms - 1) > UNIT_TOLERANCE):
+            raise NotUnitError
+
     def limits(self, thresholds: int, edges: int) -> tuple[FloatArray, FloatArray | None]:
         """Return the thresholds, and the edges of the histogram of impostors.
 

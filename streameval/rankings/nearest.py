@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streameval.distances.sums import Vectors
 from streameval.errors import InputError
-from streameval.kernels.canonical import pair_distances
 from streameval.protocols.pairs import Pairs
 from streameval.rankings.inputs import Inputs
 from streameval.result import Evaluation
@@ -133,13 +133,11 @@ def _blocks(
             stored = [source.read((query, query + 1), span) for query in queries]
             yield start, np.concatenate(stored).astype(np.float64)
         return
-    own = np.concatenate([source.read_query(query, query + 1)[0] for query in queries])
+    sides = [source.read_query(query, query + 1) for query in queries]
+    own = Vectors(*map(np.concatenate, zip(*sides, strict=True)))
     for start in range(0, items, step):
-        rows, _ = source.read_gallery(start, min(start + step, items))
-        query = np.repeat(np.arange(len(own)), len(rows))
-        row = np.tile(np.arange(len(rows)), len(own))
-        found = pair_distances(source.metric, own, rows, query, row)
-        yield start, found.reshape(len(own), len(rows))
+        rows = source.read_gallery(start, min(start + step, items))
+        yield start, source.distance.block(own, rows)
 
 
 def _kinds(pairs: Pairs, query: int, start: int, stop: int) -> npt.NDArray[np.int8]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streameval.kernels.products import description
+from streameval.kernels.multiplier import description
 from streameval.planning import Plan, format_bytes
 from streameval.report.numbers import amount, duration, plural
 from streameval.report.provenance import describe_inputs

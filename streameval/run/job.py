@@ -3,106 +3,101 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.kernels.filtering import Operand, prepare_queries
-from streameval.kernels.masks import column_offsets
+from streameval.kernels.edges import Positives
 from streameval.kernels.matrix_unit import LINE_BYTES
-from streameval.kernels.tiles import Columns
 from streameval.planning import Plan
-from streameval.planning.range import UNIT_TOLERANCE, NotUnitError, Range
+from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
-from streameval.single_shot.identities import Identities
-from streameval.source import Source
+from streameval.single_shot.counter import Shots
 from streameval.statistics import FloatArray, IntArray
 
-if TYPE_CHECKING:
-    from streameval.neighbors.source import Neighbors
-    from streameval.sources.sources import Distances, Features
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, eq=False)
-class Positives:
-    """The positives of every query, ascending in distance, then in gallery index.
+class Thresholds:
+    """The distances that negatives are counted at, beside the positives.
 
     Attributes
     ----------
-    indptr : [Q + 1] int64
-    distance : [P] float64
-    item : [P] int64
+    range : Range
+    values : [T] float64
+        Ascending; may end in +inf.
+    histogram : [E] float64, optional
+        The edges of the histogram of impostors.
     """
 
-    indptr: IntArray
-    distance: FloatArray
-    item: IntArray
+    range: Range = field(default_factory=lambda: Range(0.0, 1.0))
+    values: FloatArray = field(default_factory=lambda: np.empty(0))
+    histogram: FloatArray | None = None
 
-    @classmethod
-    def sort(cls, indptr: IntArray, distance: FloatArray, item: IntArray) -> Positives:
-        """Sort within each query; within a query, `item` is ascending already."""
-        query = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-        order = np.lexsort((item, distance, query))
-        return cls(indptr, distance[order], item[order])
+    @property
+    def edges(self) -> FloatArray:
+        """Thresholds and the edges of the histogram, ascending."""
+        return self.values if self.histogram is None else np.union1d(self.values, self.histogram)
 
-    def block(self, start: int, stop: int) -> Positives:
-        """Return the positives of some of the queries."""
-        begin, end = self.indptr[start], self.indptr[stop]
-        return Positives(
-            self.indptr[start : stop + 1] - begin, self.distance[begin:end], self.item[begin:end]
-        )
+    def outside(self, distance: FloatArray) -> npt.NDArray[np.bool_]:
+        """Tell which distances lie before τ = 0 or beyond τ = 1."""
+        outside: npt.NDArray[np.bool_] = distance < self.range.low
+        outside |= distance > self.values[-1]
+        return outside
 
 
 @dataclass(frozen=True, eq=False)
-class Shots:
-    """What single gallery shot draws from.
+class Near:
+    """The search for the nearest negatives of each query.
 
     Attributes
     ----------
-    identities : Identities
-        Of which one item each is drawn.
-    draws : int
-        How often, beside the exact expectation; 0 for that alone.
-    seed : int
-        Of the draws.
-    entries : int
-        The most that a query leaves in the list of negatives ahead: see `most_entries`.
+    most : int
+        How many of each query.
+    reach : [Q] float64
+        Only those no further than this are looked for. Tasks in one process lower it as they go:
+        no more than `most` distances below it are ever wanted.
     """
 
-    identities: Identities
-    draws: int
-    seed: int
-    entries: int
+    most: int
+    reach: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class PositivePart:
-    """Positive pairs whose distances are computed together.
+class PairPart:
+    """Listed pairs whose distances are computed together.
 
     Attributes
     ----------
     queries : (int, int)
         The block of queries that they belong to.
+    gallery : (int, int)
+        The gallery range that they are read from.
     query : [p] int64
         Counted from the block's first.
     item : [p] int64
-        Gallery index, ascending.
+        Gallery index.
+    pairs : int
+        What is worked off: the pairs, or the rectangle that is read for them.
+    name : str
+        ``queries 0:1024, positives in gallery 5:731``.
     """
 
     queries: tuple[int, int]
+    gallery: tuple[int, int]
     query: IntArray
     item: IntArray
+    pairs: int
+    name: str
 
     def __str__(self) -> str:
-        """Name it as people do: ``queries 0:1024, positives in gallery 5:731``."""
-        first, last = self.queries
-        return f"queries {first}:{last}, positives in gallery {self.item[0]}:{self.item[-1] + 1}"
+        return self.name
 
 
 class Buffers:
@@ -114,7 +109,7 @@ class Buffers:
 
     @contextmanager
     def lend(
-        self, use: str, shape: tuple[int, ...], dtype: npt.DTypeLike
+        self, use: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8
     ) -> Iterator[npt.NDArray[Any]]:
         """Lend an array, uninitialised, for as long as the context lasts; it begins a cache line.
 
@@ -139,125 +134,78 @@ class Buffers:
                 idle.append(memory)
 
 
+class Cache:
+    """Memory and values that the tasks of a process share."""
+
+    def __init__(self) -> None:
+        self._buffers = Buffers()
+        self._kept: dict[str, tuple[Hashable, Any]] = {}
+        self._lock = Lock()
+
+    def lend(
+        self, use: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8
+    ) -> AbstractContextManager[npt.NDArray[Any]]:
+        """Lend an array: see `Buffers.lend`."""
+        return self._buffers.lend(use, shape, dtype)
+
+    def once(self, use: str, key: Hashable, make: Callable[[], Made]) -> Made:
+        """Return what `make` has made for a key; of each use, the latest is kept."""
+        with self._lock:
+            kept = self._kept.get(use)
+            if kept is None or kept[0] != key:
+                self._kept.pop(use, None)  # its memory is free before more is taken
+                kept = self._kept[use] = key, make()
+            made: Made = kept[1]
+            return made
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """What all tasks of an evaluation share.
 
     Attributes
     ----------
-    source : Features, Distances or Neighbors
+    source : Source
     pairs : Pairs
     plan : Plan
-    range : Range
-    thresholds : [T] float64
-    histogram_edges : [E] float64, optional
-        Where impostors are counted in a histogram.
+    thresholds : Thresholds
     positives : Positives, optional
         None before they are known; a strip of a stored matrix finds its own.
     shots : Shots, optional
         Where one item is drawn of each gallery identity; tasks see the whole gallery then.
     groups : [Q] int64, optional
         Which group each query is in, where the histogram is kept by group, too.
-    near : int
-        How many of the nearest negatives of each query are to be found; 0 for none.
-    reach : [Q] float64, optional
-        Only those no further than this are looked for. Tasks in one process lower it as they go:
-        no more than `near` distances below it are ever wanted.
-    buffers : Buffers
-        Memory that one task after the other reads into.
+    near : Near, optional
+        Where the nearest negatives of each query are to be found.
+    cache : Cache
+        What the tasks of a process share; left behind where the job is sent to another.
     """
 
-    source: Source
+    source: Any
     pairs: Pairs
     plan: Plan
-    range: Range
-    thresholds: FloatArray
-    histogram_edges: FloatArray | None = None
+    thresholds: Thresholds = field(default_factory=Thresholds)
     positives: Positives | None = None
     shots: Shots | None = None
     groups: IntArray | None = None
-    near: int = 0
-    reach: FloatArray | None = None
-    buffers: Buffers = field(default_factory=lambda: Buffers())
-    _operands: dict[tuple[int, int], Operand] = field(default_factory=dict)
-    _columns: dict[tuple[int, int], Columns] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
+    near: Near | None = None
+    cache: Cache = field(default_factory=Cache)
 
     def __reduce__(self) -> tuple[type[Job], tuple[Any, ...]]:
         """Leave behind what a worker has no use for: memory, and the list of all tasks."""
         plan = replace(self.plan, tasks=())
-        return Job, (
-            self.source,
-            self.pairs,
-            plan,
-            self.range,
-            self.thresholds,
-            self.histogram_edges,
-            self.positives,
-            self.shots,
-            self.groups,
-            self.near,
-            self.reach,
-        )
+        shared = self.positives, self.shots, self.groups, self.near
+        return Job, (self.source, self.pairs, plan, self.thresholds, *shared)
 
-    @cached_property
-    def undecided(self) -> npt.NDArray[np.bool_]:
-        """Queries whose pairs a filter in float64 was tried on, and could not decide, [Q].
+    def offset_rows(self, start: int, stop: int) -> IntArray:
+        """Return the row of ``Columns.offset`` that serves each of some queries, [m]."""
+        camera = self.pairs.query_camera
+        if camera is None:
+            return np.zeros(stop - start, np.int64)
+        return camera[start:stop].astype(np.int64)
 
-        Noted by one task for those that follow, none of which has to know.
-        """
-        return np.zeros(self.pairs.queries, np.bool_)
-
-    @property
-    def features(self) -> Features:
-        """The source, where it is features."""
-        from streameval.sources.sources import Features
-
-        if not isinstance(self.source, Features):
-            raise TypeError("the source of this job is no features")
-        return self.source
-
-    @property
-    def distances(self) -> Distances:
-        """The source, where it is a stored matrix."""
-        from streameval.sources.sources import Distances
-
-        if not isinstance(self.source, Distances):
-            raise TypeError("the source of this job is no stored matrix")
-        return self.source
-
-    @property
-    def neighbors(self) -> Neighbors:
-        """The source, where it is neighbours."""
-        from streameval.neighbors.source import Neighbors
-
-        if not isinstance(self.source, Neighbors):
-            raise TypeError("the source of this job is no neighbours")
-        return self.source
-
-    def query_operand(self, source: Features, start: int, stop: int) -> Operand:
-        """Return the queries of a block, prepared; kept for the next task of the same block."""
-        with self._lock:
-            if (start, stop) not in self._operands:
-                self._operands.clear()
-                rows, norms = source.read_query(start, stop)
-                self.check_unit(norms)
-                self._operands[start, stop] = prepare_queries(rows, norms, source.metric)
-            return self._operands[start, stop]
-
-    def matrix_columns(self, start: int, stop: int) -> Columns:
-        """Return what is known of columns of a stored matrix; kept for the next strip."""
-        with self._lock:
-            if (start, stop) not in self._columns:
-                self._columns.clear()
-                pairs, item = self.pairs, np.arange(start, stop)
-                zero, camera = np.zeros(len(item), self.distances.dtype), pairs.gallery_camera
-                own = None if camera is None else camera[start:stop]
-                offset = column_offsets(zero, pairs.junk[start:stop], own, pairs.cameras)
-                self._columns[start, stop] = Columns(item, zero + 1, offset)
-            return self._columns[start, stop]
-
-    def check_unit(self, norms: FloatArray) -> None:
-        """Raise `NotUnitError` where the range relies on unit vectors and these are not."""
-        if self.range.unit and np.any(np.abs(norms - 1) > UNIT_TOLERANCE):
-            raise NotUnitError
+    def known_positives(self) -> Positives:
+        """Return the positives of all queries."""
+        if self.positives is None:
+            raise RuntimeError("the positives are not known")
+        return self.positives

@@ -10,22 +10,14 @@ from itertools import pairwise
 
 import numpy as np
 
+from streameval.kernels.edges import Positives
 from streameval.planning import Task
-from streameval.run.executor import Executor, Item, Part, Pass
-from streameval.run.job import Job, PositivePart, Positives
+from streameval.run.executor import Executor, Part, Pass
+from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.run.record import NO_RECORD, Record, Stage
-from streameval.run.task import (
-    check_range,
-    count,
-    extremes,
-    feature_positives,
-    matrix_positives,
-)
-from streameval.sources.sources import Features
+from streameval.run.task import check_range, count, extremes, pair_distances
 from streameval.statistics import FIELDS, FloatArray, RankStatistics
-
-PART_BYTES = 4 << 20  # gallery rows of positives that are read at a time
 
 
 def queries_of(task: Task) -> tuple[int, int]:
@@ -38,13 +30,13 @@ def whole_range(task: Task) -> None:
 
 
 def pairs_of(task: Task) -> int:
-    """Return what a task on a rectangle of pairs works off."""
+    """Return the pairs that a task on a rectangle of them works off."""
     return task.pairs
 
 
-def positives_of(part: PositivePart) -> int:
-    """Return what a task on listed positives works off."""
-    return len(part.item)
+def work_of(part: PairPart) -> int:
+    """Return the pairs that a task on listed pairs works off."""
+    return part.pairs
 
 
 def wider(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
@@ -53,8 +45,7 @@ def wider(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, 
 
 
 FIND_RANGE = Pass("range", extremes, wider, whole_range, pairs_of)
-FIND_POSITIVES = Pass("positives", feature_positives, None, str, positives_of)
-READ_POSITIVES = Pass("positives", matrix_positives, None, str, pairs_of)
+FIND_POSITIVES = Pass("positives", pair_distances, None, str, work_of)
 COUNT = Pass("count", count, RankStatistics.merge, queries_of, pairs_of)
 
 
@@ -67,15 +58,9 @@ def find_positives(job: Job, executor: Executor, watch: Watch, record: Record = 
         return job
     indptr, item = job.pairs.positives()
     query = np.repeat(np.arange(job.pairs.queries), np.diff(indptr))
-    if isinstance(job.source, Features):
-        chosen, parts = _feature_parts(job, query, item)
-        distance = _distances(FIND_POSITIVES, job, parts, chosen, executor, watch, record)
-    else:
-        tasks = list(job.plan.tasks)
-        inside = [_positives_in(task, indptr, item) for task in tasks]
-        distance = _distances(READ_POSITIVES, job, tasks, inside, executor, watch, record)
+    distance = listed_distances(job, query, item, executor, watch, "positives", record)
     positives = Positives.sort(indptr, distance, item)
-    check_range(job, positives, 0)
+    check_range(job.thresholds, positives, 0)
     return replace(job, positives=positives)
 
 
@@ -86,70 +71,33 @@ def listed_distances(
     executor: Executor,
     watch: Watch,
     label: str,
+    record: Record = NO_RECORD,
 ) -> FloatArray:
-    """Return the canonical distances of pairs of features, [p] float64.
+    """Return the canonical distances of listed pairs, [p] float64.
 
     Parameters
     ----------
     job : Job
-        Of features; its tasks have all queries.
     query, item : [p] int64
+        The pairs, in ascending order of query.
     executor, watch
     label : str
-        What the pass is called.
+        Name of the pass.
+    record : Record
     """
-    chosen, parts = _feature_parts(job, query, item)
-    return _distances(FIND_POSITIVES, job, parts, chosen, executor, watch, NO_RECORD, label)
-
-
-def _distances(
-    work: Pass[Item, FloatArray],
-    job: Job,
-    items: list[Item],
-    chosen: list[np.ndarray],
-    executor: Executor,
-    watch: Watch,
-    record: Record,
-    label: str = "positives",
-) -> FloatArray:
-    """Return the distances of the positives, of which each task finds those chosen, [P]."""
-    stage = record.stage("positives", len(items))
+    parts = job.source.pair_parts(job.plan, query, item)
+    stage = record.stage("positives", len(parts))
     kept = stage.state.get("distance", {})
-    distance = np.array(kept["values"]) if kept else np.empty(sum(map(len, chosen)))
-    watch.start(label, sum(map(work.pairs, items)))
-    watch.advance(sum(work.pairs(items[index]) for index in np.flatnonzero(stage.done)))
-    with closing(executor.run(work, job, stage.left(items), watch)) as done:
+    distance = np.array(kept["values"]) if kept else np.empty(len(item))
+    watch.start(label, sum(part.pairs for _, part in parts))
+    watch.advance(sum(parts[index][1].pairs for index in np.flatnonzero(stage.done)))
+    left = stage.left([part for _, part in parts])
+    with closing(executor.run(FIND_POSITIVES, job, left, watch)) as done:
         for indices, values in done:
-            distance[chosen[indices[0]]] = values
+            distance[parts[indices[0]][0]] = values
             stage.keep(indices, "distance", {"values": distance})
     watch.finish()
     return distance
-
-
-def _positives_in(task: Task, indptr: np.ndarray, item: np.ndarray) -> np.ndarray:
-    """Return which of all positives lie in the rectangle of a task, in order."""
-    first, last = indptr[task.queries[0]], indptr[task.queries[1]]
-    own = item[first:last]
-    inside = np.flatnonzero((own >= task.gallery[0]) & (own < task.gallery[1]))
-    return np.asarray(inside + first)
-
-
-def _feature_parts(
-    job: Job, query: np.ndarray, item: np.ndarray
-) -> tuple[list[np.ndarray], list[PositivePart]]:
-    """Cut the positive pairs into parts whose gallery rows take little memory."""
-    row_bytes = job.features.width * job.features.dtype.itemsize
-    step = max(min(PART_BYTES // row_bytes, job.plan.block), 1)
-    chosen: list[np.ndarray] = []
-    parts: list[PositivePart] = []
-    for queries in sorted({task.queries for task in job.plan.tasks}):
-        own = np.flatnonzero((query >= queries[0]) & (query < queries[1]))
-        own = own[np.argsort(item[own], kind="stable")]
-        for start in range(0, len(own), step):
-            part = own[start : start + step]
-            chosen.append(part)
-            parts.append(PositivePart(queries, query[part] - queries[0], item[part]))
-    return chosen, parts
 
 
 def find_extremes(

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streameval.kernels.ranks import ranks_features, ranks_stored
+from streameval.kernels.stretches import StretchCounter
 from streameval.planning import Task
 from streameval.run.executor import Executor, Pass
 from streameval.run.job import Job
 from streameval.run.progress import Watch
-from streameval.run.tiles import mask, offset_rows, tiles_of
+from streameval.run.task import masked_tiles
 from streameval.statistics import IntArray
 
 
@@ -41,7 +41,7 @@ class Stretches:
 
 
 def pairs_of(item: Stretches) -> int:
-    """Return what a task works off."""
+    """Return the pairs that a task works off."""
     return item.task.pairs
 
 
@@ -53,33 +53,12 @@ def ranks(job: Job, item: Stretches, watch: Watch) -> IntArray:
     InputError
         If an input can't be read.
     """
-    if job.positives is None:
-        raise RuntimeError("the positives are not known")
-    first, last = item.task.queries
-    own, given = job.pairs.block(first, last), job.positives.block(first, last)
-    offset_row, every_pair = offset_rows(job.pairs, first, last), np.ones(len(own.item), np.bool_)
-    ahead = np.zeros((len(item.cuts) - 1, 2, len(given.distance)), np.int64)
-    for tile in tiles_of(job, item.task, watch):
-        mask(tile, own, every_pair)
-        begin, of = np.searchsorted(tile.columns.item, item.cuts), tile.operands
-        if of is None:
-            stored = offset_row, tile.columns, begin, given.indptr, given.distance, ahead
-            ranks_stored(tile.values, *stored)
-            continue
-        ranks_features(
-            tile.values,
-            tile.start,
-            offset_row,
-            tile.columns,
-            of.filter,
-            of.queries,
-            of.gallery,
-            begin,
-            given.indptr,
-            given.distance,
-            ahead,
-        )
-    return ahead
+    queries = item.task.queries
+    positives = job.known_positives().block(*queries)
+    counter = StretchCounter(positives, np.array(item.cuts), job.offset_rows(*queries))
+    for tile in masked_tiles(job, item.task, watch):
+        counter.add(tile)
+    return counter.ahead
 
 
 RANKS: Pass[Stretches, IntArray] = Pass("count", ranks, None, str, pairs_of)
@@ -101,14 +80,12 @@ def rank_stretches(job: Job, ends: Sequence[int], executor: Executor, watch: Wat
     [stretches, 2, P] int64
         Negatives closer than each positive, and as far as it.
     """
-    if job.positives is None:
-        raise RuntimeError("the positives are not known")
     items: dict[int, Stretches] = {}
     for index, task in enumerate(job.plan.tasks):
         left, right = task.gallery
         first, last = bisect_right(ends, left), bisect_right(ends, right - 1)
         items[index] = Stretches(task, (left, *ends[first:last], right), first)
-    indptr = job.positives.indptr
+    indptr = job.known_positives().indptr
     ahead = np.zeros((len(ends), 2, int(indptr[-1])), np.int64)
     watch.start("counting", job.plan.pairs)
     with closing(executor.run(RANKS, job, items, watch)) as done:

@@ -15,7 +15,7 @@ from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.totals import Totals
 from streameval.metrics.verification import settling_edges
 from streameval.run.executor import Executor
-from streameval.run.job import Job
+from streameval.run.job import Job, Thresholds
 from streameval.run.passes import count_all
 from streameval.run.progress import Watch
 from streameval.run.record import NO_RECORD, Record
@@ -46,14 +46,14 @@ def refine(
     measures : sequence of Measure
     executor, watch, record
     """
-    beside = replace(
-        job, thresholds=np.empty(0), range=replace(job.range, strict=False), shots=None
-    )  # the range has been checked, and single shots are counted
+    # The range has been checked, and single shots are counted.
+    range_ = replace(job.thresholds.range, strict=False)
+    beside = replace(job, shots=None)
     for number in itertools.count(1):
         edges = _edges(counted, measures)
         if not len(edges):
             break
-        further = replace(beside, histogram_edges=edges)
+        further = replace(beside, thresholds=Thresholds(range_, np.empty(0), edges))
         finer = count_all(further, executor, watch, record, stage_name=f"refining {number}")
         counted = merge_edges(counted, finer)
     return counted

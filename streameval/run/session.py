@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streameval.errors import OptionError, check_path
+from streameval.kernels.caches import forget_stale_kernels
 from streameval.planning import Workers
 from streameval.planning.plan import Limits
 from streameval.run.checkpoint import Checkpoint
@@ -116,6 +117,7 @@ def open_session(given: Mapping[str, Any]) -> Iterator[Session]:
     TaskError
         If no scheduler answers.
     """
+    forget_stale_kernels()
     asked, progress = given.get("memory"), given.get("progress")
     check_progress(progress)
     memory = parse_bytes(DEFAULT_MEMORY if asked is None else asked)

@@ -9,8 +9,7 @@ import numpy as np
 import psutil
 
 from streameval.errors import OptionError
-from streameval.kernels.features import count_features
-from streameval.kernels.stored import count_stored
+from streameval.kernels.counting import count_tile
 from streameval.metrics.options import is_count, is_number
 from streameval.planning import SHOT_RANKS, ShotSizes
 from streameval.protocols.pairs import Pairs
@@ -90,6 +89,6 @@ def shot_sizes(pairs: Pairs, identities: Identities, needs: frozenset[str]) -> S
 
 def reserved_bytes() -> int:
     """Return what the process holds, and will for its libraries, beside the evaluation."""
-    used_before = count_features.signatures or count_stored.signatures
+    used_before = count_tile.signatures
     libraries = USED_LIBRARY_BYTES if used_before else LIBRARY_BYTES
     return int(psutil.Process().memory_info().rss) + libraries

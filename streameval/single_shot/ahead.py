@@ -32,6 +32,7 @@ IntArray = npt.NDArray[np.int64]
 Entries = npt.NDArray[np.uint64]
 
 ROWS = 3  # of each positive
+SHOT_RANKS = 100  # ranks of CMC that are counted
 ONE = 1 << 32  # the weight of a whole identity: in whole numbers, sums don't depend on the order
 
 
@@ -136,16 +137,10 @@ def fold(ahead, size, indptr, weight, most):  # type: ignore[no-untyped-def]
     -------
     how many entries there are
     """
-    entries, cut, row_bit, identity_bit = (
-        ahead.entries,
-        ahead.cut,
-        ahead.packing.row,
-        ahead.packing.identity,
-    )
-    below, of_identity = (
-        (np.uint64(1) << identity_bit) - np.uint64(1),
-        (np.uint64(1) << (row_bit - identity_bit)) - np.uint64(1),
-    )
+    entries, cut = ahead.entries, ahead.cut
+    row_bit, identity_bit = ahead.packing.row, ahead.packing.identity
+    below = (np.uint64(1) << identity_bit) - np.uint64(1)
+    of_identity = (np.uint64(1) << (row_bit - identity_bit)) - np.uint64(1)
     kept, i, total = 0, 0, 0
     for t in range(size):
         entry = entries[t]

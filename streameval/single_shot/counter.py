@@ -6,29 +6,65 @@ not tell which items of an identity are ahead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.kernels.doubtful import FineColumns, fine_tile
-from streameval.kernels.edges import Edges
-from streameval.kernels.features import settle
-from streameval.kernels.tiles import FINE_QUERIES, Counts, Doubts
-from streameval.planning import SHOT_RANKS
+from streameval.kernels.doubts import Doubts
+from streameval.kernels.edges import Positives
+from streameval.kernels.finer import FinerTile
+from streameval.kernels.levels import LevelTable
+from streameval.kernels.tiles import FINE_QUERIES, Tile
 from streameval.protocols.pairs import Pairs
-from streameval.run.job import Positives, Shots
-from streameval.run.tiles import Operands, Tile
-from streameval.single_shot.ahead import ONE, ROWS, Ahead, fold, shot_entries
-from streameval.single_shot.collect import SHOT_DOUBTS, Levels, collect, place, settle_fine
+from streameval.single_shot.ahead import ONE, ROWS, SHOT_RANKS, Ahead, fold, shot_entries
+from streameval.single_shot.collect import (
+    SHOT_DOUBTS,
+    Leading,
+    collect,
+    narrow,
+    place,
+    settle,
+)
+from streameval.single_shot.identities import Identities
 from streameval.single_shot.poisson_binomial import hopeless_from, shots_of_query
 from streameval.statistics import SHOT_RULES, FloatArray, IntArray
 
-MANY = 1 / 8  # of the pairs of the queries in doubt: from there on a product in float64 pays
+MANY = 1 / 8  # of the pairs of the queries in doubt: from there on finer tiles pay
 
 
-class ShotCounts:
+@dataclass(frozen=True, eq=False)
+class Shots:
+    """What single gallery shot draws from.
+
+    Attributes
+    ----------
+    identities : Identities
+        Of which one item each is drawn.
+    draws : int
+        How often, beside the exact expectation; 0 for that alone.
+    seed : int
+        Of the draws.
+    entries : int
+        The most that a query leaves in the list of negatives ahead: see `most_entries`.
+    """
+
+    identities: Identities
+    draws: int
+    seed: int
+    entries: int
+
+
+class ShotCounter:
     """The negatives ahead of the positives of a block of queries, by identity.
+
+    Parameters
+    ----------
+    shots : Shots
+    positives : Positives
+        Of the block.
+    offset_row : [queries of the block] int64
+        The row of ``columns.offset`` that serves each query.
 
     Attributes
     ----------
@@ -39,45 +75,32 @@ class ShotCounts:
     """
 
     def __init__(self, shots: Shots, positives: Positives, offset_row: IntArray) -> None:
-        self._shots, self._positives, self._offset_row = shots, positives, offset_row
+        self._shots, self._positives = shots, positives
         queries, identities = len(positives.indptr) - 1, shots.identities
         self._kept = queries * shots.entries
         self._room = 0
         self.ahead, self.size = Ahead.of(positives.indptr, identities.count, 0), 0
         self._weight = ONE // np.maximum(identities.items, 1)
-        edges = Edges.build(
-            positives.indptr, positives.distance, positives.item, np.empty(0, np.float64)
-        )
-        self._levels = Levels.of(edges)
-        self._counts = Counts.zero(edges.slots, len(positives.item), queries)
+        self._leading = Leading.of(positives)
+        edges = self._leading.edges
+        self._table = LevelTable(edges.indptr, edges.distance, offset_row)
         self._doubts = Doubts.of(0)
 
-    def add(self, tile: Tile, fine: Callable[[Tile, Operands], FineColumns]) -> None:
-        """Count a tile.
-
-        Parameters
-        ----------
-        tile : Tile
-        fine : callable
-            What gives the columns of a tile of features in float64, where most is in doubt.
-        """
-        if not tile.values.size:
-            return
+    def add(self, tile: Tile) -> None:
+        """Count a tile."""
         self._prepare(tile.values.shape[1])
-        levels, of = self._levels, tile.operands
-        if of is not None:
-            levels = levels.under(of.filter, of.queries.norms)
-        identity = self._shots.identities.code[tile.columns.item]
+        rows, levels = self._table.rows(tile)
+        identity, leading = self._shots.identities.code[tile.columns.item], self._leading
         row = 0
         while row < len(tile.values):
             self._make_room(tile.values.shape[1])
             row, self.size, filled = collect(
                 tile.values,
                 row,
-                tile.start,
-                self._offset_row,
+                rows,
                 tile.columns,
                 identity,
+                leading,
                 levels,
                 self.ahead,
                 self.size,
@@ -85,11 +108,10 @@ class ShotCounts:
                 self._doubts,
                 0,
             )
-            self._decide(tile, fine, filled)
+            self._decide(tile, filled)
             self._make_room(filled)
-            self.size = place(
-                tile.columns.item, identity, levels, self.ahead, self.size, self._doubts, filled
-            )
+            item = tile.columns.item
+            self.size = place(item, identity, leading, self.ahead, self.size, self._doubts, filled)
 
     def _prepare(self, items: int) -> None:
         """Have memory for tiles of so many items; what is not written to is not taken."""
@@ -124,54 +146,48 @@ class ShotCounts:
         indptr = self._positives.indptr
         self.size = fold(self.ahead, self.size, indptr, self._weight, most)
 
-    def _decide(
-        self, tile: Tile, fine: Callable[[Tile, Operands], FineColumns], filled: int
-    ) -> None:
+    def _decide(self, tile: Tile, filled: int) -> None:
         """Put the slot of each doubt in place of its edge."""
-        doubts, of = self._doubts, tile.operands
-        if of is None:  # it is at the edge: a stored distance is its own canonical value
+        doubts = self._doubts
+        if not filled:
+            return
+        asked = int(doubts.query[filled - 1] - doubts.query[0] + 1)
+        if not tile.band.any():  # the distance is at the edge
             doubts.edge[:filled] = 2 * doubts.edge[:filled] + 1
-            return
-        asked = int(doubts.query[filled - 1] - doubts.query[0] + 1) if filled else 0
-        if of.filter.usable and filled > MANY * asked * tile.values.shape[1]:
-            self._decide_many(tile, of, fine(tile, of), filled)
-            return
-        settle(
-            tile.columns,
-            of.filter,
-            of.queries,
-            of.gallery,
-            self._levels.edges,
-            self._counts,
-            doubts,
-            filled,
-        )
+        elif tile.refinable and filled > MANY * asked * tile.values.shape[1]:
+            self._decide_many(tile, filled)
+        else:
+            settle(doubts.resolve(tile, filled), np.arange(filled), self._leading, doubts)
 
-    def _decide_many(self, tile: Tile, of: Operands, fine: FineColumns, filled: int) -> None:
-        """Decide doubts of a model that has collapsed: by float64, and copies together."""
-        levels = self._levels.under(of.filter.in_float64(), of.queries.norms)
-        query = self._doubts.query[:filled]
+    def _decide_many(self, tile: Tile, filled: int) -> None:
+        """Decide doubts of a model that has collapsed by finer tiles, some queries at a time."""
+        doubts, query = self._doubts, self._doubts.query[:filled]
+        indptr, open_doubts = self._leading.edges.indptr, np.empty(filled, np.int64)
         begin = 0
         while begin < filled:
             first = int(query[begin])
             end = int(np.searchsorted(query, first + FINE_QUERIES))
-            of_tile = np.arange(first, int(query[end - 1]) + 1)
-            row = of_tile - tile.start
-            values = fine_tile(tile.values, row, of_tile, of.filter.metric, of.queries, fine.rows)
-            settle_fine(
-                values,
-                first,
-                self._offset_row,
-                fine.columns,
-                fine.same_as,
-                of.filter.metric,
-                of.queries,
-                of.gallery,
-                levels,
-                self._doubts,
-                begin,
-                end,
-            )
+            rows = np.searchsorted(tile.query, np.unique(query[begin:end]))
+            for finer in tile.finer(rows):
+                if not isinstance(finer, FinerTile):
+                    raise TypeError("a tile was not refined")
+                told = self._table.rows(finer)
+                values, columns = finer.values, finer.columns
+                left = narrow(
+                    values,
+                    finer.place,
+                    told[0],
+                    columns,
+                    indptr,
+                    told[1],
+                    doubts,
+                    begin,
+                    end,
+                    open_doubts,
+                )
+                which = open_doubts[:left]
+                exact = finer.resolve(doubts.query[which], doubts.column[which])
+                settle(exact, which, self._leading, doubts)
             begin = end
 
     def finish(

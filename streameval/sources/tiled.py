@@ -3,24 +3,66 @@
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval.errors import InputError, StreamevalWarning
-from streameval.planning import Plan, Problem, make_plan
+from streameval.kernels.tiles import Tile
+from streameval.planning import Plan, Problem, Task, make_plan
 from streameval.planning.plan import Limits
 from streameval.planning.range import Range
+from streameval.run.job import Job, PairPart, Thresholds
+from streameval.run.passes import count_all, find_extremes, find_positives
+from streameval.run.progress import Watch
+from streameval.run.refining import refine
+from streameval.single_shot.counter import Shots
 from streameval.source import Counted, Source
+from streameval.statistics import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from streameval.run.job import Shots
     from streameval.run.preparation import Prepared
     from streameval.run.session import Session
+
+Chosen = tuple[IntArray, PairPart]
 
 
 class TiledSource(Source):
     """A source whose distances come in tiles."""
+
+    @abstractmethod
+    def tiles(self, job: Job, task: Task, watch: Watch, *, check: bool = True) -> Iterator[Tile]:
+        """Yield the tiles of a task; the values are overwritten by the next tile.
+
+        Parameters
+        ----------
+        job, task, watch
+        check : bool
+            Whether to check that distances are finite; else a tile can `locate` the first that
+            is not.
+        """
+
+    @abstractmethod
+    def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
+        """Cut listed pairs into parts that are computed together.
+
+        Parameters
+        ----------
+        plan : Plan
+        query, item : [p] int64
+            In ascending order of query.
+
+        Returns
+        -------
+        list of ([r] int64, PairPart)
+            Which of the pairs, and the part.
+        """
+
+    @abstractmethod
+    def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
+        """Return the canonical distances of a part of the listed pairs, [p] float64."""
 
     def plan(self, problem: Problem, limits: Limits) -> Plan:
         """Return how the work is cut.
@@ -52,10 +94,6 @@ class TiledSource(Source):
         NotUnitError
             If the range relies on vectors of length 1, and there are others.
         """
-        from streameval.run.job import Job
-        from streameval.run.passes import count_all, find_extremes, find_positives
-        from streameval.run.refining import refine
-
         problem, plan = prepared.problem, prepared.plan
         listed = {"features": problem.positives, "strips": 0, "rectangles": plan.pairs}
         total = plan.pairs * problem.passes + listed[plan.layout]
@@ -63,16 +101,14 @@ class TiledSource(Source):
         executor, watch, record = session.executor, session.watch, session.record
         used = prepared.range
         if used is None:
-            job = Job(prepared.source, prepared.pairs, plan, Range(0, 1), np.empty(0))
+            job = Job(self, prepared.pairs, plan)
             used = _range_of(*find_extremes(job, executor, watch, record))
-        thresholds, edges = used.limits(problem.thresholds, problem.edges)
+        thresholds = Thresholds(used, *used.limits(problem.thresholds, problem.edges))
         job = Job(
-            prepared.source,
+            self,
             prepared.pairs,
             plan,
-            used,
             thresholds,
-            edges,
             shots=_shots(prepared),
             groups=prepared.groups,
         )
@@ -101,7 +137,7 @@ def _range_of(low: float, high: float) -> Range:
 
 def _shots(prepared: Prepared) -> Shots | None:
     """Return what single gallery shot draws from, where the metrics need it."""
-    from streameval.run.job import Shots
+    from streameval.single_shot.counter import Shots
 
     sizes = prepared.problem.shots
     if prepared.identities is None or sizes is None:

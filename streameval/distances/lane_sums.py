@@ -7,6 +7,7 @@ halves. Written as a loop over an array of lanes, the same sum goes through memo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -65,8 +66,23 @@ def _halved(builder: Any, values: Any) -> Any:
     return builder.extract_element(values, index(0))
 
 
-def _sum(differences: bool) -> Any:
-    """Return an intrinsic: Σ a[i]·b[k], or Σ (a[i] − b[k])²."""
+def _product(builder: Any, a: Any, b: Any) -> Any:
+    return builder.fmul(a, b)
+
+
+def _squared_difference(builder: Any, a: Any, b: Any) -> Any:
+    difference = builder.fsub(a, b)
+    return builder.fmul(difference, difference)
+
+
+def _absolute_difference(builder: Any, a: Any, b: Any) -> Any:
+    kind = ir.FunctionType(_DOUBLES, [_DOUBLES])
+    function = _get_or_insert(builder.module, kind, f"llvm.fabs.v{LANES}f64")
+    return builder.call(function, [builder.fsub(a, b)])
+
+
+def _sum(term: Callable[[Any, Any, Any], Any]) -> Any:
+    """Return an intrinsic that sums a term over the elements of rows a[i] and b[k]."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         one = _row(context, builder, signature.args[0], args[0], args[1])
@@ -78,9 +94,7 @@ def _sum(differences: bool) -> Any:
 
         def add(start: Any, mask: Any) -> None:
             a, b = (_load(builder, row, start, mask) for row in (one, other))
-            if differences:
-                a = b = builder.fsub(a, b)
-            builder.store(builder.fadd(builder.load(total), builder.fmul(a, b)), total)
+            builder.store(builder.fadd(builder.load(total), term(builder, a, b)), total)
 
         with cgutils.for_range(builder, builder.udiv(whole, _I64(LANES))) as loop:
             add(builder.mul(loop.index, _I64(LANES)), None)
@@ -106,4 +120,6 @@ def _sum(differences: bool) -> Any:
     return lane_sum
 
 
-inner_product, squared_difference = _sum(False), _sum(True)
+inner_product = _sum(_product)
+squared_difference = _sum(_squared_difference)
+absolute_difference = _sum(_absolute_difference)

@@ -1,4 +1,4 @@
-"""Products of float32 rows: by BLAS, or by the matrix unit in three digits of 8 bits.
+"""Panels: float32 rows in three digits of 8 bits, for products by the matrix unit.
 
 A row x is taken as w X, with w a power of two and X whole numbers of three digits, the greatest
 of them between 2²² and 2²³ (`_exponent`). A digit is −128 … 127; those of X make three rows, so
@@ -17,18 +17,12 @@ gallery rows of 16, transposed by fours.
 
 from __future__ import annotations
 
-import math
-import os
-from functools import cache
 from typing import NamedTuple
 
-import llvmlite.binding
 import numba
 import numpy as np
 import numpy.typing as npt
-import threadpoolctl
 
-from streameval.errors import OptionError
 from streameval.kernels.matrix_unit import (
     AHEAD_BYTES,
     DIGITS,
@@ -46,19 +40,15 @@ from streameval.kernels.matrix_unit import (
     multiply_panels,
     pack_step,
     release,
-    supported,
     write_rows,
 )
 
 Float32Matrix = npt.NDArray[np.float32]
 Memory = npt.NDArray[np.uint8]
 
-BLAS_ROWS, UNIT_ROWS = 1024, 256
-FEW_ROWS = 16  # packing gallery rows for so few queries would take longer than multiplying
 MOST_COLUMNS = 1 << 15  # the unit's sums of 3 · 2¹⁴ a column fit in 32 bits
 MOST_DIGITS = 127 * 0x10101  # what three digits hold
 LEAST_SQUARED = 1e-24  # of norms that float32 can tell
-VARIABLE = "STREAMEVAL_PRODUCT"
 
 
 class Panels(NamedTuple):
@@ -67,7 +57,7 @@ class Panels(NamedTuple):
     Attributes
     ----------
     digits : [bytes] uint8
-        Of the rows and the steps; none where BLAS multiplies.
+        Of the rows and the steps.
     scale : [rows] float32
         256 w; of whole panels, 0 beyond the rows that there are.
     rounding, middle, low : float
@@ -82,82 +72,9 @@ class Panels(NamedTuple):
     low: float
 
 
-NO_PANELS = Panels(np.empty(0, np.uint8), np.empty(0, np.float32), 0.0, 0.0, 0.0)
-
-
-def use_matrix_unit() -> bool:
-    """Tell whether products are the matrix unit's: where there is one, and nobody forbids it.
-
-    Raises
-    ------
-    OptionError
-        If the environment variable ``STREAMEVAL_PRODUCT`` is neither ``auto`` nor ``blas``.
-    """
-    wanted = os.environ.get(VARIABLE, "auto")
-    if wanted not in ("auto", "blas"):
-        raise OptionError(f"{VARIABLE} is {wanted!r}; expected auto or blas")
-    return wanted == "auto" and supported()
-
-
-@cache
-def blas_kernels() -> str:
-    """Return the processor that NumPy's OpenBLAS has its kernels for; "" of another BLAS."""
-    for library in threadpoolctl.threadpool_info():
-        if library["internal_api"] == "openblas" and "numpy" in library["filepath"]:
-            return str(library.get("architecture", ""))
-    return ""
-
-
-def description() -> str:
-    """Return what multiplies, for people."""
-    if use_matrix_unit():
-        return "the processor's matrix unit (AMX), in three digits of 8 bits"
-    return f"OpenBLAS, kernels for {blas_kernels()}" if blas_kernels() else "BLAS"
-
-
-def advice() -> str:
-    """Return how products would be faster; "" where nothing is known to be wrong.
-
-    OpenBLAS takes kernels for Haswell on processors that it doesn't know, though those for
-    SkylakeX run wherever their instructions do.
-    """
-    if use_matrix_unit() or blas_kernels() not in ("Haswell", "Zen"):
-        return ""
-    features = llvmlite.binding.get_host_cpu_features()
-    if not all(features.get(f"avx512{group}") for group in ("f", "cd", "bw", "dq", "vl")):
-        return ""
-    return (
-        f"OpenBLAS multiplies with kernels for {blas_kernels()}, and this processor has AVX-512: "
-        "with OPENBLAS_CORETYPE=SkylakeX in the environment, before Python starts, products take "
-        "about half the time"
-    )
-
-
-def best_rows() -> int:
-    """Return of how many queries a tile is best.
-
-    BLAS packs gallery rows anew for each tile; the matrix unit keeps the queries' panels in L2.
-    """
-    return UNIT_ROWS if use_matrix_unit() else BLAS_ROWS
-
-
-def panel_bytes(rows: int, width: int) -> int:
-    """Return how much memory the panels of some rows take; none where BLAS multiplies."""
-    if not use_matrix_unit() or width > MOST_COLUMNS:
-        return 0
-    return -(-rows // QUERIES) * -(-width // STEP) * QUERY_STEP_BYTES + LINE_BYTES
-
-
-def query_panels(rows: Float32Matrix) -> Panels:
-    """Return the panels of the rows on the left of a product; none where BLAS multiplies.
-
-    Parameters
-    ----------
-    rows : [m, D] float32
-        Finite.
-    """
-    memory = np.empty(panel_bytes(*rows.shape), np.uint8)
-    return _packed(rows, memory, QUERIES) if memory.size else NO_PANELS
+def query_panels(rows: Float32Matrix, memory: Memory) -> Panels:
+    """Return the panels of the rows on the left of a product; see `gallery_panels`."""
+    return _panels(rows, memory, QUERIES)
 
 
 def gallery_panels(rows: Float32Matrix, memory: Memory) -> Panels:
@@ -167,13 +84,13 @@ def gallery_panels(rows: Float32Matrix, memory: Memory) -> Panels:
     ----------
     rows : [n, D] float32
         Finite; each row contiguous.
-    memory : [`panel_bytes`] uint8
+    memory : [`multiplier.item_bytes`] uint8
         To write them into.
     """
-    return _packed(rows, memory, ITEMS)
+    return _panels(rows, memory, ITEMS)
 
 
-def _packed(rows: Float32Matrix, memory: Memory, panel: int) -> Panels:
+def _panels(rows: Float32Matrix, memory: Memory, panel: int) -> Panels:
     digits = memory[-memory.ctypes.data % LINE_BYTES :]  # panels begin with a cache line
     scale = np.zeros(-(-len(rows) // panel) * panel, np.float32)
     if not len(rows):
@@ -182,21 +99,16 @@ def _packed(rows: Float32Matrix, memory: Memory, panel: int) -> Panels:
     return Panels(digits, scale, float(rounding), float(middle), float(low))
 
 
-def roundings(width: int, queries: Panels, gallery: Panels) -> float:
+def roundings(queries: Panels, gallery: Panels) -> float:
     """Return n: a product differs from the exact one by at most n u |x| |y|, u = 2⁻²⁴.
 
-    More exactly, by γₙ |x| |y| of BLAS, which may add up in any order, where n is D (Higham,
-    Accuracy and Stability of Numerical Algorithms, §3.1). Of the matrix unit, with X, A, B, C as
-    in the module's overview and e, b, c the norms of x − w X, 256 w B, w C by that of x:
+    With X, A, B, C as in the module's overview and e, b, c the norms of x − w X, 256 w B, w C by
+    that of x, these add up:
 
     - what rounding to X costs, e + e' + e e';
     - the products that are left out, b c' + c b' + c c' (Cauchy and Schwarz);
     - three roundings of the sum of the others, where 256² w A is at most 1 + e + b + c.
     """
-    if not queries.digits.size:
-        return float(width)
-    if not gallery.digits.size:
-        return math.inf  # nobody knows yet
     e, b, c = queries.rounding, queries.middle, queries.low
     f, h, k = gallery.rounding, gallery.middle, gallery.low
     rounded = e + f + e * f
@@ -223,23 +135,6 @@ def multiply(queries: Panels, start: int, gallery: Panels, width: int, out: Floa
     part = np.empty((QUERIES, ITEMS), np.float32)
     steps = -(-width // STEP)
     _multiply(queries, start, gallery, steps, configuration(), sums, part, out)
-
-
-def multiply_few(queries: Float32Matrix, gallery: Float32Matrix, out: Float32Matrix) -> None:
-    """Write the products of a few queries with gallery rows, by BLAS.
-
-    OpenBLAS is twice as fast where the few are on the right, and as many as its kernel is wide.
-
-    Parameters
-    ----------
-    queries : [m, D] float32
-        At most `FEW_ROWS`.
-    gallery : [n, D] float32
-    out : [m, n] float32, written
-    """
-    padded = np.zeros((FEW_ROWS, queries.shape[1]), np.float32)
-    padded[: len(queries)] = queries
-    out[...] = np.matmul(gallery, padded.T)[:, : len(queries)].T
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})

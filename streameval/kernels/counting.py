@@ -1,0 +1,333 @@
+"""Counting of ranks and thresholds: the negatives in every slot between the edges of a query.
+
+`count_tile` counts the values of a tile that lie clear of every edge, and puts the others on a
+list of `Doubts`; `place_doubts` counts these by their canonical distances. Values that are exact
+are counted at once. Rows of which most values are in doubt are left to finer tiles.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from streameval.kernels.bins import bin_row, least_of
+from streameval.kernels.doubts import Doubts
+from streameval.kernels.edges import Edges, note_tie, slot_of, spread_ties
+from streameval.kernels.finer import CopiedTile
+from streameval.kernels.grids import (
+    LAST,
+    bins_for,
+    codes_for,
+    edge_of,
+    fold,
+    lay_grid,
+    may_be_within,
+    touched_bit,
+)
+from streameval.kernels.levels import LevelTable, even_levels, part_of, row_levels, stretches_of
+from streameval.kernels.quantise import quantise
+from streameval.kernels.tiles import BoolArray, FloatArray, IntArray, Tile
+
+COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
+NEAREST = -1  # in place of an edge: close to none, but perhaps the query's nearest negative
+
+
+class Counts(NamedTuple):
+    """What is counted for a block of m queries.
+
+    Attributes
+    ----------
+    slots : [2E + m] int64
+    ties : [P] int64
+        Negatives that tie with a positive, as `edges.note_tie` notes them.
+    nearest : [m] float64
+    """
+
+    slots: IntArray
+    ties: IntArray
+    nearest: FloatArray
+
+    @classmethod
+    def zero(cls, edges: Edges) -> Counts:
+        """Return the counts of nothing."""
+        return cls(
+            np.zeros(edges.slots, np.int64),
+            np.zeros(len(edges.positive_distance), np.int64),
+            np.full(len(edges.indptr) - 1, np.inf),
+        )
+
+
+class Grid(NamedTuple):
+    """How a grid over a row is laid: see `grids.lay_grid`.
+
+    Attributes
+    ----------
+    pitch, phase : [m] float64
+    reach : [m] float64
+        A value up to it may be the query's nearest negative.
+    """
+
+    pitch: FloatArray
+    phase: FloatArray
+    reach: FloatArray
+
+
+class RankCounter:
+    """Counts negatives closer than each positive and within each threshold.
+
+    Parameters
+    ----------
+    edges : Edges
+        Of a block of queries.
+    offset_row : [queries of the block] int64
+        The row of ``columns.offset`` that serves each query.
+
+    Attributes
+    ----------
+    counts : Counts
+    not_finite : int
+        Values of exact tiles so far that are NaN or ±inf; the counts are of no use where there
+        are others than those masked.
+    """
+
+    def __init__(self, edges: Edges, offset_row: IntArray) -> None:
+        self.edges, self.counts, self.not_finite = edges, Counts.zero(edges), 0
+        self._table = LevelTable(edges.indptr, edges.distance, offset_row)
+        self._code = codes_for(edges.indptr)
+        self._doubts, self._filled = Doubts.of(0), 0
+
+    def add(self, tile: Tile) -> None:
+        """Count a tile."""
+        crowded = np.flatnonzero(self._count(tile)) if tile.values.size else np.empty(0, np.int64)
+        for finer in tile.finer(crowded) if len(crowded) else ():
+            if isinstance(finer, CopiedTile):
+                finer.count(self._table.rows(finer)[0].offset, self.edges, self.counts)
+            else:
+                self.add(finer)
+        if tile.last:
+            self._settle(tile)
+
+    def _count(self, tile: Tile) -> BoolArray:
+        """Count a tile but for rows that are crowded; return which these are."""
+        values, crowded = tile.values, np.zeros(len(tile.values), np.bool_)
+        rows, levels = self._table.rows(tile)
+        pitch, phase = np.zeros((2, len(values)))
+        if self.edges.pitch > 0:
+            pitch, phase = even_levels(tile, self.edges.pitch, self.edges.phase)
+        crowd = values.shape[1] // 2 if tile.refinable else sys.maxsize
+        if rows.band.any():
+            self._doubts = self._doubts.enlarged(2 * values.shape[1])
+        for left, right in stretches_of(values, COLUMNS):
+            row = 0
+            while row < len(values):
+                reach = row_levels(tile, self.counts.nearest[tile.query]).tied + rows.band
+                row, self._filled, not_finite = count_tile(
+                    values,
+                    row,
+                    left,
+                    right,
+                    rows,
+                    levels,
+                    Grid(pitch, phase, reach),
+                    tile.columns,
+                    self.edges,
+                    self._code,
+                    self.counts,
+                    self._doubts,
+                    self._filled,
+                    crowd,
+                    crowded,
+                )
+                self.not_finite += not_finite
+                if row < len(values):
+                    self._settle(tile)
+        return crowded
+
+    def _settle(self, tile: Tile) -> None:
+        """Count the doubts so far; they are of one set of columns."""
+        if self._filled:
+            exact = self._doubts.resolve(tile, self._filled)
+            place_doubts(exact, tile.columns.item, self.edges, self.counts, self._doubts)
+        self._filled = 0
+
+    def read(self, negatives: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Return counts per positive and per threshold: see `Edges.read_slots`."""
+        return self.edges.read_slots(self.counts.slots, negatives)
+
+    def ties(self) -> IntArray:
+        """Return how many tied negatives precede each positive in the gallery, [P]."""
+        ties: IntArray = spread_ties(
+            self.edges.positive_indptr, self.edges.positive_distance, self.counts.ties
+        )
+        return ties
+
+
+@numba.njit(nogil=True, cache=True)
+def count_tile(  # type: ignore[no-untyped-def]
+    tile,
+    row,
+    left,
+    right,
+    rows,
+    levels,
+    grid,
+    columns,
+    edges,
+    code,
+    counts,
+    doubts,
+    filled,
+    crowd,
+    crowded,
+):
+    """Count rows of a tile, until the list of doubts might not hold a row more.
+
+    Parameters
+    ----------
+    tile : [m, n] float32 or float64
+        +inf where the pair is not a negative.
+    row : int
+        The row to begin with.
+    left, right : int
+        The columns to count.
+    rows : Rows
+        Where a row's band is 0, its values are canonical distances.
+    levels : Levels
+    grid : Grid
+    columns : Columns
+    edges : Edges
+        Of the block.
+    code : [CELLS + RUN] uint8 or uint16
+        Memory for the codes of a grid.
+    counts : Counts
+        Added to.
+    doubts : Doubts
+        Of capacity 2n at least where there is a band; appended to.
+    filled : int
+        How many doubts there are.
+    crowd : int
+        A row with more values in touched cells is not counted.
+    crowded : [m] bool, written
+        Whether that is so.
+
+    Returns
+    -------
+    the row to go on with (m where all are counted), how many doubts there are, and how many
+    values are NaN or ±inf, which is counted where there are no weights
+    """
+    n = right - left
+    bins, bit = bins_for(code), touched_bit(code)
+    values = np.full(n + -n % 4, np.inf, tile.dtype)
+    cells = np.full(n + -n % 4, LAST, np.uint16)
+    fours, touched = np.empty(n // 4 + 2, np.uint32), np.empty(n + 7, np.uint32)
+    # Taken out of their tuples: looked up there, each would count references.
+    indptr, slots, ties, nearest = edges.indptr, counts.slots, counts.ties, counts.nearest
+    of_query, positives = edges.positive_indptr, edges.positive_distance
+    items, item = edges.positive_item, columns.item[left:right]
+    weight = part_of(columns.weight, left, right)
+    doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
+    not_finite = 0
+    while row < tile.shape[0]:
+        i, band = rows.query[row], rows.band[row]
+        if band > 0.0 and filled + 2 * n > len(doubt_query):
+            break
+        begin, m = rows.begin[row], indptr[i + 1] - indptr[i]
+        closer, tied = levels.closer[begin : begin + m], levels.tied[begin : begin + m]
+        given, add = tile[row][left:right], columns.offset[rows.offset[row]][left:right]
+        origin, scale, far, base, stop = lay_grid(
+            closer, tied, band, grid.pitch[row], grid.phase[row], given, weight, add, code
+        )
+        lowest, odd = quantise(given, weight, add, origin, scale, far, values, cells)
+        not_finite += odd
+        found = bin_row(cells, code, bins, fours, touched)
+        crowded[row] = found > crowd
+        if crowded[row]:
+            bins[:] = 0
+            row += 1
+            continue
+        of_row, first_slot = filled, 2 * indptr[i] + i
+        least = np.inf
+        for t in range(found):
+            k = touched[t]
+            value = np.float64(values[k])
+            least = min(least, value)
+            e = edge_of(value, code[cells[k]], bit, base, tied, band)
+            if e == m or value < closer[e] - band:
+                slots[first_slot + 2 * e] += 1
+            elif band == 0.0:
+                slots[first_slot + 2 * e + 1] += 1
+                note_tie(value, item[k], positives, items, of_query[i], of_query[i + 1], ties)
+            elif value != np.inf:
+                doubt_query[filled], doubt_column[filled] = i, left + k
+                doubt_edge[filled] = e
+                filled += 1
+        fold(bins, stop - base, slots, first_slot + 2 * base)
+        reach = nearest[i] if band == 0.0 else grid.reach[row]
+        if may_be_within(lowest, tile.dtype.type(reach), origin, scale):
+            least = np.float64(least_of(values))
+        if band == 0.0:
+            nearest[i] = min(nearest[i], least)
+        elif least <= reach and least < np.inf:  # perhaps the nearest negative, or one of them
+            reach = min(reach, least + 2 * band)
+            within = tile.dtype.type(reach)
+            filled = _note_nearest(i, values, left, within, doubts, of_row, filled)
+        row += 1
+    return row, filled, not_finite
+
+
+@numba.njit(nogil=True, cache=True)
+def _note_nearest(i, values, left, reach, doubts, of_row, filled):  # type: ignore[no-untyped-def]
+    """Put all values up to `reach` on the list of doubts, in which the row begins at `of_row`."""
+    noted, last = of_row, filled
+    for start in range(0, len(values), 64):
+        stop = min(start + 64, len(values))
+        some = 0
+        for k in range(start, stop):  # vectorises; there are few such values
+            some += values[k] <= reach
+        if some == 0:
+            continue
+        for k in range(start, stop):
+            if values[k] <= reach and values[k] != np.inf:
+                while noted < last and doubts.column[noted] < left + k:
+                    noted += 1
+                if noted == last or doubts.column[noted] != left + k:
+                    doubts.query[filled] = i
+                    doubts.column[filled] = left + k
+                    doubts.edge[filled] = NEAREST
+                    filled += 1
+    return filled
+
+
+@numba.njit(nogil=True, cache=True)
+def place_doubts(exact, item, edges, counts, doubts):  # type: ignore[no-untyped-def]
+    """Count doubts of one set of columns by their canonical distances.
+
+    Parameters
+    ----------
+    exact : [filled] float64
+        Canonical distances of the first doubts.
+    item : [n] int64
+        Gallery index of each column.
+    edges : Edges
+    counts : Counts
+        Added to.
+    doubts : Doubts
+    """
+    indptr, distances, slots = edges.indptr, edges.distance, counts.slots
+    of_query, ties = edges.positive_indptr, counts.ties
+    positives, items = edges.positive_distance, edges.positive_item
+    doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
+    nearest = counts.nearest
+    for t in range(len(exact)):  # query by query, with the query's edges in the cache
+        i = doubt_query[t]
+        nearest[i] = min(nearest[i], exact[t])
+        if doubt_edge[t] == NEAREST:
+            continue
+        slot = slot_of(exact[t], doubt_edge[t], distances, indptr[i], indptr[i + 1])
+        slots[2 * indptr[i] + i + slot] += 1
+        if slot & 1:  # at an edge
+            tied_item = item[doubt_column[t]]
+            note_tie(exact[t], tied_item, positives, items, of_query[i], of_query[i + 1], ties)

@@ -1,0 +1,200 @@
+"""Multipliers: what writes the float32 products of a block of queries with gallery rows.
+
+A multiplier is made of the rows of a block of queries, once; with the rows of some columns it
+gives a `Product`, which writes tiles. `choose_multiplier` is the one place that says which: the
+processor's matrix unit where there is one, else BLAS.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from functools import cache
+
+import llvmlite.binding
+import numpy as np
+import threadpoolctl
+
+from streameval.errors import OptionError
+from streameval.kernels import panels
+from streameval.kernels.matrix_unit import LINE_BYTES, QUERIES, QUERY_STEP_BYTES, STEP, supported
+from streameval.kernels.panels import Float32Matrix, Memory
+
+BLAS_ROWS, UNIT_ROWS = 1024, 256
+FEW_ROWS = 16  # packing gallery rows for so few queries would take longer than multiplying
+VARIABLE = "STREAMEVAL_PRODUCT"
+
+
+class Product(ABC):
+    """The products of a block of queries with the gallery rows of some columns.
+
+    Attributes
+    ----------
+    roundings : float
+        n: a product differs from the exact one by at most n u |x| |y|, u = 2⁻²⁴. More exactly
+        by γₙ |x| |y| of BLAS, which may add up in any order, where n is D (Higham, Accuracy and
+        Stability of Numerical Algorithms, §3.1).
+    """
+
+    roundings: float
+
+    @abstractmethod
+    def write(self, start: int, out: Float32Matrix) -> None:
+        """Write the products of some queries, [m, n] float32.
+
+        Parameters
+        ----------
+        start : int
+            The query that the first row of `out` belongs to.
+        out : [m, n] float32, written
+            In C order.
+        """
+
+
+class Multiplier(ABC):
+    """Makes products of a block of queries."""
+
+    @abstractmethod
+    def times(self, items: Float32Matrix, memory: Memory) -> Product:
+        """Return the products with gallery rows.
+
+        Parameters
+        ----------
+        items : [n, D] float32
+            Finite; each row contiguous.
+        memory : [`item_bytes`] uint8
+            In use until the last product is written.
+        """
+
+
+class BlasProduct(Product):
+    """Products by BLAS."""
+
+    def __init__(self, queries: Float32Matrix, items: Float32Matrix) -> None:
+        self.roundings = float(queries.shape[1])
+        self._queries, self._items = queries, items
+
+    def write(self, start: int, out: Float32Matrix) -> None:
+        """Write the products of some queries."""
+        np.matmul(self._queries[start : start + len(out)], self._items.T, out=out)
+
+
+class FewProduct(BlasProduct):
+    """Products of a few queries by BLAS.
+
+    OpenBLAS is twice as fast where the few are on the right, and as many as its kernel is wide.
+    """
+
+    def write(self, start: int, out: Float32Matrix) -> None:
+        """Write the products of some queries."""
+        padded = np.zeros((FEW_ROWS, self._queries.shape[1]), np.float32)
+        padded[: len(out)] = self._queries[start : start + len(out)]
+        out[...] = np.matmul(self._items, padded.T)[:, : len(out)].T
+
+
+class Blas(Multiplier):
+    """BLAS, as NumPy calls it."""
+
+    def __init__(self, queries: Float32Matrix) -> None:
+        self._queries = queries
+        self._product = FewProduct if len(queries) <= FEW_ROWS else BlasProduct
+
+    def times(self, items: Float32Matrix, memory: Memory) -> Product:
+        """Return the products with gallery rows, which are taken as they are."""
+        return self._product(self._queries, items)
+
+
+class UnitProduct(Product):
+    """Products by the matrix unit."""
+
+    def __init__(self, queries: panels.Panels, items: panels.Panels, width: int) -> None:
+        self.roundings = panels.roundings(queries, items)
+        self._queries, self._items, self._width = queries, items, width
+
+    def write(self, start: int, out: Float32Matrix) -> None:
+        """Write the products of some queries."""
+        panels.multiply(self._queries, start, self._items, self._width, out)
+
+
+class MatrixUnit(Multiplier):
+    """The processor's matrix unit."""
+
+    def __init__(self, queries: Float32Matrix) -> None:
+        memory = np.empty(item_bytes(*queries.shape), np.uint8)
+        self._queries = panels.query_panels(queries, memory)
+
+    def times(self, items: Float32Matrix, memory: Memory) -> Product:
+        """Return the products with gallery rows, whose panels are written to `memory`."""
+        gallery = panels.gallery_panels(items, memory)
+        return UnitProduct(self._queries, gallery, items.shape[1])
+
+
+def choose_multiplier(queries: Float32Matrix) -> Multiplier:
+    """Return what multiplies a block of queries, [m, D] float32; all of them finite."""
+    rows, width = queries.shape
+    if rows > FEW_ROWS and item_bytes(rows, width):
+        return MatrixUnit(queries)
+    return Blas(queries)
+
+
+def use_matrix_unit() -> bool:
+    """Tell whether products are the matrix unit's: where there is one, and nobody forbids it.
+
+    Raises
+    ------
+    OptionError
+        If the environment variable ``STREAMEVAL_PRODUCT`` is neither ``auto`` nor ``blas``.
+    """
+    wanted = os.environ.get(VARIABLE, "auto")
+    if wanted not in ("auto", "blas"):
+        raise OptionError(f"{VARIABLE} is {wanted!r}; expected auto or blas")
+    return wanted == "auto" and supported()
+
+
+def item_bytes(rows: int, width: int) -> int:
+    """Return how much memory rows take as the multiplier needs them; none of BLAS."""
+    if not use_matrix_unit() or width > panels.MOST_COLUMNS:
+        return 0
+    return -(-rows // QUERIES) * -(-width // STEP) * QUERY_STEP_BYTES + LINE_BYTES
+
+
+def best_rows() -> int:
+    """Return how many queries a tile is best of.
+
+    BLAS packs gallery rows anew for each tile; the matrix unit keeps the queries' panels in L2.
+    """
+    return UNIT_ROWS if use_matrix_unit() else BLAS_ROWS
+
+
+@cache
+def blas_kernels() -> str:
+    """Return the processor that NumPy's OpenBLAS has its kernels for; "" of another BLAS."""
+    for library in threadpoolctl.threadpool_info():
+        if library["internal_api"] == "openblas" and "numpy" in library["filepath"]:
+            return str(library.get("architecture", ""))
+    return ""
+
+
+def description() -> str:
+    """Return what multiplies, for people."""
+    if use_matrix_unit():
+        return "the processor's matrix unit (AMX), in three digits of 8 bits"
+    return f"OpenBLAS, kernels for {blas_kernels()}" if blas_kernels() else "BLAS"
+
+
+def advice() -> str:
+    """Return how products would be faster; "" where nothing is known to be wrong.
+
+    OpenBLAS takes kernels for Haswell on processors that it doesn't know, though those for
+    SkylakeX run wherever their instructions do.
+    """
+    if use_matrix_unit() or blas_kernels() not in ("Haswell", "Zen"):
+        return ""
+    features = llvmlite.binding.get_host_cpu_features()
+    if not all(features.get(f"avx512{group}") for group in ("f", "cd", "bw", "dq", "vl")):
+        return ""
+    return (
+        f"OpenBLAS multiplies with kernels for {blas_kernels()}, and this processor has AVX-512: "
+        "with OPENBLAS_CORETYPE=SkylakeX in the environment, before Python starts, products take "
+        "about half the time"
+    )

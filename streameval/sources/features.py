@@ -1,0 +1,303 @@
+"""Features, from which distances are computed."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.arrays.array import Array
+from streameval.distances.distance import Distance
+from streameval.distances.registry import find_distance
+from streameval.distances.sums import FloatMatrix, Vectors
+from streameval.errors import BadRowError, InputError, StreamevalWarning
+from streameval.kernels.features import (
+    FeatureColumns,
+    GalleryBlock,
+    QueryBlock,
+    group_by_norm,
+)
+from streameval.kernels.multiplier import advice, item_bytes
+from streameval.kernels.tiles import Tile, column_offsets
+from streameval.planning import Plan, Problem, Task
+from streameval.planning.plan import plural
+from streameval.planning.range import UNIT_TOLERANCE, Range
+from streameval.protocols.pairs import Pairs
+from streameval.run.job import Job, PairPart
+from streameval.run.progress import Watch
+from streameval.source import Input
+from streameval.sources.matrix import (
+    ArrayLike,
+    convert,
+    open_matrix,
+    problem_of,
+    working_dtype,
+)
+from streameval.sources.tiled import Chosen, TiledSource
+from streameval.statistics import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from streameval.request import Request
+
+# Lengths of vectors whose squares, and sums of them, are ordinary float64 numbers.
+LEAST_NORM, MOST_NORM = 1e-140, 1e150
+PART_BYTES = 4 << 20  # gallery rows of listed pairs that are read at a time
+_SCANNED_ROWS = 4096
+
+
+class Features(TiledSource):
+    """Features of the queries and of the gallery, from which distances are computed.
+
+    Parameters
+    ----------
+    query, gallery : str, Path or [Q, D], [G, D] array
+        float16, float32, float64 or integers; a URI ``path[::key]`` or an array in memory.
+    metric : {"cosine", "euclidean", "sqeuclidean", "dot", "manhattan"}
+        ``dot`` ranks by −q·g.
+
+    Raises
+    ------
+    InputError
+        If an array is not 2-d, not numeric, or the widths differ.
+    OptionError
+        If the metric is unknown.
+    """
+
+    def __init__(self, query: ArrayLike, gallery: ArrayLike, metric: str = "cosine") -> None:
+        self.metric = find_distance(metric).name
+        self.query = open_matrix(query, "query features", "one row an image")
+        self.gallery = open_matrix(gallery, "gallery features", "one row an image")
+        widths = self.query.shape[1], self.gallery.shape[1]
+        if widths[0] != widths[1] or widths[0] == 0:
+            raise InputError(
+                f"query features {self.query.uri} are {self.query.shape}, gallery features "
+                f"{self.gallery.uri} {self.gallery.shape}: both need the same number of columns, "
+                "at least one"
+            )
+        # Both sides are worked on in one dtype that holds either exactly.
+        self.dtype = np.result_type(working_dtype(self.query), working_dtype(self.gallery))
+
+    def __repr__(self) -> str:
+        return f"Features({self.query!r}, {self.gallery!r}, {self.metric!r})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(Q, G)."""
+        return self.query.shape[0], self.gallery.shape[0]
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the features of both sides."""
+        return (
+            Input("query", "query features", self.query),
+            Input("gallery", "gallery features", self.gallery),
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Return the metric and the number of columns."""
+        return {"metric": self.metric, "width": self.width}
+
+    def sides(self) -> tuple[str, str]:
+        """Return what messages call the queries and the gallery, with their numbers."""
+        return (
+            f"query features {self.query.uri} have {self.shape[0]} rows",
+            f"gallery features {self.gallery.uri} have {self.shape[1]} rows",
+        )
+
+    def check(self, request: Request) -> Features:
+        """Check the labels; warn where products are slower than they could be."""
+        self.check_rows(request.query, request.gallery)
+        if advice():
+            warnings.warn(advice(), StreamevalWarning, stacklevel=4)
+        return self
+
+    def bounds(self) -> Range | None:
+        """Return the bounds of the distance: of any vectors, or of vectors of length 1.
+
+        Lengths are taken from the first queries; all others are checked while they are counted.
+        """
+        if self.distance.bounds is not None:
+            return Range(*self.distance.bounds)
+        if self.distance.unit_bounds is None:
+            return None
+        norms = self.read_query(0, min(self.shape[0], 256)).norms
+        if np.any(np.abs(norms - 1) > UNIT_TOLERANCE):
+            return None
+        return Range(*self.distance.unit_bounds, unit=True)
+
+    def tile_text(self, plan: Plan) -> str:
+        """Return what is read and multiplied at a time, for people."""
+        rows, items = plan.tile
+        blocks = f"of blocks of {plural(plan.block, 'gallery row')}"
+        return f"{rows:,} queries × {plural(items, 'item')}, {blocks}"
+
+    def problem(self, pairs: Pairs) -> Problem:
+        """Return the sizes of an evaluation without thresholds or a histogram."""
+        problem = problem_of(self, pairs, self.gallery, self.dtype)
+        return replace(problem, width=self.width, exact=self.distance.filter is None)
+
+    @property
+    def width(self) -> int:
+        """Number of columns D."""
+        return self.query.shape[1]
+
+    @property
+    def distance(self) -> Distance:
+        """The distance of the metric's name."""
+        return find_distance(self.metric)
+
+    def read_query(self, start: int, stop: int) -> Vectors:
+        """Return query rows and their norms; see `read_gallery`."""
+        rows = self.query.read((start, stop))
+        return self._checked(self.query, rows, np.arange(start, stop))
+
+    def read_gallery(
+        self, start: int, stop: int, out: npt.NDArray[np.generic] | None = None
+    ) -> Vectors:
+        """Return gallery rows [n, D] in the working dtype, and their canonical norms [n].
+
+        Parameters
+        ----------
+        start, stop : int
+        out : [>= n, D] array, optional
+            Of the gallery's dtype, to read into.
+
+        Raises
+        ------
+        InputError
+            If a row is not finite or, where lengths do not count, is zero; names the first.
+        """
+        rows = self.gallery.read((start, stop), out=out)
+        return self._checked(self.gallery, rows, np.arange(start, stop))
+
+    def take_gallery(self, rows: npt.NDArray[np.int64]) -> Vectors:
+        """Return the gallery rows with these ascending indices, checked as by `read_gallery`."""
+        return self._checked(self.gallery, self.gallery.take(rows), rows)
+
+    def first_bad_row(self, stop: int) -> None:
+        """Raise for the first gallery row below `stop` that can't be evaluated, if there is one.
+
+        Raises
+        ------
+        BadRowError
+        """
+        for start in range(0, stop, _SCANNED_ROWS):
+            self.read_gallery(start, min(start + _SCANNED_ROWS, stop))
+
+    def _checked(
+        self, array: Array, rows: npt.NDArray[np.generic], index: npt.NDArray[np.int64]
+    ) -> Vectors:
+        name = f"{array.uri} {array.shape}"
+        vectors = Vectors.of(convert(rows, self.dtype, name, index))
+        least = 0.0 if self.distance.uses_lengths else LEAST_NORM
+        bad = np.flatnonzero(~((vectors.norms >= least) & (vectors.norms <= MOST_NORM)))
+        if bad.size:
+            row = int(bad[0])
+            reason = _fault(vectors.rows[row], float(vectors.norms[row]))
+            raise BadRowError(f"{name} row {index[row]} {reason}", index[row])
+        return vectors
+
+    def tiles(self, job: Job, task: Task, watch: Watch, *, check: bool = True) -> Iterator[Tile]:
+        """Yield the tiles of a task; the values are overwritten by the next tile."""
+        queries = self._query_block(job, task.queries)
+        (rows, items), size = job.plan.tile, len(queries.vectors.norms)
+        itemsize = 8 if self.distance.filter is None else 4
+        with (
+            job.cache.lend("block", (job.plan.block, self.width), self.gallery.dtype) as memory,
+            job.cache.lend("panels", (item_bytes(items, self.width),)) as panels,
+            job.cache.lend("tile", (math.prod(job.plan.tile) * itemsize,)) as buffer,
+        ):
+            for begin in range(*task.gallery, job.plan.block):
+                end = min(begin + job.plan.block, task.gallery[1])
+                columns = self._columns(job, queries, (begin, end), memory, panels)
+                counted = 0
+                for part in columns:
+                    counted += len(part.columns.item)
+                    for top in range(0, size, rows):
+                        m = min(rows, size - top)
+                        yield part.tile(top, m, buffer, last=top + rows >= size)
+                        watch.advance(m * len(part.columns.item))
+                watch.advance((end - begin - counted) * size)
+
+    def _columns(
+        self,
+        job: Job,
+        queries: QueryBlock,
+        gallery: tuple[int, int],
+        memory: npt.NDArray[np.generic],
+        panels: npt.NDArray[np.uint8],
+    ) -> Iterator[FeatureColumns]:
+        """Yield the columns of a block of the gallery, a tile's at a time."""
+        vectors, item, pairs = self.read_gallery(*gallery, memory), np.arange(*gallery), job.pairs
+        job.thresholds.range.check_unit(vectors.norms)
+        junk = pairs.junk[slice(*gallery)]
+        if junk.any():  # junk costs nothing in the product
+            vectors, item = vectors.chosen(~junk), item[~junk]
+        order, cuts = group_by_norm(vectors.norms, self.distance)
+        if len(cuts) > 2:
+            vectors, item = vectors.chosen(order), item[order]
+        block = GalleryBlock.prepare(vectors, self.distance)
+        for first, last in pairwise(cuts):
+            for left in range(first, last, job.plan.tile[1]):
+                right = min(left + job.plan.tile[1], last)
+                own = item[left:right]
+                camera = None if pairs.gallery_camera is None else pairs.gallery_camera[own]
+                zero = np.zeros(len(own), np.float32)
+                ruled_out = column_offsets(zero, None, camera, pairs.cameras)
+                yield FeatureColumns(queries, block.part(left, right), own, ruled_out, panels)
+
+    def _query_block(self, job: Job, queries: tuple[int, int]) -> QueryBlock:
+        """Return a block of queries, prepared; kept for the next task of the same block."""
+
+        def prepare() -> QueryBlock:
+            vectors = self.read_query(*queries)
+            job.thresholds.range.check_unit(vectors.norms)
+            return QueryBlock.prepare(vectors, self.distance)
+
+        return job.cache.once("queries", (queries, self.metric), prepare)
+
+    def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
+        """Cut listed pairs into parts whose gallery rows take little memory."""
+        step = max(min(PART_BYTES // (self.width * self.dtype.itemsize), plan.block), 1)
+        parts = []
+        for queries in sorted({task.queries for task in plan.tasks}):
+            own = np.flatnonzero((query >= queries[0]) & (query < queries[1]))
+            own = own[np.argsort(item[own], kind="stable")]
+            for start in range(0, len(own), step):
+                part = own[start : start + step]
+                span = int(item[part[0]]), int(item[part[-1]]) + 1
+                name = (
+                    f"queries {queries[0]}:{queries[1]}, positives in gallery {span[0]}:{span[1]}"
+                )
+                where = query[part] - queries[0], item[part]
+                parts.append((part, PairPart(queries, span, *where, len(part), name)))
+        return parts
+
+    def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
+        """Return the canonical distances of listed pairs, [p] float64."""
+        rows, row = np.unique(part.item, return_inverse=True)
+        queries = self._query_block(job, part.queries).vectors
+        items = self.take_gallery(rows)
+        return self.distance.pairs(queries, items, part.query, row)
+
+
+def _fault(row: FloatMatrix, norm: float) -> str:
+    """Say what is wrong with a row of features, and what to do."""
+    column = np.flatnonzero(~np.isfinite(row))
+    if column.size:
+        return (
+            f"holds {row[column[0]]} in column {column[0]}: features must be finite; mend or "
+            "drop that row"
+        )
+    if not row.any():
+        return "is a zero vector: it has no cosine distance; drop it, or use another metric"
+    size = "long" if norm > 1 else "short"
+    return (
+        f"is too {size} a vector: lengths from {LEAST_NORM:g} (under cosine) to {MOST_NORM:g} can "
+        "be squared in float64; scale the features"
+    )

@@ -1,0 +1,267 @@
+"""Matrices of numbers: opened, checked, and converted to the floats that hold them exactly.
+
+`MatrixSource` is what sources share that give a block of distances when they are asked for one.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.arrays.array import Array
+from streameval.arrays.uri import open_array
+from streameval.distances.sums import FloatMatrix
+from streameval.errors import BadRowError, InputError
+from streameval.kernels.tiles import Columns, Tile, all_finite, column_offsets
+from streameval.planning import Plan, Problem, Task
+from streameval.planning.plan import plural
+from streameval.protocols.pairs import Pairs
+from streameval.run.job import Job, PairPart
+from streameval.run.progress import Watch
+from streameval.sources.tiled import Chosen, TiledSource
+from streameval.statistics import FloatArray, IntArray
+
+ArrayLike = str | Path | npt.ArrayLike | Array
+
+_EXACT_INTEGER = 2**53
+
+
+def open_matrix(array: ArrayLike, what: str, meaning: str) -> Array:
+    """Return an array that is 2-d and numeric.
+
+    Raises
+    ------
+    InputError
+    """
+    opened = array if isinstance(array, Array) else open_array(array)
+    if len(opened.shape) != 2:
+        raise InputError(
+            f"{what} {opened.uri} have shape {opened.shape}; a 2-d array, {meaning}, is needed"
+        )
+    if opened.dtype.kind not in "fiu":
+        raise InputError(
+            f"{what} {opened.uri} are of dtype {opened.dtype}; floats or integers are needed"
+        )
+    return opened
+
+
+def working_dtype(array: Array) -> type[np.float32] | type[np.float64]:
+    """Return the smaller of float32 and float64 that holds every value of the dtype exactly."""
+    return np.float32 if np.can_cast(array.dtype, np.float32, "safe") else np.float64
+
+
+def convert(
+    given: npt.NDArray[Any],
+    dtype: npt.DTypeLike,
+    name: str,
+    index: npt.NDArray[np.int64],
+    first_column: int = 0,
+) -> FloatMatrix:
+    """Return a block in a dtype that holds every value of it exactly.
+
+    Parameters
+    ----------
+    given : [m, n] array
+    dtype : numpy dtype
+    name : str
+        What the block is of, for errors.
+    index : [m] int64
+        Number of each row.
+    first_column : int
+
+    Raises
+    ------
+    BadRowError
+        If an integer is too large for float64.
+    """
+    if given.dtype.kind in "iu" and given.dtype.itemsize == 8:
+        beyond = np.argwhere((given > _EXACT_INTEGER) | (given < -_EXACT_INTEGER))
+        if beyond.size:
+            row, column = beyond[0]
+            raise BadRowError(
+                f"{name} holds {given[row, column]} in row {index[row]}, "
+                f"column {first_column + column}: float64 holds integers up to 2^53; scale them",
+                index[row],
+            )
+    converted: FloatMatrix = np.ascontiguousarray(given, dtype=dtype)
+    return converted
+
+
+def problem_of(source: TiledSource, pairs: Pairs, stored: Array, dtype: np.dtype[Any]) -> Problem:
+    """Return the sizes of an evaluation that reads an array and works in a dtype."""
+    queries, items = source.shape
+    return Problem(
+        queries=queries,
+        gallery=items,
+        positives=int(np.count_nonzero(pairs.positive)),
+        listed=len(pairs.item),
+        thresholds=0,
+        cameras=pairs.cameras,
+        width=0,
+        itemsize=dtype.itemsize,
+        stored_itemsize=stored.dtype.itemsize,
+        scratch=stored.read_scratch_bytes,
+        chunks=(stored.chunks[0], stored.chunks[1]),
+        converted=stored.dtype != dtype or stored.in_memory,
+    )
+
+
+class MatrixSource(TiledSource):
+    """Distances of queries and gallery items, given block by block.
+
+    Attributes
+    ----------
+    dtype : numpy dtype
+        Of the blocks, float32 or float64.
+    chunks : (int, int)
+        Queries and items that are read together.
+    remedy : str
+        What to do about a distance that is not finite.
+    """
+
+    dtype: np.dtype[Any]
+    chunks: tuple[int, int]
+    remedy: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What errors call the source."""
+
+    def tile_text(self, plan: Plan) -> str:
+        """Return what is read at a time, for people."""
+        return f"{plan.tile[0]:,} rows × {plural(plan.tile[1], 'column')}"
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """Dtype of what is read."""
+        return self.dtype
+
+    @abstractmethod
+    def block(
+        self,
+        queries: tuple[int, int],
+        items: tuple[int, int],
+        out: npt.NDArray[np.generic] | None = None,
+    ) -> FloatMatrix:
+        """Return a block [m, n] in the working dtype, the caller's to overwrite.
+
+        Parameters
+        ----------
+        queries, items : (int, int)
+            Start and stop.
+        out : [m, n] array, optional
+            Of `stored_dtype`, to read into.
+        """
+
+    def read(self, queries: tuple[int, int], items: tuple[int, int]) -> FloatMatrix:
+        """Return a block as `block` does, once it is known to be finite.
+
+        Raises
+        ------
+        BadRowError
+            If a distance is not finite; names the first.
+        """
+        block = self.block(queries, items)
+        if not all_finite(block):
+            bad = np.argwhere(~np.isfinite(block))
+            row, column = queries[0] + bad[0, 0], items[0] + bad[0, 1]
+            raise BadRowError(
+                f"{self.name} holds {block[tuple(bad[0])]} in row {row}, column {column}: "
+                f"distances must be finite; {self.remedy}",
+                row,
+            )
+        return block
+
+    def first_bad_row(self, stop: int) -> None:
+        """Raise for the first row below `stop` that can't be evaluated, if there is one.
+
+        Raises
+        ------
+        BadRowError
+        """
+        rows = self.chunks[0]
+        for start in range(0, stop, rows):
+            self.first_bad_entry((start, min(start + rows, stop)), (0, self.shape[1]))
+
+    def first_bad_entry(self, queries: tuple[int, int], items: tuple[int, int]) -> None:
+        """Raise for the first entry of a block that is not finite, if there is one.
+
+        The block is read by columns of chunks: it may be as large as memory allows to hold once.
+
+        Raises
+        ------
+        BadRowError
+        """
+        columns = self.chunks[1]
+        errors = []
+        for left in range(*items, columns):
+            try:
+                self.read(queries, (left, min(left + columns, items[1])))
+            except BadRowError as error:
+                errors.append(error)
+        if errors:
+            raise min(errors, key=lambda error: error.row)
+
+    def tiles(self, job: Job, task: Task, watch: Watch, *, check: bool = True) -> Iterator[Tile]:
+        """Yield the tiles of a task; the values are overwritten by the next tile."""
+        for items, block in self._blocks(job, task.queries, task.gallery):
+            locate: Callable[[], None] = partial(self.first_bad_entry, task.queries, items)
+            if check and not all_finite(block):
+                locate()
+            query = np.arange(task.queries[1] - task.queries[0])
+            key = (items, self.dtype)
+            columns = job.cache.once("columns", key, partial(self._columns, job.pairs, items))
+            yield Tile(block, query, columns, locate=locate)
+            watch.advance(block.size)
+
+    def _blocks(
+        self, job: Job, queries: tuple[int, int], gallery: tuple[int, int]
+    ) -> Iterator[tuple[tuple[int, int], FloatMatrix]]:
+        """Yield the blocks of a rectangle, and the items of each."""
+        step, (start, stop) = max(job.plan.block, 1), gallery
+        for left in range(start, max(stop, start + 1), step):
+            items = left, min(left + step, stop)
+            shape = queries[1] - queries[0], items[1] - items[0]
+            with job.cache.lend("strip", shape, self.stored_dtype) as memory:
+                yield items, self.block(queries, items, memory)
+
+    def _columns(self, pairs: Pairs, items: tuple[int, int]) -> Columns:
+        span = slice(*items)
+        camera = None if pairs.gallery_camera is None else pairs.gallery_camera[span]
+        zero = np.zeros(items[1] - items[0], self.dtype)
+        offset = column_offsets(zero, pairs.junk[span], camera, pairs.cameras)
+        return Columns(np.arange(*items), None, offset)
+
+    def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
+        """Cut listed pairs by the rectangles of a plan: which of the pairs, and the part."""
+        parts = []
+        for task in plan.tasks:
+            (first, last), (left, right) = task.queries, task.gallery
+            own = np.arange(*np.searchsorted(query, (first, last)))
+            own = own[(item[own] >= left) & (item[own] < right)]
+            where = query[own] - first, item[own]
+            parts.append((own, PairPart(task.queries, task.gallery, *where, task.pairs, str(task))))
+        return parts
+
+    def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
+        """Return the canonical distances of the listed pairs in a rectangle, [p] float64."""
+        distances = np.empty(len(part.item))
+        step, (start, stop) = max(job.plan.block, 1), part.gallery
+        for left in range(start, stop, step):
+            items = left, min(left + step, stop)
+            inside = np.flatnonzero((part.item >= left) & (part.item < items[1]))
+            if not inside.size:
+                continue
+            for _, block in self._blocks(job, part.queries, items):
+                # Whether all are finite is seen when they are counted.
+                distances[inside] = block[part.query[inside], part.item[inside] - left]
+            if not np.isfinite(distances[inside]).all():
+                self.first_bad_entry(part.queries, items)
+        return distances
