@@ -20,6 +20,7 @@
     kernels      canonical distances, filters, edges, counting
     protocols    labels, pairs, named protocols, the conventions of other tools
     statistics   RankStatistics, the one currency
+    choices      names that options choose among
     errors       the exceptions, and the warning
 
 Imports point downwards. This module imports nothing heavy: the public names load what they

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy.typing as npt
 
+from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
 from streameval.metrics import MetricOptions
-from streameval.metrics.options import AveragePrecision, TieRule, VerificationPrecision
 from streameval.planning.range import Range
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import Labels, Protocol
@@ -31,7 +31,7 @@ def evaluate(
     gallery: Labels,
     protocol: str | Protocol | None = None,
     junk_ids: Sequence[int | str] | None = None,
-    self_match: Literal["index", "key"] | None = None,
+    self_match: SelfMatch | None = None,
     shot_draws: int | None = None,
     shot_seed: int | None = None,
     listed: ListedPairs | None = None,

@@ -23,6 +23,7 @@ from streameval.cli.types import Range, Value
 from streameval.distances.registry import DISTANCES
 from streameval.metrics.options import CHOICES
 from streameval.protocols import presets, protocol
+from streameval.report.export import FORMATS
 
 CUHK03 = Path(__file__).resolve().parent.parent.parent / "shared/data/cuhk03-detected-100q"
 QUERIES, ITEMS, WIDTH = 10, 70, 6
@@ -225,6 +226,7 @@ def test_choices_are_those_that_exist() -> None:
     assert {name: names[name] for name in known} == known
     matches, _ = get_args(get_type_hints(protocol.Protocol)["self_match"])
     assert names["self_match"] == get_args(matches)
+    assert names["format"] == ("table", "json", *FORMATS)
 
 
 def test_ranges_are_parsed() -> None:

@@ -26,7 +26,7 @@ from streameval.cli.inputs import (
     with_bundle,
 )
 from streameval.cli.options import FILE, URI, Values, check_effect
-from streameval.cli.printing import print_answer, print_table
+from streameval.cli.printing import chosen_format, print_answer, print_table
 from streameval.cli.results import Output
 from streameval.cli.signals import Interruption
 from streameval.cli.trec import open_trec, trec_options
@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     from streameval.protocols.protocol import Protocol
     from streameval.result import Evaluation
     from streameval.run.preparation import Prepared
+
+
+def _printable() -> tuple[str, ...]:
+    """Return the formats that are texts."""
+    return tuple(name for name in options.FORMATS() if name != "parquet")
+
 
 list_options = options.together(
     click.option(
@@ -70,7 +76,7 @@ list_options = options.together(
     ),
     click.option(
         "--missing",
-        type=Choice(registry("metrics.extremes", "Missing")),
+        type=Choice(registry("choices", "Missing")),
         help="What is not returned: no closer than what is, or never found.  [default: bounds; "
         "never of an approximate index]",
     ),
@@ -118,7 +124,7 @@ list_options = options.together(
 @click.option("--junk", type=FILE, help="Ignored items of each query, in the same way.")
 @click.option(
     "--listed-as",
-    type=Choice(registry("labels.listed", "ListedAs")),
+    type=Choice(registry("choices", "ListedAs")),
     default="1-based",
     show_default=True,
     help="What these files list: gallery indices, or keys.",
@@ -137,7 +143,7 @@ list_options = options.together(
 @options.result
 @click.option("--resume", is_flag=True, help="Go on with what is finished of --out, if it is.")
 @options.json("the summary")
-@options.form("Print the metrics as a row of a table, and nothing else.", options.texts)
+@options.form("Print the metrics as a row of a table, and nothing else.", _printable)
 @options.quiet
 @click.option("--dry-run", is_flag=True, help="Print the plan; evaluate nothing.")
 @click.option(
@@ -167,13 +173,11 @@ def evaluate(**given: Any) -> None:
 
 def _check_effects(values: Values) -> None:
     """Refuse options that have no effect beside the others."""
-    from streameval.report.export import FORMATS, chosen_format
-
-    chosen_format(values["format"], wants_json=values["json"], to_file=False)
+    chosen_format({**values, "out": None})
     dry, saved = values["dry_run"], values["out"] is not None
     files = ("save_index", "trec_run", "trec_qrels")
     written = saved or any(values[name] is not None for name in files)
-    plain = values["format"] not in FORMATS
+    plain = values["format"] in ("table", "json")
     listed = values["good"] is not None
     check_effect("overwrite", when=written, remedy="give --out DIR")
     check_effect("rate", when=dry, remedy="give --dry-run, too")

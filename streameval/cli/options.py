@@ -24,6 +24,7 @@ TEXT, SIZE, NUMBER = Value("TEXT"), Value("SIZE", number=True), Value("N", numbe
 DISTANCES = Choice(registry("distances.registry", "DISTANCES"))
 PRESETS = Choice(registry("protocols.presets", "PRESETS"))
 PROTOCOLS = registry("protocols.protocol", "PROTOCOLS")
+FORMATS = registry("choices", "Format")
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or in a config file
 
 
@@ -117,9 +118,7 @@ preset = click.option(
 
 def self_match(what: str = "Ignore each query's own image in the gallery.") -> Option:
     """Return the option of what becomes of a query's own image."""
-    return click.option(
-        "--self-match", type=Choice(registry("protocols.protocol", "SELF_MATCHES")), help=what
-    )
+    return click.option("--self-match", type=Choice(registry("choices", "SelfMatch")), help=what)
 
 
 def value_range(*words: str) -> Option:
@@ -149,23 +148,25 @@ def pairs(shown: Callable[[], tuple[str, ...]] | None = None) -> Option:
     )
 
 
-def rule(name: str, what: str) -> Option:
+def rule(name: str, known: str, what: str) -> Option:
     """Return the option of a rule by which metrics are read, a field of `MetricOptions`."""
-    return click.option(
-        f"--{name}", type=Choice(registry("metrics.options", "CHOICES", name)), help=what
-    )
+    return click.option(f"--{name}", type=Choice(registry("choices", known)), help=what)
 
 
-ties = rule("ties", "Who is ahead at the same distance.  [default: pessimistic]")
+ties = rule("ties", "TieRule", "Who is ahead at the same distance.  [default: pessimistic]")
 rules: Option = together(
-    rule("vp", "VP of GOM: as the authors' code, or as Eq. 5 is printed.  [default: reference]"),
+    rule(
+        "vp",
+        "VerificationPrecision",
+        "VP of GOM: as the authors' code, or as Eq. 5 is printed.  [default: reference]",
+    ),
     click.option(
         "--false-rate-budget",
         metavar="N",
         type=int,
         help="Returned negatives that count as failure.  [default: 3000]",
     ),
-    rule("ap", "Rule of average precision and of RP.  [default: step]"),
+    rule("ap", "AveragePrecision", "Rule of average precision and of RP.  [default: step]"),
     click.option(
         "--metrics",
         type=Metrics(),
@@ -213,7 +214,7 @@ differences: Option = together(
     ),
     click.option(
         "--despite",
-        type=Choice(registry("result.comparable", "KINDS")),
+        type=Choice(registry("choices", "KINDS")),
         multiple=True,
         help="Compare runs that differ in this; repeatable.",
     ),
@@ -261,22 +262,10 @@ def overwrite(what: str = "a file") -> Option:
     return click.option("--overwrite", is_flag=True, help=f"Replace {what} that is there.")
 
 
-def formats() -> tuple[str, ...]:
-    """Return the formats of a table."""
-    from streameval.report.export import FORMATS, JSON, TABLE
-
-    return TABLE, JSON, *FORMATS
-
-
-def texts() -> tuple[str, ...]:
-    """Return the formats that can be printed."""
-    return tuple(name for name in formats() if name != "parquet")
-
-
-def form(what: str, shown: Callable[[], tuple[str, ...]] = formats) -> Option:
+def form(what: str, shown: Callable[[], tuple[str, ...]] = FORMATS) -> Option:
     """Return the option of the format of a table."""
     return click.option(
-        "--format", type=Choice(formats, shown=shown), default="table", show_default=True, help=what
+        "--format", type=Choice(FORMATS, shown=shown), default="table", show_default=True, help=what
     )
 
 

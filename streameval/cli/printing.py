@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streameval.cli.options import Values
-from streameval.errors import OutputError
+from streameval.errors import OptionError, OutputError
 from streameval.output import ESCAPED, write_new
 
 if TYPE_CHECKING:
@@ -48,6 +48,25 @@ def print_answer(values: Values, summary: Callable[[], object], render: Render) 
     print_out(as_json(summary()) if values["json"] else render(stdout_style()))
 
 
+def chosen_format(values: Values) -> str:
+    """Return the format of ``--format`` and ``--json``; what is no text has to go to a file.
+
+    Raises
+    ------
+    OptionError
+        If it has no file to go to, or two formats are asked for.
+    """
+    name = str(values["format"])
+    if name == "parquet" and values["out"] is None:
+        raise OptionError(
+            "--format parquet is no text to be printed: give a file, as streameval show DIR "
+            "--format parquet --out rows.parquet"
+        )
+    if values["json"] and name not in ("table", "json"):
+        raise OptionError(f"got --json and --format {name}: choose one of them")
+    return "json" if values["json"] else name
+
+
 def print_table(
     values: Values,
     summary: Callable[[], object],
@@ -55,17 +74,16 @@ def print_table(
     table: Callable[[], Table],
 ) -> None:
     """Print or write results as ``--format``, ``--json`` and ``--out`` say."""
-    from streameval.report.export import FORMATS, JSON, chosen_format
+    from streameval.report.export import FORMATS
     from streameval.report.terminal import Style, stdout_style
 
-    out = values["out"]
-    form = chosen_format(values["format"], wants_json=values["json"], to_file=out is not None)
-    if form == JSON:
+    form = chosen_format(values)
+    if form == "json":
         content: str | bytes = as_json(summary())
     elif form in FORMATS:
         content = FORMATS[form](table())
     else:
-        content = render(stdout_style() if out is None else Style(plain=True))
+        content = render(stdout_style() if values["out"] is None else Style(plain=True))
     print_or_write(content, values)
 
 

@@ -11,7 +11,7 @@ from streameval.cli import options
 from streameval.cli.help import examples
 from streameval.cli.inputs import parse_level
 from streameval.cli.options import check_effect
-from streameval.cli.printing import print_answer, print_or_write, print_table
+from streameval.cli.printing import chosen_format, print_answer, print_or_write, print_table
 from streameval.errors import InputError, OptionError
 
 
@@ -35,7 +35,6 @@ def show(folders: tuple[str, ...], **values: Any) -> None:
     to repeat the run, from the folder that it was run in.
     """
     from streameval.report.evaluation import render_evaluation, results_table
-    from streameval.report.export import chosen_format
     from streameval.result import Evaluation
     from streameval.result.comparable import warn_of_others
 
@@ -45,7 +44,7 @@ def show(folders: tuple[str, ...], **values: Any) -> None:
     check_effect("overwrite", when=to_file, remedy="give --out FILE")
     readings = ("metrics", "ci", "format", "json")
     check_effect(*readings, when=not values["config"], remedy="leave --config out")
-    chosen_format(values["format"], wants_json=values["json"], to_file=to_file)
+    chosen_format(values)
     resampling = None if values["ci"] is None else parse_level(values["ci"])
     if values["config"]:
         print_or_write(_config(folders), values)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
+from streameval.choices import ListedAs
 from streameval.errors import InputError, OptionError, check_path
 from streameval.protocols.listed import ListedPairs, PairList
 from streameval.protocols.protocol import Labels
-
-ListedAs = Literal["1-based", "0-based", "key"]
 
 
 def read_listed_pairs(

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
 from streameval.errors import OptionError
 from streameval.ledger.append import NewSegment
 from streameval.ledger.create import first_state
@@ -21,13 +22,7 @@ from streameval.ledger.state import State
 from streameval.ledger.store import Contents, LedgerStore
 from streameval.ledger.trajectory import NOTHING, Forecast, Snapshot, entry_of, range_summary
 from streameval.ledger.verification import differences
-from streameval.metrics.options import (
-    AveragePrecision,
-    MetricOptions,
-    TieRule,
-    VerificationPrecision,
-    is_number,
-)
+from streameval.metrics.options import MetricOptions, is_number
 from streameval.planning.range import Range
 from streameval.protocols.protocol import Labels, Protocol, label_column
 from streameval.request import check_labels
@@ -77,7 +72,7 @@ class Ledger:
         metric: str | None = None,
         protocol: str | Protocol | None = None,
         junk_ids: Sequence[int | str] | None = None,
-        self_match: Literal["index", "key"] | None = None,
+        self_match: SelfMatch | None = None,
         range: str | Sequence[float] | Range | None = None,
         ties: TieRule | None = None,
         ap: AveragePrecision | None = None,

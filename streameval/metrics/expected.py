@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from streameval.metrics.options import AveragePrecision
+from streameval.choices import AveragePrecision
 from streameval.metrics.ranks import FixedRanks, Ranks, tie_groups
 from streameval.metrics.tie_groups import (
     TieGroups,

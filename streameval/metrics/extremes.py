@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from streameval.choices import Missing
 from streameval.metrics.compute import (
     Detail,
     Metrics,
@@ -37,7 +38,6 @@ from streameval.metrics.selection import (
 from streameval.metrics.totals import facts_of, query_columns, query_counts
 from streameval.statistics import FIELDS, IntArray, RankStatistics
 
-Missing = Literal["bounds", "never"]
 Bounds = tuple[float, float]
 
 NO_RANGE = (

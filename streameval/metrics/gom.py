@@ -14,9 +14,9 @@ from functools import partial
 
 import numpy as np
 
+from streameval.choices import VerificationPrecision
 from streameval.metrics.kind import FRACTION, TAU, Kind
 from streameval.metrics.metric import RANK_FIELDS, Metric, Tail, Value
-from streameval.metrics.options import VerificationPrecision
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Resamples, divided
 from streameval.metrics.sums import mean, trapezoid

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
+from streameval.choices import AveragePrecision, CmcReading, TieRule, VerificationPrecision
 from streameval.errors import OptionError
-
-TieRule = Literal["pessimistic", "optimistic", "stable", "expected"]
-AveragePrecision = Literal["step", "trapezoid", "threshold"]
-VerificationPrecision = Literal["reference", "equation"]
-CmcReading = Literal["first-match", "all-shots", "single-gallery-shot"]
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "ties": get_args(TieRule),

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from streameval.metrics.options import AveragePrecision
+from streameval.choices import AveragePrecision
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from streameval.choices import AveragePrecision
 from streameval.metrics.harmonic import harmonic_difference, harmonic_shortfall
-from streameval.metrics.options import AveragePrecision
 from streameval.statistics import FloatArray, IntArray
 
 

@@ -11,10 +11,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from streameval.choices import SelfMatch
 from streameval.errors import InputError, OptionError, check_type
 from streameval.metrics.extremes import cut_names
 from streameval.metrics.metric import Measure
@@ -176,7 +177,7 @@ def compare_index(
     train_rows: int | None = None,
     protocol: Any = None,
     junk_ids: Any = None,
-    self_match: Literal["index", "key"] | None = None,
+    self_match: SelfMatch | None = None,
     range: Any = None,
     memory: str | int = "2GB",
     threads: int | None = None,

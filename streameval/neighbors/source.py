@@ -11,8 +11,8 @@ import numpy as np
 
 from streameval.arrays.array import Array
 from streameval.arrays.fingerprint import fingerprint
+from streameval.choices import Missing
 from streameval.errors import InputError, OptionError, check_type
-from streameval.metrics.extremes import Missing
 from streameval.metrics.options import is_count, is_number
 from streameval.metrics.selection import wanted_measures
 from streameval.neighbors import faiss_build, faiss_index

@@ -18,8 +18,8 @@ from streameval.arrays.memory import in_memory
 from streameval.arrays.remote import is_remote
 from streameval.arrays.shape_only import PREFIX
 from streameval.arrays.uri import open_array, parse_uri
+from streameval.choices import Missing
 from streameval.errors import InputError, StreamevalWarning
-from streameval.metrics.extremes import Missing
 from streameval.neighbors.faiss_index import NOTHING
 from streameval.sources.sources import ArrayLike
 from streameval.statistics import FloatArray, IntArray

@@ -16,11 +16,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from streameval.choices import SelfMatch
 from streameval.errors import InputError, OptionError
 
 AnyArray = npt.NDArray[np.generic]
 
-SELF_MATCHES = "index", "key"
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
 
@@ -53,7 +53,7 @@ class Protocol:
     same_camera: bool = False
     cmc: Literal["first-match", "all-shots", "single-gallery-shot"] = "first-match"
     junk_ids: tuple[int | str, ...] = (-1,)
-    self_match: Literal["index", "key"] | None = None
+    self_match: SelfMatch | None = None
     listed: bool = False
     shot_draws: int = 10
     shot_seed: int = 0
@@ -101,7 +101,7 @@ def with_options(
     protocol: str | Protocol,
     *,
     junk_ids: Iterable[int | str] | None = None,
-    self_match: Literal["index", "key"] | None = None,
+    self_match: SelfMatch | None = None,
     shot_draws: int | None = None,
     shot_seed: int | None = None,
 ) -> Protocol:

@@ -11,12 +11,9 @@ import io
 import math
 from collections.abc import Callable, Mapping
 
-from streameval.errors import OptionError
 from streameval.report.numbers import DASH
 from streameval.report.table import Cell, Table
 from streameval.result.cells import harmless, one_line
-
-TABLE, JSON, PARQUET = "table", "json", "parquet"
 
 
 def as_csv(table: Table) -> str:
@@ -75,29 +72,9 @@ FORMATS: Mapping[str, Callable[[Table], str | bytes]] = {
     "csv": as_csv,
     "markdown": as_markdown,
     "latex": as_latex,
-    PARQUET: as_parquet,
+    "parquet": as_parquet,
 }
 """Renderers of a table, by the name of the format."""
-
-
-def chosen_format(name: str, *, wants_json: bool, to_file: bool) -> str:
-    """Return the format of ``--format`` and ``--json``; what is no text has to go to a file.
-
-    Raises
-    ------
-    OptionError
-        If there is no such format, or two are asked for.
-    """
-    if name not in (TABLE, JSON, *FORMATS):
-        raise OptionError(f"--format is {name!r}; known: {', '.join((TABLE, JSON, *FORMATS))}")
-    if name == PARQUET and not to_file:
-        raise OptionError(
-            "--format parquet is no text to be printed: give a file, as streameval show DIR "
-            "--format parquet --out rows.parquet"
-        )
-    if wants_json and name not in (TABLE, JSON):
-        raise OptionError(f"got --json and --format {name}: choose one of them")
-    return JSON if wants_json else name
 
 
 _LATEX = str.maketrans(

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streameval.choices import KINDS
 from streameval.errors import InputError, OptionError
 from streameval.metrics.resampling import Resampling
 from streameval.report.evaluation import compared_metrics
@@ -94,9 +95,9 @@ def runs_of(
     OptionError
         If `despite` is unknown.
     """
-    unknown = [kind for kind in despite if kind not in paired.KINDS]
+    unknown = [kind for kind in despite if kind not in KINDS]
     if unknown:
-        raise OptionError(f"despite is {unknown[0]!r}; known: {', '.join(paired.KINDS)}")
+        raise OptionError(f"despite is {unknown[0]!r}; known: {', '.join(KINDS)}")
     places = dict(zip(names, map(Path, folders), strict=True))
     results = {name: Evaluation.load(folder) for name, folder in places.items()}
     provenance = {name: read_summary(folder)["provenance"] for name, folder in places.items()}

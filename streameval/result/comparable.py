@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streameval.choices import GALLERY, OPTIONS, PROTOCOL
 from streameval.errors import InputError, StreamevalWarning
 from streameval.result.evaluation import Evaluation, check_not_of_lists
 from streameval.result.summary import plain
 
 QUERIES = "queries"
 READ_BY = ("ties", "ap", "vp", "cmc", "false_rate_budget")  # options that results are compared by
-KINDS = PROTOCOL, GALLERY, OPTIONS = "protocol", "gallery", "options"
 
 
 def check_comparable(results: Mapping[str, Evaluation], despite: Collection[str]) -> list[str]:

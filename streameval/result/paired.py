@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streameval.choices import KINDS
 from streameval.errors import OptionError, check_type
 from streameval.metrics.confidence import UNDEFINED_SHARE, interval, resampled_values, withheld
 from streameval.metrics.kind import FRACTION, Kind
@@ -26,11 +27,11 @@ from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Resampling
 from streameval.metrics.selection import names_of
 from streameval.result import Evaluation
-from streameval.result.comparable import KINDS, check_comparable
+from streameval.result.comparable import check_comparable
 from streameval.result.summary import plain
 from streameval.statistics import FloatArray
 
-__all__ = ["KINDS", "Comparison", "Difference", "check_comparable", "compare"]
+__all__ = ["Comparison", "Difference", "check_comparable", "compare"]
 
 RESAMPLES = 10_000
 ROUNDING = 1e-12  # a smaller difference of two runs is none

@@ -1,0 +1,19 @@
+"""Names that options choose among, in a module that is light to import."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+TieRule = Literal["pessimistic", "optimistic", "stable", "expected"]
+AveragePrecision = Literal["step", "trapezoid", "threshold"]
+VerificationPrecision = Literal["reference", "equation"]
+CmcReading = Literal["first-match", "all-shots", "single-gallery-shot"]
+SelfMatch = Literal["index", "key"]
+Missing = Literal["bounds", "never"]
+"""What items that are not in a list of neighbours are taken for."""
+ListedAs = Literal["1-based", "0-based", "key"]
+"""What the entries of a list of pairs are: gallery indices, or keys."""
+KINDS = PROTOCOL, GALLERY, OPTIONS = "protocol", "gallery", "options"
+"""What results that are compared can differ in."""
+Format = Literal["table", "json", "csv", "markdown", "latex", "parquet"]
+"""How a table is printed or written."""
