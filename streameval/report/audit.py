@@ -6,62 +6,13 @@ from typing import Any
 
 from streameval.audit import Audit
 from streameval.report.numbers import plural
-from streameval.report.table import Table, facts, packed
+from streameval.report.table import Facts, Table, facts
 from streameval.report.terminal import Style, render
 
 
 def render_audit(audit: Audit, style: Style) -> str:
     """Return the facts of an audit, and its findings with what each would change."""
-    said = audit.facts
-    rows: list[tuple[str, str]] = []
-    for side in ("query", "gallery"):
-        if f"{side}_features" in said:
-            rows += packed(f"{side.capitalize()} features", _features(said[f"{side}_features"]))
-    if "gallery_copies" in said:
-        copies = [
-            f"{plural(said['gallery_copies'], 'row')} of the gallery",
-            f"{plural(said['query_copies'], 'query', 'queries')} in the gallery",
-        ]
-        rows += packed("Copies", copies)
-    queries, gallery = said["queries"], said["gallery"]
-    rows += packed(
-        "Queries",
-        [
-            f"{queries['rows']:,} of {plural(queries['identities'], 'identity', 'identities')}",
-            f"{queries['positive']:,} in Q+",
-            f"{queries['negative']:,} in Q-",
-            f"{queries['excluded']:,} excluded",
-        ],
-    )
-    rows += packed(
-        "Gallery",
-        [
-            f"{gallery['rows']:,} of {plural(gallery['identities'], 'identity', 'identities')}",
-            f"{gallery['junk']:,} junk",
-            f"{gallery['distractors']:,} of identities that no query has",
-        ],
-    )
-    images = [
-        f"{plural(count, 'identity', 'identities')} with {name}"
-        for name, count in gallery["identities_by_images"].items()
-        if count
-    ]
-    rows += packed("By images", images or ["no identities"])
-    rows += packed(
-        "Pairs",
-        [
-            f"{said['pairs']['positive']:,} positive",
-            f"{said['pairs']['ignored_of_same_identity']:,} of one identity ignored",
-        ],
-    )
-    if "cameras" in said:
-        cameras = [f"{side} {len(ids)}" for side, ids in said["cameras"].items()]
-        rows += packed("Cameras", cameras)
-    for name, share in said.get("same_identity_closer", {}).items():
-        rows += packed(
-            "One identity", [f"closer than others in {100 * share:.1f} % of a sample, {name}"]
-        )
-    blocks: list[str | Table] = [facts(rows)]
+    blocks: list[str | Table] = [facts(_rows(audit.facts))]
     for finding in audit.findings:
         blocks += ["", facts([(finding.severity, str(finding))], wraps=True)]
     if not audit.findings:
@@ -69,14 +20,70 @@ def render_audit(audit: Audit, style: Style) -> str:
     return render(style, blocks)
 
 
-def _features(said: dict[str, Any]) -> list[str]:
-    parts = [
-        str(said["uri"]),
-        f"{said['rows']:,} x {said['columns']:,} of {said['dtype']}",
-        f"{plural(said['not_finite'], 'row')} not finite",
-        f"{said['zero']:,} zero",
+def _rows(inputs: dict[str, Any]) -> Facts:
+    rows: Facts = [
+        (f"{side.capitalize()} features", _features(inputs[f"{side}_features"]))
+        for side in ("query", "gallery")
+        if f"{side}_features" in inputs
     ]
-    if said["lengths"] is not None:
-        least, most = said["lengths"]
+    if "gallery_copies" in inputs:
+        queries = plural(inputs["query_copies"], "query", "queries")
+        items = plural(inputs["gallery_copies"], "row")
+        rows.append(("Copies", [f"{items} of the gallery", f"{queries} in the gallery"]))
+    queries, gallery, pairs = inputs["queries"], inputs["gallery"], inputs["pairs"]
+    images = [
+        f"{_identities(count)} with {name}"
+        for name, count in gallery["identities_by_images"].items()
+        if count
+    ]
+    rows += [
+        (
+            "Queries",
+            [
+                f"{queries['rows']:,} of {_identities(queries['identities'])}",
+                f"{queries['positive']:,} in Q+",
+                f"{queries['negative']:,} in Q-",
+                f"{queries['excluded']:,} excluded",
+            ],
+        ),
+        (
+            "Gallery",
+            [
+                f"{gallery['rows']:,} of {_identities(gallery['identities'])}",
+                f"{gallery['junk']:,} junk",
+                f"{gallery['distractors']:,} of identities that no query has",
+            ],
+        ),
+        ("By images", images or "no identities"),
+        (
+            "Pairs",
+            [
+                f"{pairs['positive']:,} positive",
+                f"{pairs['ignored_of_same_identity']:,} of one identity ignored",
+            ],
+        ),
+    ]
+    if "cameras" in inputs:
+        cameras = inputs["cameras"].items()
+        rows.append(("Cameras", [f"{side} {len(known)}" for side, known in cameras]))
+    for name, share in inputs.get("same_identity_closer", {}).items():
+        text = f"closer than others in {100 * share:.1f} % of a sample, {name}"
+        rows.append(("One identity", text))
+    return rows
+
+
+def _identities(count: int) -> str:
+    return plural(count, "identity", "identities")
+
+
+def _features(side: dict[str, Any]) -> list[str]:
+    parts = [
+        str(side["uri"]),
+        f"{side['rows']:,} x {side['columns']:,} of {side['dtype']}",
+        f"{plural(side['not_finite'], 'row')} not finite",
+        f"{side['zero']:,} zero",
+    ]
+    if side["lengths"] is not None:
+        least, most = side["lengths"]
         parts.append(f"lengths {least:.4g} to {most:.4g}")
     return parts

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from streameval.metrics.kind import Kind
     from streameval.result import Evaluation
 
-OWN = "this run"
+THIS_RUN = "this run"
 
-NO_MATTER = ("name", "cmc", "shot_draws", "shot_seed")
-"""Attributes of a protocol that have no say in which pairs are ignored."""
+IRRELEVANT = ("name", "cmc", "shot_draws", "shot_seed")
+"""Attributes of a protocol that don't matter for which pairs are ignored."""
 
 
 @dataclass(frozen=True)
@@ -79,36 +79,34 @@ def compare_conventions(
         if find_measure(name).metric.needs_under(evaluation.options) <= held
     ]
     names = tuple(dict.fromkeys(metrics or possible))
-    own = replace(evaluation.options, metrics=names)
+    options = replace(evaluation.options, metrics=names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamevalWarning)  # the table shows what has no value
-        before = _scalars(evaluation, own)
-        readings = {OWN: Reading(before, {}, ())}
+        before = _scalars(evaluation, options)
+        readings = {THIS_RUN: Reading(before, {}, ())}
         for preset in PRESETS.values():
             wanted = names if metrics else tuple(n for n in preset.metrics if n in possible)
-            readings[preset.name] = _read(evaluation, preset, replace(own, metrics=wanted), before)
+            named = replace(options, metrics=wanted)
+            readings[preset.name] = _read(evaluation, preset, named, before)
     return readings
 
 
 def _read(
-    evaluation: Evaluation, preset: Preset, own: MetricOptions, before: dict[str, float]
+    evaluation: Evaluation, preset: Preset, options: MetricOptions, before: dict[str, float]
 ) -> Reading:
-    changes = {**preset.options, "cmc": PROTOCOLS[preset.protocol].cmc}
-    changes = {name: value for name, value in changes.items() if getattr(own, name) != value}
-    if not own.metrics:  # there is nothing to be changed
-        changes = {}
+    wanted = {**preset.options, "cmc": PROTOCOLS[preset.protocol].cmc} if options.metrics else {}
+    changes = {name: value for name, value in wanted.items() if getattr(options, name) != value}
     effects: dict[str, dict[str, float]] = {}
     for name, value in changes.items():
-        alone = _scalars(evaluation, replace(own, **{name: value}))
+        alone = _scalars(evaluation, replace(options, **{name: value}))
         effects[f"{name}={value}"] = {
             metric: now - before[metric]
             for metric, now in alone.items()
             if now != before[metric] and not (math.isnan(now) and math.isnan(before[metric]))
         }
-    remarks = [one for one in (_pairs(evaluation, preset), _range(evaluation, preset)) if one]
-    if preset.remark:
-        remarks.append(preset.remark)
-    return Reading(_scalars(evaluation, replace(own, **changes)), effects, tuple(remarks))
+    remarks = _other_pairs(evaluation, preset), _other_range(evaluation, preset), preset.remark
+    values = _scalars(evaluation, replace(options, **changes))
+    return Reading(values, effects, tuple(filter(None, remarks)))
 
 
 def _scalars(evaluation: Evaluation, options: MetricOptions) -> dict[str, float]:
@@ -117,15 +115,15 @@ def _scalars(evaluation: Evaluation, options: MetricOptions) -> dict[str, float]
     return evaluation.with_options(**vars(options)).metrics.scalars
 
 
-def _pairs(evaluation: Evaluation, preset: Preset) -> str:
-    """Say where the tool would ignore other pairs than this run."""
+def _other_pairs(evaluation: Evaluation, preset: Preset) -> str:
+    """Return a remark where the tool would ignore other pairs than this run."""
     saved = evaluation.provenance["protocol"]
     other = PROTOCOLS[preset.protocol]
     junk = list(other.junk_ids if preset.junk_ids is None else preset.junk_ids)
     named = PROTOCOLS.get(saved["name"])  # of which alone early results say the name
     used = {**({} if named is None else vars(named)), **saved, "junk_ids": list(saved["junk_ids"])}
     wanted = {**vars(other), "junk_ids": junk}
-    if all(used.get(name) == value for name, value in wanted.items() if name not in NO_MATTER):
+    if all(used.get(name) == value for name, value in wanted.items() if name not in IRRELEVANT):
         return ""
     return (
         f"ignores other pairs ({preset.protocol}, junk ids {junk or 'none'}) than this run "
@@ -133,7 +131,7 @@ def _pairs(evaluation: Evaluation, preset: Preset) -> str:
     )
 
 
-def _range(evaluation: Evaluation, preset: Preset) -> str:
+def _other_range(evaluation: Evaluation, preset: Preset) -> str:
     mode = evaluation.range["mode"]
     if preset.range is None or preset.range == mode:
         return ""
@@ -157,7 +155,7 @@ def _table(readings: dict[str, Reading]) -> Table:
     starred = {name: "*" if _is_other(reading) else "" for name, reading in readings.items()}
     rows = (
         (metric, *(_cell(metric, reading.values) for reading in readings.values()))
-        for metric in readings[OWN].values
+        for metric in readings[THIS_RUN].values
     )
     return Table.of(("", *(name + star for name, star in starred.items())), rows)
 
@@ -179,7 +177,7 @@ def _reasons(readings: dict[str, Reading]) -> list[tuple[str, str]]:
     for name, reading in readings.items():
         texts = [_effect(option, changes) for option, changes in reading.effects.items()]
         texts += reading.remarks
-        if name != OWN and not texts:
+        if name != THIS_RUN and not texts:
             texts = ["as this run"]
         rows += [("" if at else name, text) for at, text in enumerate(texts)]
     rows += [("", ""), ("in percent", "tau and ranks as they are")]

@@ -23,8 +23,14 @@ from streameval.report.numbers import (
     plural,
     value_text,
 )
-from streameval.report.provenance import describe_inputs, describe_protocol, describe_reading
-from streameval.report.table import Cell, Part, Row, Table, facts, number, packed
+from streameval.report.provenance import (
+    describe_inputs,
+    describe_protocol,
+    describe_queries,
+    describe_range,
+    describe_reading,
+)
+from streameval.report.table import Cell, Facts, Part, Row, Table, facts, number
 from streameval.report.terminal import Style, render
 
 if TYPE_CHECKING:
@@ -87,9 +93,9 @@ def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None
     saved : str, optional
         Where it was written.
     """
-    closing = [
-        *packed("Conventions", _conventions(evaluation)),
-        *packed("Run", _run(evaluation)),
+    closing: Facts = [
+        ("Conventions", _conventions(evaluation)),
+        ("Run", _run(evaluation)),
         *_confidence_rows(evaluation.chosen_confidence),
     ]
     if saved is not None:
@@ -199,29 +205,27 @@ def _bounds_table(evaluation: Evaluation) -> Table | None:
     return Table.of(("open", "width", "closed by"), rows, align="lrl") if rows else None
 
 
-def _opening(evaluation: Evaluation) -> list[tuple[str, str]]:
+def _opening(evaluation: Evaluation) -> Facts:
     counts, provenance = evaluation.counts, evaluation.provenance
     ties = plural(counts["ties"], "tie") if counts["ties"] else "no ties"
-    return [
+    rows: Facts = [
         describe_inputs(provenance["inputs"]),
         ("Protocol", describe_protocol(provenance["protocol"])),
-        (
-            "Queries",
-            f"{counts['queries']:,}: {counts['queries_positive']:,} in Q+, "
-            f"{counts['queries_negative']:,} in Q−, {counts['queries_excluded']:,} excluded",
-        ),
+        ("Queries", f"{describe_queries(counts)}, {counts['queries_excluded']:,} excluded"),
         (
             "Gallery",
             f"{plural(counts['gallery'], 'item')} · "
             f"{plural(counts['pairs_positive'], 'positive pair')} · "
             f"{counts['pairs_ignored']:,} ignored · {ties}",
         ),
-        *(describe_reading(provenance["lists"]) if "lists" in provenance else []),
     ]
+    if "lists" in provenance:
+        rows.append(("Lists", describe_reading(provenance["lists"])))
+    return rows
 
 
 def _conventions(evaluation: Evaluation) -> list[str]:
-    options, used = evaluation.options, evaluation.range
+    options, used = evaluation.options, describe_range(evaluation.range)
     read = [
         f"CMC {options.cmc}",
         f"ties {options.ties}",
@@ -229,9 +233,7 @@ def _conventions(evaluation: Evaluation) -> list[str]:
         f"VP {options.vp}",
         f"false-rate budget {options.false_rate_budget:,}",
     ]
-    if used["low"] is not None:
-        read.append(f"range {used['low']:.6g} to {used['high']:.6g} ({used['mode']})")
-    return read
+    return [*read, f"range {used}"] if used else read
 
 
 def _run(evaluation: Evaluation) -> list[str]:
@@ -251,7 +253,7 @@ def _run(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def _confidence_rows(confidence: Confidence | None) -> list[tuple[str, str]]:
+def _confidence_rows(confidence: Confidence | None) -> Facts:
     """Return how intervals were made, and why metrics have none."""
     if confidence is None:
         return []
@@ -266,7 +268,7 @@ def _confidence_rows(confidence: Confidence | None) -> list[tuple[str, str]]:
     for name, reason in confidence.reasons.items():
         names.setdefault(reason, []).append(name)
     missing = (f"{', '.join(some)}: {reason}" for reason, some in names.items())
-    return [*packed("Confidence", made), *(("No interval", text) for text in missing)]
+    return [("Confidence", made), *(("No interval", text) for text in missing)]
 
 
 def compared_metrics(

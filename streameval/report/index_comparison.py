@@ -12,7 +12,7 @@ from streameval.output import write_new
 from streameval.planning import format_bytes
 from streameval.report.figures import drawing, figure_bytes, look, marker, set_log, shortened
 from streameval.report.numbers import DASH, amount, duration, number_text, plural
-from streameval.report.provenance import describe_inputs
+from streameval.report.provenance import describe_inputs, describe_queries
 from streameval.report.table import Table, facts
 from streameval.report.terminal import Style, render
 
@@ -25,11 +25,7 @@ def render_comparison(comparison: Comparison, style: Style) -> str:
     counts = exact.counts
     opening = [
         describe_inputs(exact.provenance["inputs"]),
-        (
-            "Queries",
-            f"{counts['queries']:,}: {counts['queries_positive']:,} in Q+, "
-            f"{counts['queries_negative']:,} in Q−; {plural(counts['gallery'], 'gallery item')}",
-        ),
+        ("Queries", f"{describe_queries(counts)}; {plural(counts['gallery'], 'gallery item')}"),
         (
             "Exact",
             f"{duration(exact.provenance['seconds'])}, on {plural(comparison.threads, 'thread')}; "

@@ -11,7 +11,7 @@ from streameval.errors import InputError, OptionError
 from streameval.metrics.selection import find_measure, find_name
 from streameval.report.figures import drawing, look, marker, shortened
 from streameval.report.numbers import amount, duration, number_text, percent, plural
-from streameval.report.table import Cell, Table, facts, number, packed
+from streameval.report.table import Cell, Table, facts, number
 from streameval.report.terminal import Style, render
 
 if TYPE_CHECKING:
@@ -84,15 +84,13 @@ def render_change(snapshot: Snapshot, style: Style) -> str:
     if snapshot.rescanned:
         counted.append(f"{amount(snapshot.rescanned)} of them of old segments")
     counted.append(duration(snapshot.seconds))
+    values = snapshot.metrics
     rows = [
         (f"Snapshot {snapshot.number}", f"{snapshot.change} {snapshot.name}".strip()),
-        *packed("Holds", done),
-        *packed("Counted", counted),
-        *packed("Sides", _sides(snapshot.counts, snapshot.sides)),
-        *packed(
-            "Metrics",
-            [f"{name} {_value(name, snapshot.metrics).text}" for name in _shown(snapshot.metrics)],
-        ),
+        ("Holds", done),
+        ("Counted", counted),
+        ("Sides", _sides(snapshot.counts, snapshot.sides)),
+        ("Metrics", [f"{name} {_value(name, values).text}" for name in _shown(values)]),
     ]
     return render(style, [facts(rows)])
 
@@ -145,7 +143,7 @@ def render_ledger(path: str, head: Head, style: Style, plotted: str | None = Non
         ("Ledger", path),
         ("Kind", f"features, {settings.metric}" if settings.metric else "stored distances"),
         ("Protocol", f"{settings.protocol.name} · {limits}"),
-        *packed("Queries", [f"{head.queries:,}", *_sides(last["counts"], {})]),
+        ("Queries", [f"{head.queries:,}", *_sides(last["counts"], {})]),
         ("Gallery", f"{plural(head.gallery, 'item')} in {plural(len(head.segments), 'segment')}"),
     ]
     blocks: list[str | Table] = [facts(rows), ""]

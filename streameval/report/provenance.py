@@ -8,7 +8,7 @@ from typing import Any
 
 from streameval.planning import format_bytes
 from streameval.report.numbers import duration, plural
-from streameval.report.table import Cell, Table, facts, packed
+from streameval.report.table import Cell, Table, facts
 from streameval.result import Evaluation
 
 COUNTS: Mapping[str, str] = {
@@ -58,9 +58,9 @@ def _junk(protocol: Mapping[str, Any]) -> str:
     return ", ".join(map(str, protocol["junk_ids"])) or "none"
 
 
-def describe_reading(lists: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows for `facts` on lists of neighbours: how long they are and how they are read."""
-    effective = lists["effective_k"]
+def describe_reading(lists: Mapping[str, Any]) -> list[str]:
+    """Return in words how long lists of neighbours are, and how they are read."""
+    effective, index = lists["effective_k"], lists.get("index")
     certain = "places certain" if lists["missing"] == "bounds" else "valid items returned"
     parts = [
         f"k = {lists['k']:,}",
@@ -73,12 +73,25 @@ def describe_reading(lists: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if lists["complete"]:
         parts.append("complete: all is known")
-    rows = packed("Lists", parts)
-    index = lists.get("index")
     if index is not None:
         trained = f", trained on {index['train_rows']:,} rows" if index["train_rows"] else ""
-        rows.append(("", f"index built in {index['build_seconds']:.3g} s{trained}"))
-    return rows
+        parts.append(f"index built in {index['build_seconds']:.3g} s{trained}")
+    return parts
+
+
+def describe_queries(counts: Mapping[str, int]) -> str:
+    """Return in words how many queries there are, on each side."""
+    return (
+        f"{counts['queries']:,}: {counts['queries_positive']:,} in Q+, "
+        f"{counts['queries_negative']:,} in Q−"
+    )
+
+
+def describe_range(used: Mapping[str, Any]) -> str:
+    """Return in words the distances of τ = 0 and 1; nothing where they are not used."""
+    if used["low"] is None:
+        return ""
+    return f"{used['low']:.6g} to {used['high']:.6g} ({used['mode']})"
 
 
 def options_table(results: Sequence[Evaluation], heads: Sequence[str]) -> Table:
@@ -107,7 +120,7 @@ def _side_by_side(head: str, heads: Sequence[str], columns: Sequence[Mapping[str
 
 def _options(result: Evaluation) -> dict[str, str]:
     protocol, inputs = result.provenance["protocol"], result.provenance["inputs"]
-    options, used = result.options, result.range
+    options = result.options
     rules = {
         "same_identity_and_camera": "same identity and camera",
         "same_camera": "same camera",
@@ -116,9 +129,6 @@ def _options(result: Evaluation) -> dict[str, str]:
     ignored = [text for name, text in rules.items() if protocol.get(name)]
     if protocol.get("self_match"):
         ignored.append(f"a query's own image, by {protocol['self_match']}")
-    between = "not used"
-    if used["low"] is not None:
-        between = f"{used['low']:.6g} to {used['high']:.6g} ({used['mode']})"
     texts = {"Distance": str(inputs["metric"])} if "metric" in inputs else {}
     texts |= {
         "Protocol": str(protocol["name"]),
@@ -129,13 +139,12 @@ def _options(result: Evaluation) -> dict[str, str]:
         "Average precision": options.ap,
         "Verification precision (VP)": options.vp,
         "False-rate budget": f"{options.false_rate_budget:,}",
-        "Distances of τ = 0 and 1": between,
+        "Distances of τ = 0 and 1": describe_range(result.range) or "not used",
     }
     if result.provenance.get("refined"):
         texts["Refined"] = ", ".join(result.provenance["refined"])
     if "lists" in result.provenance:
-        rows = describe_reading(result.provenance["lists"])
-        texts["Lists"] = " · ".join(text for _, text in rows)
+        texts["Lists"] = " · ".join(describe_reading(result.provenance["lists"]))
     return texts
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.metrics.kind import FRACTION, Kind
 from streameval.report.numbers import DASH, number_text, percent, plural, value_text
-from streameval.report.table import Cell, Part, Row, Span, Table, facts, number, packed
+from streameval.report.table import Cell, Part, Row, Span, Table, facts, number
 from streameval.report.terminal import Style, render
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def render_comparison(comparison: Comparison, style: Style, queries: int) -> str
         f"seed {comparison.how.seed}",
         f"p corrected for {tested} (Holm)",
     ]
-    return render(style, [*blocks, "", facts(packed("Method", method))])
+    return render(style, [*blocks, "", facts([("Method", method)])])
 
 
 def describe_method(comparison: Comparison) -> str:

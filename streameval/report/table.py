@@ -51,6 +51,8 @@ class Cell:
 
 
 Row = tuple[Cell, ...]
+Facts = list[tuple[str, Sequence[str]]]
+"""Names, and a text or parts of one beside each."""
 
 
 @dataclass(frozen=True)
@@ -129,21 +131,28 @@ def row(cells: Iterable[object]) -> Row:
     return tuple(cell if isinstance(cell, Cell) else Cell(str(cell)) for cell in cells)
 
 
-def facts(rows: Iterable[tuple[str, str]], title: str = "", *, wraps: bool = False) -> Table:
-    """Return a table without heads: names, and a text beside each."""
-    cells = ((name, Cell(text, wraps=wraps)) for name, text in rows)
+def facts(
+    rows: Iterable[tuple[str, Sequence[str]]], title: str = "", *, wraps: bool = False
+) -> Table:
+    """Return a table without heads: names, and a text or parts of one beside each.
+
+    Parts are put into as few lines as they fit in.
+    """
+    cells: list[tuple[str, Cell]] = []
+    for name, text in rows:
+        lines = [text] if isinstance(text, str) else _packed(text)
+        cells += [("" if at else name, Cell(line, wraps=wraps)) for at, line in enumerate(lines)]
     return Table.of((), cells, title, align="ll")
 
 
-def packed(name: str, parts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return rows for `facts`: the parts in as few lines as fit, the name beside the first."""
+def _packed(parts: Sequence[str]) -> list[str]:
     lines: list[str] = []
     for part in parts:
         if lines and len(lines[-1]) + len(part) + 3 <= ROOM:
             lines[-1] += f" · {part}"
         else:
             lines.append(part)
-    return [("" if at else name, line) for at, line in enumerate(lines)]
+    return lines
 
 
 def number(value: float | None, kind: Kind = FRACTION, *, signed: bool = False) -> Cell:
