@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from streameval.ledger import Ledger
     from streameval.metrics import MetricOptions
     from streameval.neighbors.comparison import compare_index
-    from streameval.neighbors.source import Neighbors
+    from streameval.neighbors.neighbors import Neighbors
     from streameval.protocols.listed import ListedPairs
     from streameval.protocols.presets import PRESETS
     from streameval.protocols.protocol import PROTOCOLS, Labels, Protocol
@@ -74,7 +74,7 @@ _HOMES = {
     "read_label_tables": "labels.columns",
     "read_labels": "labels.columns",
     "read_listed_pairs": "labels.listed",
-    "Neighbors": "neighbors.source",
+    "Neighbors": "neighbors.neighbors",
     "read_protocol": "labels.protocol_file",
     "Distances": "sources.sources",
     "Features": "sources.sources",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.arrays.array import Array
 from streameval.arrays.fingerprint import fingerprint, of_file
 from streameval.errors import InputError
-from streameval.metrics.extremes import ListReading
+from streameval.metrics.bounds import ListReading
 from streameval.planning import Plan, Problem
 from streameval.planning.plan import Limits
 from streameval.planning.range import Range

@@ -22,7 +22,7 @@ from support.runs import prepare
 import streameval as se
 from streameval.cli import main
 from streameval.errors import OutputError, StreamevalWarning
-from streameval.neighbors.returned import Returned
+from streameval.neighbors.lists import Lists
 from streameval.neighbors.trec import descending, names_of, qrels_lines, run_lines
 from streameval.output import NewFile
 
@@ -60,7 +60,7 @@ def test_another_evaluator_agrees(problem: Any, ties: Any) -> None:
         warnings.simplefilter("ignore", StreamevalWarning)
         options = se.MetricOptions(metrics=(f"mAP@{k}/total",), ties=ties)
         work = prepare(source, **labels(stated), protocol=protocol(stated), options=options)
-        blocks: list[Returned] = []
+        blocks: list[Lists] = []
         result = runs.run(work, options, collect=blocks.append)
     queries, gallery = (names_of(labels(stated)[side], side) for side in ("query", "gallery"))
     run: list[str] = []

@@ -15,7 +15,7 @@ from streameval.errors import OptionError
 from streameval.output import NewFile
 
 if TYPE_CHECKING:
-    from streameval.neighbors.returned import Returned
+    from streameval.neighbors.lists import Lists
     from streameval.neighbors.trec import Names
     from streameval.protocols.pairs import Pairs
     from streameval.protocols.protocol import Labels
@@ -57,7 +57,7 @@ class TrecFiles:
         if self._qrels is not None:
             self._qrels.write_all(qrels_lines(pairs, *self._names))
 
-    def collect(self, returned: Returned) -> None:
+    def collect(self, returned: Lists) -> None:
         """Write the lists of the next queries."""
         from streameval.neighbors.trec import run_lines
 

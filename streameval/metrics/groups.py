@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError
+from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.compute import Detail, Metrics, metrics_of
 from streameval.metrics.confidence import Confidence, confidence_of
-from streameval.metrics.extremes import ListReading, compute_list_metrics
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.resampling import Identities, Resampling

@@ -8,39 +8,35 @@ interval by a `jackknife`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from streameval.choices import SelfMatch
 from streameval.errors import InputError, OptionError, check_type
-from streameval.metrics.extremes import cut_names
+from streameval.metrics.bounds import cut_names
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions, is_count
 from streameval.metrics.selection import find_measure, in_order, wanted_measures
-from streameval.neighbors.count import begin_work, count_outcome, index_of
+from streameval.neighbors.count import begin_work, count_built
 from streameval.neighbors.faiss_index import is_file, is_flat
+from streameval.neighbors.index_search import IndexSearch
 from streameval.neighbors.jackknife import CONFIDENCE, LISTED, Difference, differences
-from streameval.neighbors.returned import Returned
-from streameval.neighbors.source import Neighbors
-from streameval.planning import Task
+from streameval.neighbors.lists import Lists
+from streameval.neighbors.search import distances_of
+from streameval.planning import Plan
 from streameval.planning.range import Range
-from streameval.protocols.pairs import Pairs
 from streameval.protocols.protocol import Labels
 from streameval.request import Request
 from streameval.result import Evaluation
-from streameval.run.executor import Executor
-from streameval.run.job import Job
 from streameval.run.orchestrator import run
-from streameval.run.passes import listed_distances
 from streameval.run.preparation import Prepared, prepare
-from streameval.run.progress import Progress, Watch, check_progress
+from streameval.run.progress import Progress
 from streameval.run.session import Session, open_session
-from streameval.sources.sources import Features
-from streameval.statistics import FloatArray, IntArray
+from streameval.sources.features import Features
 
 __all__ = [
     "CONFIDENCE",
@@ -80,6 +76,21 @@ class Setting:
         if not index.strip():
             raise OptionError(f"setting {text!r} names no index; expected INDEX[@NAME=N,..]")
         return cls(index.strip(), search.strip())
+
+    def source(
+        self, features: Features, k: int, rerank: bool = False, train_rows: int | None = None
+    ) -> IndexSearch:
+        """Return the search of k items, read as a system deployed."""
+        trained = not is_flat(self.index) and not is_file(self.index)
+        return IndexSearch(
+            features=features,
+            index=self.index,
+            k=k,
+            search=self.search,
+            missing="never",
+            rerank=rerank,
+            train_rows=train_rows if trained else None,
+        )
 
     def __str__(self) -> str:
         return f"{self.index}@{self.search}" if self.search else self.index
@@ -219,75 +230,27 @@ def compare_index(
     if not is_count(k):
         raise OptionError(f"k is {k!r}; a whole number of at least 1 is needed")
     check_type("options", options, MetricOptions | None, "MetricOptions(...) is needed")
-    check_progress(progress)
     if isinstance(settings, str) or not isinstance(settings, Iterable):
         raise OptionError(f"settings is {settings!r}; a list of them is needed: [{settings!r}]")
     chosen = [one if isinstance(one, Setting) else Setting.parse(one) for one in settings]
     if not chosen:
         raise OptionError("there is no setting to compare: give an index, such as IVF64,Flat")
-    asked = Request.of({**given, "source": features})
-    measures = compared_measures(asked.options, k)
-    options = replace(asked.options, metrics=tuple(one.name for one in measures))
-    asked = replace(asked, options=options)
-    make = Neighbors(features=features, index="Flat", k=k, missing="never")
-    sources = [
-        replace(
-            make,
-            index=one.index,
-            search=one.search,
-            rerank=rerank,
-            train_rows=None if is_flat(one.index) or is_file(one.index) else train_rows,
-        )
-        for one in chosen
-    ]
+    request = Request.of({**given, "source": features})
+    measures = compared_measures(request.options, k)
+    names = tuple(measure.name for measure in measures)
+    request = replace(request, options=replace(request.options, metrics=names))
     with open_session(given) as session:
-        return _compare(asked, session, chosen, sources, k, measures)
-
-
-def _compare(
-    asked: Request,
-    session: Session,
-    chosen: Sequence[Setting],
-    sources: Sequence[Neighbors],
-    k: int,
-    measures: Sequence[Measure],
-) -> Comparison:
-    """Evaluate exactly, then each setting."""
-    options = asked.options
-    prepared = [prepare(asked.with_source(source), session) for source in sources]
-    truth = Neighbors(features=sources[0].features, index="Flat", k=k, missing="never")
-    whole = replace(asked, options=replace(options, metrics=(*options.metrics, LISTED)))
-    exact = run(whole, session)
-    executor, watch = session.executor, session.watch
-    measured = exact_range(exact)
-    true_item, furthest = _true_lists(prepare(asked.with_source(truth), session), executor, watch)
-    outcomes: list[Outcome] = []
-    for _, several in groupby(zip(chosen, prepared, strict=True), key=lambda one: one[0].index):
-        group = list(several)
-        source = group[0][1].source
-        if not isinstance(source, Neighbors):
-            raise TypeError("a setting is no neighbours")
-        begin_work(group[0][1], source, watch)
-        with index_of(group[0][1], source, watch) as (built, told):
-            for setting, work in group:
-                own = replace(built, search=setting.search)
-                work = replace(
-                    work, request=work.request.with_source(own), range=measured or work.range
-                )
-                outcomes.append(
-                    _outcome(
-                        setting,
-                        work,
-                        own,
-                        told,
-                        exact,
-                        measures,
-                        options,
-                        (true_item, furthest),
-                        executor,
-                        watch,
-                    )
-                )
+        prepared = [
+            (setting, prepare(request.with_source(source), session))
+            for setting in chosen
+            for source in [setting.source(features, k, rerank, train_rows)]
+        ]
+        whole = replace(request.options, metrics=(*names, LISTED))
+        exact = run(replace(request, options=whole), session)
+        truth = Truth.of(request.with_source(Setting("Flat").source(features, k)), session)
+        outcomes: list[Outcome] = []
+        for _, group in groupby(prepared, key=lambda one: one[0].index):
+            outcomes += _outcomes(list(group), truth, exact, measures, session)
     return Comparison(exact, k, tuple(outcomes), session.threads)
 
 
@@ -319,110 +282,79 @@ def exact_range(exact: Evaluation) -> Range | None:
     return Range(used["low"], used["high"], unit=used["mode"] == "auto")
 
 
-def _true_lists(
-    prepared: Prepared, executor: Executor, watch: Watch
-) -> tuple[list[IntArray], FloatArray]:
-    """Return the nearest k items of each query, and the distance of the last of them, [Q]."""
-    source = prepared.source
-    if not isinstance(source, Neighbors):
-        raise TypeError("the true lists are no neighbours")
-    blocks: list[Returned] = []
-    prepared = replace(prepared, problem=replace(prepared.problem, thresholds=0, edges=0))
-    begin_work(prepared, source, watch)
-    count_outcome(
-        replace(prepared, range=Range(0, 1)),
-        source,
-        executor,
-        watch,
-        blocks.append,
-    )
-    lists = lists_of(blocks)
-    furthest = [block.distance[block.indptr[1:] - 1] for block in blocks]
-    return lists, np.concatenate(furthest)
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The nearest k items of each query.
+
+    Attributes
+    ----------
+    features : Features
+    lists : Lists
+    """
+
+    features: Features
+    lists: Lists
+
+    @classmethod
+    def of(cls, request: Request, session: Session) -> Truth:
+        """Return the lists of an exact search."""
+        prepared = prepare(request, session)
+        problem = replace(prepared.problem, thresholds=0, edges=0)
+        prepared = replace(prepared, problem=problem, range=Range(0, 1))
+        blocks: list[Lists] = []
+        prepared.source.count(prepared, replace(session, collect=blocks.append))
+        return cls(cast("IndexSearch", prepared.source).features, Lists.stack(blocks))
+
+    def recall(self, lists: Lists, plan: Plan, session: Session) -> float:
+        """Return the share of the items that lists have; one as near as the k-th counts."""
+        items = self.features.shape[1]
+        pairs, wanted = (one.query * items + one.item for one in (lists, self.lists))
+        hit = np.isin(pairs, wanted)
+        query, item = lists.query[~hit], lists.item[~hit]
+        hits = int(hit.sum())
+        if len(item):
+            furthest = np.full(self.features.shape[0], -np.inf)
+            np.maximum.at(furthest, self.lists.query, self.lists.distance)
+            distance = distances_of(self.features, plan, session, query, item, "recall")
+            hits += int((distance <= furthest[query]).sum())
+        return min(hits / len(wanted), 1.0) if len(wanted) else math.nan
 
 
-def lists_of(blocks: Sequence[Returned]) -> list[IntArray]:
-    """Return the items of each list."""
-    return [
-        block.item[first:last]
-        for block in blocks
-        for first, last in zip(block.indptr[:-1], block.indptr[1:], strict=True)
-    ]
-
-
-def _outcome(
-    setting: Setting,
-    work: Prepared,
-    source: Neighbors,
-    told: dict[str, Any],
+def _outcomes(
+    group: Sequence[tuple[Setting, Prepared]],
+    truth: Truth,
     exact: Evaluation,
     measures: Sequence[Measure],
-    options: MetricOptions,
-    truth: tuple[list[IntArray], FloatArray],
-    executor: Executor,
-    watch: Watch,
-) -> Outcome:
-    blocks: list[Returned] = []
-    begin_work(work, source, watch)
-    counted = count_outcome(work, source, executor, watch, blocks.append)
-    facts = counted.facts
-    found = Evaluation.compute(
-        counted.statistics,
-        options,
-        range=work.range_summary(counted.range),
-        columns=work.columns,
-        provenance=facts,
-        lists=counted.reading,
-    )
-    seconds = facts["lists"]["search_seconds"]
-    size = told.get("bytes", 0) if source.path is None else source.path.stat().st_size
-    return Outcome(
-        setting,
-        neighbour_recall(work, source, lists_of(blocks), truth, executor, watch),
-        differences(exact, found, measures, options),
-        told.get("build_seconds", math.nan),
-        seconds,
-        source.shape[0] / max(seconds, 1e-9),
-        size,
-    )
-
-
-def neighbour_recall(
-    work: Prepared,
-    source: Neighbors,
-    lists: Sequence[IntArray],
-    truth: tuple[Sequence[IntArray], FloatArray],
-    executor: Executor,
-    watch: Watch,
-) -> float:
-    """Return the share of the k nearest items that lists have; one as near as the k-th counts.
-
-    Parameters
-    ----------
-    work : Prepared
-    source : Neighbors
-    lists : Q arrays of int64
-    truth : (Q arrays of int64, [Q] float64)
-        The nearest k items of each query, and the distance of the k-th.
-    executor, watch
-    """
-    features, (nearest, furthest) = source.features, truth
-    if features is None:
-        raise TypeError("there are no features to compare with")
-    total = sum(map(len, nearest))
-    hits = 0
-    query: list[IntArray] = []
-    item: list[IntArray] = []
-    for row, (own, true) in enumerate(zip(lists, nearest, strict=True)):
-        there = np.isin(own, true)
-        hits += int(there.sum())
-        item.append(own[~there])
-        query.append(np.full(len(item[-1]), row))
-    others = np.concatenate(item)
-    if len(others):
-        of = np.concatenate(query)
-        tasks = (Task((0, source.shape[0]), (0, source.shape[1])),)
-        job = Job(features, Pairs.assumed(0, 0, 0), replace(work.plan, tasks=tasks))
-        distance = listed_distances(job, of, others, executor, watch, "recall")
-        hits += int((distance <= furthest[of]).sum())
-    return min(hits / total, 1.0) if total else math.nan
+    session: Session,
+) -> Iterator[Outcome]:
+    """Yield the outcomes of settings of one index, which is built once."""
+    first = group[0][1]
+    source = cast("IndexSearch", first.source)
+    begin_work(source, first, session)
+    with source.built(first.plan, session) as (built, facts):
+        for setting, prepared in group:
+            search = replace(built, search=setting.search)
+            request = prepared.request.with_source(search)
+            used = exact_range(exact) or prepared.range
+            prepared = replace(prepared, request=request, range=used)
+            blocks: list[Lists] = []
+            begin_work(search, prepared, session)
+            counted = count_built(search, prepared, replace(session, collect=blocks.append))
+            result = Evaluation.compute(
+                counted.statistics,
+                request.options,
+                range=prepared.range_summary(counted.range),
+                columns=prepared.columns,
+                provenance=counted.facts,
+                lists=counted.reading,
+            )
+            seconds = counted.facts["lists"]["search_seconds"]
+            yield Outcome(
+                setting,
+                truth.recall(Lists.stack(blocks), prepared.plan, session),
+                differences(exact, result, measures, request.options),
+                facts.get("build_seconds", math.nan),
+                seconds,
+                search.shape[0] / max(seconds, 1e-9),
+                search.sizes().index_bytes,
+            )

@@ -1,127 +1,162 @@
-"""Lists of neighbours evaluated: an index built where one is, k grown where that is asked for."""
+"""Lists of neighbours counted: made or read block by block, ranked, and bounded; k auto grown."""
 
 from __future__ import annotations
 
 import math
+import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval.errors import InputError, OptionError, StreamevalWarning
-from streameval.metrics.extremes import ListMetrics, compute_list_metrics
+from streameval.metrics.bounds import ListMetrics, ListReading, compute_list_metrics
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import PARTS
-from streameval.neighbors.faiss_build import build_index, index_file, write_index
-from streameval.neighbors.search import Collect, CountedLists, check_unit, count_lists
-from streameval.neighbors.source import DEEPER, Neighbors
+from streameval.neighbors.bounds import Extremes, as_deployed, find_extremes
+from streameval.neighbors.lists import Places
+from streameval.neighbors.ranking import Ranking
+from streameval.neighbors.repair import Repairs
+from streameval.neighbors.search import check_unit
 from streameval.planning.range import Range
-from streameval.run.executor import Executor
-from streameval.run.preparation import Prepared
-from streameval.run.progress import Watch
-from streameval.run.session import Session
 from streameval.source import Counted
+from streameval.statistics import FloatArray, RankStatistics
+
+if TYPE_CHECKING:
+    from streameval.neighbors.source import ListSource
+    from streameval.run.preparation import Prepared
+    from streameval.run.session import Session
+
+DEEPER = 4  # times as deep each time, of k auto
 
 
-def evaluate_lists(prepared: Prepared, source: Neighbors, session: Session) -> Counted:
-    """Build the index, where there is one to be built; make or read the lists, and count them.
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Lists of all queries, counted.
+
+    Attributes
+    ----------
+    source : ListSource
+        Of lists of k items.
+    extremes : Extremes
+    least, most : float
+        Of the distances of all valid items of lists; +inf and −inf of none.
+    repairs : Repairs
+    seconds : float
+        That searches have taken; 0 of stored lists.
+    """
+
+    source: ListSource
+    extremes: Extremes
+    least: float
+    most: float
+    repairs: Repairs
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every valid item of every query is known to be listed."""
+        return self.extremes.best is not None and bool(self.extremes.complete.all())
+
+    @property
+    def statistics(self) -> RankStatistics:
+        """The statistics of an evaluation: read as bounds, the worst."""
+        return self._told(self.extremes.worst)
+
+    @property
+    def reading(self) -> ListReading:
+        """What is known of each list."""
+        best, source = self.extremes.best, self.source
+        return ListReading(
+            source.reading,
+            source.depth,
+            self.extremes.effective,
+            self.extremes.missing_positives,
+            source.tighten,
+            None if best is None else self._told(best),
+        )
+
+    def _told(self, statistics: RankStatistics) -> RankStatistics:
+        """Return statistics without the histogram, where that lacks missing items."""
+        if self.extremes.best is None or self.complete:
+            return statistics
+        return replace(statistics, impostor_histogram=None, histogram_edges=None)
+
+    def counted(self, used: Range) -> Counted:
+        """Return what is counted, with facts for the provenance; warn of repairs."""
+        source, reading = self.source, self.reading
+        self.repairs.warn(source.name, source.reading)
+        effective, missing = reading.effective, reading.missing_positives
+        facts = {
+            "missing": reading.missing,
+            "k": reading.depth,
+            "distances": "canonical" if source.canonical else "as returned",
+            "tightened": source.tighten,
+            "complete": self.complete,
+            "effective_k": {
+                "least": int(effective.min()),
+                "median": float(np.median(effective)),
+                "most": int(effective.max()),
+            },
+            "missing_positives": int(missing.sum()),
+            "queries_missing_positives": int((missing > 0).sum()),
+            "repaired": dict(self.repairs.count),
+            "search_seconds": round(self.seconds, 3),
+        }
+        return Counted(self.statistics, used, reading, {"lists": facts})
+
+
+def count_lists(source: ListSource, prepared: Prepared, session: Session) -> Counted:
+    """Count lists of k items; where k is auto, ever longer ones until they do.
 
     Raises
     ------
+    InputError
+        If lists hold what can't be repaired, or are not of these features or this metric.
     NotUnitError
-        If the range relies on vectors of length 1, and some are not.
+        If the range relies on vectors of length 1, and there are others.
     """
-    executor, watch = session.executor, session.watch
-    begin_work(prepared, source, watch)
+    begin_work(source, prepared, session)
     used, features = prepared.range, source.features
     if used is not None and used.unit and features is not None:
-        check_unit(features, prepared.plan, executor, watch)
-    with index_of(prepared, source, watch) as (built, facts):
-        counted = count_outcome(prepared, built, executor, watch, session.collect)
+        check_unit(features, prepared.plan, session)
+    with source.built(prepared.plan, session) as (ready, facts):
+        counted = count_built(ready, prepared, session)
     if facts:
         counted.facts["lists"]["index"] = facts
     return counted
 
 
-@contextmanager
-def index_of(
-    prepared: Prepared, source: Neighbors, watch: Watch
-) -> Iterator[tuple[Neighbors, dict[str, Any]]]:
-    """Give a source whose index is in a file, built where it is to be; and what is told of it."""
-    features = source.features
-    if source.index is None or source.path is not None or source.is_flat or features is None:
-        yield source, {}
-        return
-    with index_file(source.save_index) as place:
-        index, described = build_index(
-            features,
-            str(source.index),
-            block=prepared.plan.block,
-            threads=prepared.plan.threads,
-            train_rows=source.train_rows,
-            start=watch.start,
-            advance=watch.advance,
-        )
-        write_index(index, described, place)
-        del index
-        watch.finish()
-        told = {
-            "spec": described.spec,
-            "train_rows": described.train_rows,
-            "build_seconds": described.build_seconds,
-            "bytes": place.stat().st_size,
-        }
-        yield source.with_index(place), told
-
-
-def begin_work(prepared: Prepared, source: Neighbors, watch: Watch) -> None:
+def begin_work(source: ListSource, prepared: Prepared, session: Session) -> None:
     """Tell the progress how much there is to do, as far as that is known."""
     queries, gallery = source.shape
-    pairs = 0 if source.lists is not None else queries * gallery
+    pairs = queries * gallery * source.searches
     if source.canonical:
         pairs += queries * min(source.depth, gallery)
-    watch.begin(max(pairs, 1), prepared.plan.bytes_read)
+    session.watch.begin(max(pairs, 1), prepared.plan.bytes_read)
 
 
-def count_outcome(
-    prepared: Prepared,
-    source: Neighbors,
-    executor: Executor,
-    watch: Watch,
-    collect: Collect | None = None,
-) -> Counted:
-    """Count lists of k items; where k is auto, ever longer ones until they do.
-
-    Parameters
-    ----------
-    prepared : Prepared
-    source : Neighbors
-        Its index, where it has one, in a file.
-    executor, watch
-    collect : callable, optional
-        Is given the lists of each block of queries, in order; not of k auto.
-    """
+def count_built(source: ListSource, prepared: Prepared, session: Session) -> Counted:
+    """Count lists of a source whose index, if it has one, is built."""
     if source.k != "auto":
-        counted, used = _in_range(prepared, source, executor, watch, collect)
-        return _outcome(source, counted, used)
-    gallery = source.shape[1]
-    depth, plan = source.depth, prepared.plan
+        tally, used = _in_range(source, prepared, session)
+        return tally.counted(used)
+    gallery, session = source.shape[1], replace(session, collect=None)
     if source.reading == "never":
         raise OptionError("k auto closes bounds, and missing is never: give a number")
+    depth = source.depth
     while True:
         deep = source.at_depth(min(depth, gallery))
-        counted, used = _in_range(replace(prepared, plan=plan), deep, executor, watch)
-        widest = _widest(counted, prepared.request.options)
-        if widest <= source.width or depth >= gallery:
-            return _outcome(deep, counted, used)
+        if depth > source.depth:
+            prepared = replace(prepared, plan=deep.plan(prepared.problem, prepared.limits))
+        tally, used = _in_range(deep, prepared, session)
+        if depth >= gallery or _widest(tally, prepared.request.options) <= source.width:
+            return tally.counted(used)
         depth *= DEEPER
-        plan = source.at_depth(min(depth, gallery)).plan(prepared.problem, prepared.limits)
 
 
-def _widest(counted: CountedLists, options: MetricOptions) -> float:
+def _widest(tally: Tally, options: MetricOptions) -> float:
     """Return the width of the widest interval; infinite where a metric has no bounds yet.
 
     Where no metrics are named, those of GOM and of verification are not waited for: they have
@@ -129,68 +164,68 @@ def _widest(counted: CountedLists, options: MetricOptions) -> float:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamevalWarning)
-        metrics = compute_list_metrics(counted.statistics, counted.reading, options)
+        metrics = compute_list_metrics(tally.statistics, tally.reading, options)
     parts = ("retrieval", "open-set") if not options.metrics else PARTS
-    waited = [name for name, one in metrics.details.items() if one.part in parts]
-    return max((_width(metrics, name) for name in waited), default=0.0)
+    names = [name for name, detail in metrics.details.items() if detail.part in parts]
+    return max((_width(metrics, name) for name in names), default=0.0)
 
 
 def _width(metrics: ListMetrics, name: str) -> float:
     if name in metrics.bounds:
         low, high = metrics.bounds[name]
         return high - low
-    detail = metrics.details[name]
-    return math.inf if detail.open else 0.0
+    return math.inf if metrics.details[name].open else 0.0
 
 
-def _in_range(
-    prepared: Prepared,
-    source: Neighbors,
-    executor: Executor,
-    watch: Watch,
-    collect: Collect | None = None,
-) -> tuple[CountedLists, Range]:
+def _in_range(source: ListSource, prepared: Prepared, session: Session) -> tuple[Tally, Range]:
     """Count lists at the thresholds of the range; one from the data needs every distance."""
     problem, used = prepared.problem, prepared.range
     if used is None:
-        counted = count_lists(
-            source, prepared.pairs, prepared.plan, np.empty(0), None, executor, watch, collect
-        )
-        collect = None  # the lists are the same at the thresholds
-        if not counted.complete or not counted.least <= counted.most:
-            return counted, Range(math.nan, math.nan)
-        used = Range(counted.least, counted.most)
+        tally = _tally(source, prepared, session, np.empty(0), None)
+        session = replace(session, collect=None)  # the lists are the same at the thresholds
+        if not tally.complete or not tally.least <= tally.most:
+            return tally, Range(math.nan, math.nan)
+        used = Range(tally.least, tally.most)
     thresholds, edges = used.limits(problem.thresholds, problem.edges)
     limit = thresholds[-1] if problem.thresholds else math.inf
-    counted = count_lists(
-        source, prepared.pairs, prepared.plan, thresholds, edges, executor, watch, collect
-    )
-    if used.strict and (counted.least < used.low or counted.most > limit):
+    tally = _tally(source, prepared, session, thresholds, edges)
+    if used.strict and (tally.least < used.low or tally.most > limit):
         raise InputError(
-            f"lists hold distances from {counted.least!r} to {counted.most!r}, outside the given "
+            f"lists hold distances from {tally.least!r} to {tally.most!r}, outside the given "
             f"range [{used.low!r}, {used.high!r}]: widen --range"
         )
-    return counted, used
+    return tally, used
 
 
-def _outcome(source: Neighbors, counted: CountedLists, used: Range) -> Counted:
-    where = "the lists" if source.lists is None else f"neighbours {source.stored.uri}"
-    counted.repairs.warn(where, source.reading)
-    effective, reading = counted.reading.effective, counted.reading
-    told = {
-        "missing": reading.missing,
-        "k": reading.depth,
-        "distances": "canonical" if source.canonical else "as returned",
-        "tightened": source.tighten,
-        "complete": counted.complete,
-        "effective_k": {
-            "least": int(effective.min()),
-            "median": float(np.median(effective)),
-            "most": int(effective.max()),
-        },
-        "missing_positives": int(reading.missing_positives.sum()),
-        "queries_missing_positives": int((reading.missing_positives > 0).sum()),
-        "repaired": counted.repairs.summary(),
-        "search_seconds": round(counted.search_seconds, 3),
-    }
-    return Counted(counted.statistics, used, reading, {"lists": told})
+def _tally(
+    source: ListSource,
+    prepared: Prepared,
+    session: Session,
+    thresholds: FloatArray,
+    edges: FloatArray | None,
+) -> Tally:
+    """Make or read the lists of all queries, block by block, and count them."""
+    ranking = Ranking.of(source, prepared.plan, session)
+    parts: list[Extremes] = []
+    repairs, least, most, seconds = Repairs(), math.inf, -math.inf, 0.0
+    for first in range(0, source.shape[0], prepared.plan.tile[0]):
+        queries = first, min(first + prepared.plan.tile[0], source.shape[0])
+        pairs = prepared.pairs.block(*queries)
+        begin = time.perf_counter()
+        raw, hits = source.read(queries, prepared.plan, session, repairs)
+        seconds += (time.perf_counter() - begin) * source.searches
+        lists = ranking.rank(raw, hits, queries)
+        places = Places.of(pairs, lists)
+        if session.collect is not None:
+            session.collect(lists)
+        distance = lists.distance[places.valid]
+        least = min(least, float(distance.min(initial=math.inf)))
+        most = max(most, float(distance.max(initial=-math.inf)))
+        if source.reading == "never":
+            parts.append(as_deployed(pairs, lists, places, thresholds))
+            continue
+        known = None
+        if source.tighten:
+            known = ranking.missing_distances(lists, places.missing_positives(pairs), queries)
+        parts.append(find_extremes(pairs, lists, places, thresholds, edges, known))
+    return Tally(source, Extremes.stack(parts), least, most, repairs, seconds)

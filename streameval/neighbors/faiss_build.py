@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,16 @@ import numpy as np
 from streameval.arrays.fingerprint import fingerprint
 from streameval.errors import InputError, OptionError, StreamevalWarning
 from streameval.neighbors.faiss_index import (
-    Described,
-    describe_path,
+    Description,
+    faiss_vectors,
     load,
-    metric_of,
+    metric_code,
     reason,
     set_search,
-    vectors,
 )
-from streameval.output import NewFile
-from streameval.sources.sources import Features
+from streameval.planning import Plan
+from streameval.run.progress import Watch
+from streameval.sources.features import Features
 
 PER_CENTROID = 39  # training vectors: what FAISS asks for
 USUAL_PER_CENTROID = 64
@@ -35,104 +34,109 @@ TRAINING_BYTES = 128 << 20  # of a sample, as float32, where no number of rows i
 
 
 @dataclass(frozen=True)
-class Needs:
-    """What an index of a factory string takes.
+class Recipe:
+    """An index to be built, and what it takes.
 
     Attributes
     ----------
+    features : Features
+    spec : str
+        Factory string of FAISS.
     centroids : int
         The most that are trained together; 0 where nothing is trained.
     code_bytes : int
         Of each vector, with its number and links.
-    width : int
-        Columns of a vector.
+    train_rows : int
+        Rows of the gallery that it is trained on: no more than memory can take, where no number
+        is given.
     """
 
+    features: Features
+    spec: str
     centroids: int
     code_bytes: int
-    width: int
+    train_rows: int
 
-    def train_rows(self, rows: int, wanted: int | None) -> int:
-        """Return how many rows of the gallery it is trained on: no more than memory can take."""
-        if not self.centroids:
-            return 0
-        most = max(TRAINING_BYTES // (4 * self.width), self.centroids)
-        return min(rows, wanted or min(USUAL_PER_CENTROID * self.centroids, most))
+    @classmethod
+    def of(cls, features: Features, spec: str, train_rows: int | None = None) -> Recipe:
+        """Return what an index of a factory string takes.
 
+        Raises
+        ------
+        OptionError
+            If FAISS knows no such index, or not for such vectors.
+        """
+        width, rows = features.width, features.shape[1]
+        centroids, code_bytes = _sizes(_make(features, spec), width)
+        most = max(TRAINING_BYTES // (4 * width), centroids)
+        sample = train_rows or min(USUAL_PER_CENTROID * centroids, most)
+        return cls(features, spec, centroids, code_bytes, min(rows, sample) if centroids else 0)
 
-def needs_of(spec: str, width: int, metric: str) -> Needs:
-    """Return what an index of a factory string takes.
+    def check(self, search: str) -> Any:
+        """Return the empty index, once it is clear that it can be built; warn of few rows.
 
-    Raises
-    ------
-    OptionError
-        If FAISS knows no such index, or not for such vectors.
-    """
-    faiss = load()
-    index = _make(faiss, spec, width, metric)
-    centroids, bytes_ = 0, 8
-    pending = [index]
-    while pending:
-        one = faiss.downcast_index(pending.pop())
-        if isinstance(one, faiss.IndexPreTransform):
-            chain = (
-                faiss.downcast_VectorTransform(one.chain.at(i)) for i in range(one.chain.size())
+        Raises
+        ------
+        InputError
+            If there are too few rows to train it on.
+        OptionError
+            If the index has no such search parameter.
+        """
+        rows, asked = self.features.shape[1], PER_CENTROID * self.centroids
+        trained = f"the index {self.spec} is trained on {self.train_rows} of {rows} gallery rows"
+        if self.train_rows < self.centroids:
+            raise InputError(
+                f"{trained}, and has {self.centroids} centroids: at least as many rows are "
+                f"needed, better {asked}; raise --train-rows, or choose a smaller index"
             )
-            centroids = max([centroids, *(256 if _has_codes(faiss, v) else 2 for v in chain)])
-            pending.append(one.index)
-        elif isinstance(one, faiss.IndexRefine):
-            pending += [one.base_index, one.refine_index]
-        elif isinstance(one, faiss.IndexHNSW):
-            bytes_ += 4 * one.hnsw.nb_neighbors(0) + 16
-            pending.append(one.storage)
-        elif isinstance(one, faiss.IndexIVF):
-            centroids = max(centroids, one.nlist)
-            bytes_ += one.code_size + 8
-            if isinstance(one, faiss.IndexIVFPQ):
-                centroids = max(centroids, one.pq.ksub)
-        elif isinstance(one, faiss.IndexPQ):
-            centroids, bytes_ = max(centroids, one.pq.ksub), bytes_ + one.code_size
-        elif isinstance(one, faiss.IndexFlatCodes):
-            centroids = max(centroids, 0 if one.is_trained else 2)
-            bytes_ += one.code_size
-        else:
-            bytes_ += 4 * width
-            centroids = max(centroids, 0 if one.is_trained else 256)
-    return Needs(centroids, bytes_, width)
+        if self.train_rows < asked:
+            warnings.warn(
+                f"{trained}, {self.centroids} centroids: FAISS asks for {asked} rows or more",
+                StreamevalWarning,
+                stacklevel=2,
+            )
+        index = _make(self.features, self.spec)
+        set_search(index, search)
+        return index
+
+    def build(self, plan: Plan, watch: Watch) -> tuple[Any, Description]:
+        """Train the index on a sample of the gallery, and add the gallery block by block."""
+        faiss, features = load(), self.features
+        rows, width = features.gallery.shape
+        begin = time.perf_counter()
+        index = _make(features, self.spec)
+        faiss.omp_set_num_threads(plan.threads)
+        _leave_codes_in_order(index)
+        if self.centroids and not index.is_trained:
+            watch.start("train", self.train_rows)
+            chosen = np.random.default_rng(0).choice(rows, self.train_rows, replace=False)
+            sample = features.take_gallery(np.sort(chosen).astype(np.int64))
+            with _silence():
+                index.train(faiss_vectors(features, sample))
+            del sample
+            watch.advance(self.train_rows)
+        watch.start("index", rows)
+        for first in range(0, rows, plan.block):
+            last = min(first + plan.block, rows)
+            index.add(faiss_vectors(features, features.read_gallery(first, last)))
+            watch.advance(last - first)
+        watch.finish()
+        seconds = round(time.perf_counter() - begin, 3)
+        printed = fingerprint(features.gallery)
+        return index, Description(
+            self.spec, features.metric, rows, width, printed, self.train_rows, seconds
+        )
 
 
-def planned(features: Features, spec: str, search: str, train_rows: int | None) -> Any:
-    """Return an empty index of a factory string, once it is clear that it can be built.
-
-    Raises
-    ------
-    InputError
-        If there are too few rows to train it on.
-    OptionError
-        If FAISS knows no such index, or it has no such search parameter.
-    """
-    needs = needs_of(spec, features.width, features.metric)
-    rows = features.shape[1]
-    if needs.centroids:
-        _check_sample(spec, needs.train_rows(rows, train_rows), rows, needs.centroids)
+def _make(features: Features, spec: str) -> Any:
     faiss = load()
-    index = _make(faiss, spec, features.width, features.metric)
-    set_search(faiss, index, search)
-    return index
-
-
-def _has_codes(faiss: Any, transform: Any) -> bool:
-    return isinstance(transform, faiss.OPQMatrix | faiss.ITQMatrix)
-
-
-def _make(faiss: Any, spec: str, width: int, metric: str) -> Any:
     try:
-        index = faiss.index_factory(width, spec, metric_of(faiss, metric))
+        index = faiss.index_factory(features.width, spec, metric_code(features))
     except RuntimeError as error:
         raise OptionError(
-            f"FAISS makes no index {spec!r} for {width} columns ({reason(error)}); expected a "
-            "factory string such as Flat, HNSW32, IVF1024,PQ16 or OPQ16,IVF1024,PQ16, or a file "
-            "(.faiss)"
+            f"FAISS makes no index {spec!r} for {features.width} columns ({reason(error)}); "
+            "expected a factory string such as Flat, HNSW32, IVF1024,PQ16 or "
+            "OPQ16,IVF1024,PQ16, or a file (.faiss)"
         ) from error
     if isinstance(faiss.downcast_index(index), faiss.IndexIDMap):
         raise OptionError(
@@ -142,104 +146,54 @@ def _make(faiss: Any, spec: str, width: int, metric: str) -> Any:
     return index
 
 
-def build_index(
-    features: Features,
-    spec: str,
-    *,
-    block: int,
-    threads: int,
-    train_rows: int | None,
-    start: Callable[[str, int], None],
-    advance: Callable[[int], None],
-) -> tuple[Any, Described]:
-    """Train an index on a sample of the gallery, and add the gallery block by block.
-
-    Parameters
-    ----------
-    features : Features
-    spec : str
-        Factory string of FAISS.
-    block : int
-        Gallery rows read and added at a time.
-    threads : int
-    train_rows : int, optional
-        64 for each centroid by default, where there are as many, and they take 128 MiB at most.
-    start, advance : callable
-        Are told of the stages, and of gallery rows done.
-
-    Returns
-    -------
-    faiss.Index, Described
-
-    Raises
-    ------
-    InputError
-        If the sample is too small to train on.
-    OptionError
-        If FAISS knows no such index.
-    """
+def _sizes(index: Any, width: int) -> tuple[int, int]:
+    """Return the most centroids that are trained together, and the bytes of a vector's code."""
     faiss = load()
-    rows, width = features.gallery.shape
-    begin = time.perf_counter()
-    needs = needs_of(spec, width, features.metric)
-    index = _make(faiss, spec, width, features.metric)
-    faiss.omp_set_num_threads(threads)
-    _leave_codes_in_order(faiss, index)
-    sample = needs.train_rows(rows, train_rows)
-    if needs.centroids and not index.is_trained:
-        start("train", sample)
-        chosen = np.sort(np.random.default_rng(0).choice(rows, sample, replace=False))
-        taken = features.take_gallery(chosen.astype(np.int64))
-        with _silence():
-            index.train(vectors(*taken, features.metric))
-        del taken
-        advance(sample)
-    start("index", rows)
-    for first in range(0, rows, block):
-        last = min(first + block, rows)
-        own, norms = features.read_gallery(first, last)
-        index.add(vectors(own, norms, features.metric))
-        advance(last - first)
-    return index, Described(
-        spec,
-        features.metric,
-        rows,
-        width,
-        fingerprint(features.gallery),
-        sample,
-        round(time.perf_counter() - begin, 3),
-    )
+    centroids, code_bytes = 0, 8
+    pending = [index]
+    while pending:
+        part = faiss.downcast_index(pending.pop())
+        if isinstance(part, faiss.IndexPreTransform):
+            chain = (
+                faiss.downcast_VectorTransform(part.chain.at(i)) for i in range(part.chain.size())
+            )
+            rotations = faiss.OPQMatrix | faiss.ITQMatrix
+            centroids = max([centroids, *(256 if isinstance(v, rotations) else 2 for v in chain)])
+            pending.append(part.index)
+        elif isinstance(part, faiss.IndexRefine):
+            pending += [part.base_index, part.refine_index]
+        elif isinstance(part, faiss.IndexHNSW):
+            code_bytes += 4 * part.hnsw.nb_neighbors(0) + 16
+            pending.append(part.storage)
+        elif isinstance(part, faiss.IndexIVF):
+            centroids = max(centroids, part.nlist)
+            code_bytes += part.code_size + 8
+            if isinstance(part, faiss.IndexIVFPQ):
+                centroids = max(centroids, part.pq.ksub)
+        elif isinstance(part, faiss.IndexPQ):
+            centroids, code_bytes = max(centroids, part.pq.ksub), code_bytes + part.code_size
+        elif isinstance(part, faiss.IndexFlatCodes):
+            centroids = max(centroids, 0 if part.is_trained else 2)
+            code_bytes += part.code_size
+        else:
+            code_bytes += 4 * width
+            centroids = max(centroids, 0 if part.is_trained else 256)
+    return centroids, code_bytes
 
 
-def _leave_codes_in_order(faiss: Any, index: Any) -> None:
+def _leave_codes_in_order(index: Any) -> None:
     """Leave out polysemous training: minutes, for an order of codes that no search here uses.
 
     Douze et al. 2016. The order is of use to searches with ``polysemous_ht`` alone; distances
     are the same without it.
     """
+    faiss = load()
     inner = faiss.downcast_index(index)
     while isinstance(inner, faiss.IndexPreTransform | faiss.IndexRefine):
         transformed = isinstance(inner, faiss.IndexPreTransform)
         inner = faiss.downcast_index(inner.index if transformed else inner.base_index)
     if hasattr(inner, "do_polysemous_training"):
         inner.do_polysemous_training = False
-
-
-def _check_sample(spec: str, sample: int, rows: int, centroids: int) -> None:
-    """Refuse to train on too few rows; warn of few."""
-    if sample < centroids:
-        raise InputError(
-            f"the index {spec} is trained on {sample} of {rows} gallery rows, and has "
-            f"{centroids} centroids: at least as many rows are needed, better "
-            f"{PER_CENTROID * centroids}; raise --train-rows, or choose a smaller index"
-        )
-    if sample < PER_CENTROID * centroids:
-        warnings.warn(
-            f"the index {spec} is trained on {sample} of {rows} gallery rows, {centroids} "
-            f"centroids: FAISS asks for {PER_CENTROID * centroids} rows or more",
-            StreamevalWarning,
-            stacklevel=2,
-        )
 
 
 @contextmanager
@@ -256,30 +210,9 @@ def _silence() -> Iterator[None]:
         os.close(nowhere)
 
 
-def write_index(index: Any, described: Described, path: Path) -> None:
-    """Write an index, whole or not at all, and what it is of beside it.
-
-    Raises
-    ------
-    InputError
-        If it can't be written.
-    """
-    faiss = load()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            NewFile(path, overwrite=True) as file,
-            NewFile(describe_path(path), overwrite=True) as description,
-        ):
-            faiss.write_index(index, str(file.partial))
-            description.write(json.dumps(asdict(described), indent=2).encode() + b"\n")
-    except (OSError, RuntimeError) as error:
-        raise InputError(f"the index can't be written to {path}: {reason(error)}") from error
-
-
 @contextmanager
 def index_file(path: str | Path | None) -> Iterator[Path]:
-    """Give the place of an index: where it is asked for, or a temporary one."""
+    """Yield the path of an index: where it is asked for, or a temporary one."""
     if path is not None:
         yield Path(path)
         return

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import StreamevalWarning
+from streameval.metrics.bounds import compute_list_metrics
 from streameval.metrics.compute import metrics_of
-from streameval.metrics.extremes import compute_list_metrics
 from streameval.metrics.kind import FRACTION, Kind
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from streameval.planning.features import TARGET_BLOCK_BYTES
 from streameval.planning.plan import (
     RESERVED,
-    SHARDS_PER_THREAD,
     Limits,
     Plan,
     Process,
@@ -26,6 +25,7 @@ from streameval.planning.problem import Problem, pairs_bytes, statistics_bytes
 ENTRY_BYTES = 220  # of an entry of a list, while it is looked up and counted
 SEARCH_BYTES = 40 << 20  # of a search in progress, of each thread
 MOST_QUERIES = 4096  # of a block: more make nothing faster
+LEAST_BLOCK = 256  # gallery rows: fewer are not tried before fewer queries
 FLAT_BLOCK_BYTES = 64 << 20  # of the gallery: each block gives lists that have to be merged
 FAISS_BYTES = 90 << 20  # of FAISS and its BLAS, once loaded
 
@@ -60,22 +60,12 @@ class ListSizes:
     train_rows: int = 0
     builds: bool = False
 
-    @property
-    def searches(self) -> bool:
-        """Whether FAISS is used."""
-        return not self.stored
-
 
 def plan_lists(problem: Problem, sizes: ListSizes, limits: Limits) -> Plan:
-    """Choose blocks of queries and of the gallery within the budget.
+    """Choose blocks of queries and of the gallery within the limits.
 
-    Parameters
-    ----------
-    problem : Problem
-    sizes : ListSizes
-    limits : Limits
-        The workers of a cluster search and compute distances, and this process
-        counts the lists that they return.
+    The workers of a cluster search and compute distances; this process counts the lists that they
+    return.
 
     Returns
     -------
@@ -87,81 +77,103 @@ def plan_lists(problem: Problem, sizes: ListSizes, limits: Limits) -> Plan:
     BudgetError
         If no plan fits; says how much is needed, and for what.
     """
-    count, workers = 0, limits.workers
-    memory, threads = limits.memory, limits.threads
-    here = {
-        RESERVED: limits.reserved,
-        "statistics": 2 * statistics_bytes(problem) + pairs_bytes(problem),
-    }
-    kept = here
+    workers, pairs = limits.workers, pairs_bytes(problem)
+    here = {RESERVED: limits.reserved, "statistics": 2 * statistics_bytes(problem) + pairs}
+    process = Process(limits.memory, limits.threads, 0, dict(here))
     if workers is not None:
-        count, threads, memory = workers.count, workers.threads, workers.memory
-        kept = {RESERVED: workers.reserved, "pairs": pairs_bytes(problem)}
-    row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 8) + 64
-    if sizes.searches:
-        kept = kept | {"FAISS": FAISS_BYTES}
+        kept = {RESERVED: workers.reserved, "pairs": pairs}
+        process = Process(workers.memory, workers.threads, workers.count, kept)
+    if not sizes.stored:
+        process.kept["FAISS"] = FAISS_BYTES
     if sizes.index_bytes:
-        kept = kept | {"index": sizes.index_bytes}
-    depth = min(sizes.depth, max(problem.gallery, 1))
+        process.kept["index"] = sizes.index_bytes
+    queries, block = _fit(problem, sizes, process)
+    parts = _parts(problem, sizes, process, queries, block)
+    return Plan(
+        "lists",
+        tuple(_tasks(problem, sizes, process, queries, block)),
+        block,
+        (queries, _depth(problem, sizes)),
+        process.threads,
+        process.memory,
+        parts,
+        _bytes_read(problem, sizes, queries),
+        2 * problem.queries * problem.gallery * problem.width if sizes.flat else 0,
+        process.workers,
+        {} if workers is None else here | {"lists": parts.get("lists", 0)},
+    )
 
-    def parts(queries: int, block: int) -> dict[str, int]:
-        held = {**kept, "lists": queries * depth * ENTRY_BYTES}
-        if problem.width:
-            held["queries"] = 2 * queries * problem.width * (problem.itemsize + 8)
-            scratch = problem.scratch(block, problem.width)
-            held["gallery blocks"] = threads * (block * row_bytes + scratch)
-        if sizes.searches:
-            held["searching"] = threads * SEARCH_BYTES
-        training = sizes.train_rows * problem.width * (problem.itemsize + 4 * 4)
-        rest = sum(held.values()) - sum(kept.values())
-        return {**kept, "training": training} if training > rest else held
 
-    queries = max(min(problem.queries, MOST_QUERIES), 1)
+def _depth(problem: Problem, sizes: ListSizes) -> int:
+    return min(sizes.depth, max(problem.gallery, 1))
+
+
+def _row_bytes(problem: Problem) -> int:
+    """Return the bytes that a gallery row takes while it is read and searched."""
+    return problem.width * (problem.stored_itemsize + problem.itemsize + 8) + 64
+
+
+def _parts(
+    problem: Problem, sizes: ListSizes, process: Process, queries: int, block: int
+) -> dict[str, int]:
+    """Return the bytes held at the worst moment: of a block, or of the training of an index."""
+    held = {"lists": queries * _depth(problem, sizes) * ENTRY_BYTES}
+    if problem.width:
+        held["queries"] = 2 * queries * problem.width * (problem.itemsize + 8)
+        scratch = problem.scratch(block, problem.width)
+        held["gallery blocks"] = process.threads * (block * _row_bytes(problem) + scratch)
+    if not sizes.stored:
+        held["searching"] = process.threads * SEARCH_BYTES
+    training = sizes.train_rows * problem.width * (problem.itemsize + 4 * 4)
+    return process.kept | ({"training": training} if training > sum(held.values()) else held)
+
+
+def _fit(problem: Problem, sizes: ListSizes, process: Process) -> tuple[int, int]:
+    """Return the most queries and gallery rows of a block that fit the budget."""
+    queries, row_bytes = max(min(problem.queries, MOST_QUERIES), 1), _row_bytes(problem)
     block_bytes = FLAT_BLOCK_BYTES if sizes.flat else TARGET_BLOCK_BYTES
     block = max(min(block_bytes // row_bytes, problem.gallery), 1)
-    while sum(parts(queries, block).values()) > memory:
+    while True:
+        parts = _parts(problem, sizes, process, queries, block)
+        if sum(parts.values()) <= process.memory:
+            return queries, block
         if block * row_bytes > TARGET_BLOCK_BYTES:
             block = -(-block // 2)
         elif queries > 1:
             queries = -(-queries // 2)
-        elif block > 256:
+        elif block > LEAST_BLOCK:
             block = -(-block // 2)
         else:
             codes = "choose an index with smaller codes (IVF1024,PQ16), or "
-            remedy = f"{codes if 'index' in kept else ''}raise --memory or lower --threads"
-            process = Process(memory, threads, count, kept)
-            raise refusal(problem, process, parts(queries, block), remedy, of="lists of ")
-    tasks: list[Task] = []
-    shares = threads * max(count, 1) * SHARDS_PER_THREAD
-    shard = math.ceil(problem.gallery / (shares * block)) * block
-    some = max(-(-queries // shares), 16)
-    for first, last in ranges(problem.queries, queries):
-        if sizes.flat:
-            tasks += [Task((first, last), one) for one in ranges(problem.gallery, max(shard, 1))]
-        elif sizes.stored:
-            tasks.append(Task((first, last), (0, problem.gallery)))
-        else:
-            tasks += [
-                Task((first + start, first + stop), (0, problem.gallery))
-                for start, stop in ranges(last - first, some)
-            ]
+            remedy = f"{codes if sizes.index_bytes else ''}raise --memory or lower --threads"
+            raise refusal(problem, process, parts, remedy, of="lists of ")
+
+
+def _tasks(
+    problem: Problem, sizes: ListSizes, process: Process, queries: int, block: int
+) -> list[Task]:
+    shard = math.ceil(problem.gallery / (process.shares * block)) * block
+    blocks = ranges(problem.queries, queries)
+    if sizes.flat:
+        shards = ranges(problem.gallery, max(shard, 1))
+        return [Task(span, part) for span in blocks for part in shards]
+    gallery = 0, problem.gallery
+    if sizes.stored:
+        return [Task(span, gallery) for span in blocks]
+    some = max(-(-queries // process.shares), 16)
+    return [
+        Task((first + start, first + stop), gallery)
+        for first, last in blocks
+        for start, stop in ranges(last - first, some)
+    ]
+
+
+def _bytes_read(problem: Problem, sizes: ListSizes, queries: int) -> int:
     blocks = len(ranges(problem.queries, queries))
-    held = parts(queries, block)
-    gallery_bytes = problem.gallery * problem.width * problem.stored_itemsize
-    listed = problem.queries * depth * problem.width * problem.stored_itemsize
+    row_bytes = problem.width * problem.stored_itemsize
+    gallery = problem.gallery * row_bytes
     read = problem.queries * sizes.depth * 16 if sizes.stored else 0
-    read += gallery_bytes * (blocks * sizes.flat + sizes.builds)
-    read += min(listed, blocks * gallery_bytes) if sizes.ranked_again else 0
-    return Plan(
-        "lists",
-        tuple(tasks),
-        block,
-        (queries, depth),
-        threads,
-        memory,
-        held,
-        read,
-        2 * problem.queries * problem.gallery * problem.width if sizes.flat else 0,
-        count,
-        {} if workers is None else here | {"lists": held.get("lists", 0)},
-    )
+    read += gallery * (blocks * sizes.flat + sizes.builds)
+    if sizes.ranked_again:
+        read += min(problem.queries * _depth(problem, sizes) * row_bytes, blocks * gallery)
+    return read

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, OptionError
-from streameval.neighbors.returned import Places, Returned
+from streameval.neighbors.lists import Lists, Places
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.protocol import AnyArray, Labels
 from streameval.statistics import FloatArray, IntArray
@@ -79,13 +79,13 @@ def qrels_lines(pairs: Pairs, queries: Names, gallery: Names) -> Iterator[str]:
 
 
 def run_lines(
-    returned: Returned, pairs: Pairs, ties: str, queries: Names, gallery: Names
+    returned: Lists, pairs: Pairs, ties: str, queries: Names, gallery: Names
 ) -> Iterator[str]:
     """Give a line a returned item that is not ignored, nearest first within its query.
 
     Parameters
     ----------
-    returned : Returned
+    returned : Lists
         Lists of some queries.
     pairs : Pairs
         Of the same queries.

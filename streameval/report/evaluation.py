@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from streameval.metrics.extremes import ListMetrics
+from streameval.metrics.bounds import ListMetrics
 from streameval.metrics.kind import FRACTION, TAU, Kind
 from streameval.metrics.selection import find_measure
 from streameval.planning import format_bytes

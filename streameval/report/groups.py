@@ -6,8 +6,8 @@ import math
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from streameval.metrics.bounds import ListMetrics
 from streameval.metrics.camera_pairs import camera_matrix
-from streameval.metrics.extremes import ListMetrics
 from streameval.metrics.groups import NOT_BY_QUERY
 from streameval.metrics.kind import COUNT, FRACTION, Kind
 from streameval.protocols.protocol import CAMERA_PAIRS

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from streameval.errors import InputError, OptionError, check_path, check_type
 from streameval.metrics import Measure, MetricOptions, Metrics, compute_metrics
+from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.camera_pairs import (
     CameraMatrix,
     PositiveCameras,
@@ -32,7 +33,6 @@ from streameval.metrics.camera_pairs import (
 )
 from streameval.metrics.compute import scalars_text
 from streameval.metrics.confidence import Confidence, confidence_of
-from streameval.metrics.extremes import ListReading, compute_list_metrics
 from streameval.metrics.groups import confidence_by_group, list_metrics_by_group, metrics_by_group
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Identities, Resampling

@@ -14,7 +14,7 @@ import numpy as np
 
 from streameval.errors import OutputError
 from streameval.metrics import Metrics
-from streameval.metrics.extremes import ListMetrics
+from streameval.metrics.bounds import ListMetrics
 from streameval.metrics.resampling import Resampling
 from streameval.protocols.protocol import CAMERA_PAIRS
 from streameval.result.columns import group_name

@@ -15,11 +15,12 @@ from list_problems import disturbed, labels, list_problems, nearest, protocol
 from oracle import oracle_statistics
 
 from streameval.metrics import METRICS, MetricOptions
+from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.compute import metrics_of
-from streameval.metrics.extremes import ListReading, compute_list_metrics
 from streameval.metrics.options import CHOICES
 from streameval.metrics.selection import available_fields, measures_of
-from streameval.neighbors.returned import Places, Returned, find_extremes, missing_positives
+from streameval.neighbors.bounds import find_extremes
+from streameval.neighbors.lists import Lists, Places
 from streameval.protocols.pairs import find_pairs
 from streameval.protocols.protocol import PROTOCOLS
 
@@ -35,14 +36,14 @@ OPTIONS = st.builds(
 )
 
 
-def returned_of(indices: np.ndarray, values: np.ndarray, gallery: int) -> Returned:
+def returned_of(indices: np.ndarray, values: np.ndarray, gallery: int) -> Lists:
     """Return lists as they are counted: certain to the last distance, or all of the gallery."""
     held = indices >= 0
     ends = [
         own[some].max() if some.sum() < gallery else np.inf
         for own, some in zip(values, held, strict=True)
     ]
-    return Returned(
+    return Lists(
         np.append(0, np.cumsum(held.sum(axis=1))), indices[held], values[held], np.array(ends)
     )
 
@@ -59,7 +60,7 @@ def test_exact_values_lie_in_the_intervals(
     pairs = find_pairs(sides["query"], sides["gallery"], PROTOCOLS[protocol(problem)])
     returned = returned_of(*nearest(problem["distances"], k, rng), gallery)
     places = Places.of(pairs, returned)
-    known = problem["distances"][missing_positives(pairs, places)] if tighten else None
+    known = problem["distances"][places.missing_positives(pairs)] if tighten else None
     ends = find_extremes(pairs, returned, places, THRESHOLDS, None, known)
     if ends.complete.all():
         assert ends.worst.equals(exact)
