@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.arrays.fingerprint import fingerprint
-from streameval.distances.distance import FaissMetric, Vectors
+from streameval.distances.distance import FaissMetric
+from streameval.distances.sums import Vectors
 from streameval.errors import InputError, OptionError
 from streameval.output import NewFile
 from streameval.sources.features import Features
