@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.errors import OptionError
 from streameval.choices import Missing
+from streameval.errors import OptionError
 from streameval.metrics.options import is_count, is_number
 from streameval.neighbors import faiss_build, faiss_index
 from streameval.neighbors.lists import Lists

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from streameval.errors import OptionError
 from streameval.choices import Missing
+from streameval.errors import OptionError
 from streameval.neighbors.index_search import IndexSearch
 from streameval.neighbors.list_files import open_lists
 from streameval.neighbors.source import Depth

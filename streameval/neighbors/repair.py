@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from streameval.errors import InputError, StreamevalWarning
 from streameval.choices import Missing
+from streameval.errors import InputError, StreamevalWarning
 from streameval.neighbors.faiss_index import NOTHING
 from streameval.neighbors.lists import BoolArray, Lists
 from streameval.statistics import FloatArray, IntArray

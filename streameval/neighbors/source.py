@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from streameval.errors import OptionError, check_type
 from streameval.choices import Missing
+from streameval.errors import OptionError, check_type
 from streameval.metrics.options import is_count
 from streameval.metrics.selection import wanted_measures
 from streameval.neighbors.count import count_lists

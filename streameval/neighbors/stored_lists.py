@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.arrays.fingerprint import fingerprint
-from streameval.errors import InputError, OptionError
 from streameval.choices import Missing
+from streameval.errors import InputError, OptionError
 from streameval.neighbors.list_files import METRIC, PRINT, ROWS
 from streameval.neighbors.plan import ListSizes
 from streameval.neighbors.repair import RawLists, Repairs
