@@ -17,6 +17,7 @@ import numpy as np
 import streameval as se
 from benchmarks.one_run import peak_bytes
 from streameval.planning import Task
+from streameval.request import Request
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import connect
 from streameval.run.executor import Pass
@@ -24,6 +25,7 @@ from streameval.run.job import Job
 from streameval.run.passes import pairs_of, queries_of
 from streameval.run.preparation import prepare
 from streameval.run.progress import Progress, Watch
+from streameval.run.session import open_session
 
 LOOK_EVERY = 0.5  # seconds
 
@@ -45,8 +47,14 @@ def small_job() -> Job:
     """Return a job of a few arrays in memory."""
     rng = np.random.default_rng(0)
     source = se.Features(rng.standard_normal((4, 8)), rng.standard_normal((8, 8)))
-    labels = {"query": se.Labels(id=np.arange(4)), "gallery": se.Labels(id=np.arange(8))}
-    ready = prepare(source, query=labels["query"], gallery=labels["gallery"], protocol="no-camera")
+    given = {
+        "source": source,
+        "query": se.Labels(id=np.arange(4)),
+        "gallery": se.Labels(id=np.arange(8)),
+        "protocol": "no-camera",
+    }
+    with open_session(given) as session:
+        ready = prepare(Request.of(given), session)
     return Job(source, ready.pairs, ready.plan)
 
 
