@@ -179,18 +179,16 @@ class NewSegment:
         for queries in (np.setdiff1d(self._hard, self._spent), self._spent):
             if not len(queries) or not parts:
                 continue
-            some, ranks = (
-                self._new.take(np.isin(self._new.query, queries)),
-                head.settings.ranks_alone(),
-            )
+            beyond = self._new.take(np.isin(self._new.query, queries))
+            ranks = head.settings.ranks_alone()
             block = Block(ranks, self._queries, self._features, parts, self._session, queries)
             if queries is self._spent:
                 most, reach = head.settings.near(head.queries), np.full(len(queries), np.inf)
-                counted, nearest = block.count(some, most, reach)
+                counted, nearest = block.count(beyond, most, reach)
                 ahead = np.stack([[shard.closer, shard.tied] for shard in counted])
             else:
-                ahead = block.ahead(some)
-            every = np.broadcast_to(some.serial, (len(parts), len(some)))
+                ahead = block.ahead(beyond)
+            every = np.broadcast_to(beyond.serial, (len(parts), len(beyond)))
             owner = np.broadcast_to(numbers[:, None], every.shape)
             cells.append(cells_of(every, owner, ahead[:, 0], ahead[:, 1]))
         return cells, nearest

@@ -298,7 +298,7 @@ def find_segment(head: Head, name: str) -> Segment:
     raise OptionError(f"there is no segment {name!r}; there are {known}")
 
 
-def move(state: State, name: str | None, found: Place) -> State:
+def move(state: State, name: str | None, place: Place) -> State:
     """Return the state with the new place of a segment's data, or (None) of queries' data.
 
     Distances of queries that came later belong to all segments: each gets the new place.
@@ -312,22 +312,22 @@ def move(state: State, name: str | None, found: Place) -> State:
     """
     head = state.head
 
-    def put(place: Place) -> Place:
-        if place.content != found.content:
-            return place
-        return replace(place, uri=found.uri, files=found.files)
+    def put(old: Place) -> Place:
+        if old.content != place.content:
+            return old
+        return replace(old, uri=place.uri, files=place.files)
 
     if name is not None:
         segment = find_segment(head, name)
-        if all(place.content != found.content for place in segment.places):
+        if all(old.content != place.content for old in segment.places):
             raise InputError(
-                f"{found.uri} does not hold what segment {name!r} held when it came "
+                f"{place.uri} does not hold what segment {name!r} held when it came "
                 f"({segment.places[0].uri}): nothing has been changed; give the same data, or "
                 "remove the segment and append it anew"
             )
-    elif all(batch.place is None or batch.place.content != found.content for batch in head.batches):
+    elif all(batch.place is None or batch.place.content != place.content for batch in head.batches):
         raise InputError(
-            f"{found.uri} holds none of the queries' data as they were when they came: nothing has "
+            f"{place.uri} holds none of the queries' data as they were when they came: nothing has "
             "been changed; give the same data"
         )
     after = head.with_places(put)

@@ -237,10 +237,10 @@ class Head:
         """
         first, *happened = written.split(b"\n")
         values = json.loads(first)
-        found = values.pop("format", None)
-        if found != FORMAT:
+        written_in = values.pop("format", None)
+        if written_in != FORMAT:
             raise OutputError(
-                f"the ledger was written in format {found or 'without a number'}, and format "
+                f"the ledger was written in format {written_in or 'without a number'}, and format "
                 f"{FORMAT} is expected: use it with the version of streameval that made it, or "
                 "create it again"
             )

@@ -108,5 +108,5 @@ def read_shares(
 
 def least(nearest: Collection[FloatArray], queries: int) -> FloatArray:
     """Return the nearest negative of each query over segments, [Q] float64."""
-    found: FloatArray = np.min([np.full(queries, np.inf), *nearest], axis=0)
-    return found
+    values: FloatArray = np.min([np.full(queries, np.inf), *nearest], axis=0)
+    return values

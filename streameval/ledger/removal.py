@@ -66,7 +66,8 @@ def forget_identities(
         raise InputError(
             f"none of the {len(wanted)} identities is in the gallery: nothing has been changed"
         )
-    parts = [gallery.part(one, rows[one.number]) for one in head.segments if one.number in rows]
+    changed = [segment for segment in head.segments if segment.number in rows]
+    parts = [gallery.part(segment, rows[segment.number]) for segment in changed]
     _warn_of_unknown(wanted, parts)
     kept = np.ones(len(state.positives), np.bool_)
     for number, items in rows.items():
@@ -127,7 +128,7 @@ def _rows_of(wanted: npt.NDArray[Any], gallery: Gallery) -> dict[int, IntArray]:
 
 def list_identities(identities: npt.NDArray[Any]) -> str:
     """Name the first three identities, and say how many more there are."""
-    named = ", ".join(str(one) for one in identities[:3].tolist())
+    named = ", ".join(map(str, identities[:3].tolist()))
     return named if len(identities) <= 3 else f"{named} and {len(identities) - 3} more"
 
 

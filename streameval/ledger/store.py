@@ -195,7 +195,9 @@ class Contents(View):
 
     def write_queries(self, labels: Labels) -> None:
         """Write the labels of all queries."""
-        more = {_MORE + quote(name, safe=""): _numbers(one) for name, one in labels.more.items()}
+        more = {
+            _MORE + quote(name, safe=""): _numbers(values) for name, values in labels.more.items()
+        }
         self.write(QUERIES, label_arrays(labels) | more)
 
     def write_record(self, number: int, arrays: Arrays) -> None:

@@ -70,8 +70,8 @@ class Forecast:
         gallery = self.items * self.full / self.segment if self.segment else 0.0
         whole = self.full + row * gallery
         again = RANK * (self.rescanned - self.searched) + NEAR * self.searched
-        own = self.segment + again + row * (self.items + self.old)
-        return own / whole if whole else 0.0
+        work = self.segment + again + row * (self.items + self.old)
+        return work / whole if whole else 0.0
 
 
 NOTHING = Forecast(0, 0, 0, 0)
