@@ -16,7 +16,7 @@ import streameval as se
 from streameval.arrays.array import Array
 from streameval.arrays.fingerprint import content
 from streameval.errors import InputError
-from streameval.ledger.counting import Block
+from streameval.ledger.block import Block
 from streameval.store import pack, unpack
 
 pytest.importorskip("icechunk")

@@ -13,7 +13,7 @@ from support.runs import session_of
 
 import streameval as se
 from streameval.arrays import open_array
-from streameval.ledger.counting import Block, Part
+from streameval.ledger.block import Block, Part
 from streameval.ledger.create import settings_of
 from streameval.ledger.head import Segment
 from streameval.request import Terms

@@ -10,7 +10,7 @@ trajectory    an entry a snapshot; what a change will count, forecast
 head          all of a ledger but its arrays: settings, segments, what has happened
 state         positives, statistics and nearest negatives at a moment
 history       what each change has added, by segment
-counting      some queries against some segments, each counted apart
+block         some queries against some segments, each counted apart
 gallery       labels and data of segments and queries, checked to be what they were
 store         what is on disk
 """

@@ -16,7 +16,7 @@ from streameval.arrays.array import Array
 from streameval.arrays.composed import SelectedArray
 from streameval.arrays.fingerprint import content
 from streameval.errors import InputError
-from streameval.ledger.counting import Block, Part
+from streameval.ledger.block import Block, Part
 from streameval.ledger.gallery import Gallery, check_same, open_matrix, place_of
 from streameval.ledger.head import Head, Place, Record, Segment
 from streameval.ledger.history import cells_of, join_cells, record_of, sum_cells

@@ -9,7 +9,7 @@ import numpy as np
 
 from streameval.arrays.array import Array
 from streameval.errors import InputError, OptionError
-from streameval.ledger.counting import take_labels
+from streameval.ledger.block import take_labels
 from streameval.ledger.gallery import open_matrix, place_of
 from streameval.ledger.head import Batch, Head, Settings
 from streameval.ledger.queries import check_rows

@@ -17,7 +17,7 @@ from streameval.arrays.fingerprint import state as files_state
 from streameval.arrays.remote import is_remote
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError, OptionError
-from streameval.ledger.counting import Part, take_labels
+from streameval.ledger.block import Part, take_labels
 from streameval.ledger.head import Head, Place, Segment
 from streameval.ledger.state import Positives, State
 from streameval.ledger.store import Contents

@@ -10,7 +10,7 @@ import numpy as np
 
 from streameval.arrays.array import Array
 from streameval.errors import BadRowError, InputError
-from streameval.ledger.counting import Block
+from streameval.ledger.block import Block
 from streameval.ledger.gallery import Gallery, check_same, open_matrix, place_of
 from streameval.ledger.head import Batch, Head, Place, Record, Settings
 from streameval.ledger.history import cells_of, record_of

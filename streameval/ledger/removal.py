@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, StreamevalWarning
-from streameval.ledger.counting import Block, Part
+from streameval.ledger.block import Block, Part
 from streameval.ledger.gallery import Gallery
 from streameval.ledger.head import Record, Segment
 from streameval.ledger.history import cells_of, least, read_shares, record_of

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, OutputError
-from streameval.ledger.counting import Block
+from streameval.ledger.block import Block
 from streameval.ledger.gallery import Gallery
 from streameval.ledger.history import read_shares
 from streameval.ledger.state import Near, Positives, State, no_statistics

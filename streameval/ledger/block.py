@@ -1,4 +1,4 @@
-"""Counting for a ledger: some of its queries against some of its segments, or parts of these.
+"""A block of a ledger: some of its queries against some of its segments, or parts of these.
 
 Labels, pairs, plan and passes are those of any evaluation. What is particular: the positives are
 given, as they lie in segments that are not read as well, and segments are counted apart.
@@ -99,10 +99,10 @@ class Block:
         self._settings, self._session = settings, session
         self._ends = np.cumsum([len(part) for part in parts]).astype(np.int64)
         self.source = self._source(features, queries)
-        own = labels if queries is None else take_labels(labels, queries)
-        self.pairs = find_pairs(
-            own, join_labels([part.labels for part in parts]), settings.protocol
-        )
+        if queries is not None:
+            labels = take_labels(labels, queries)
+        gallery = join_labels([part.labels for part in parts])
+        self.pairs = find_pairs(labels, gallery, settings.protocol)
         self._watch = session.watch
 
     @property
@@ -123,7 +123,7 @@ class Block:
         InputError
             If an input can't be read, or a distance lies outside the range.
         """
-        with self._in_words():
+        with self._explain_errors():
             job = self._job(self._plan(0, 0))
             found = find_positives(job, self._session.executor, self._watch).positives
         if found is None:
@@ -132,9 +132,9 @@ class Block:
         number = np.searchsorted(self._ends, found.item, side="right")
         segment, index = np.empty(len(query), np.int64), np.empty(len(query), np.int64)
         for at, part in enumerate(self.parts):
-            own = number == at
-            segment[own] = part.segment.number
-            index[own] = part.index(found.item[own] - self._begin(at))
+            inside = number == at
+            segment[inside] = part.segment.number
+            index[inside] = part.index(found.item[inside] - self._begin(at))
         serials = np.arange(serial, serial + len(query))
         return Positives(serials, query, segment, index, found.distance)
 
@@ -164,7 +164,7 @@ class Block:
         InputError
             If an input can't be read, or a distance lies outside the range.
         """
-        with self._in_words():
+        with self._explain_errors():
             job = self._counting(positives, near)
             if near:
                 reach = np.full(len(self.queries), np.inf) if reach is None else reach
@@ -196,7 +196,7 @@ class Block:
         InputError
             If an input can't be read.
         """
-        with self._in_words():
+        with self._explain_errors():
             job = self._counting(positives, 0)
             return rank_stretches(job, self._ends.tolist(), self._session.executor, self._watch)
 
@@ -214,8 +214,8 @@ class Block:
         first = np.searchsorted(numbers, positives.segment)
         item = np.append(0, self._ends)[first]
         for part in self.parts:
-            own = positives.segment == part.segment.number
-            item[own] += part.place(positives.index[own])
+            inside = positives.segment == part.segment.number
+            item[inside] += part.place(positives.index[inside])
         return item
 
     def _begin(self, part: int) -> int:
@@ -259,7 +259,7 @@ class Block:
         return Job(self.source, self.pairs, plan, Thresholds(used, *self._settings.limits))
 
     @contextmanager
-    def _in_words(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Name the pair of a distance outside the range, and vectors that are not of length 1."""
         used = self._settings.range or Range(0.0, 1.0)
         try:
