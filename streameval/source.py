@@ -30,6 +30,25 @@ if TYPE_CHECKING:
     from streameval.run.session import Session
 
 
+@dataclass(frozen=True)
+class PlanText:
+    """A plan in words.
+
+    Attributes
+    ----------
+    layout : str
+        How the data are gone through.
+    tile : str
+        What is read at a time.
+    multiplier : str
+        What computes products.
+    """
+
+    layout: str
+    tile: str
+    multiplier: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Input:
     """An array or a file that a source reads.
@@ -168,8 +187,8 @@ class Source(ABC):
         """Return the names of the passes over the data, in order."""
 
     @abstractmethod
-    def tile_text(self, plan: Plan) -> str:
-        """Return what is read and multiplied at a time, for people."""
+    def describe_plan(self, plan: Plan) -> PlanText:
+        """Return in words what is read, and multiplied, at a time."""
 
     @abstractmethod
     def count(self, prepared: Prepared, session: Session) -> Counted:

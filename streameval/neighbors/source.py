@@ -20,7 +20,7 @@ from streameval.planning.plan import plural
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
-from streameval.source import Counted, Input, Source
+from streameval.source import Counted, Input, PlanText, Source
 from streameval.sources.features import Features
 
 if TYPE_CHECKING:
@@ -203,10 +203,14 @@ class ListSource(Source):
         }
         return [name for name, needed in wanted.items() if needed] or ["reading"]
 
-    def tile_text(self, plan: Plan) -> str:
-        """Return what is searched or read at a time, for people."""
+    def describe_plan(self, plan: Plan) -> PlanText:
+        """Return in words what is searched or read at a time."""
         queries, k = plan.tile
-        return f"lists of {plural(queries, 'query', 'queries')} at a time, k = {k:,}"
+        return PlanText(
+            "lists of neighbours, of a block of queries at a time",
+            f"lists of {plural(queries, 'query', 'queries')} at a time, k = {k:,}",
+            "FAISS",
+        )
 
     def count(self, prepared: Prepared, session: Session) -> Counted:
         """Return the statistics that the lists leave possible."""

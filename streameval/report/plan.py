@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streameval.kernels.multiplier import description
 from streameval.planning import Plan, format_bytes
 from streameval.report.numbers import amount, duration, plural
 from streameval.report.provenance import describe_inputs
@@ -15,13 +14,6 @@ from streameval.run.provenance import describe_source
 
 if TYPE_CHECKING:
     from streameval.run.preparation import Prepared
-
-LAYOUTS = {
-    "features": "features: shards of the gallery, block by block, times blocks of queries",
-    "strips": "strips: whole rows of the matrix, each read once",
-    "lists": "lists of neighbours, of a block of queries at a time",
-    "rectangles": "rectangles along the chunks of the matrix: no whole row fits the budget",
-}
 
 
 def plan_summary(prepared: Prepared, rate: float | None = None) -> dict[str, Any]:
@@ -56,7 +48,7 @@ def plan_summary(prepared: Prepared, rate: float | None = None) -> dict[str, Any
 
 
 def _counted(prepared: Prepared) -> str:
-    """Say at what distances negatives are counted, besides those of the positives."""
+    """Return in words at what distances negatives are counted."""
     problem = prepared.problem
     counted = ["at the positives"]
     if problem.thresholds:
@@ -79,7 +71,7 @@ def _threads(plan: Plan) -> str:
 def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> str:
     """Return the plan as text; `rate` as in `plan_summary`."""
     plan, source = prepared.plan, prepared.source
-    queries, items = source.shape
+    (queries, items), text = source.shape, source.describe_plan(plan)
     inputs = describe_inputs(describe_source(source))
     assumed = "" if prepared.columns else ", as is assumed"
     work = [
@@ -90,16 +82,16 @@ def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> 
             f"{plural(queries, 'query', 'queries')} × {plural(items, 'gallery item')}: "
             f"{amount(plan.pairs)} pairs, {prepared.problem.positives:,} of them positive{assumed}",
         ),
-        ("Layout", LAYOUTS[plan.layout]),
+        ("Layout", text.layout),
         ("Passes", ", ".join(source.passes(prepared))),
         ("Counts", _counted(prepared)),
         ("Tasks", f"{len(plan.tasks):,}, on {_threads(plan)}"),
-        ("Tile", source.tile_text(plan)),
+        ("Tile", text.tile),
         ("Reads", f"{format_bytes(plan.bytes_read)} in all passes, before decompression"),
         (
             "Computes",
             f"{amount(plan.flops)} floating-point operations in matrix products, "
-            f"by {'FAISS' if plan.layout == 'lists' else description()}",
+            f"by {text.multiplier}",
         ),
     ]
     if not plan.flops:

@@ -23,7 +23,7 @@ from streameval.kernels.features import (
     QueryBlock,
     group_by_norm,
 )
-from streameval.kernels.multiplier import advice, item_bytes
+from streameval.kernels.multiplier import advice, description, item_bytes
 from streameval.kernels.tiles import Tile, column_offsets
 from streameval.planning import Plan, Problem, Task
 from streameval.planning.plan import plural
@@ -31,7 +31,7 @@ from streameval.planning.range import UNIT_TOLERANCE, Range
 from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
-from streameval.source import Input
+from streameval.source import Input, PlanText
 from streameval.sources.matrix import (
     ArrayLike,
     convert,
@@ -130,11 +130,15 @@ class Features(TiledSource):
             return None
         return Range(*self.distance.unit_bounds, unit=True)
 
-    def tile_text(self, plan: Plan) -> str:
-        """Return what is read and multiplied at a time, for people."""
+    def describe_plan(self, plan: Plan) -> PlanText:
+        """Return in words what is read and multiplied at a time."""
         rows, items = plan.tile
         blocks = f"of blocks of {plural(plan.block, 'gallery row')}"
-        return f"{rows:,} queries × {plural(items, 'item')}, {blocks}"
+        return PlanText(
+            "features: shards of the gallery, block by block, times blocks of queries",
+            f"{rows:,} queries × {plural(items, 'item')}, {blocks}",
+            description(),
+        )
 
     def problem(self, pairs: Pairs) -> Problem:
         """Return the sizes of an evaluation without thresholds or a histogram."""

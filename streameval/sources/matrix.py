@@ -24,6 +24,7 @@ from streameval.planning.plan import plural
 from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
+from streameval.source import PlanText
 from streameval.sources.tiled import Chosen, TiledSource
 from streameval.statistics import FloatArray, IntArray
 
@@ -112,6 +113,12 @@ def problem_of(source: TiledSource, pairs: Pairs, stored: Array, dtype: np.dtype
     )
 
 
+LAYOUTS = {
+    "strips": "strips: whole rows of the matrix, each read once",
+    "rectangles": "rectangles along the chunks of the matrix: no whole row fits the budget",
+}
+
+
 class MatrixSource(TiledSource):
     """Distances of queries and gallery items, given block by block.
 
@@ -134,9 +141,10 @@ class MatrixSource(TiledSource):
     def name(self) -> str:
         """What errors call the source."""
 
-    def tile_text(self, plan: Plan) -> str:
-        """Return what is read at a time, for people."""
-        return f"{plan.tile[0]:,} rows × {plural(plan.tile[1], 'column')}"
+    def describe_plan(self, plan: Plan) -> PlanText:
+        """Return in words what is read at a time."""
+        tile = f"{plan.tile[0]:,} rows × {plural(plan.tile[1], 'column')}"
+        return PlanText(LAYOUTS[plan.layout], tile)
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
