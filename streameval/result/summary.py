@@ -15,6 +15,7 @@ import numpy as np
 from streameval.errors import OutputError
 from streameval.metrics import Metrics
 from streameval.metrics.bounds import ListMetrics
+from streameval.metrics.kind import FRACTION, TAU
 from streameval.metrics.resampling import Resampling
 from streameval.protocols.protocol import CAMERA_PAIRS
 from streameval.result.columns import group_name
@@ -80,6 +81,8 @@ def details_of(metrics: Metrics) -> dict[str, dict[str, Any]]:
             own["reason"] = detail.reason
         if detail.threshold is not None:
             own |= {"threshold": detail.threshold, "threshold_error": detail.threshold_error}
+        if detail.kind not in (FRACTION, TAU):
+            own["kind"] = detail.kind.name
         if detail.error:
             own["error"] = detail.error
         if own:
