@@ -14,12 +14,8 @@ Array = npt.NDArray[Any]
 Reading = Callable[[Array, Array], float]
 
 
-def mean_over_lists(problem: dict[str, Any], ties: str, read: Reading) -> float:
-    """Return the mean over Q+ of what `read` makes of a ranked list.
-
-    `read` takes whether each item of the list is a positive, and the distances, both in ranked
-    order. Under ``expected`` it is averaged over all orders first.
-    """
+def values_over_lists(problem: dict[str, Any], ties: str, read: Reading) -> list[float]:
+    """Return what `read` makes of the ranked list of each query of Q+; see `mean_over_lists`."""
     whole = Problem(**problem)
     values = []
     for i in range(len(whole.distances)):
@@ -30,7 +26,24 @@ def mean_over_lists(problem: dict[str, Any], ties: str, read: Reading) -> float:
                 read(positive[order], distance[order]) for order in orders(distance, positive, ties)
             ]
             values.append(math.fsum(readings) / len(readings))
-    return float(average([np.array([value]) for value in values], 1)[0])
+    return values
+
+
+def median_rank(problem: dict[str, Any], ties: str) -> float:
+    """Return the middle of the sorted first ranks, or half the sum of the middle two."""
+    ranks = sorted(values_over_lists(problem, ties, lambda match, _: int(np.argmax(match)) + 1))
+    middle = [ranks[(len(ranks) - 1) // 2], ranks[len(ranks) // 2]] if ranks else [math.nan]
+    return sum(middle) / len(middle)
+
+
+def mean_over_lists(problem: dict[str, Any], ties: str, read: Reading) -> float:
+    """Return the mean over Q+ of what `read` makes of a ranked list.
+
+    `read` takes whether each item of the list is a positive, and the distances, both in ranked
+    order. Under ``expected`` it is averaged over all orders first.
+    """
+    values = [np.array([value]) for value in values_over_lists(problem, ties, read)]
+    return float(average(values, 1)[0])
 
 
 def precision_terms(match: Array, distance: Array, ap: str) -> Array:

@@ -17,6 +17,7 @@ from oracle_lists import (
     hits_at,
     interpolated_precision,
     mean_over_lists,
+    median_rank,
     open_set_lists,
     reciprocal_rank,
 )
@@ -24,6 +25,7 @@ from problems import problems
 from test_metrics import ALL_RULES, FIXED, RATES, quietly
 
 from streameval.metrics import MetricOptions
+from streameval.metrics.kind import RANK
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.retrieval import at_recall, precision_recall
 
@@ -107,6 +109,16 @@ def test_precision_at_recall_equals_the_oracle(problem: dict[str, Any], ties: An
     np.testing.assert_array_equal(precision * ranked.ranks.rank, ranked.ranks.order)  # type: ignore[attr-defined]
 
 
+@settings(max_examples=60, deadline=None)
+@given(problem=problems(), ties=st.sampled_from(FIXED))
+def test_the_median_rank_equals_the_oracle(problem: dict[str, Any], ties: Any) -> None:
+    stats = oracle_statistics(**problem)
+    metrics = quietly(stats, MetricOptions(ties, metrics=("MedR",)))
+    np.testing.assert_equal(metrics.scalars["MedR"], median_rank(problem, ties))
+    assert metrics.details["MedR"].kind is RANK
+    assert metrics.per_query.keys() >= {"first_rank"}
+
+
 def test_the_first_positive_at_a_recall_is_exact() -> None:
     """Of G positives it is the least j >= t·G/100, in integers; the product is rounded."""
     counts = np.arange(1, 151)
@@ -123,18 +135,19 @@ def test_the_first_positive_at_a_recall_is_exact() -> None:
     assert at_recall(ranked, order, just_above)[2] == 2
 
 
-def test_an_interpolated_precision_has_no_expectation_over_ties() -> None:
+@pytest.mark.parametrize("name", ["mP@recall=0.5", "MedR"])
+def test_some_metrics_have_no_expectation_over_ties(name: str) -> None:
     problem = {
         "distances": np.array([[0.5, 0.5]]),
         "query_id": np.array([1]),
         "gallery_id": np.array([1, 2]),
     }
-    options = MetricOptions("expected", metrics=("mP@recall=0.5",))
+    options = MetricOptions("expected", metrics=(name,))
     metrics = quietly(oracle_statistics(**problem), options)
-    assert math.isnan(metrics.scalars["mP@recall=0.5"])
-    assert "under another tie rule" in metrics.details["mP@recall=0.5"].reason
+    assert math.isnan(metrics.scalars[name])
+    assert "under another tie rule" in metrics.details[name].reason
     untied = {**problem, "distances": np.array([[0.5, 0.6]])}
-    assert values_of(untied, ("mP@recall=0.5",), ties="expected") == {"mP@recall=0.5": 1.0}
+    assert values_of(untied, (name,), ties="expected") == {name: 1.0}
 
 
 @settings(max_examples=80, deadline=None)

@@ -83,6 +83,8 @@ def test_names_that_are_no_metrics(name: str, words: list[str]) -> None:
     [
         ("Rank-1", "CMC@1"),
         ("rank1", "CMC@1"),
+        ("median rank", "MedR"),
+        ("MdR", "MedR"),
         ("rank-10", "CMC@10"),
         ("top-1", "CMC@1"),
         ("top5", "CMC@5"),

@@ -19,6 +19,7 @@ METRICS: tuple[Metric, ...] = (
     retrieval.MAP,
     retrieval.MINP,
     retrieval.MRR,
+    retrieval.MEDIAN_RANK,
     cutoffs.AP_AT_K,
     cutoffs.PRECISION_AT_K,
     cutoffs.PRECISION_AT_K_MIN,

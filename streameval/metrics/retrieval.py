@@ -1,4 +1,4 @@
-"""Closed-world retrieval over whole lists: CMC, mAP, mINP, MRR, and precision at recall."""
+"""Closed-world retrieval over whole lists: CMC, mAP, mINP, MRR, MedR, and precision at recall."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from streameval.metrics.kind import RANK
 from streameval.metrics.metric import RANK_FIELDS, Metric, Value
 from streameval.metrics.parameters import rank, rate
 from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.resampling import Resamples
 from streameval.metrics.single_shot import shot_terms, shot_value, shots_within
 from streameval.metrics.sums import mean
 from streameval.metrics.totals import Totals
@@ -21,6 +23,9 @@ RECALLS = 101
 NO_EXPECTED_PRECISION = (
     "an interpolated precision has no closed expectation over tie-breaks: read it under another "
     "tie rule"
+)
+NO_EXPECTED_MEDIAN = (
+    "a median has no closed expectation over tie-breaks: read it under another tie rule"
 )
 
 
@@ -77,6 +82,31 @@ def inverse_penalties(ranked: RankedQueries) -> FloatArray:
 def reciprocal_ranks(ranked: RankedQueries) -> FloatArray:
     """Return 1/r_1, or its expectation, [N] float64."""
     return ranked.ranks.inverse_first_rank()
+
+
+def median_rank(totals: Totals) -> Value:
+    """Return the median of r_1; of an even number of queries, the mean of the middle two."""
+    ranks = totals.column(first_ranks)
+    columns = {"first_rank": totals.of_all_queries(ranks)}
+    if not len(ranks) or (totals.options.ties == "expected" and totals.tied):
+        return Value(math.nan, reason=NO_EXPECTED_MEDIAN, per_query=columns)
+    return Value(float(np.median(ranks)), per_query=columns)
+
+
+def resampled_median_rank(resamples: Resamples) -> FloatArray:
+    """Return `median_rank` of each resample, [R] float64."""
+    totals = resamples.totals
+    ranks = totals.column(first_ranks)
+    order = np.argsort(ranks)
+    ranks = np.append(ranks[order], math.nan)  # the last of them: of no queries
+    medians = np.empty(len(resamples.drawn))
+    for block, (weights,) in resamples.weights(totals.queries[order]):
+        through = np.cumsum(weights, axis=1)
+        middle = resamples.known[block, None]
+        low = np.sum(2 * through < middle, axis=1)
+        high = np.sum(2 * through <= middle, axis=1)
+        medians[block] = (ranks[low] + ranks[high]) / 2
+    return medians
 
 
 def precision_at_recall(totals: Totals, r: float) -> Value:
@@ -180,6 +210,19 @@ MRR = Metric(
     values=reciprocal_ranks,
     column="RR",
     also=("RR", "mean-reciprocal-rank"),
+    tail="monotone",
+)
+
+MEDIAN_RANK = Metric(
+    name="MedR",
+    formula="median over Q+ of r_1",
+    source="Hodosh, Young and Hockenmaier 2013 (median rank of image and text retrieval)",
+    keeps=(first_ranks,),
+    finish=median_rank,
+    resampled=resampled_median_rank,
+    kind=RANK,
+    better="lower",
+    also=("MdR", "Med-r", "median-rank", "median-first-rank"),
     tail="monotone",
 )
 
