@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,16 @@ def hits_at(k: int | str, denominator: str) -> Reading:
         cut = total if k == "G" else int(k)
         by = {"k": cut, "total": total, "min": min(cut, total)}
         return int(match[:cut].sum()) / by[denominator]
+
+    return read
+
+
+def recall_at_percent(percent: Fraction) -> Reading:
+    """Return the share of positives among the first p % of the list, rounded up."""
+
+    def read(match: Array, distance: Array) -> float:
+        cut = math.ceil(percent * len(match) / 100)
+        return int(match[:cut].sum()) / int(match.sum())
 
     return read
 

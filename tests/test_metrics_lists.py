@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from oracle_lists import (
     mean_over_lists,
     median_rank,
     open_set_lists,
+    recall_at_percent,
     reciprocal_rank,
 )
 from problems import problems
@@ -33,6 +35,8 @@ CUTS = (1, 2, 3, 5, 30)
 AP_RULES = ("step", "trapezoid", "threshold")
 DENOMINATORS = ("hits", "total", "min")
 READINGS: dict[str, Any] = {"R-precision": hits_at("G", "total"), "MRR": reciprocal_rank}
+for percent in ("0.07", "1", "12.5", "20", "30", "50", "70", "100"):
+    READINGS[f"recall@{percent}%"] = recall_at_percent(Fraction(percent))
 for k in CUTS:
     READINGS[f"P@{k}"] = hits_at(k, "k")
     READINGS[f"P@{k}/min"] = hits_at(k, "min")

@@ -85,6 +85,8 @@ def test_names_that_are_no_metrics(name: str, words: list[str]) -> None:
         ("rank1", "CMC@1"),
         ("median rank", "MedR"),
         ("MdR", "MedR"),
+        ("recall at top 1%", "recall@1%"),
+        ("Recall@0.5%", "recall@0.5%"),
         ("rank-10", "CMC@10"),
         ("top-1", "CMC@1"),
         ("top5", "CMC@5"),
@@ -126,7 +128,7 @@ def test_a_result_and_its_tables_understand_the_names_of_the_field() -> None:
 def test_names_elsewhere_stand_for_one_metric() -> None:
     for metric in METRICS:
         for template in metric.also:
-            name = template.format_map({"x": 3, "k": 3, "r": 0.3, "f": 0.3, "tau": 0.3})
+            name = template.format_map({"x": 3, "k": 3, "p": 3, "r": 0.3, "f": 0.3, "tau": 0.3})
             named = [one for other in METRICS for one in other.called(name)]
             assert named, name
             assert {one.metric.name for one in named} == {metric.name}, name

@@ -1,4 +1,4 @@
-"""Retrieval within the first ranks: AP@k, precision@k, recall@k, R-precision, MAP@R, nDCG@k.
+"""Retrieval within the first ranks: AP@k, P@k, recall@k, recall@p%, R-precision, MAP@R, nDCG@k.
 
 All are means over Q+ of what the positives within a cutoff k give. Of a query with fewer valid
 items than k, all are within it; k stays what it is.
@@ -6,10 +6,13 @@ items than k, all are within it; k stays what it is.
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 
-from streameval.metrics.metric import Metric
-from streameval.metrics.parameters import choice, rank
+from streameval.metrics.metric import RANK_FIELDS, Metric
+from streameval.metrics.parameters import choice, percentage, rank
 from streameval.metrics.ranked import RankedQueries
 from streameval.statistics import FloatArray, IntArray
 
@@ -50,6 +53,17 @@ def attainable_precisions_at(ranked: RankedQueries, k: int) -> FloatArray:
 def recalls_at(ranked: RankedQueries, k: int) -> FloatArray:
     """Return the share of the positives that are among the first k, [N] float64."""
     return hits(ranked, everywhere(ranked, k)) / ranked.ranks.count
+
+
+def recalls_at_percent(ranked: RankedQueries, p: float) -> FloatArray:
+    """Return the share of positives among the nearest p % of the valid items, [N] float64.
+
+    These are k = ceil(p · valid / 100) items, p being the decimal fraction that is written.
+    """
+    valid, query = np.unique(ranked.stats.valid[ranked.ranks.queries], return_inverse=True)
+    share = Fraction(str(p)) / 100
+    cutoff = np.array([math.ceil(share * items) for items in valid.tolist()], np.int64)
+    return hits(ranked, cutoff[query]) / ranked.ranks.count
 
 
 def r_precisions(ranked: RankedQueries) -> FloatArray:
@@ -116,6 +130,20 @@ RECALL_AT_K = Metric(
     column="recall@{k}",
     parameters={"k": _K},
     also=("recall-at-{k}",),
+    tail="monotone",
+    deployed=True,
+)
+
+RECALL_AT_PERCENT = Metric(
+    name="recall@{p}%",
+    formula="1/N Σ |{r_j <= k}| / G; k = ceil(p · valid / 100), valid items of the query's gallery",
+    source="Manning et al. 2008, §8.4, at a share of the gallery as in place recognition "
+    "(Arandjelović et al. 2016)",
+    values=recalls_at_percent,
+    column="recall@{p}%",
+    needs=(*RANK_FIELDS, "valid"),
+    parameters={"p": percentage(1, 5)},
+    also=("recall-at-{p}%", "recall-at-top-{p}%", "top-{p}%-recall"),
     tail="monotone",
     deployed=True,
 )

@@ -51,6 +51,11 @@ def rate_of_options(defaults: Defaults) -> Parameter:
     return Parameter("a fraction between 0 and 1", _fraction, defaults)
 
 
+def percentage(*defaults: float) -> Parameter:
+    """Return a parameter that is a percentage above 0 and at most 100."""
+    return Parameter("a percentage above 0, at most 100", _percentage, lambda _: defaults)
+
+
 def choice(*known: str) -> Parameter:
     """Return a parameter that is one of some words; all of them are the default."""
 
@@ -80,6 +85,13 @@ def _positive_integer(text: str) -> int:
 def _fraction(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 1:
+        raise ValueError(text)
+    return value
+
+
+def _percentage(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 100:
         raise ValueError(text)
     return value
 

@@ -24,6 +24,7 @@ METRICS: tuple[Metric, ...] = (
     cutoffs.PRECISION_AT_K,
     cutoffs.PRECISION_AT_K_MIN,
     cutoffs.RECALL_AT_K,
+    cutoffs.RECALL_AT_PERCENT,
     cutoffs.R_PRECISION,
     cutoffs.MAP_AT_R,
     cutoffs.NDCG_AT_K,
