@@ -1,8 +1,8 @@
-"""A segment on its way into a ledger: a forecast, then the counts.
+"""Appending a segment to a ledger: the forecast of a new segment, then its counts.
 
 Old positives are counted against the new segment, together with its own. Old negatives ahead of
 a new positive are looked up among the nearest ones that are kept of its query, where it is within
-their reach; the queries of the others count all old segments again.
+their reach; for the queries of the others, all old segments are counted again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from streameval.statistics import FloatArray, IntArray
 
 
 class NewSegment:
-    """A segment on its way into a ledger.
+    """A segment that is to be appended to a ledger.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class NewSegment:
         )
 
     def append(self, change: Contents) -> State:
-        """Count; return the state with the segment.
+        """Count the segment; return the state with it.
 
         Raises
         ------
@@ -200,9 +200,9 @@ def _default_name(gallery: str | Path) -> str:
 
 
 def _check_new(head: Head, name: str, place: Place, array: Array) -> None:
-    """Refuse a segment that is there already, or that has no name.
+    """Raise InputError if the segment is in the ledger, or its name is taken or empty.
 
-    Of stored distances, those from the queries that there were when the other came are compared.
+    Stored distances are compared for the queries that both segments have.
     """
     if not name:
         raise InputError(

@@ -1,7 +1,7 @@
 """A block of a ledger: some of its queries against some of its segments, or parts of these.
 
-Labels, pairs, plan and passes are those of any evaluation. What is particular: the positives are
-given, as they lie in segments that are not read as well, and segments are counted apart.
+Labels, pairs, plan and passes are those of any evaluation, with two differences: the positives to
+rank are given, as they may lie in other segments, and each segment is counted apart.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Part:
         return self.segment.size if self.rows is None else len(self.rows)
 
     def place(self, index: IntArray) -> IntArray:
-        """Return how many of these items come before each of some indices of the segment."""
+        """Return the number of these items before each of some indices of the segment."""
         return index if self.rows is None else np.searchsorted(self.rows, index)
 
     def index(self, place: IntArray) -> IntArray:
-        """Return the index in the segment of each of some of these items."""
+        """Return the indices in the segment of some of these items."""
         return place if self.rows is None else self.rows[place]
 
 
@@ -209,7 +209,7 @@ class Block:
         return job
 
     def _items(self, positives: Positives) -> IntArray:
-        """Return the place of each positive among the items of the block: how many come before."""
+        """Return the number of items of the block before each positive, [P]."""
         numbers = np.array([part.segment.number for part in self.parts])
         first = np.searchsorted(numbers, positives.segment)
         item = np.append(0, self._ends)[first]
@@ -260,7 +260,7 @@ class Block:
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
-        """Name the pair of a distance outside the range, and vectors that are not of length 1."""
+        """Raise errors that name the pair outside the range, or the first row that is wrong."""
         used = self._settings.range or Range(0.0, 1.0)
         try:
             yield
@@ -292,7 +292,7 @@ def take_labels(labels: Labels, chosen: IntArray) -> Labels:
 
 
 def join_labels(labels: Sequence[Labels]) -> Labels:
-    """Return labels one after the other; columns that one of them lacks are left out."""
+    """Return labels one after the other, with the columns that all of them have."""
     if len(labels) == 1:
         return labels[0]
     source = f"the gallery, {len(labels)} segments"

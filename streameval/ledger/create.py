@@ -1,4 +1,4 @@
-"""What is fixed when a ledger is created, and what can't be kept up to date."""
+"""Creating a ledger: its first state, and the options that a growing gallery allows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streameval.sources.sources import Features
 
 
 def first_state(given: Mapping[str, Any]) -> State:
-    """Return the state of a ledger without a gallery, of the keywords of `Ledger.create`.
+    """Return the state of a ledger without a gallery, from the keywords of `Ledger.create`.
 
     Raises
     ------
@@ -55,12 +55,12 @@ def first_state(given: Mapping[str, Any]) -> State:
 
 
 def settings_of(array: Array | None, metric: str | None, terms: Terms, keep: str | int) -> Settings:
-    """Return what is fixed in a ledger.
+    """Return the settings of a ledger, which stay fixed.
 
     Raises
     ------
     OptionError
-        If anything that is asked for can't be kept up to date.
+        If an option can't be kept up to date while the gallery grows.
     """
     if array is None and metric is not None:
         raise OptionError(

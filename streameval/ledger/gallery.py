@@ -1,4 +1,4 @@
-"""The data of a ledger: opened where they lie, and checked to be what they were."""
+"""Labels and data of a ledger's segments and queries; data are checked to be unchanged."""
 
 from __future__ import annotations
 
@@ -50,24 +50,19 @@ def open_matrix(uri: str | Path, what: str) -> Array:
 
 
 def _absolute(path: str) -> str:
-    """Return a path from the root; a folder that it leaves again (``..``) may go."""
+    """Return an absolute path, without ``..``."""
     whole = Path(path).absolute()
     return str(whole.resolve() if ".." in whole.parts else whole)
 
 
 def place_of(array: Array) -> Place:
-    """Return where an array lies, and what it holds."""
+    """Return the place of an array, with fingerprints of its content and its files."""
     files = files_state(array)  # before it is read: a change since is seen later
     return Place(array.uri, content(array), files)
 
 
 def check_same(array: Array, place: Place) -> None:
-    """Refuse an array whose files have changed since `place_of` read it.
-
-    Raises
-    ------
-    InputError
-    """
+    """Raise InputError if the files of an array have changed since `place_of` read it."""
     if files_state(array) != place.files:
         raise InputError(
             f"{place.uri} has changed while it was read: nothing has been changed in the ledger; "
@@ -91,7 +86,7 @@ class Gallery:
     ----------
     head : Head
     gone : [f] int64
-        Forgotten items, ascending, counted among all that ever came.
+        Forgotten items, ascending, as indices into all items that were ever appended.
     """
 
     def __init__(
@@ -109,7 +104,7 @@ class Gallery:
         return self._contents.queries()
 
     def labels(self, segment: Segment) -> Labels:
-        """Return the labels of all items of a segment, forgotten ones too."""
+        """Return the labels of all items of a segment, including forgotten ones."""
         if not segment.size:
             return Labels(np.empty(0, np.int64), source=f"segment {segment.name}")
         if self._labels is None:
@@ -125,7 +120,7 @@ class Gallery:
         return self.gone[slice(*ends)] - segment.begin
 
     def items(self, positives: Positives) -> IntArray:
-        """Return the gallery index of each positive, forgotten items not counted, [P] int64."""
+        """Return the gallery index of each positive, without forgotten items, [P] int64."""
         item, begin = np.empty(len(positives), np.int64), 0
         for segment in self.head.segments:
             inside = positives.segment == segment.number
@@ -148,7 +143,7 @@ class Gallery:
         return PositiveCameras.of(np.concatenate(cams)[begin[number] + positives.index])
 
     def provenance(self) -> dict[str, Any]:
-        """Return what the result of an evaluation tells of the ledger."""
+        """Return the provenance of an evaluation of the ledger, as JSON values."""
         head, count = self.head, len(self.head.segments)
         features = [batch.place.uri for batch in head.batches if batch.place is not None]
         gallery = f"{count} segment{'' if count == 1 else 's'} of {self._path}"
@@ -168,7 +163,7 @@ class Gallery:
         }
 
     def forget(self, items: IntArray) -> None:
-        """Note further items as forgotten, counted among all that ever came."""
+        """Mark further items as forgotten; indices count all items that were ever appended."""
         self.gone = np.union1d(self.gone, items)
 
     def part(self, segment: Segment, rows: IntArray | None = None) -> Part:
@@ -187,7 +182,7 @@ class Gallery:
         return Part(segment, labels, self.array(segment), rows)
 
     def parts(self) -> list[Part]:
-        """Return the items of all segments that have any in the gallery; see `part`."""
+        """Return the items of all segments, without empty ones; see `part`."""
         return [self.part(segment) for segment in self.head.segments if segment.items]
 
     def features(self) -> Array | None:
@@ -260,14 +255,12 @@ class Gallery:
         return array
 
     def settled(self, after: State) -> State:
-        """Return the state after a change, with the times of files that hold what they held.
-
-        They are not read again for that.
+        """Return the state after a change, with new times of files whose content is unchanged.
 
         Raises
         ------
         InputError
-            If data have changed since they were opened, while they were read.
+            If data have changed since they were opened.
         """
         newer: dict[tuple[str, str], str] = {}
         for array, place, files in self._opened:

@@ -1,4 +1,4 @@
-"""All of a ledger but its arrays: settings, queries, segments, records, what has happened."""
+"""Everything of a ledger but its arrays: settings, queries, segments, records, trajectory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEAR_BYTES = 12  # of each
 
 @dataclass(frozen=True)
 class Settings:
-    """What is fixed when a ledger is created.
+    """Settings of a ledger, fixed when it is created.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Settings:
 
     @property
     def limits(self) -> tuple[FloatArray, FloatArray | None]:
-        """What is counted at: thresholds [T], and the edges of a histogram [E] or None."""
+        """Thresholds [T] that are counted at, and edges of the histogram [E] or None."""
         return (self.range or Range(0.0, 1.0)).limits(self.thresholds, self.edges)
 
     def source(self, query: Array | None, gallery: Array) -> Features | Distances:
@@ -62,17 +62,17 @@ class Settings:
         return Features(query, gallery, self.metric)
 
     def ranks_alone(self) -> Settings:
-        """Return the settings to count negatives ahead of positives by, and nothing else."""
+        """Return the settings for counting only negatives ahead of positives."""
         return replace(self, range=None, thresholds=0, edges=0)
 
     def near(self, queries: int) -> int:
-        """Return how many nearest negatives are kept of each of so many queries."""
+        """Return the number of nearest negatives that are kept of each query."""
         return max(1, min(MOST_NEAR, self.keep // (NEAR_BYTES * max(queries, 1))))
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where values of a segment, or of queries, lie.
+    """Where the data of a segment, or of queries, lie.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of the gallery that came at once.
+    """A part of the gallery that was appended at once.
 
     Attributes
     ----------
@@ -105,13 +105,13 @@ class Segment:
         Ascending in the order of the gallery.
     name : str
     size, forgotten : int
-        Items that came, and those of them that have been forgotten.
+        Number of items that were appended, and of those that have been forgotten.
     begin : int
-        Where its items begin among all that ever came: the rows of the labels.
+        Index of its first item among all that were ever appended: a row of the labels.
     columns : tuple of str
-        The labels that there are: ``id``, ``cam``, ``key``.
+        The label columns that it has: ``id``, ``cam``, ``key``.
     places : tuple of Place
-        One of features; of stored distances one for each time that queries came.
+        One for features; for stored distances one for each batch of queries.
     """
 
     number: int
@@ -124,13 +124,13 @@ class Segment:
 
     @property
     def items(self) -> int:
-        """Items that are in the gallery."""
+        """Number of items in the gallery."""
         return self.size - self.forgotten
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Queries that came at once: from `start` to `stop`; `place` is of their features."""
+    """Queries that were added at once, from `start` to `stop`, and the place of their data."""
 
     start: int
     stop: int
@@ -139,14 +139,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Record:
-    """What a change added, of which segments and queries.
+    """What a change added: counts of some segments and queries.
 
-    Its arrays, of m segments and q queries (of all there were then, or those that came):
+    Its arrays, for m segments and q queries (all at that time, or those that were added):
 
         cells       [4, c] int64: positive (serial), segment, closer, tied
         per_query   [m, q, 3] int64: valid, ignored, same_identity
         within      [m, q, T] int64
-        nearest     [m, q] float64: in place of what was written before; NaN: it stays
+        nearest     [m, q] float64: replaces what earlier records say, unless NaN
         histogram   [m, E + 1] int64
 
     Attributes
@@ -166,18 +166,18 @@ class Record:
 
 @dataclass(frozen=True)
 class Head:
-    """All of a ledger but its arrays.
+    """Everything of a ledger but its arrays.
 
     Attributes
     ----------
     settings : Settings
     batches, segments, records : tuple
     happened : tuple of bytes
-        The trajectory as it is written, an entry a snapshot: a change needs none but its own.
+        The trajectory as it is written, one JSON entry a snapshot; parsed only when it is read.
     next_segment, next_serial : int
-        Numbers not yet given to a segment, and to a positive.
+        The next numbers of a segment, and of a positive.
     rows : int
-        Items that ever came.
+        Number of items that were ever appended.
     """
 
     settings: Settings
@@ -196,7 +196,7 @@ class Head:
 
     @property
     def gallery(self) -> int:
-        """Items of the gallery."""
+        """Number of items of the gallery."""
         return sum(segment.items for segment in self.segments)
 
     @property
@@ -211,17 +211,17 @@ class Head:
         return entry
 
     def with_places(self, put: Callable[[Place], Place]) -> Head:
-        """Return it with what `put` makes of each place."""
+        """Return the head with `put` applied to each place."""
         batches = [replace(batch, place=batch.place and put(batch.place)) for batch in self.batches]
         segments = [replace(part, places=tuple(map(put, part.places))) for part in self.segments]
         return replace(self, batches=tuple(batches), segments=tuple(segments))
 
     def with_entry(self, entry: Mapping[str, Any]) -> Head:
-        """Return it with a further snapshot."""
+        """Return the head with the entry of a further snapshot."""
         return replace(self, happened=(*self.happened, _line(entry)))
 
     def as_lines(self) -> bytes:
-        """Return it as it is written: a line of JSON, and one for each snapshot."""
+        """Return the head as it is written: a line of JSON, then one for each snapshot."""
         first = {"format": FORMAT, **vars(self)}
         del first["happened"]
         return b"\n".join((_line(first), *self.happened))
@@ -252,7 +252,7 @@ _types: Callable[[type], dict[str, Any]] = cache(get_type_hints)
 
 
 def _from_json(kind: Any, value: Any) -> Any:
-    """Return the value of a type that JSON has been written of: dataclasses, tuples, or None."""
+    """Return a value of a type from its JSON: a dataclass, a tuple, or a plain value."""
     arguments = get_args(kind)
     if get_origin(kind) is tuple:
         return tuple(_from_json(arguments[0], item) for item in value)
@@ -265,7 +265,7 @@ def _from_json(kind: Any, value: Any) -> Any:
 
 
 def _line(value: Any) -> bytes:
-    """Return it as JSON, which has no newline."""
+    """Return a value as one line of JSON."""
     text = json.dumps(value, default=_as_json, separators=(",", ":"), ensure_ascii=False)
     return text.encode(errors="surrogatepass")  # of a path that is no UTF-8
 

@@ -1,7 +1,7 @@
-"""What each change has added, by segment: the counts that a segment is taken out by.
+"""What each change has added, by segment: the counts to subtract when a segment is removed.
 
-The counts of positives are sparse: a *cell* is what a segment adds to a positive, where that is
-anything. [4, c] int64: the positive's serial, the segment, closer, tied.
+Counts of positives are sparse: a *cell* holds the counts that a segment adds to a positive, unless
+both are 0. Cells are [4, c] int64: the serial of the positive, the segment, closer, tied.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from streameval.store import Arrays
 def cells_of(
     serial: IntArray, segment: int | IntArray, closer: IntArray, tied: IntArray
 ) -> IntArray:
-    """Return the cells of positives of which anything is counted, [4, c] int64."""
+    """Return the cells of positives whose counts are not all 0, [4, c] int64."""
     owner = np.broadcast_to(np.asarray(segment, np.int64), serial.shape)
     every = np.stack([serial, owner, closer, tied]).astype(np.int64)
     return every[:, (closer != 0) | (tied != 0)]
 
 
 def join_cells(cells: Sequence[IntArray]) -> IntArray:
-    """Return cells one after the other; none of none."""
+    """Return cells one after the other."""
     return np.concatenate([np.empty((4, 0), np.int64), *cells], axis=1)
 
 
 def sum_cells(cells: IntArray, positives: Positives) -> tuple[IntArray, IntArray]:
-    """Return the sums of closer and tied of each positive, [P] int64; other cells are left out."""
+    """Return the sums of closer and of tied over the cells of each positive, [P] int64."""
     closer, tied = np.zeros(len(positives), np.int64), np.zeros(len(positives), np.int64)
     if len(positives):
         order = np.argsort(positives.serial)

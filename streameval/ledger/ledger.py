@@ -124,7 +124,7 @@ class Ledger:
 
     @property
     def path(self) -> str:
-        """Where it lies."""
+        """Folder of the ledger, or its place in an object store."""
         return self._store.location
 
     def head(self, at: int | str | None = None) -> Head:
@@ -180,7 +180,7 @@ class Ledger:
         progress: Progress | None = None,
         wait: float = DEFAULT_WAIT,
     ) -> Snapshot:
-        """Add a segment to the gallery, behind all others.
+        """Append a segment to the gallery.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ class Ledger:
         threads: int | None = None,
         client: Client | None = None,
     ) -> Forecast:
-        """Return what `append` would count; the parameters are its own. Nothing is changed."""
+        """Return what `append` would count, and change nothing; it has the same parameters."""
         check_labels({"labels": labels})
         with open_session(locals()) as session:
             contents = self._store.contents()
@@ -235,7 +235,7 @@ class Ledger:
             return NewSegment(state, ledger, gallery, labels, name, session).forecast
 
     def remove(self, name: str, *, wait: float = DEFAULT_WAIT) -> Snapshot:
-        """Take a segment out of the gallery; its data are not needed for it.
+        """Remove a segment from the gallery; its data are not read.
 
         Raises
         ------
@@ -260,7 +260,7 @@ class Ledger:
         progress: Progress | None = None,
         wait: float = DEFAULT_WAIT,
     ) -> Snapshot:
-        """Take all items of some identities out of the gallery; the queries stay.
+        """Remove all items of some identities from the gallery; the queries stay.
 
         A warning names identities that are not in the gallery, where others are.
 
@@ -297,7 +297,7 @@ class Ledger:
         progress: Progress | None = None,
         wait: float = DEFAULT_WAIT,
     ) -> Snapshot:
-        """Add queries behind all others.
+        """Add queries.
 
         Parameters
         ----------
@@ -326,7 +326,7 @@ class Ledger:
             return self._change("add-queries", wait, make)
 
     def move(self, name: str | None, uri: str | Path, *, wait: float = DEFAULT_WAIT) -> Snapshot:
-        """Say where the data of a segment, or of queries, are now: they must be the same.
+        """Set the new place of the data of a segment, or of queries; the content must be the same.
 
         Parameters
         ----------
@@ -359,7 +359,7 @@ class Ledger:
         client: Client | None = None,
         progress: Progress | None = None,
     ) -> list[str]:
-        """Read all there is, count all pairs again, and return what differs, a line each.
+        """Read everything, count all pairs again, and return the differences, a line each.
 
         Parameters
         ----------
@@ -368,7 +368,7 @@ class Ledger:
         Returns
         -------
         list of str
-            Empty where all is as it was counted.
+            Empty if nothing differs.
         """
         with open_session(locals()) as session:
             return list(differences(self._store, session))
@@ -380,7 +380,7 @@ class Ledger:
     def _change(
         self, kind: str, wait: float, make: Callable[[State, Gallery, Contents], Change]
     ) -> Snapshot:
-        """Make a change and commit it: `make` returns the state after it, its name and its work."""
+        """Make a change and commit it."""
         if not (is_number(wait) and wait >= 0):
             raise OptionError(f"wait is {wait!r}; seconds are needed, 0 or more")
         started = time.perf_counter()

@@ -96,9 +96,7 @@ def add_queries(
 
 
 def check_rows(array: Array, settings: Settings) -> None:
-    """Refuse features of queries that can't be evaluated, whatever the gallery.
-
-    Queries can't be taken out of a ledger again.
+    """Check features of queries: they can't be removed from a ledger.
 
     Raises
     ------
@@ -135,7 +133,7 @@ def _check_fits(array: Array, queries: int, head: Head) -> None:
 
 
 def _with_place(head: Head, place: Place, queries: int) -> Head:
-    """Return the head with where the data of further queries lie."""
+    """Return the head with the place of the data of further queries."""
     first, last = head.queries, head.queries + queries
     batches = (*head.batches, Batch(first, last, place))
     if head.settings.metric is not None:

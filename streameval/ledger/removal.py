@@ -1,4 +1,4 @@
-"""Taking segments and identities out of a ledger: what they have added is subtracted."""
+"""Removing segments and identities from a ledger: what they have added is subtracted."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def forget_identities(
 
 
 def _rows_of(wanted: npt.NDArray[Any], gallery: Gallery) -> dict[int, IntArray]:
-    """Return which items of each segment are of some identities, and not forgotten yet."""
+    """Return the items of some identities in each segment, without forgotten ones."""
     rows: dict[int, IntArray] = {}
     for segment in gallery.head.segments:
         if not segment.items:
@@ -127,7 +127,7 @@ def _rows_of(wanted: npt.NDArray[Any], gallery: Gallery) -> dict[int, IntArray]:
 
 
 def list_identities(identities: npt.NDArray[Any]) -> str:
-    """Name the first three identities, and say how many more there are."""
+    """Return the first three identities and the number of others, for messages."""
     named = ", ".join(map(str, identities[:3].tolist()))
     return named if len(identities) <= 3 else f"{named} and {len(identities) - 3} more"
 

@@ -44,11 +44,11 @@ class Positives:
         return len(self.serial)
 
     def take(self, chosen: npt.NDArray[Any]) -> Positives:
-        """Return those of some indices, or where a mask holds."""
+        """Return the positives of an index or a mask."""
         return Positives(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     def join(self, more: Positives) -> tuple[Positives, IntArray]:
-        """Return these and others, and where each is in the two, one behind the other."""
+        """Return both, sorted, and the place of each in their concatenation."""
         both = Positives(
             *(
                 np.concatenate([getattr(self, column.name), getattr(more, column.name)])
@@ -59,7 +59,7 @@ class Positives:
         return both.take(order), order.astype(np.int64)
 
     def indptr(self, queries: IntArray) -> IntArray:
-        """Return where each of some queries, ascending, begins; all positives are of these."""
+        """Return the first positive of each of these queries, ascending, and the end, [q + 1]."""
         begin = np.searchsorted(self.query, queries)
         return np.append(begin, len(self)).astype(np.int64)
 
@@ -75,7 +75,7 @@ class Near:
     segment : [Q, M] int32
         Number of the segment; −1 behind the last.
     reach : [Q] float64
-        +inf where these are all negatives there are; −inf where none are kept.
+        +inf where these are all negatives; −inf where none are kept.
     """
 
     distance: FloatArray
@@ -124,14 +124,14 @@ class Near:
         return Near(distance[:, :most], segment[:, :most].astype(np.int32), self.reach)
 
     def without(self, gone: npt.NDArray[np.bool_]) -> Near:
-        """Return what is left without some, a mask [Q, M]."""
+        """Return the negatives without those of a mask, [Q, M]."""
         distance = np.where(gone, np.inf, self.distance)
         order = np.argsort(distance, axis=1, kind="stable")
         segment = np.take_along_axis(np.where(gone, -1, self.segment), order, axis=1)
         return Near(np.take_along_axis(distance, order, axis=1), segment, self.reach)
 
     def without_distances(self, segment: int, values: FloatArray) -> Near:
-        """Return what is left without some distances of a segment, [Q, m], as often as each is."""
+        """Return the negatives without some of a segment, given by their distances, [Q, m]."""
         gone = np.zeros(self.distance.shape, np.bool_)
         reach = np.where((values == -np.inf).any(axis=1), -np.inf, self.reach)
         for i in np.flatnonzero(np.isfinite(values[:, 0])).tolist():
@@ -159,7 +159,7 @@ class Near:
         return few & (self.reach < np.inf)
 
     def put(self, queries: IntArray, other: Near) -> Near:
-        """Return these, of some queries those of another of the same width."""
+        """Return the negatives with those of some queries replaced."""
         arrays = []
         for column in fields(self):
             values = getattr(self, column.name).copy()
@@ -170,7 +170,7 @@ class Near:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A ledger at a moment.
+    """The state of a ledger after a change.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ class State:
         Of all queries against the gallery, with these positives.
     near : Near
     forgotten : [f] int64
-        Forgotten items, ascending, counted among all that ever came.
+        Forgotten items, ascending, as indices into all items that were ever appended.
     """
 
     head: Head
@@ -211,7 +211,7 @@ def no_statistics(queries: int, settings: Settings) -> RankStatistics:
 def add_positives(
     statistics: RankStatistics, positives: Positives, order: IntArray
 ) -> RankStatistics:
-    """Return statistics with further positives, of which nothing is counted: see `join`."""
+    """Return statistics with further positives, whose counts are 0; see `Positives.join`."""
     more = np.zeros(len(positives) - len(statistics.closer), np.int64)
     counts = {
         name: np.concatenate([getattr(statistics, name), more])[order]
@@ -222,7 +222,7 @@ def add_positives(
 
 
 def arrays_of(statistics: RankStatistics) -> dict[str, npt.NDArray[Any]]:
-    """Return what is counted of the queries as the ledger's files have it.
+    """Return the counts of queries as they are written.
 
     Returns
     -------
@@ -248,7 +248,7 @@ def statistics_from(
     tied: IntArray,
     tied_before: IntArray,
 ) -> RankStatistics:
-    """Return the statistics of positives, and of queries by `arrays_of`."""
+    """Return statistics from the counts of positives, and those of queries by `arrays_of`."""
     thresholds, edges = settings.limits
     valid, ignored, same_identity = np.ascontiguousarray(arrays["per_query"].T)
     return RankStatistics(

@@ -1,10 +1,10 @@
-"""Where a ledger lies: a transactional store, one snapshot a change.
+"""The store of a ledger: transactional, one snapshot a change.
 
-    ledger      all of the ledger but its arrays, as JSON: see `Head`
+    ledger      everything but the arrays, as JSON: see `Head`
     state       the state, written anew with each change
-    record-N    what change N added, but for what is within each threshold, which is in
-    within-N    by itself: never changed, and deleted with the one segment that it is of
-    gallery/    labels of all items that ever came, one segment behind the other
+    record-N    what change N added, but for counts within thresholds, which are in
+    within-N    never changed; both are deleted with the segment that they are of
+    gallery/    labels of all items that were ever appended, in order
     queries     labels of the queries
 
 Labels are kept as an array a column: small integers, strings as code points.
@@ -94,7 +94,7 @@ class LedgerStore(Store):
                 raise OutputError(f"the ledger {self.location} was not made whole: create it again")
 
     def contents(self, at: int | str | None = None) -> Contents:
-        """Return what the newest snapshot holds, or that of a number or of a segment's name.
+        """Return the contents of the newest snapshot, or of one by number or segment name.
 
         Raises
         ------
@@ -116,11 +116,11 @@ class LedgerStore(Store):
         )
 
     def change(self) -> Contents:
-        """Return what the ledger holds, to be changed."""
+        """Return the contents of the ledger, to be changed."""
         return Contents(self, self.writable())
 
     def _check_nothing_lost(self) -> None:
-        """Refuse snapshots without a branch: its file is written before any of their chunks."""
+        """Raise OutputError if there are snapshots without a branch, which is written first."""
         snapshots = None if self.local is None else self.local / SNAPSHOTS
         if snapshots is not None and any((snapshots / "chunks").glob("*")):
             raise OutputError(
@@ -130,7 +130,7 @@ class LedgerStore(Store):
 
 
 def _check_unfinished(folder: Path) -> None:
-    """Refuse a folder that holds anything but what a killed creation has left."""
+    """Raise OutputError if a folder holds more than a killed creation leaves."""
     if not folder.is_dir():
         raise OutputError(f"{folder} is a file; a folder to be made is expected")
     others = {entry.name for entry in folder.iterdir()} - {"lock", SNAPSHOTS}
@@ -139,13 +139,13 @@ def _check_unfinished(folder: Path) -> None:
 
 
 class Contents(View):
-    """What a ledger holds: at a snapshot, or in a change, of which nothing is there before `save`.
+    """Contents of a ledger: of a snapshot, or in a change, which `save` commits.
 
     Made by `LedgerStore.contents` and `LedgerStore.change`.
     """
 
     def head(self) -> Head:
-        """Read all but the arrays."""
+        """Read everything but the arrays."""
         with self._store.guard("read"):
             return Head.of(self.read_text(HEAD))
 
@@ -169,7 +169,7 @@ class Contents(View):
             )
 
     def outline(self, number: int) -> dict[str, npt.NDArray[Any]]:
-        """Read the arrays of a record but for the large one, ``within``."""
+        """Read the arrays of a record, without the large one, ``within``."""
         return self.read(RECORD.format(number))
 
     def within(self, number: int) -> dict[str, npt.NDArray[Any]]:
@@ -188,7 +188,7 @@ class Contents(View):
         return Labels(columns["id"], cam, key, more=more, source="queries")
 
     def gallery(self) -> dict[str, AnyArray]:
-        """Read the labels of all items that ever came, by column."""
+        """Read the labels of all items that were ever appended, by column."""
         with self._store.guard("read"):
             group: Any = self.root[GALLERY]
             return _columns_of({name: np.asarray(array[...]) for name, array in group.arrays()})
@@ -213,7 +213,7 @@ class Contents(View):
                 del self.root[path.format(number)]
 
     def append_labels(self, begin: int, size: int, labels: Arrays) -> None:
-        """Write labels of further items of the gallery; a column that they lack is 0 there.
+        """Write labels of further items of the gallery; a column that they lack is filled with 0.
 
         Raises
         ------
@@ -289,7 +289,7 @@ def label_arrays(labels: Labels) -> dict[str, npt.NDArray[Any]]:
 
 
 def _columns_of(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, AnyArray]:
-    """Return the columns that have been written as arrays of numbers."""
+    """Return label columns from arrays of numbers."""
     return {name: _texts(values) for name, values in arrays.items()}
 
 

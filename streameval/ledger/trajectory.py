@@ -1,4 +1,4 @@
-"""The trajectory of a ledger: an entry a snapshot, and the forecast of a change."""
+"""The trajectory of a ledger: an entry for each snapshot; and the forecast of a change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POSITIVE, NEGATIVE, EXCLUDED = "positive", "negative", "excluded"
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a change counts: known before it does, from the distances of the new positives.
+    """What a change counts, known beforehand from the distances of the new positives.
 
     Attributes
     ----------

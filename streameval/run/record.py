@@ -1,4 +1,4 @@
-"""What a pass tells of its finished work, for whoever keeps it: see `checkpoint`."""
+"""Interface of a record of finished work, to which passes report; `checkpoint` keeps one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class Stage:
-    """The tasks of one pass: which are finished, and what came of these.
+    """The tasks of a pass: which are finished, and what they have counted.
 
     Attributes
     ----------
     done : [n] bool
         Which tasks are finished.
     state : dict of str to mapping of str to array
-        What came of the finished tasks, by a name each.
+        What the finished tasks have counted, by name.
     """
 
     def __init__(self, tasks: int) -> None:
@@ -34,14 +34,14 @@ class Stage:
         return {index: items[index] for index in np.flatnonzero(~self.done).tolist()}
 
     def keep(self, indices: Sequence[int], name: str, arrays: Arrays) -> None:
-        """Note that tasks are finished, and what has come of all tasks of this name by now.
+        """Note that tasks are finished, and what all tasks of this name have counted so far.
 
         Parameters
         ----------
         indices : sequence of int
         name : str
         arrays : mapping of str to array
-            In place of those that were kept under the name before.
+            They replace those kept under the name before.
         """
         self.done[list(indices)] = True
 
@@ -51,7 +51,7 @@ Manifest = Mapping[str, Mapping[str, Any]]
 
 
 class Record:
-    """Keeps finished work, stage by stage; this one keeps nothing."""
+    """A record of finished work, stage by stage; this one keeps nothing."""
 
     def start(self, describe: Callable[[], Manifest], plan: Plan) -> Plan:
         """Note what is evaluated; return the plan to go on with."""
@@ -62,7 +62,7 @@ class Record:
         return Stage(tasks)
 
     def begin(self, variant: str) -> None:
-        """Note what the stages that follow are of; those of another variant are kept apart."""
+        """Keep the stages that follow apart from those of other variants."""
 
 
 NO_RECORD = Record()
