@@ -56,8 +56,10 @@ def compare_index(settings: tuple[str, ...], **values: Any) -> None:
     with show_progress(quiet=values["quiet"]) as progress, Interruption(progress.close):
         from streameval.metrics.options import MetricOptions
         from streameval.neighbors import comparison
-        from streameval.report.index_comparison import render_comparison, write_plot
+        from streameval.report.index_comparison import check_plot, render_comparison, write_plot
 
+        if values["plot"] is not None:
+            check_plot(values["plot"])
         inputs = read_inputs(values) | {"progress": progress}
         inputs["options"] = MetricOptions(metrics=values["metrics"] or ())
         features = inputs.pop("source")

@@ -97,34 +97,39 @@ def plotted(comparison: Comparison) -> str:
     return next((name for name in names if name.startswith(f"{LISTED} (")), names[0])
 
 
+def check_plot(path: str | Path) -> None:
+    """Check that a path is one of a figure.
+
+    Raises
+    ------
+    OutputError
+    """
+    if Path(path).suffix.lower() != ".svg":
+        raise OutputError(f"{path} is to be a plot; expected a file NAME.svg")
+
+
 def write_plot(comparison: Comparison, path: str | Path) -> None:
     """Write a figure: queries a second against the difference of a metric, with its interval.
 
     Raises
     ------
     OutputError
-        If it is no .svg, or can't be written.
+        If it can't be written.
     OptionError
         If matplotlib is not installed.
     """
-    if Path(path).suffix.lower() != ".svg":
-        raise OutputError(f"{path} is to be a plot; expected a file NAME.svg")
     name = plotted(comparison)
     with drawing() as (figure, axes):
         for at, outcome in enumerate(comparison.outcomes):
-            change, shown = outcome.differences[name], look(at)
-            if math.isnan(change.value):
-                continue
-            scale, place = change.kind.scale, outcome.queries_per_second
-            if not math.isnan(change.high):
-                ends = [scale * change.low, scale * change.high]
-                axes.plot([place, place], ends, color=shown["color"], linewidth=1.0)
-            label = shortened(str(outcome.setting))
-            axes.plot(
-                [place],
-                [scale * change.value],
-                **shown | marker(at) | {"linestyle": "none", "label": label},
+            change = outcome.differences[name]
+            low, value, high = (
+                change.kind.scale * end for end in (change.low, change.value, change.high)
             )
+            if not math.isnan(value):
+                reach = None if math.isnan(high) else [[value - low], [high - value]]
+                shown = look(at) | marker(at) | {"label": shortened(str(outcome.setting))}
+                shown["linestyle"] = "none"
+                axes.errorbar([outcome.queries_per_second], [value], reach, elinewidth=1, **shown)
         set_log(axes)
         axes.axhline(0, color="#888888", linewidth=0.8)
         axes.set_xlabel("queries a second")
