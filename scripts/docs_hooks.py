@@ -176,7 +176,7 @@ def commands_part() -> str:
 
 
 def _command(name: str, command: click.Command) -> str:
-    context = click.Context(command, info_name=name, max_content_width=100)
+    context = click.Context(command, info_name=name, max_content_width=100, show_default=True)
     usage = " ".join(command.collect_usage_pieces(context))
     parts = [f"## `{name}`\n", f"```text\n{name} {usage}\n```\n"]
     parts.append(prose(inspect.cleandoc(command.help or "")) + "\n")

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 import click
 
@@ -43,7 +43,7 @@ class Commands(click.Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Return the context of a run, which knows its command line: see `described`."""
+        """Return the context of a run, which knows its command line: see `evaluate.describe`."""
         given = [info_name or "streameval", *args]  # parsing empties the list
         ctx = super().make_context(info_name, args, parent, **extra)
         ctx.obj = given
@@ -96,26 +96,19 @@ def warnings_in_words() -> Iterator[None]:
         warnings.simplefilter("always", StreamevalWarning)
         as_python_does = warnings.showwarning
 
-        def show(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> None:
+        def show(message: Any, category: type[Warning], *place: Any) -> None:
             if issubclass(category, StreamevalWarning):
                 click.echo(f"warning: {harmless(str(message))}", err=True)
             else:
-                as_python_does(message, category, filename, lineno, file, line)
+                as_python_does(message, category, *place)
 
-        warnings.showwarning = show
+        warnings.showwarning = show  # type: ignore[assignment]
         yield
 
 
 @click.group(
     cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     epilog=f"\b\n{statuses_text()}\n\n"
     + examples(
         "evaluate --query query.npy --gallery gallery.npy \\\n"

@@ -27,7 +27,7 @@ from streameval.cli.printing import print_answer
         "audit --query query.npy --gallery gallery.npy \\\n"
         "    --query-labels query.csv --gallery-labels gallery.csv",
         "audit pytorch_result.mat --json",
-    ),
+    )
 )
 @options.bundle
 @options.features()

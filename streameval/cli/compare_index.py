@@ -12,7 +12,7 @@ from streameval.cli.help import examples
 from streameval.cli.inputs import check_labels, keywords, read_inputs
 from streameval.cli.printing import print_answer
 from streameval.cli.signals import Interruption
-from streameval.cli.types import Index, Path
+from streameval.cli.types import Index, Integer, Path
 
 
 @takes_config
@@ -21,7 +21,7 @@ from streameval.cli.types import Index, Path
     epilog=examples(
         "compare-index Flat HNSW16@efSearch=32 -k 20 \\\n"
         "    --query query.npy --gallery gallery.npy \\\n"
-        "    --query-labels query.csv --gallery-labels gallery.csv",
+        "    --query-labels query.csv --gallery-labels gallery.csv"
     ),
 )
 @click.argument(
@@ -30,9 +30,9 @@ from streameval.cli.types import Index, Path
 @options.features(required=True)
 @options.labels()
 @options.metric
-@click.option("-k", metavar="K", type=int, required=True, help="Items of a list.")
+@click.option("-k", type=Integer("K"), required=True, help="Items of a list.")
 @click.option("--rerank", is_flag=True, help="Rank lists by canonical distances.")
-@click.option("--train-rows", metavar="N", type=int, help="Gallery rows to train on.")
+@click.option("--train-rows", type=options.COUNT, help="Gallery rows to train on.")
 @options.pairs()
 @options.self_match()
 @options.value_range("auto", "minmax")

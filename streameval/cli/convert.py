@@ -15,9 +15,8 @@ FIELDS = ("shape", "dtype", "chunks", "blocks", "kept")
 
 @click.command(
     epilog=examples(
-        "convert 'gallery-*.npy' gallery.zarr",
-        "convert features.h5::gallery features.zarr",
-    ),
+        "convert 'gallery-*.npy' gallery.zarr", "convert features.h5::gallery features.zarr"
+    )
 )
 @click.argument("source", metavar="URI", type=options.URI)
 @click.argument("out", metavar="OUT", type=options.FILE)

@@ -30,7 +30,7 @@ from streameval.cli.printing import chosen_format, print_answer, print_table
 from streameval.cli.results import Output
 from streameval.cli.signals import Interruption
 from streameval.cli.trec import open_trec, trec_options
-from streameval.cli.types import Choice, Depth, Index, Metrics, Path, Value, registry
+from streameval.cli.types import Choice, Depth, Index, Metrics, Path, Real, Value, registry
 from streameval.errors import OptionError, StreamevalWarning
 
 if TYPE_CHECKING:
@@ -65,14 +65,11 @@ list_options = options.together(
     ),
     click.option(
         "--train-rows",
-        metavar="N",
-        type=int,
+        type=options.COUNT,
         help="Gallery rows that an index is trained on.  [default: 64 a centroid, up to 128 MB]",
     ),
     click.option(
-        "--save-index",
-        type=Path("FILE.faiss"),
-        help="Keep the index that is built, in a new file.",
+        "--save-index", type=Path("FILE.faiss"), help="Keep the index that is built, in a new file."
     ),
     click.option(
         "--missing",
@@ -87,8 +84,7 @@ list_options = options.together(
     click.option(
         "--close-to",
         "width",
-        metavar="W",
-        type=float,
+        type=Real("W"),
         help="Of -k auto: the widest interval that will do.  [default: 0]",
     ),
 )
@@ -115,18 +111,16 @@ list_options = options.together(
 @options.self_match()
 @click.option(
     "--shot-draws",
-    metavar="N",
-    type=int,
+    type=options.COUNT,
     help="Draws of CMC_sampled@x, protocols cuhk03 and cuhk03-torchreid.  [default: 10]",
 )
-@click.option("--shot-seed", metavar="N", type=int, help="Seed of these draws.  [default: 0]")
+@click.option("--shot-seed", type=options.COUNT, help="Seed of these draws.  [default: 0]")
 @click.option("--good", type=FILE, help="Positives of each query: a text, a line a query.")
 @click.option("--junk", type=FILE, help="Ignored items of each query, in the same way.")
 @click.option(
     "--listed-as",
     type=Choice(registry("choices", "ListedAs")),
     default="1-based",
-    show_default=True,
     help="What these files list: gallery indices, or keys.",
 )
 @options.ties
@@ -147,9 +141,7 @@ list_options = options.together(
 @options.quiet
 @click.option("--dry-run", is_flag=True, help="Print the plan; evaluate nothing.")
 @click.option(
-    "--rate",
-    type=options.NUMBER,
-    help="Flop/s of a thread, for the hours of --dry-run: 50G.",
+    "--rate", type=options.NUMBER, help="Flop/s of a thread, for the hours of --dry-run: 50G."
 )
 @trec_options
 def evaluate(**given: Any) -> None:

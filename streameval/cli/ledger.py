@@ -25,7 +25,7 @@ from streameval.cli.options import URI, Values, check_effect
 from streameval.cli.printing import print_answer
 from streameval.cli.results import save
 from streameval.cli.signals import Interruption
-from streameval.cli.types import Metrics, Value
+from streameval.cli.types import Metrics, Real, Value
 from streameval.errors import InputError, OptionError, OutputError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         "ledger create L --query query.npy --query-labels query.csv",
         "ledger append L --gallery monday.npy --gallery-labels monday.csv",
         "ledger show L",
-    ),
+    )
 )
 def ledger() -> None:
     """Keep an evaluation up to date while its gallery grows.
@@ -53,10 +53,8 @@ _counts = options.together(options.session, options.quiet)
 _changes = options.together(
     click.option(
         "--wait",
-        metavar="SECONDS",
-        type=float,
+        type=Real("SECONDS"),
         default=60.0,
-        show_default=True,
         help="Wait for another process that changes the ledger.",
     ),
     options.json("the snapshot"),
@@ -108,7 +106,7 @@ def _print(snapshot: Snapshot, values: Values) -> None:
     epilog=examples(
         "ledger create features --query query.npy --query-labels query.csv --range 0,2",
         "ledger create distances --query-labels query.csv --range 0,20",
-    ),
+    )
 )
 @_path
 @click.option("--query", type=URI, help="Features of the queries; none: stored distances.")
@@ -128,11 +126,7 @@ def _print(snapshot: Snapshot, values: Values) -> None:
 @options.value_range("auto")
 @options.rules
 @click.option(
-    "--keep",
-    type=options.SIZE,
-    default="4MB",
-    show_default=True,
-    help="For the nearest negatives of all queries.",
+    "--keep", type=options.SIZE, default="4MB", help="For the nearest negatives of all queries."
 )
 @options.json("the snapshot")
 @options.quiet
@@ -162,7 +156,7 @@ def create(path: str, **values: Any) -> None:
     epilog=examples(
         "ledger append L --gallery tuesday.npy --gallery-labels tuesday.csv --dry-run",
         "ledger append L --gallery tuesday.npy --gallery-labels tuesday.csv --name tuesday",
-    ),
+    )
 )
 @_path
 @click.option("--gallery", type=URI, help="Features of the segment, [items, columns].")
@@ -205,12 +199,7 @@ def _segment_uri(opened: Ledger, values: Values, side: str) -> str:
     return str(uri)
 
 
-@ledger.command(
-    epilog=examples(
-        "ledger remove L --name monday",
-        "ledger remove L --ids gone.txt",
-    ),
-)
+@ledger.command(epilog=examples("ledger remove L --name monday", "ledger remove L --ids gone.txt"))
 @_path
 @click.option("--name", type=Value("NAME"), help="The segment to take out.")
 @click.option(
@@ -259,10 +248,7 @@ def _identities(file: str, queries: Labels) -> Any:
 
 
 @ledger.command(
-    "add-queries",
-    epilog=examples(
-        "ledger add-queries L --query more.npy --query-labels more.csv",
-    ),
+    "add-queries", epilog=examples("ledger add-queries L --query more.npy --query-labels more.csv")
 )
 @_path
 @click.option("--query", type=URI, help="Features of the queries, [queries, columns].")
@@ -281,11 +267,7 @@ def add_queries(path: str, **values: Any) -> None:
     _print(snapshot, values)
 
 
-@ledger.command(
-    epilog=examples(
-        "ledger move L --name tuesday --gallery moved.npy",
-    ),
-)
+@ledger.command(epilog=examples("ledger move L --name tuesday --gallery moved.npy"))
 @_path
 @click.option("--name", type=Value("NAME"), help="The segment that has moved; none: queries.")
 @click.option("--gallery", "--distances", "--query", "uri", type=URI, help="Where it is now.")
@@ -297,12 +279,7 @@ def move(path: str, name: str | None, uri: str | None, **values: Any) -> None:
     _print(_open(path).move(name, uri, wait=values["wait"]), values)
 
 
-@ledger.command(
-    epilog=examples(
-        "ledger show L --plot CMC@1",
-        "ledger show L --json",
-    ),
-)
+@ledger.command(epilog=examples("ledger show L --plot CMC@1", "ledger show L --json"))
 @_path
 @click.option("--plot", type=Metrics("METRIC"), help="The metric to plot.  [default: mAP]")
 @options.json("all of it")
@@ -322,15 +299,12 @@ def show(path: str, plot: str | None, **values: Any) -> None:
 
 @ledger.command(
     epilog=examples(
-        "ledger evaluate L --out now",
-        "ledger evaluate L --at tuesday --group-by cam --json",
-    ),
+        "ledger evaluate L --out now", "ledger evaluate L --at tuesday --group-by cam --json"
+    )
 )
 @_path
 @click.option(
-    "--at",
-    type=Value("SNAPSHOT"),
-    help="Number, or the segment that came with it.  [default: now]",
+    "--at", type=Value("SNAPSHOT"), help="Number, or the segment that came with it.  [default: now]"
 )
 @options.group_by
 @options.result

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from streameval.cli import types
-from streameval.cli.types import Choice, Metrics, Path, Range, Value, registry
+from streameval.cli.types import Choice, Integer, Metrics, Path, Range, Real, Value, registry
 from streameval.errors import OptionError
 
 Command = Callable[..., Any]
@@ -20,6 +20,7 @@ Values = Mapping[str, Any]
 
 URI, FILE, TABLE = Path("URI"), Path("FILE"), Path("TABLE")
 DIR, LEDGER = Path("DIR", "dir"), Path("L", "dir")
+COUNT = Integer("N")
 TEXT, SIZE, NUMBER = Value("TEXT"), Value("SIZE", number=True), Value("N", number=True)
 DISTANCES = Choice(registry("distances.registry", "DISTANCES"))
 PRESETS = Choice(registry("protocols.presets", "PRESETS"))
@@ -106,7 +107,21 @@ def labels(**whose: str) -> Option:
 
 
 bundle = click.argument("bundle", metavar="[FILE]", type=FILE, required=False)
-folders = click.argument("folders", metavar="DIR [DIR...]", type=DIR, nargs=-1)
+
+
+def places(name: str, kind: Path, what: str, origin: str) -> Option:
+    """Return the argument of one or more places, and where such a place comes from."""
+
+    def check(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Any:
+        if not value and not ctx.resilient_parsing:
+            raise OptionError(f"got no {what} to {ctx.command.name}: give {origin}")
+        return value
+
+    metavar = f"{kind.metavar} [{kind.metavar}...]"
+    return click.argument(name, metavar=metavar, type=kind, nargs=-1, callback=check)
+
+
+folders = places("folders", DIR, "result", "the folder of one, as evaluate --out wrote")
 metric = click.option("--metric", type=DISTANCES, help="Distance of features.  [default: cosine]")
 preset = click.option(
     "--as",
@@ -162,8 +177,7 @@ rules: Option = together(
     ),
     click.option(
         "--false-rate-budget",
-        metavar="N",
-        type=int,
+        type=COUNT,
         help="Returned negatives that count as failure.  [default: 3000]",
     ),
     rule("ap", "AveragePrecision", "Rule of average precision and of RP.  [default: step]"),
@@ -188,30 +202,14 @@ def metrics(what: str = "Metrics to compare, by name.") -> Option:
 
 def ci(what: str, *, default: float | None = None) -> Option:
     """Return the option of confidence intervals."""
-    return click.option(
-        "--ci",
-        metavar="LEVEL",
-        type=float,
-        default=default,
-        show_default=default is not None,
-        help=what,
-    )
+    return click.option("--ci", type=Real("LEVEL"), default=default, help=what)
 
 
 intervals = ci("Confidence intervals of so many percent: 95.")
 differences: Option = together(
     ci("Intervals of so many percent, of differences.", default=95.0),
-    click.option(
-        "--resamples",
-        metavar="N",
-        type=int,
-        default=10_000,
-        show_default=True,
-        help="How often identities are drawn.",
-    ),
-    click.option(
-        "--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the draws."
-    ),
+    click.option("--resamples", type=COUNT, default=10_000, help="How often identities are drawn."),
+    click.option("--seed", type=COUNT, default=0, help="Seed of the draws."),
     click.option(
         "--despite",
         type=Choice(registry("choices", "KINDS")),
@@ -223,20 +221,11 @@ differences: Option = together(
 
 def queries(what: str) -> Option:
     """Return the option of how many queries are shown."""
-    return click.option(
-        "--queries",
-        metavar="N",
-        type=click.IntRange(min=0),
-        default=5,
-        show_default=True,
-        help=what,
-    )
+    return click.option("--queries", metavar="N", type=click.IntRange(min=0), default=5, help=what)
 
 
-memory = click.option(
-    "--memory", type=SIZE, default="2GB", show_default=True, help="Budget of the process."
-)
-threads = click.option("--threads", metavar="N", type=int, help="Threads.  [default: all cores]")
+memory = click.option("--memory", type=SIZE, default="2GB", help="Budget of the process.")
+threads = click.option("--threads", type=COUNT, help="Threads.  [default: all cores]")
 quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
 session: Option = together(
     click.option(
@@ -245,7 +234,7 @@ session: Option = together(
         help="Budget of the process, or of each worker.  [default: 2GB; what a worker has]",
     ),
     threads,
-    click.option("--workers", metavar="N", type=int, help="Work in processes, of one thread each."),
+    click.option("--workers", type=COUNT, help="Work in processes, of one thread each."),
     click.option(
         "--scheduler", type=Value("ADDRESS"), help="Work on the Dask cluster of a scheduler."
     ),
@@ -264,9 +253,7 @@ def overwrite(what: str = "a file") -> Option:
 
 def form(what: str, shown: Callable[[], tuple[str, ...]] = FORMATS) -> Option:
     """Return the option of the format of a table."""
-    return click.option(
-        "--format", type=Choice(FORMATS, shown=shown), default="table", show_default=True, help=what
-    )
+    return click.option("--format", type=Choice(FORMATS, shown=shown), default="table", help=what)
 
 
 result: Option = together(

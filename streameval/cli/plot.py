@@ -11,7 +11,6 @@ from streameval.cli.help import examples
 from streameval.cli.inputs import by_name
 from streameval.cli.options import check_effect
 from streameval.cli.types import Choice, Metrics
-from streameval.errors import OptionError
 from streameval.output import write_new
 
 
@@ -28,12 +27,8 @@ def _curves() -> tuple[str, ...]:
     )
 )
 @options.folders
-@click.option(
-    "--curve", type=Choice(_curves), default="mReP", show_default=True, help="What is plotted."
-)
-@click.option(
-    "--metric", type=Metrics("METRIC"), default="mAP", show_default=True, help="Of camera-pairs."
-)
+@click.option("--curve", type=Choice(_curves), default="mReP", help="What is plotted.")
+@click.option("--metric", type=Metrics("METRIC"), default="mAP", help="Of camera-pairs.")
 @options.figure("A .png, .svg or .pdf file.", "legend")
 def plot(folders: tuple[str, ...], out: str, **values: Any) -> None:
     """Plot a curve of saved results, a line a result.
@@ -46,8 +41,6 @@ def plot(folders: tuple[str, ...], out: str, **values: Any) -> None:
     from streameval.result import Evaluation
     from streameval.result.comparable import warn_of_others
 
-    if not folders:
-        raise OptionError("got no result to plot: give the folder of one, as evaluate --out wrote")
     curve = values["curve"]
     check_effect("metric", when=curve == figures.CAMERAS, remedy=f"give --curve {figures.CAMERAS}")
     names = by_name(folders, values["labels"], "results")
@@ -59,13 +52,9 @@ def plot(folders: tuple[str, ...], out: str, **values: Any) -> None:
 
 
 @click.command("plot", epilog=examples("ledger plot L --metric mAP -o trajectory.svg"))
-@click.argument("paths", metavar="L [L...]", type=options.LEDGER, nargs=-1)
+@options.places("paths", options.LEDGER, "ledger", "one, as ledger create made")
 @click.option(
-    "--metric",
-    "metrics",
-    type=Metrics("METRIC"),
-    multiple=True,
-    help="Repeatable.  [default: mAP]",
+    "--metric", "metrics", type=Metrics("METRIC"), multiple=True, help="Repeatable.  [default: mAP]"
 )
 @options.figure("A .png, .svg or .pdf file.", "legend")
 def plot_ledgers(paths: tuple[str, ...], out: str, **values: Any) -> None:
@@ -74,8 +63,6 @@ def plot_ledgers(paths: tuple[str, ...], out: str, **values: Any) -> None:
     from streameval.report import figures
     from streameval.report.ledger import plot_trajectories
 
-    if not paths:
-        raise OptionError("got no ledger to plot: give one, as ledger create made")
     names = by_name(paths, values["labels"], "ledgers")
     figures.file_type(out)
     ledgers = {name: Ledger(path).trajectory for name, path in names.items()}

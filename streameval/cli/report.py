@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     metavar="N",
     type=click.IntRange(1, 100),
     default=10,
-    show_default=True,
     help="Images of each ranked list.",
 )
 @options.differences
@@ -53,10 +52,6 @@ def report(folders: tuple[str, ...], out: str, queries: int, **values: Any) -> N
     """
     from streameval.report.page import render_report, runs_of
 
-    if not folders:
-        raise OptionError(
-            "got no result to report: give the folder of one, as evaluate --out wrote"
-        )
     images = values["images"]
     check_effect("top", when=images is not None, remedy="give --images TEMPLATE")
     names = by_name(folders, values["labels"], "results")

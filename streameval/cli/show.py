@@ -16,10 +16,7 @@ from streameval.errors import InputError, OptionError
 
 
 @click.command(
-    epilog=examples(
-        "show result --ci 95",
-        'show result other --format latex --metrics "CMC@1,mAP"',
-    )
+    epilog=examples("show result --ci 95", 'show result other --format latex --metrics "CMC@1,mAP"')
 )
 @options.folders
 @options.metrics("Other metrics, by name.")
@@ -38,8 +35,6 @@ def show(folders: tuple[str, ...], **values: Any) -> None:
     from streameval.result import Evaluation
     from streameval.result.comparable import warn_of_others
 
-    if not folders:
-        raise OptionError("got no result to show: give the folder of one, as evaluate --out wrote")
     to_file = values["out"] is not None
     check_effect("overwrite", when=to_file, remedy="give --out FILE")
     readings = ("metrics", "ci", "format", "json")
@@ -90,12 +85,7 @@ def _config(folders: tuple[str, ...]) -> str:
     return f"# streameval evaluate --config, in the folder of that run\n{as_toml(given)}"
 
 
-@click.command(
-    epilog=examples(
-        "conventions result",
-        'conventions result --metrics "CMC@1,mAP"',
-    ),
-)
+@click.command(epilog=examples("conventions result", 'conventions result --metrics "CMC@1,mAP"'))
 @click.argument("folder", metavar="DIR", type=options.DIR)
 @options.metrics()
 @options.json("the figures")

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
+from click.types import FloatParamType, IntParamType
 
 from streameval.errors import OptionError
 
@@ -98,6 +99,28 @@ class Value(click.ParamType[Any]):
     def last(self, text: str) -> tuple[str, str]:
         """Split off what is to be completed."""
         return "", text
+
+
+class Integer(IntParamType):
+    """A whole number."""
+
+    def __init__(self, metavar: str) -> None:
+        self.metavar = metavar
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return how help shows it."""
+        return self.metavar
+
+
+class Real(FloatParamType):
+    """A number."""
+
+    def __init__(self, metavar: str) -> None:
+        self.metavar = metavar
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return how help shows it."""
+        return self.metavar
 
 
 class Path(Value):
