@@ -718,12 +718,15 @@ def test_on_the_command_line() -> None:
             (*both, "--index", "HNSW8", "-k", "9", "--save-index", "kept.faiss"),
             "kept.faiss exists already; choose another, or replace it: --overwrite",
         ),
-        (("-k", "20", *both), "-k is for lists of neighbours"),
+        (("-k", "20", *both), "got -k, which has no effect here: give --neighbors"),
         (("--neighbors", "lists.npz", "--index", "Flat"), "choose one of them"),
         (("--neighbors", "lists.npz", "--metric", "dot"), "leave --metric out"),
         (("--neighbors", "lists.npz", "--query", "query.npy"), "--gallery is missing"),
         ((*both, "--index", "Flat", "-k", "many"), "-k is 'many'"),
-        ((*both, "--index", "Flat", "-k", "9", "--close-to", "0.1"), "--close-to is for -k auto"),
+        (
+            (*both, "--index", "Flat", "-k", "9", "--close-to", "0.1"),
+            "got --close-to, which has no effect here: give -k auto",
+        ),
         (
             ("--neighbors", "lists.npz", "-k", "21"),
             "k is 21, and the lists of lists.npz::indices have 20",

@@ -68,7 +68,8 @@ def check_source(values: Values) -> None:
             "(--neighbors)"
         )
     if len(sides) == 1:
-        raise OptionError(f"got --{sides[0]} to evaluate: give {BOTH}")
+        missing = "--gallery" if sides == ["query"] else "--query"
+        raise OptionError(f"got --{sides[0]} to evaluate: give {BOTH}; {missing} is missing")
     check_effect("metric", when=bool(sides), remedy="give features, --query and --gallery")
     lists = "give --neighbors URI, or --index SPEC and features"
     of_lists = named in (["neighbors"], ["index"])
