@@ -148,14 +148,8 @@ def protocols_part() -> str:
 
 
 def _ignored(protocol: Protocol) -> str:
-    if protocol.listed:
-        return "what a list says"
-    ignored = [f"gallery items with a junk identity ({', '.join(map(str, protocol.junk_ids))})"]
-    if protocol.same_identity_and_camera:
-        ignored.append("pairs of the same identity *and* the same camera")
-    if protocol.same_camera:
-        ignored.append("every pair of the same camera")
-    return "; ".join(ignored)
+    junk = f"gallery items with a junk identity ({', '.join(map(str, protocol.junk_ids))})"
+    return "; ".join([*([junk] if protocol.junk_ids else []), *protocol.ignored()])
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

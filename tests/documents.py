@@ -59,6 +59,7 @@ def write_example_files(folder: Path) -> None:
         np.save(folder / f"{side}_ids.npy", ids)
         np.save(folder / f"{side}_cams.npy", cams)
         write_table(folder / f"{side}.csv", ids, cams)
+        write_table(folder / f"{side}_clothes.csv", ids, cams, clothes=cams % 2)
     write_lists(folder)
     stored = zarr.create_array(
         folder / "distances.zarr", shape=(QUERIES, ITEMS), chunks=(5, 16), dtype="f4"
@@ -66,10 +67,11 @@ def write_example_files(folder: Path) -> None:
     stored[...] = rng.random((QUERIES, ITEMS), dtype=np.float32)
 
 
-def write_table(path: Path, ids: np.ndarray, cams: np.ndarray) -> None:
+def write_table(path: Path, ids: np.ndarray, cams: np.ndarray, **more: np.ndarray) -> None:
     """Write a table of labels."""
-    rows = "".join(f"{one},{cam}\n" for one, cam in zip(ids, cams, strict=True))
-    path.write_text("id,cam\n" + rows)
+    rows = zip(ids, cams, *more.values(), strict=True)
+    lines = (",".join(map(str, row)) for row in (("id", "cam", *more), *rows))
+    path.write_text("\n".join(lines) + "\n")
 
 
 def write_lists(folder: Path) -> None:

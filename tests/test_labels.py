@@ -123,7 +123,7 @@ def test_objects_and_lists(values: Any, expected: list[object]) -> None:
         (np.ma.masked_array([3, 4], mask=[0, 1]), "labels id has masked values"),
         ([[1], [1, 2]], "labels id can't be made an array of NumPy"),
         ("ids.npy", r"labels id is a text, 'ids.npy'; labels themselves are needed"),
-        (None, "labels has no id: an identity an item is needed"),
+        (None, "labels has no id: an identity per item is needed"),
     ],
 )
 def test_objects_and_lists_refused(values: Any, words: str) -> None:

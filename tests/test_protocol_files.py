@@ -22,8 +22,7 @@ def write(path: Path, *lines: str) -> Path:
 def test_every_key(tmp_path: Path) -> None:
     path = write(
         tmp_path / "mine.toml",
-        "same_identity_and_camera = false  # cameras do not matter here",
-        "same_camera = true",
+        'ignore = [["cam"], ["clothes", "id"]]  # in any order',
         'cmc = "all-shots"',
         'junk_ids = [-1, 0, "x"]',
         'self_match = "key"',
@@ -32,8 +31,7 @@ def test_every_key(tmp_path: Path) -> None:
     )
     assert se.read_protocol(path) == se.Protocol(
         "mine",
-        same_identity_and_camera=False,
-        same_camera=True,
+        ignore=(("cam",), ("id", "clothes")),
         cmc="all-shots",
         junk_ids=(-1, 0, "x"),
         self_match="key",
@@ -44,7 +42,9 @@ def test_every_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("protocol", se.PROTOCOLS.values(), ids=lambda protocol: protocol.name)
 def test_the_named_protocols_can_be_written(protocol: se.Protocol, tmp_path: Path) -> None:
+    rules = [list(rule) for rule in protocol.ignore]
     values = {**vars(protocol), "name": "other", "junk_ids": list(protocol.junk_ids)}
+    values["ignore"] = rules
     texts = {True: "true", False: "false"}
     lines = (
         f"{key} = {texts[value] if isinstance(value, bool) else repr(value)}"
@@ -58,26 +58,65 @@ def test_the_named_protocols_can_be_written(protocol: se.Protocol, tmp_path: Pat
     ("lines", "says"),
     [
         (["same_cam = true"], "unknown key 'same_cam': the nearest are same_camera"),
-        (["zzz = 1"], "unknown key 'zzz': known: name, same_identity_and_camera"),
-        (["same_camera = true"], "lacks same_identity_and_camera: true or false"),
-        (["same_identity_and_camera = 1"], "same_identity_and_camera is 1; expected true or false"),
-        (["cmc = 'first'"], "cmc is 'first'; expected 'first-match' or 'all-shots"),
-        (["junk_ids = -1"], "junk_ids is -1; expected a list, of an integer or a string"),
-        (["junk_ids = [0.5]"], "junk_ids is .0.5.; expected a list, of an integer or a string"),
-        (["junk_ids = [true]"], "junk_ids is .True.; expected a list"),
-        (["self_match = 'id'"], "self_match is 'id'; expected 'index' or 'key'"),
-        (["name = 'market1501'"], "is named 'market1501', as one that is there"),
+        (["zzz = 1"], "unknown key 'zzz': known: name, ignore"),
+        (["same_camera = true"], "lacks ignore, the label columns by which pairs are ignored"),
+        (["same_identity_and_camera = 1"], "identity_and_camera of protocol mine is 1; true or f"),
+        (["ignore = [['cam']]"], "has ignore and same_identity_and_camera or same_camera"),
+        (["cmc = 'first'"], "cmc of protocol mine is 'first'; 'first-match', 'all-shots"),
+        (["junk_ids = -1"], "junk_ids of protocol mine is -1; a list of integers or strings"),
+        (["junk_ids = [0.5]"], "junk_ids of protocol mine is .0.5.; a list of integers or strings"),
+        (["junk_ids = [true]"], "junk_ids of protocol mine is .True.; a list"),
+        (["self_match = 'id'"], "self_match of protocol mine is 'id'; 'index' or 'key' is needed"),
+        (["name = 'market1501'"], "is named 'market1501', as a shipped protocol"),
+        (["name = 3"], "name of protocol 3 is 3; a string is needed"),
+        (["listed = 'yes'"], "listed of protocol mine is 'yes'; true or false is needed"),
         (["shot_draws = 0"], "shot_draws of protocol mine is 0; a whole number of at least 1"),
-        (["shot_seed = 0.5"], "shot_seed is 0.5; expected an integer"),
+        (["shot_seed = 0.5"], "shot_seed of protocol mine is 0.5; a whole number of at least 0"),
         (["listed = true", "cmc = 'single-gallery-shot'"], "takes its pairs from lists, and its"),
     ],
 )
 def test_files_that_are_refused(lines: list[str], says: str, tmp_path: Path) -> None:
-    whole = [] if "lacks" in says or "camera is 1" in says else ["same_identity_and_camera = true"]
+    flag = "same_identity_and_camera = true"
+    whole = [] if "lacks" in says or flag.split()[0] in lines[0] else [flag]
     path = write(tmp_path / "mine.toml", *whole, *lines)
     with pytest.raises(se.OptionError, match=says) as caught:
         se.read_protocol(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ignore", "says"),
+    [
+        ("'id'", "ignore of protocol mine is 'id'; a list of lists of label columns"),
+        ("['id', 'cam']", "ignore of protocol mine is .'id', 'cam'.; a list of lists"),
+        ("[['id', 3]]", "a list of lists of label columns"),
+        ("[[]]", "a list of lists of label columns"),
+    ],
+)
+def test_rules_that_are_refused(ignore: str, says: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.toml", f"ignore = {ignore}")
+    with pytest.raises(se.OptionError, match=says):
+        se.read_protocol(path)
+
+
+@pytest.mark.parametrize(
+    ("identity_and_camera", "camera", "ignore"),
+    [
+        ("false", "false", ()),
+        ("true", "false", (("id", "cam"),)),
+        ("false", "true", (("cam",),)),
+        ("true", "true", (("id", "cam"), ("cam",))),
+    ],
+)
+def test_the_earlier_spelling(
+    identity_and_camera: str, camera: str, ignore: tuple[tuple[str, ...], ...], tmp_path: Path
+) -> None:
+    lines = f"same_identity_and_camera = {identity_and_camera}", f"same_camera = {camera}"
+    path = write(tmp_path / "mine.toml", *lines)
+    flags = identity_and_camera == "true", camera == "true"
+    python = se.Protocol("mine", same_identity_and_camera=flags[0], same_camera=flags[1])
+    assert se.read_protocol(path) == python == se.Protocol("mine", ignore)
+    assert replace(python, name="other") == se.Protocol("other", ignore)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

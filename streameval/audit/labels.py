@@ -18,7 +18,7 @@ _IMAGES = (1, 2, 6, 11, 51)  # where the groups of identities by number of image
 def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Finding]:
     """Return what the labels alone show to be likely a mistake, with few passes over them."""
     audit = Audit()
-    if query.cam is not None and gallery.cam is not None and protocol.needs_cameras:
+    if query.cam is not None and gallery.cam is not None and "cam" in protocol.columns:
         _check_cameras(audit, query.cam, gallery.cam, protocol)
     if protocol.self_match == "key" and query.key is not None and gallery.key is not None:
         _check_keys(audit, query.key, gallery.key)
@@ -27,7 +27,7 @@ def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Fin
         and np.array_equal(query.id, gallery.id)
         and (query.cam is None or gallery.cam is None or np.array_equal(query.cam, gallery.cam))
     )
-    ignored = protocol.needs_cameras or protocol.self_match is not None or protocol.listed
+    ignored = "cam" in protocol.columns or protocol.self_match is not None or protocol.listed
     if same_set and not ignored:
         audit.warn(
             "same-set",
@@ -59,7 +59,7 @@ def _check_cameras(audit: Audit, query: AnyArray, gallery: AnyArray, protocol: P
     alone = np.setdiff1d(sides[0], sides[1])
     if len(sides[0]) == len(sides[1]) == 1 and not len(alone):
         effect = "no query has a positive then"
-        if not protocol.same_camera:
+        if ("cam",) not in protocol.ignore:
             effect = "every pair of the same identity is ignored, and no query has a positive"
         audit.warn(
             "one-camera",

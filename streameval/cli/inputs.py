@@ -174,14 +174,14 @@ def check_labels(values: Values, *sides: str) -> None:
 
 
 def open_labels(values: Values) -> tuple[Labels, Labels]:
-    """Read the labels of both sides; of a table of queries also the column to group by."""
+    """Read the labels of both sides, with the columns of a table that are asked for."""
     from streameval.labels.columns import LabelUris, read_sides
     from streameval.protocols.protocol import RESERVED_COLUMNS
 
     column = values.get("group_by") or "id"
     more = [column] if is_column(column) and column not in RESERVED_COLUMNS else []
     query, gallery = (LabelUris(**label_uris(values, side)) for side in SIDES)
-    return read_sides(query, gallery, more=more)
+    return read_sides(query, gallery, more=more, shared=_protocol_columns(values))
 
 
 def open_side(
@@ -195,10 +195,20 @@ def open_side(
     if table is None:
         return read_labels(*(values[f"{side}_{column}"] for column in COLUMNS))
     text: list[str] = []
+    shared = _protocol_columns(values)
     if like is not None:
-        columns = {"id": like.id, "cam": like.cam, "key": like.key, **like.more}
-        text = [name for name, item in columns.items() if item is not None and is_text(item)]
-    return read_label_table(table, text=text, more=more)
+        text = [name for name, labels in like.columns.items() if is_text(labels)]
+        shared = tuple(like.more)
+    return read_label_table(table, text=text, more=more, shared=shared)
+
+
+def _protocol_columns(values: Values) -> tuple[str, ...]:
+    """Return the label columns that the protocol compares; none where it is unknown."""
+    from streameval.protocols.protocol import PROTOCOLS, Protocol
+
+    opened = open_protocol(values.get("protocol"))
+    protocol = opened if isinstance(opened, Protocol) else PROTOCOLS.get(opened or "")
+    return () if protocol is None else protocol.columns
 
 
 def open_listed(values: Values, query: Labels, gallery: Labels) -> ListedPairs | None:

@@ -171,7 +171,10 @@ def all_finite(values):  # type: ignore[no-untyped-def]
 
 
 def column_offsets(
-    base: FloatTile, junk: BoolArray | None, camera: npt.NDArray[np.int32] | None, cameras: int
+    base: FloatTile,
+    junk: BoolArray | None,
+    code: npt.NDArray[np.int32],
+    item: npt.NDArray[np.int32],
 ) -> FloatTile:
     """Return what is added to each column of a tile: +inf for items ruled out.
 
@@ -181,20 +184,20 @@ def column_offsets(
         The offset of items that take part.
     junk : [n] bool, optional
         Items that take part for no query.
-    camera : [n] int32, optional
-        Camera code of each item, where queries ignore items of their own camera.
-    cameras : int
-        Number of camera codes; 0 where cameras play no role.
+    code : [C, R] int32
+        Codes of each class of queries under R rules, as its camera.
+    item : [R, n] int32
+        Codes of each item: a class ignores an item that has its code under any rule.
 
     Returns
     -------
-    [max(cameras, 1), n] of the dtype of `base`
-        Row c serves the queries of camera c.
+    [max(C, 1), n] of the dtype of `base`
+        Row c serves the queries of class c.
     """
-    offset: FloatTile = np.repeat(base[None], max(cameras, 1), axis=0)
+    offset: FloatTile = np.repeat(base[None], max(len(code), 1), axis=0)
     if junk is not None:
         offset[:, junk] = np.inf
-    if camera is not None:
-        for code in range(cameras):
-            offset[code, camera == code] = np.inf
+    for row, codes in zip(offset, code, strict=False):
+        for own, ignored in zip(item, codes, strict=True):
+            row[own == ignored] = np.inf
     return offset

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from streameval.arrays.array import Array
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError
-from streameval.labels.tables import COLUMNS, Texts, check_written_alike, read_table
-from streameval.protocols.protocol import AnyArray, Labels
+from streameval.labels.tables import Texts, check_written_alike, read_table
+from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray, Labels
 
 _BLOCK = 1 << 16  # entries read at a time
 _INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64)
@@ -44,7 +44,7 @@ def read_labels(
     """
     given = {
         column: source
-        for column, source in zip(COLUMNS, (ids, cams, keys), strict=True)
+        for column, source in zip(KNOWN_COLUMNS, (ids, cams, keys), strict=True)
         if source is not None
     }
     names = {
@@ -52,7 +52,7 @@ def read_labels(
         for column, source in given.items()
     }
     columns = {column: _column(source) for column, source in given.items()}
-    return Labels(**columns, source=names["id"], sources=names)  # type: ignore[arg-type]
+    return Labels.of(columns, names["id"], names)
 
 
 def _column(source: LabelSource) -> npt.ArrayLike:
@@ -90,7 +90,11 @@ def _compact(array: Array) -> AnyArray:
 
 
 def read_label_table(
-    path: str | Path, *, text: Collection[str] = (), more: Sequence[str] = ()
+    path: str | Path,
+    *,
+    text: Collection[str] = (),
+    more: Sequence[str] = (),
+    shared: Sequence[str] = (),
 ) -> Labels:
     """Read labels from a CSV or Parquet table with columns ``id[,cam][,key]``; or file names.
 
@@ -105,12 +109,14 @@ def read_label_table(
     text : collection of str
         Columns of a CSV table that stay strings, even if every cell is an integer.
     more : sequence of str
-        Further columns to read, that results may be grouped by.
+        Further columns to read, to group results by or for a protocol.
+    shared : sequence of str
+        Further columns to read if the table has them.
 
     Returns
     -------
     Labels
-        An entry a row.
+        An entry per row.
 
     Raises
     ------
@@ -118,7 +124,7 @@ def read_label_table(
         If the table can't be read, lacks a column, or a label is empty or a fraction;
         or if cells such as 01 and 1 would become one integer.
     """
-    columns = read_table(path, more)
+    columns = read_table(path, more, shared)
     integers = {
         name
         for name, column in columns.items()
@@ -128,18 +134,24 @@ def read_label_table(
 
 
 def read_label_tables(
-    query: str | Path, gallery: str | Path, *, more: Sequence[str] = ()
+    query: str | Path,
+    gallery: str | Path,
+    *,
+    more: Sequence[str] = (),
+    shared: Sequence[str] = (),
 ) -> tuple[Labels, Labels]:
     """Read the tables of both sides, so that their labels can be compared.
 
     As `read_label_table`, but a CSV column is one of integers only if it is so on both sides:
-    0001 is a string where the other side has 0002x. Further columns are the queries' alone.
+    0001 is a string where the other side has 0002x.
 
     Parameters
     ----------
     query, gallery : str or Path
     more : sequence of str
-        Further columns of the queries to read, that results may be grouped by.
+        Further columns of the queries, to group results by.
+    shared : sequence of str
+        Further columns of both sides, for a protocol; read if a table has them.
 
     Returns
     -------
@@ -151,14 +163,16 @@ def read_label_tables(
     InputError
         As `read_label_table`; 01 on one side and 1 on the other are refused too.
     """
-    tables = read_table(query, more), read_table(gallery)
+    tables = read_table(query, more, shared), read_table(gallery, (), shared)
     integers = {name for name in more if _are_integers(tables[0][name])}
-    for name in COLUMNS:
+    for name in (*KNOWN_COLUMNS, *shared):
         columns = [table[name] for table in tables if name in table]
         found = [_are_integers(column) for column in columns]  # of all: one may be refused
         if all(found):
             check_written_alike([column for column in columns if isinstance(column, Texts)])
             integers.add(name)
+        else:
+            integers.discard(name)
     return _labels(query, tables[0], integers), _labels(gallery, tables[1], integers)
 
 
@@ -169,17 +183,16 @@ def _are_integers(column: Texts | AnyArray) -> bool:
 def _labels(
     path: str | Path, columns: Mapping[str, Texts | AnyArray], integers: Collection[str]
 ) -> Labels:
-    values: dict[str, Any] = {"more": {}}
+    values: dict[str, AnyArray] = {}
     for name, column in columns.items():
-        kept = values if name in COLUMNS else values["more"]
         if not isinstance(column, Texts):
-            kept[name] = column
+            values[name] = column
         elif name in integers:
             check_written_alike([column])
-            kept[name] = column.integers()
+            values[name] = column.integers()
         else:
-            kept[name] = column.texts()
-    return Labels(**values, source=str(path))
+            values[name] = column.texts()
+    return Labels.of(values, str(path))
 
 
 @dataclass(frozen=True)
@@ -212,7 +225,7 @@ class LabelUris:
 
 
 def read_sides(
-    query: LabelUris, gallery: LabelUris, *, more: Sequence[str] = ()
+    query: LabelUris, gallery: LabelUris, *, more: Sequence[str] = (), shared: Sequence[str] = ()
 ) -> tuple[Labels, Labels]:
     """Read the labels of both sides, of which each is a table or arrays.
 
@@ -222,7 +235,9 @@ def read_sides(
     ----------
     query, gallery : LabelUris
     more : sequence of str
-        Further columns of the queries' table.
+        Further columns of the queries' table, to group results by.
+    shared : sequence of str
+        Further columns of both tables, for a protocol; read if a table has them.
 
     Raises
     ------
@@ -230,18 +245,16 @@ def read_sides(
         As `read_labels` and `read_label_tables` do.
     """
     if query.table is not None and gallery.table is not None:
-        return read_label_tables(query.table, gallery.table, more=more)
+        return read_label_tables(query.table, gallery.table, more=more, shared=shared)
     if query.table is not None:
         stored = gallery.read()
-        return read_label_table(query.table, text=_text_columns(stored), more=more), stored
+        text = _text_columns(stored)
+        return read_label_table(query.table, text=text, more=more, shared=shared), stored
     stored = query.read()
     if gallery.table is not None:
-        return stored, read_label_table(gallery.table, text=_text_columns(stored))
+        return stored, read_label_table(gallery.table, text=_text_columns(stored), shared=shared)
     return stored, gallery.read()
 
 
 def _text_columns(labels: Labels) -> list[str]:
-    columns = {"id": labels.id, "cam": labels.cam, "key": labels.key}
-    return [
-        name for name, values in columns.items() if values is not None and values.dtype.kind == "U"
-    ]
+    return [name for name, values in labels.columns.items() if values.dtype.kind == "U"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ PATTERNS: Mapping[str, re.Pattern[str]] = {
 """How names begin, by the data sets that use them."""
 
 
-def read_names(path: Path, more: Sequence[str] = ()) -> dict[str, AnyArray]:
+def read_names(path: Path) -> dict[str, AnyArray]:
     """Read labels from the names of image files: ``id``, ``cam`` and, the name itself, ``key``.
 
     Parameters
@@ -32,16 +32,12 @@ def read_names(path: Path, more: Sequence[str] = ()) -> dict[str, AnyArray]:
         A folder: its images, or `.npy` files, in natural order, as features are read from it.
         A text file: a name a line, in its order; folders before the name, and a label after it,
         are left out.
-    more : sequence of str
-        Further columns; names have none.
 
     Raises
     ------
     InputError
         If there are no names, or one doesn't fit the pattern of the first.
     """
-    if more:
-        raise InputError(f"{path} holds file names, which have no column {more[0]}")
     if path.is_dir():
         names = sorted(
             (one.name for one in path.iterdir() if one.suffix.lower() in IMAGES),

@@ -13,9 +13,7 @@ import numpy as np
 
 from streameval.errors import InputError, check_path
 from streameval.labels.file_names import read_names
-from streameval.protocols.protocol import AnyArray
-
-COLUMNS = ("id", "cam", "key")
+from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray
 
 EMPTY = ("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "None")
 """What a text without a label is: what the tools that write tables put there."""
@@ -114,8 +112,41 @@ def check_written_alike(columns: Sequence[Texts]) -> None:
         )
 
 
-def read_csv(path: Path, more: Sequence[str] = ()) -> dict[str, Texts]:
-    """Read the label columns of a CSV table, as text; and further ones by their names.
+@dataclass(frozen=True)
+class Columns:
+    """Columns to read of a table beside the known ones.
+
+    Attributes
+    ----------
+    more : sequence of str
+        The table must have them.
+    shared : sequence of str
+        Read if the table has them.
+    """
+
+    more: Sequence[str]
+    shared: Sequence[str]
+
+    def places(self, path: Path, names: Sequence[str]) -> dict[str, int]:
+        """Return where the columns are in the header of a table."""
+        has = f"it has {_shown(', '.join(names)) or 'none'}"
+        if "id" not in names:
+            raise InputError(
+                f"{path} has no column id; {has}: label tables "
+                "need a header row with id, and may have cam and key"
+            )
+        for column in self.more:
+            if column not in names:
+                raise InputError(f"{path} has no column {column}; {has}: give one of these")
+        wanted = dict.fromkeys((*KNOWN_COLUMNS, *self.more, *self.shared))
+        for column in wanted:
+            if names.count(column) > 1:
+                raise InputError(f"{path} has {names.count(column)} columns {column}; keep one")
+        return {column: names.index(column) for column in wanted if column in names}
+
+
+def read_csv(path: Path, columns: Columns) -> dict[str, Texts]:
+    """Read label columns of a CSV table, as text.
 
     Raises
     ------
@@ -129,7 +160,7 @@ def read_csv(path: Path, more: Sequence[str] = ()) -> dict[str, Texts]:
 
     with path.open(newline="", encoding="utf-8-sig") as file:
         header = next(csv.reader(file), [])
-    names = _label_columns(path, [name.strip() for name in header], more)
+    names = columns.places(path, [name.strip() for name in header])
 
     def read(*, threads: bool) -> Any:
         return pa_csv.read_csv(
@@ -151,17 +182,17 @@ def read_csv(path: Path, more: Sequence[str] = ()) -> dict[str, Texts]:
             table = read(threads=False)  # only so does the message tell the row
         except pa.ArrowInvalid as error:
             raise _broken_row(path, error) from error
-    columns = {}
+    read_columns = {}
     for name, index in names.items():
         cells = pc.utf8_trim_whitespace(table[header[index]])
         _refuse_empty(path, name, pc.is_in(cells, pa.array(EMPTY)), cells)
         _refuse_broken(path, name, pc.match_substring(cells, "\n"))
-        columns[name] = Texts(path, name, cells)
-    return columns
+        read_columns[name] = Texts(path, name, cells)
+    return read_columns
 
 
-def read_parquet(path: Path, more: Sequence[str] = ()) -> dict[str, AnyArray]:
-    """Read the label columns of a Parquet table; and further ones by their names.
+def read_parquet(path: Path, columns: Columns) -> dict[str, AnyArray]:
+    """Read label columns of a Parquet table.
 
     Raises
     ------
@@ -173,9 +204,9 @@ def read_parquet(path: Path, more: Sequence[str] = ()) -> dict[str, AnyArray]:
     import pyarrow.parquet
 
     file = pyarrow.parquet.ParquetFile(path)
-    names = _label_columns(path, file.schema_arrow.names, more)
+    names = columns.places(path, file.schema_arrow.names)
     table = file.read(columns=list(names))
-    columns = {}
+    read_columns = {}
     for name in names:
         cells = table[name]
         if pa.types.is_dictionary(cells.type):
@@ -184,21 +215,31 @@ def read_parquet(path: Path, more: Sequence[str] = ()) -> dict[str, AnyArray]:
         if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
             trimmed = pc.utf8_trim_whitespace(cells)
             _refuse_empty(path, name, pc.is_in(trimmed, pa.array(EMPTY, cells.type)), cells)
-        columns[name] = to_numpy(cells)
-    return columns
+        read_columns[name] = to_numpy(cells)
+    return read_columns
 
 
-TABLES: Mapping[str, Callable[[Path, Sequence[str]], Mapping[str, Texts | AnyArray]]] = {
+TABLES: Mapping[str, Callable[[Path, Columns], Mapping[str, Texts | AnyArray]]] = {
     ".csv": read_csv,
     ".parquet": read_parquet,
-    ".txt": read_names,
-    FOLDER: read_names,
+    ".txt": lambda path, _: read_names(path),
+    FOLDER: lambda path, _: read_names(path),
 }
 """What reads a table of labels, by the suffix of its file."""
 
 
-def read_table(path: str | Path, more: Sequence[str] = ()) -> Mapping[str, Texts | AnyArray]:
-    """Read the label columns of a table, or of file names; and further ones by their names.
+def read_table(
+    path: str | Path, more: Sequence[str] = (), shared: Sequence[str] = ()
+) -> Mapping[str, Texts | AnyArray]:
+    """Read label columns of a table, or of file names.
+
+    Parameters
+    ----------
+    path : str or Path
+    more : sequence of str
+        Further columns that the table must have.
+    shared : sequence of str
+        Further columns that are read if the table has them.
 
     Raises
     ------
@@ -218,7 +259,9 @@ def read_table(path: str | Path, more: Sequence[str] = ()) -> Mapping[str, Texts
             )
         if suffix != FOLDER and not path.is_file():
             raise InputError(f"{path} does not exist, or is not a file")
-        return TABLES[suffix](path, more)
+        if more and suffix in (".txt", FOLDER):
+            raise InputError(f"{path} holds file names, which have no column {more[0]}")
+        return TABLES[suffix](path, Columns(more, shared))
     except UnicodeDecodeError as error:
         raise InputError(
             f"label table {path} is no text in UTF-8 (byte {error.object[error.start]:#x} at "
@@ -237,23 +280,6 @@ def _broken_row(path: Path, error: Exception) -> InputError:
         f"label table {path} can't be read: row {row - 2} (the first row after the header is 0) "
         f"has {got} of {expected} cells; mend that row, or a quotation mark left open in it"
     )
-
-
-def _label_columns(path: Path, names: Sequence[str], more: Sequence[str]) -> dict[str, int]:
-    """Return where the label columns are among the names, and the further ones."""
-    has = f"it has {_shown(', '.join(names)) or 'none'}"
-    if "id" not in names:
-        raise InputError(
-            f"{path} has no column id; {has}: label tables "
-            "need a header row with id, and may have cam and key"
-        )
-    for column in more:
-        if column not in names:
-            raise InputError(f"{path} has no column {column}; {has}: give one of these")
-    for column in (*COLUMNS, *more):
-        if names.count(column) > 1:
-            raise InputError(f"{path} has {names.count(column)} columns {column}; keep one")
-    return {column: names.index(column) for column in (*COLUMNS, *more) if column in names}
 
 
 def _refuse_empty(path: Path, name: str, empty: Any, cells: Any) -> None:

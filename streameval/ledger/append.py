@@ -23,7 +23,7 @@ from streameval.ledger.history import cells_of, join_cells, record_of, sum_cells
 from streameval.ledger.state import Near, Positives, State, add_positives, no_statistics
 from streameval.ledger.store import Contents, label_arrays
 from streameval.ledger.trajectory import Forecast
-from streameval.protocols.protocol import Labels
+from streameval.protocols.labels import KNOWN_COLUMNS, Labels
 from streameval.run.session import Session
 from streameval.statistics import FloatArray, IntArray
 
@@ -73,8 +73,9 @@ class NewSegment:
         place = replace(place_of(array), stop=head.queries)
         _check_new(head, self.name, place, array)
         self._array, self._place = array, place
-        self._columns = label_arrays(labels)
-        columns = tuple(self._columns)
+        kept = labels.select((*KNOWN_COLUMNS, *head.settings.protocol.columns))
+        self._columns = label_arrays(kept)
+        columns = tuple(kept.columns)
         self._segment = Segment(
             head.next_segment, self.name, len(labels), 0, head.rows, columns, (place,)
         )

@@ -21,7 +21,7 @@ from streameval.ledger.state import Positives
 from streameval.planning import Plan
 from streameval.planning.range import NotUnitError, Range
 from streameval.protocols.pairs import find_pairs
-from streameval.protocols.protocol import AnyArray, Labels
+from streameval.protocols.protocol import Labels
 from streameval.run.job import Job, Near, Thresholds
 from streameval.run.passes import count_stretches, find_positives
 from streameval.run.ranks import rank_stretches
@@ -99,10 +99,10 @@ class Block:
         self._settings, self._session = settings, session
         self._ends = np.cumsum([len(part) for part in parts]).astype(np.int64)
         self.source = self._source(features, queries)
-        if queries is not None:
-            labels = take_labels(labels, queries)
-        gallery = join_labels([part.labels for part in parts])
-        self.pairs = find_pairs(labels, gallery, settings.protocol)
+        own = labels if queries is None else labels.take(queries)
+        items = [part.labels for part in parts]
+        where = items[0].source if len(items) == 1 else f"the gallery, {len(items)} segments"
+        self.pairs = find_pairs(own, Labels.join(items, where), settings.protocol)
         self._watch = session.watch
 
     @property
@@ -283,22 +283,3 @@ class Block:
         except BadRowError as error:  # a pass may meet a later one first
             self.source.first_bad_row(error.row)
             raise
-
-
-def take_labels(labels: Labels, chosen: IntArray) -> Labels:
-    """Return the labels of some items, without further columns."""
-    cam, key = (None if one is None else one[chosen] for one in (labels.cam, labels.key))
-    return Labels(labels.id[chosen], cam, key, source=labels.source)
-
-
-def join_labels(labels: Sequence[Labels]) -> Labels:
-    """Return labels one after the other, with the columns that all of them have."""
-    if len(labels) == 1:
-        return labels[0]
-    source = f"the gallery, {len(labels)} segments"
-    joined: dict[str, AnyArray] = {}
-    for name in ("id", "cam", "key"):
-        values = [getattr(one, name) for one in labels]
-        if all(one is not None for one in values):
-            joined[name] = np.concatenate(values)
-    return Labels(joined["id"], joined.get("cam"), joined.get("key"), source=source)

@@ -9,7 +9,6 @@ import numpy as np
 
 from streameval.arrays.array import Array
 from streameval.errors import InputError, OptionError
-from streameval.ledger.block import take_labels
 from streameval.ledger.gallery import open_matrix, place_of
 from streameval.ledger.head import Batch, Head, Settings
 from streameval.ledger.queries import check_rows
@@ -45,7 +44,7 @@ def first_state(given: Mapping[str, Any]) -> State:
         )
     if not len(labels):
         raise InputError(f"{labels.source} has no ids: at least one query is needed")
-    nothing = take_labels(labels, np.empty(0, np.int64))
+    nothing = labels.take(np.empty(0, np.int64))
     find_pairs(labels, nothing, settings.protocol)  # what it refuses, it always would
     if array is not None:
         check_rows(array, settings)

@@ -17,7 +17,7 @@ from streameval.arrays.fingerprint import state as files_state
 from streameval.arrays.remote import is_remote
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError, OptionError
-from streameval.ledger.block import Part, take_labels
+from streameval.ledger.block import Part
 from streameval.ledger.head import Head, Place, Segment
 from streameval.ledger.state import Positives, State
 from streameval.ledger.store import Contents
@@ -111,8 +111,7 @@ class Gallery:
             self._labels = self._contents.gallery()
         items = slice(segment.begin, segment.begin + segment.size)
         columns = {name: self._labels[name][items] for name in segment.columns}
-        cam, key = columns.get("cam"), columns.get("key")
-        return Labels(columns["id"], cam, key, source=f"segment {segment.name}")
+        return Labels.of(columns, f"segment {segment.name}")
 
     def forgotten(self, segment: Segment) -> IntArray:
         """Return the indices of the forgotten items of a segment, ascending."""
@@ -178,7 +177,7 @@ class Gallery:
         if rows is None and segment.forgotten:
             rows = np.setdiff1d(np.arange(segment.size), self.forgotten(segment))
         if rows is not None:
-            labels = take_labels(labels, rows)
+            labels = labels.take(rows)
         return Part(segment, labels, self.array(segment), rows)
 
     def parts(self) -> list[Part]:

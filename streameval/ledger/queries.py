@@ -18,7 +18,7 @@ from streameval.ledger.state import Near, Positives, State, no_statistics
 from streameval.ledger.store import Contents
 from streameval.ledger.trajectory import Forecast
 from streameval.planning.range import UNIT_TOLERANCE
-from streameval.protocols.protocol import AnyArray, Labels
+from streameval.protocols.protocol import Labels
 from streameval.run.session import Session
 from streameval.sources.sources import Distances, Features
 from streameval.statistics import RankStatistics
@@ -151,7 +151,7 @@ def _stack_labels(labels: Labels, more: Labels) -> Labels:
 
     Raises InputError if they have different columns, or columns of different kinds.
     """
-    old, new = _columns(labels), _columns(more)
+    old, new = labels.columns, more.columns
     for name in [*old, *new]:
         if name not in new:
             raise InputError(
@@ -171,11 +171,4 @@ def _stack_labels(labels: Labels, more: Labels) -> Labels:
                 f"{name} of the queries of the ledger are {kinds[0]}, of {more.source} "
                 f"{kinds[1]}: give both as the same"
             )
-    both = {name: np.concatenate([old[name], new[name]]) for name in old}
-    ids, cam, key = both.pop("id"), both.pop("cam", None), both.pop("key", None)
-    return Labels(ids, cam, key, more=both, source=labels.source)
-
-
-def _columns(labels: Labels) -> dict[str, AnyArray]:
-    columns = {"id": labels.id, "cam": labels.cam, "key": labels.key, **labels.more}
-    return {name: values for name, values in columns.items() if values is not None}
+    return Labels.join([labels, more], labels.source)

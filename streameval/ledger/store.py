@@ -23,7 +23,7 @@ import numpy.typing as npt
 from streameval.errors import InputError, OptionError, OutputError, check_path
 from streameval.ledger.head import Head
 from streameval.ledger.state import Near, Positives, State, arrays_of, statistics_from
-from streameval.protocols.protocol import AnyArray, Labels
+from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray, Labels
 from streameval.store import Arrays, Store, View, Wording, check_packages, create_array, narrow
 
 SNAPSHOTS = "snapshots"  # the folder of the repository
@@ -178,14 +178,7 @@ class Contents(View):
 
     def queries(self) -> Labels:
         """Read the labels of all queries."""
-        columns = _columns_of(self.read(QUERIES))
-        more = {
-            unquote(name.removeprefix(_MORE)): columns.pop(name)
-            for name in list(columns)
-            if name.startswith(_MORE)
-        }
-        cam, key = columns.get("cam"), columns.get("key")
-        return Labels(columns["id"], cam, key, more=more, source="queries")
+        return Labels.of(_columns_of(self.read(QUERIES)), "queries")
 
     def gallery(self) -> dict[str, AnyArray]:
         """Read the labels of all items that were ever appended, by column."""
@@ -195,10 +188,7 @@ class Contents(View):
 
     def write_queries(self, labels: Labels) -> None:
         """Write the labels of all queries."""
-        more = {
-            _MORE + quote(name, safe=""): _numbers(values) for name, values in labels.more.items()
-        }
-        self.write(QUERIES, label_arrays(labels) | more)
+        self.write(QUERIES, label_arrays(labels))
 
     def write_record(self, number: int, arrays: Arrays) -> None:
         """Write the arrays of a record."""
@@ -283,14 +273,16 @@ def _create_column(group: Any, name: str, items: int, like: npt.NDArray[Any]) ->
 
 
 def label_arrays(labels: Labels) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of labels, without further ones, as arrays of numbers."""
-    columns: dict[str, AnyArray | None] = {"id": labels.id, "cam": labels.cam, "key": labels.key}
-    return {name: _numbers(values) for name, values in columns.items() if values is not None}
+    """Return the columns of labels as arrays of numbers."""
+    return {
+        name if name in KNOWN_COLUMNS else _MORE + quote(name, safe=""): _numbers(values)
+        for name, values in labels.columns.items()
+    }
 
 
 def _columns_of(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, AnyArray]:
-    """Return label columns from arrays of numbers."""
-    return {name: _texts(values) for name, values in arrays.items()}
+    """Return the columns that have been written as arrays of numbers."""
+    return {unquote(name.removeprefix(_MORE)): _texts(values) for name, values in arrays.items()}
 
 
 def _numbers(values: AnyArray) -> npt.NDArray[Any]:

@@ -103,8 +103,7 @@ class Places:
         positive, ignored = np.zeros(len(item), np.bool_), pairs.junk[item]
         positive[known] = pairs.positive[at[known]]
         ignored = ignored | (known & ~positive)
-        if pairs.query_camera is not None and pairs.gallery_camera is not None:
-            ignored |= pairs.query_camera[query] == pairs.gallery_camera[item]
+        ignored |= pairs.classes.ignores(query, item)
         order = np.argsort(entry, kind="stable")
         there, place = _look_up(entry[order], pair[pairs.positive])
         listed = np.full(len(there), -1, np.int64)

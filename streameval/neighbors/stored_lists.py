@@ -188,7 +188,7 @@ class StoredLists(ListSource):
             positives=int(np.count_nonzero(pairs.positive)),
             listed=len(pairs.item),
             thresholds=0,
-            cameras=pairs.cameras,
+            classes=pairs.classes.count,
             width=0,
             itemsize=8,
             stored_itemsize=8,

@@ -37,7 +37,7 @@ def plan_features(problem: Problem, process: Process, tile: tuple[int, int]) -> 
     row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 4) + 64
     chunk = max(problem.chunks[0], 1)
     # A column, where a model has collapsed.
-    fine = 8 * (problem.width + 2 * FINE_QUERIES + max(problem.cameras, 1)) + 64
+    fine = 8 * (problem.width + 2 * FINE_QUERIES + max(problem.classes, 1)) + 64
     operands = 2 if problem.shots is None else threads + 1  # blocks of queries held at a time
 
     def parts(query_block: int, block: int, rows: int, items: int) -> dict[str, int]:
@@ -49,7 +49,7 @@ def plan_features(problem: Problem, process: Process, tile: tuple[int, int]) -> 
             "queries": operands * query_block * problem.width * (problem.itemsize + 4)
             + operands * item_bytes(query_block, problem.width),
             "gallery blocks": threads * (block * row_bytes + scratch),
-            "tiles": threads * items * (4 * rows + 4 * problem.cameras + fine)
+            "tiles": threads * items * (4 * rows + 4 * problem.classes + fine)
             + threads * item_bytes(items, problem.width),
             "counts": threads * (task_statistics_bytes(problem, query_block) + DOUBT_BYTES),
             **shot_parts(problem, threads, query_block, items),

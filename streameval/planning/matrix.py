@@ -28,7 +28,7 @@ def plan_matrix(problem: Problem, process: Process) -> Plan:
 
     def parts(rows: int, items: int) -> dict[str, int]:
         distances = rows * items * cell_bytes + problem.scratch(rows, items)
-        columns = items * (16 + problem.itemsize * (2 + problem.cameras))  # shared by strips
+        columns = items * (16 + problem.itemsize * (2 + problem.classes))  # shared by strips
         merging = process.merging(part_bytes(problem, rows))
         return {
             **process.kept,

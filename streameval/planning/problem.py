@@ -76,7 +76,7 @@ class Problem:
         Chunk of the gallery features, or of the matrix: rows, columns.
     converted : bool
         Whether what is read is held beside what is worked on, as where their dtypes differ.
-    cameras : int
+    classes : int
         Cameras told apart by rule; 0 where none are.
     passes_for_range : int
         Extra passes over all pairs to find the range of the distances (0 or 1).
@@ -102,7 +102,7 @@ class Problem:
     scratch: Callable[[int, int], int]
     chunks: tuple[int, int]
     converted: bool = True
-    cameras: int = 0
+    classes: int = 0
     passes_for_range: int = 0
     passes_to_refine: int = 0
     edges: int = 0
@@ -126,7 +126,7 @@ def statistics_bytes(problem: Problem) -> int:
 
 def pairs_bytes(problem: Problem) -> int:
     """Bytes of the job that every worker holds: listed pairs, junk, cameras, positives."""
-    by_item = problem.gallery * (5 if problem.cameras else 1)
+    by_item = problem.gallery * (5 if problem.classes else 1)
     return 2 * (10 * problem.listed + by_item) + 16 * problem.positives
 
 

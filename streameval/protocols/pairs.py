@@ -1,31 +1,98 @@
-"""Pairs: what the protocol makes of every (query, gallery) pair, without listing them all.
+"""Pairs: what a protocol makes of every (query, gallery) pair, without listing them all.
 
-Only pairs of the same identity (and a query's own image) are listed, query by query: they are
-few. Junk items and, under some protocols, items of the query's camera are ignored by rule. All
+*Listed pairs* are kept one by one, query by query: pairs of the same identity, a query's own image
+and lists of good and junk items. They are few. *Item classes* are rules over many items: under
+some protocols a query ignores every item of its camera. Junk items are ignored by every query. All
 other pairs are negatives.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, OptionError, StreamevalWarning
+from streameval.errors import OptionError, StreamevalWarning
+from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs, PairList
-from streameval.protocols.protocol import AnyArray, Labels, Protocol
+from streameval.protocols.matching import check_kinds, matches, rule_codes
+from streameval.protocols.protocol import Protocol
 
 IntArray = npt.NDArray[np.int64]
+Int32Array = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
 
-_BLOCK = 1 << 16  # gallery labels looked up at a time: temporaries stay small
-_TABLE = 1 << 20  # labels that a table may have, 4 bytes each
-_FAR = 1 << 62  # labels that may be counted from one another
+
+@dataclass(frozen=True, eq=False)
+class ItemClasses:
+    """Rules over many items: which gallery items the queries of a class ignore.
+
+    The class of a query is its combination of codes under R rules: its camera, say. A query
+    ignores an item that has the query's code under any of the rules.
+
+    Attributes
+    ----------
+    query : [Q] int32
+        Class of each query.
+    code : [C, R] int32
+        Codes of each class. Without rules there is one class, which ignores nothing.
+    item : [R, G] int32
+        Codes of each gallery item; −1 for an item that agrees with no query.
+    """
+
+    query: Int32Array
+    code: Int32Array
+    item: Int32Array
+
+    @classmethod
+    def none(cls, queries: int, gallery: int) -> ItemClasses:
+        """Return the classes of no rule."""
+        query = np.broadcast_to(np.int32(0), (queries,))
+        return cls(query, np.zeros((1, 0), np.int32), np.zeros((0, gallery), np.int32))
+
+    @classmethod
+    def of(cls, query: Labels, gallery: Labels, protocol: Protocol) -> ItemClasses:
+        """Return the classes of the rules that don't ask for the same identity."""
+        rules = [rule for rule in protocol.ignore if "id" not in rule]
+        if not rules:
+            return cls.none(len(query), len(gallery))
+        item = np.empty((len(rules), len(gallery)), np.int32)
+        own = np.empty((len(query), len(rules)), np.int32)
+        for number, rule in enumerate(rules):
+            own[:, number], item[number] = rule_codes(query, gallery, rule)
+        code, of_query = np.unique(own, axis=0, return_inverse=True)
+        return cls(of_query.reshape(-1).astype(np.int32), code, item)
+
+    @property
+    def count(self) -> int:
+        """Number of classes C that ignore items; 0 without rules."""
+        return len(self.code) if len(self.item) else 0
+
+    def ignored(self, number: int, items: slice | IntArray) -> BoolArray:
+        """Return which of some items the queries of a class ignore, [n]."""
+        ignored: BoolArray = (self.item[:, items] == self.code[number][:, None]).any(axis=0)
+        return ignored
+
+    def ignores(self, query: IntArray, item: IntArray) -> BoolArray:
+        """Return whether each query ignores the item beside it, [n]."""
+        ignores: BoolArray = (self.item[:, item] == self.code[self.query[query]].T).any(axis=0)
+        return ignores
+
+    def block(self, start: int, stop: int) -> ItemClasses:
+        """Return the classes of some of the queries."""
+        return ItemClasses(self.query[start:stop], self.code, self.item)
+
+    def __getstate__(self) -> dict[str, npt.NDArray[Any]]:
+        """Return arrays of as few bytes as hold the codes."""
+        least = -int(max(len(self.code), self.code.max(initial=0))) - 1
+        return {name: own.astype(np.min_scalar_type(least)) for name, own in vars(self).items()}
+
+    def __setstate__(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        vars(self).update({name: own.astype(np.int32) for name, own in state.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +108,12 @@ class Pairs:
     positive : [L] bool
         Whether the listed pair is a positive; otherwise it is ignored.
     same_identity : [L] bool
-        Whether the listed item is of the query's identity, or on a list for it; otherwise it is
-        its own image.
+        Whether the listed item has the query's identity, or is on a list for it; otherwise it is
+        the query's own image.
     junk : [G] bool
         Gallery items that take part for no query.
-    query_camera, gallery_camera : [Q], [G] int32, or None
-        Camera codes where every pair of the same camera is ignored; a gallery camera that no
-        query has is −1.
+    classes : ItemClasses
+        Items that the queries of a class ignore.
     """
 
     indptr: IntArray
@@ -55,23 +121,29 @@ class Pairs:
     positive: BoolArray
     same_identity: BoolArray
     junk: BoolArray
-    query_camera: npt.NDArray[np.int32] | None
-    gallery_camera: npt.NDArray[np.int32] | None
+    classes: ItemClasses
 
-    def __reduce__(self) -> tuple[Callable[..., Pairs], tuple[Any, ...]]:
-        """Travel small: a bit an item, and cameras in a byte where one holds them."""
-        bits = [np.packbits(one) for one in (self.positive, self.same_identity, self.junk)]
-        cameras = [
-            None if one is None else one.astype(np.min_scalar_type(-self.cameras - 1))
-            for one in (self.query_camera, self.gallery_camera)
-        ]
-        return _unpack, (self.indptr, self.item, self.gallery, *bits, *cameras)
+    def __getstate__(self) -> dict[str, Any]:
+        """Return masks as bits."""
+        masks = ("positive", "same_identity", "junk")
+        bits = {name: np.packbits(getattr(self, name)) for name in masks}
+        return vars(self) | bits | {"junk": (bits["junk"], self.gallery)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        junk, gallery = state["junk"]
+        bits = {name: (state[name], len(state["item"])) for name in ("positive", "same_identity")}
+        bits["junk"] = junk, gallery
+        masks = {
+            name: np.unpackbits(packed, count=count).view(np.bool_)
+            for name, (packed, count) in bits.items()
+        }
+        vars(self).update(state | masks)
 
     @classmethod
     def assumed(cls, queries: int, gallery: int, positives: int) -> Pairs:
-        """Return pairs to plan with, before there are labels: so many positives a query.
+        """Return pairs to plan with before there are labels: so many positives a query.
 
-        What they are of is not told: they take no memory, and can't be evaluated.
+        They take no memory, and can't be evaluated.
         """
         listed = (queries * positives,)
         yes = np.broadcast_to(np.True_, listed)
@@ -81,8 +153,7 @@ class Pairs:
             yes,
             yes,
             np.broadcast_to(np.False_, (gallery,)),
-            None,
-            None,
+            ItemClasses.none(queries, gallery),
         )
 
     @property
@@ -96,9 +167,9 @@ class Pairs:
         return len(self.junk)
 
     @property
-    def cameras(self) -> int:
-        """Number of cameras told apart by rule; 0 where none are."""
-        return 0 if self.query_camera is None else int(self.query_camera.max(initial=-1)) + 1
+    def query(self) -> IntArray:
+        """The query of each listed pair, [L] int64."""
+        return np.repeat(np.arange(self.queries), np.diff(self.indptr))
 
     def positives(self) -> tuple[IntArray, IntArray]:
         """Return (indptr [Q + 1], item [P]) of the positive pairs alone."""
@@ -129,15 +200,15 @@ class Pairs:
         def per_query(chosen: BoolArray) -> IntArray:
             return np.bincount(query[chosen], minlength=self.queries).astype(np.int64)
 
-        junk = self.junk[start:stop]
-        by_rule = self.junk[item]
-        ignored = np.full(self.queries, np.count_nonzero(junk), np.int64)
-        if self.query_camera is not None and self.gallery_camera is not None:
-            cameras = self.gallery_camera[start:stop][~junk]
-            ignored += np.bincount(cameras[cameras >= 0], minlength=self.cameras)[self.query_camera]
-            by_rule = by_rule | (self.gallery_camera[item] == self.query_camera[query])
-        ignored += per_query(~positive & ~by_rule)
-        return per_query(positive), ignored, per_query(self.same_identity[listed])
+        taking_part, classes = ~self.junk[start:stop], self.classes
+        by_class = np.zeros(len(classes.code), np.int64)
+        for number in range(classes.count):
+            ignored = classes.ignored(number, slice(start, stop))
+            by_class[number] = np.count_nonzero(ignored & taking_part)
+        by_rule = self.junk[item] | classes.ignores(query, item)
+        ignored_of_query = np.count_nonzero(~taking_part) + by_class[classes.query]
+        ignored_of_query += per_query(~positive & ~by_rule)
+        return per_query(positive), ignored_of_query, per_query(self.same_identity[listed])
 
     def block(self, start: int, stop: int) -> Pairs:
         """Return the pairs of some of the queries."""
@@ -148,44 +219,70 @@ class Pairs:
             self.positive[begin:end],
             self.same_identity[begin:end],
             self.junk,
-            None if self.query_camera is None else self.query_camera[start:stop],
-            self.gallery_camera,
+            self.classes.block(start, stop),
         )
 
 
-def _unpack(
-    indptr: IntArray,
-    item: IntArray,
-    gallery: int,
-    positive: npt.NDArray[np.uint8],
-    same_identity: npt.NDArray[np.uint8],
-    junk: npt.NDArray[np.uint8],
-    query_camera: npt.NDArray[Any] | None,
-    gallery_camera: npt.NDArray[Any] | None,
-) -> Pairs:
-    """Undo `Pairs.__reduce__`."""
-    bits = ((positive, len(item)), (same_identity, len(item)), (junk, gallery))
-    masks: list[BoolArray] = [
-        np.unpackbits(packed, count=count).view(np.bool_) for packed, count in bits
-    ]
-    own, others = (
-        None if one is None else one.astype(np.int32) for one in (query_camera, gallery_camera)
-    )
-    return Pairs(indptr, item, masks[0], masks[1], masks[2], own, others)
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Pairs of the same identity and of a query's own image, and in what their labels agree.
 
+    The listing does not depend on which of its pairs are ignored: protocols that differ in this
+    alone are different selections from one listing.
 
-def expand(begin: IntArray, end: IntArray) -> IntArray:
-    """Return the indices of all ranges ``begin[i]:end[i]`` one after the other."""
-    length = end - begin
-    offset = np.repeat(begin - np.concatenate([[0], np.cumsum(length)[:-1]]), length)
-    expanded: IntArray = np.arange(int(length.sum()), dtype=np.int64) + offset
-    return expanded
+    Attributes
+    ----------
+    indptr : [Q + 1] int64
+        Where each query's pairs begin.
+    item : [L] int64
+        Gallery index of each pair, ascending within a query.
+    agree : dict of str to [L] bool
+        Whether both items have the same label in a column.
+    own_image : [L] bool
+        Whether the item is the query's own image.
+    """
+
+    indptr: IntArray
+    item: IntArray
+    agree: Mapping[str, BoolArray]
+    own_image: BoolArray
+
+    @classmethod
+    def of(cls, query: Labels, gallery: Labels, protocol: Protocol) -> Listing:
+        """List the pairs of the same identity; and of own images, where a protocol asks."""
+        indptr, item = matches(query, gallery, "id")
+        of_query = np.repeat(np.arange(len(query)), np.diff(indptr))
+        same_identity = np.ones(len(item), np.bool_)
+        own_image = np.zeros(len(item), np.bool_)
+        if protocol.self_match is not None:
+            same = of_query * len(gallery) + item
+            own_query, own_item = _own_images(query, gallery, protocol)
+            own = own_query * len(gallery) + own_item
+            pair = np.union1d(same, own)
+            of_query, item = np.divmod(pair, max(len(gallery), 1))
+            indptr = np.searchsorted(of_query, np.arange(len(query) + 1)).astype(np.int64)
+            same_identity, own_image = np.isin(pair, same), np.isin(pair, own)
+        agree = {"id": same_identity}
+        for column in dict.fromkeys(name for rule in protocol.ignore for name in rule):
+            if column != "id":
+                check_kinds(query, gallery, column)
+                agree[column] = query.columns[column][of_query] == gallery.columns[column][item]
+        return cls(indptr, item, agree, own_image)
+
+    def select(self, protocol: Protocol) -> BoolArray:
+        """Return which pairs a protocol takes as positives, [L] bool."""
+        ignored = np.zeros(len(self.item), np.bool_)
+        for rule in protocol.ignore:
+            ignored |= np.logical_and.reduce([self.agree[column] for column in rule])
+        if protocol.self_match is not None:
+            ignored |= self.own_image
+        return self.agree["id"] & ~ignored
 
 
 def find_pairs(
     query: Labels, gallery: Labels, protocol: Protocol, listed: ListedPairs | None = None
 ) -> Pairs:
-    """Apply a protocol to the labels; or to the listed pairs, where it takes these.
+    """Apply a protocol to the labels; or to lists of pairs, if it takes these.
 
     Parameters
     ----------
@@ -200,7 +297,7 @@ def find_pairs(
     InputError
         If the two sides' labels are of different kinds, or lists don't fit the gallery.
     OptionError
-        If the protocol needs cameras, keys or lists that are not there, or takes no lists.
+        If the protocol needs columns or lists that are not there, or takes no lists.
     """
     if protocol.listed != (listed is not None):
         raise OptionError(
@@ -212,54 +309,50 @@ def find_pairs(
     if listed is not None:
         indptr, item, good = listed.merged(len(query), len(gallery))
         _warn_of_other_identities(query, gallery, listed.good)
+        nothing = ItemClasses.none(len(query), len(gallery))
         no_junk = np.zeros(len(gallery), np.bool_)
-        return Pairs(indptr, item, good, np.ones(len(item), np.bool_), no_junk, None, None)
+        return Pairs(indptr, item, good, np.ones(len(item), np.bool_), no_junk, nothing)
     junk = _is_junk(gallery, protocol)
-    indptr, item = _matches(query.id, gallery.id, f"ids of {query.source}, {gallery.source}")
-    listed_query = np.repeat(np.arange(len(query)), np.diff(indptr))
-    same_identity = np.ones(len(item), np.bool_)
-    ignored = junk[item]
-    query_camera = gallery_camera = None
-    if protocol.needs_cameras:
-        if query.cam is None or gallery.cam is None:
-            missing = query.source if query.cam is None else gallery.source
-            raise OptionError(
-                f"protocol {protocol.name} ignores pairs by camera, and {missing} has no cameras: "
-                "give cameras of both sides, or choose protocol no-camera"
-            )
-        _check_kinds(query.cam, gallery.cam, f"cameras of {query.source}, {gallery.source}")
-        ignored |= query.cam[listed_query] == gallery.cam[item]
-        if protocol.same_camera:
-            known, query_camera = _number(query.cam)
-            gallery_camera = np.full(len(gallery), -1, np.int32)
-            for start, found, code in _look_up(known, gallery.cam):
-                gallery_camera[start + found] = code
-    if protocol.self_match is not None:
-        own_query, own_item = _own_images(query, gallery, protocol)
-        pair = listed_query * len(junk) + item
-        own = own_query * len(junk) + own_item
-        ignored |= np.isin(pair, own)
-        more = ~np.isin(own, pair)
-        order = np.argsort(np.concatenate([pair, own[more]]))
-        item = np.concatenate([item, own_item[more]])[order]
-        same_identity = np.concatenate([same_identity, np.zeros(more.sum(), np.bool_)])[order]
-        ignored = np.concatenate([ignored, np.ones(more.sum(), np.bool_)])[order]
-        listed_query = np.concatenate([listed_query, own_query[more]])[order]
-        indptr = np.searchsorted(listed_query, np.arange(len(query) + 1)).astype(np.int64)
+    check_kinds(query, gallery, "id")
+    _check_columns(query, gallery, protocol)
+    listing = Listing.of(query, gallery, protocol)
     return Pairs(
-        indptr,
-        item,
-        ~ignored,
-        same_identity,
+        listing.indptr,
+        listing.item,
+        listing.select(protocol) & ~junk[listing.item],
+        listing.agree["id"],
         junk,
-        query_camera,
-        gallery_camera,
+        ItemClasses.of(query, gallery, protocol),
     )
 
 
+def _check_columns(query: Labels, gallery: Labels, protocol: Protocol) -> None:
+    """Raise OptionError unless both sides have the columns that the protocol compares."""
+    for column in protocol.columns:
+        for side, labels in (("query", query), ("gallery", gallery)):
+            if column in labels.columns:
+                continue
+            if protocol.self_match == "key" and column == "key":
+                raise OptionError(
+                    f"self_match by key needs keys of both sides; {labels.source} has none"
+                )
+            by, lacks = column, f"column {column}"
+            remedy = (
+                f"that column of both sides (of tables, or in Python more={{{column!r}: ...}}), "
+                "or choose another protocol"
+            )
+            if column == "cam":
+                by, lacks = "camera", "cameras"
+                remedy = "cameras of both sides, or choose protocol no-camera"
+            raise OptionError(
+                f"protocol {protocol.name} ignores pairs by {by}, and {labels.source} has no "
+                f"{lacks} for the {side}: give {remedy}"
+            )
+
+
 def _warn_of_other_identities(query: Labels, gallery: Labels, good: PairList) -> None:
-    """Warn of positives of another identity: of a list that counts from elsewhere, most likely."""
-    _check_kinds(query.id, gallery.id, f"ids of {query.source}, {gallery.source}")
+    """Warn of positives of another identity: most likely the list counts from another number."""
+    check_kinds(query, gallery, "id")
     other = np.flatnonzero(query.id[good.query] != gallery.id[good.item])
     if len(other):
         at = int(other[0])
@@ -273,90 +366,21 @@ def _warn_of_other_identities(query: Labels, gallery: Labels, good: PairList) ->
 
 
 def _is_junk(gallery: Labels, protocol: Protocol) -> BoolArray:
+    """Return which gallery items have a junk identity, [G] bool."""
     junk = np.zeros(len(gallery), np.bool_)
-    wanted: list[int | str]
-    if gallery.id.dtype.kind == "U":
-        wanted = [str(one) for one in protocol.junk_ids]
-    else:
-        strings = [one for one in protocol.junk_ids if isinstance(one, str)]
-        if strings:
+    dtype = gallery.id.dtype
+    strings = dtype.kind == "U"
+    limits = np.iinfo(np.int64 if strings else dtype)  # type: ignore[type-var]
+    for label in protocol.junk_ids:
+        if isinstance(label, str) and not strings:
             raise OptionError(
-                f"junk id {strings[0]!r} is a string, and the ids of {gallery.source} are integers"
+                f"junk id {label!r} is a string, and the ids of {gallery.source} are integers"
             )
-        wanted = [one for one in protocol.junk_ids if _fits(int(one), gallery.id.dtype)]
-    for one in wanted:
-        junk |= gallery.id == one
+        if strings:
+            junk |= gallery.id == str(label)
+        elif limits.min <= int(label) <= limits.max:
+            junk |= gallery.id == int(label)
     return junk
-
-
-def _fits(label: int, dtype: np.dtype[Any]) -> bool:
-    limits = np.iinfo(dtype)
-    return bool(limits.min <= label <= limits.max)
-
-
-def _check_kinds(query: AnyArray, gallery: AnyArray, what: str) -> None:
-    """Refuse to compare integers with strings."""
-    strings = [labels.dtype.kind == "U" for labels in (query, gallery)]
-    if len(query) and len(gallery) and strings[0] != strings[1]:
-        kinds = " and ".join("strings" if one else "integers" for one in strings)
-        side = "gallery" if strings[0] else "query"
-        raise InputError(
-            f"{what} are {kinds}, and none would match: store those of the {side} as strings, too "
-            "(NumPy: labels.astype(str); a table: a column of text), or both as integers"
-        )
-
-
-def _number(labels: AnyArray) -> tuple[AnyArray, npt.NDArray[np.int32]]:
-    """Return the distinct labels, ascending, and the number of each label among them."""
-    known, code = np.unique(labels, return_inverse=True)
-    return known, code.astype(np.int32)
-
-
-def _look_up(
-    known: AnyArray, labels: AnyArray
-) -> Iterator[tuple[int, IntArray, npt.NDArray[np.int32]]]:
-    """Yield, block by block, its start, which labels are among `known`, and their numbers."""
-    number_of = _finder(known)
-    for start in range(0, len(labels) if len(known) else 0, _BLOCK):
-        number = number_of(labels[start : start + _BLOCK])
-        found = np.flatnonzero(number >= 0)
-        yield start, found, number[found]
-
-
-def _finder(known: AnyArray) -> Callable[[AnyArray], npt.NDArray[np.int32]]:
-    """Return what gives the number of each label among `known`; −1 of those that are not.
-
-    Integers that lie close together, as they mostly do, are looked up in a table, by the label.
-    """
-    if known.dtype.kind == "U":
-        return partial(_search, known)
-    known = known.astype(np.int64)
-    low, high = (int(known[0]), int(known[-1])) if len(known) else (0, 0)
-    if not -_FAR < low <= high < _FAR or high - low >= _TABLE:
-        return lambda labels: _search(known, labels.astype(np.int64))
-    table = np.full(high - low + 3, -1, np.int32)  # beyond either end, one that is not known
-    table[known - (low - 1)] = np.arange(len(known))
-    return lambda labels: table[np.clip(labels.astype(np.int64), low - 1, high + 1) - (low - 1)]
-
-
-def _search(known: AnyArray, labels: AnyArray) -> npt.NDArray[np.int32]:
-    at = np.minimum(np.searchsorted(known, labels), len(known) - 1)
-    return np.where(known[at] == labels, at, -1).astype(np.int32)
-
-
-def _matches(query: AnyArray, gallery: AnyArray, what: str) -> tuple[IntArray, IntArray]:
-    """List the gallery items with the label of each query, in gallery order: (indptr, item)."""
-    _check_kinds(query, gallery, what)
-    known, code = _number(query)
-    items, codes = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
-    for start, found, numbers in _look_up(known, gallery):
-        items.append(start + found)
-        codes.append(numbers)
-    number = np.concatenate(codes)
-    by_number = np.concatenate(items)[np.argsort(number, kind="stable")]
-    begin = np.concatenate([[0], np.cumsum(np.bincount(number, minlength=len(known)))])
-    indptr = np.concatenate([[0], np.cumsum(np.diff(begin)[code])]).astype(np.int64)
-    return indptr, by_number[expand(begin[code], begin[1:][code])]
 
 
 def _own_images(query: Labels, gallery: Labels, protocol: Protocol) -> tuple[IntArray, IntArray]:
@@ -369,8 +393,5 @@ def _own_images(query: Labels, gallery: Labels, protocol: Protocol) -> tuple[Int
             )
         same = np.arange(len(query), dtype=np.int64)
         return same, same
-    if query.key is None or gallery.key is None:
-        missing = query.source if query.key is None else gallery.source
-        raise OptionError(f"self_match by key needs keys of both sides; {missing} has none")
-    indptr, item = _matches(query.key, gallery.key, f"keys of {query.source}, {gallery.source}")
+    indptr, item = matches(query, gallery, "key")
     return np.repeat(np.arange(len(query)), np.diff(indptr)), item

@@ -7,7 +7,7 @@ average, and equal only where there is no tie.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -155,33 +155,6 @@ EQUIVALENTS: Mapping[str, Mapping[str, str]] = {
 
 Without cameras and junk: they know neither. The tests compare the values with these packages.
 """
-
-
-def pair_options(
-    preset: Preset | None,
-    *,
-    protocol: Any = None,
-    junk_ids: Sequence[int | str] | None = None,
-    range: Any = None,
-    listed: Any = None,
-) -> dict[str, Any]:
-    """Return protocol, junk ids and range: what is given, else the preset's, else the default.
-
-    The preset's junk ids belong to its protocol, and go with it; listed pairs are a protocol, too.
-    """
-    if listed is not None:
-        protocol = "listed" if protocol is None else protocol
-    if preset is not None:
-        if protocol is None and junk_ids is None:
-            junk_ids = preset.junk_ids
-        protocol = preset.protocol if protocol is None else protocol
-        range = preset.range if range is None else range
-    return {
-        "protocol": "market1501" if protocol is None else protocol,
-        "junk_ids": junk_ids,
-        "range": "auto" if range is None else range,
-        "listed": listed,
-    }
 
 
 def find_preset(name: str) -> Preset:

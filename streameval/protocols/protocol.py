@@ -1,27 +1,63 @@
 """Protocols: which (query, gallery) pairs take part, as data.
 
 Every pair is exactly one of *ignored*, *positive* (same identity, not ignored) and *negative*
-(anything else). A `Protocol` says which are ignored and how CMC is read; nothing else in the
-package knows a protocol by its name. A new one is one more entry of `PROTOCOLS`.
+(anything else). A `Protocol` says which pairs are ignored and how CMC is read; nothing else in the
+package knows a protocol by its name. A new protocol is one more entry of `PROTOCOLS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import InitVar, dataclass, replace
 from numbers import Integral
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-import numpy as np
-import numpy.typing as npt
-
-from streameval.choices import SelfMatch
-from streameval.errors import InputError, OptionError
-
-AnyArray = npt.NDArray[np.generic]
+from streameval.choices import CmcReading, SelfMatch
+from streameval.errors import OptionError
+from streameval.protocols.labels import CAMERA_PAIRS as CAMERA_PAIRS
+from streameval.protocols.labels import RESERVED_COLUMNS as RESERVED_COLUMNS
+from streameval.protocols.labels import AnyArray as AnyArray
+from streameval.protocols.labels import Labels as Labels
+from streameval.protocols.labels import as_numpy as as_numpy
+from streameval.protocols.labels import label_column as label_column
 
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
+
+
+def _is_whole(value: Any, least: float = -math.inf) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
+
+
+def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
+    return not isinstance(value, str) and isinstance(value, Iterable) and all(map(of, value))
+
+
+def _is_rule(value: Any) -> bool:
+    return _is_list(value, lambda name: isinstance(name, str) and name != "") and len(value) > 0
+
+
+_FLAG = "true or false"
+_VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (lambda value: isinstance(value, str), "a string"),
+    "ignore": (
+        lambda value: _is_list(value, _is_rule),
+        "a list of lists of label columns, such as [['id', 'cam']],",
+    ),
+    "cmc": (
+        lambda value: value in get_args(CmcReading),
+        "'first-match', 'all-shots' or 'single-gallery-shot'",
+    ),
+    "junk_ids": (
+        lambda value: _is_list(value, lambda label: isinstance(label, str) or _is_whole(label)),
+        "a list of integers or strings",
+    ),
+    "self_match": (lambda value: value in (None, *get_args(SelfMatch)), "'index' or 'key'"),
+    "listed": (lambda value: isinstance(value, bool), _FLAG),
+    "shot_draws": (lambda value: _is_whole(value, 1), "a whole number of at least 1"),
+    "shot_seed": (lambda value: _is_whole(value, 0), "a whole number of at least 0"),
+}
+"""What the attributes of a protocol can be, and how messages say so."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +67,14 @@ class Protocol:
     Attributes
     ----------
     name : str
-    same_identity_and_camera : bool
-        Ignore pairs of the same identity seen by the same camera.
-    same_camera : bool
-        Ignore every pair of the same camera.
+    ignore : tuple of tuple of str
+        Label columns: a pair is ignored if it agrees in every column of one of the tuples.
+        ``(("id", "cam"),)`` ignores the same identity seen by the same camera,
+        ``(("cam",),)`` every pair of the same camera, ``()`` no pair by its labels.
     cmc : {"first-match", "all-shots", "single-gallery-shot"}
         How CMC counts a query with several positives: see `MetricOptions`.
     junk_ids : tuple of int or str
-        Gallery identities that take no part for any query.
+        Gallery identities that take part for no query.
     self_match : {None, "index", "key"}
         Ignore the query's own image: the gallery item with the same index, or the same key.
     listed : bool
@@ -46,55 +82,104 @@ class Protocol:
     shot_draws, shot_seed : int
         Under single gallery shot: how often ``CMC_sampled@x`` draws an item of each identity for
         each query, and the seed of these draws.
+
+    Other Parameters
+    ----------------
+    same_identity_and_camera, same_camera : bool
+        Earlier spelling of ``ignore``: add ``("id", "cam")``, and ``("cam",)``.
     """
 
     name: str
-    same_identity_and_camera: bool
-    same_camera: bool = False
-    cmc: Literal["first-match", "all-shots", "single-gallery-shot"] = "first-match"
+    ignore: tuple[tuple[str, ...], ...] = ()
+    cmc: CmcReading = "first-match"
     junk_ids: tuple[int | str, ...] = (-1,)
     self_match: SelfMatch | None = None
     listed: bool = False
     shot_draws: int = 10
     shot_seed: int = 0
+    same_identity_and_camera: InitVar[bool | None] = None
+    same_camera: InitVar[bool | None] = None
 
-    def __post_init__(self) -> None:
-        """Check that there are draws, from a seed, and identities to draw from."""
+    def __post_init__(
+        self, same_identity_and_camera: bool | None, same_camera: bool | None
+    ) -> None:
+        """Bring sequences to tuples, and raise OptionError for values that an attribute can't have.
+
+        Each rule has ``id`` first, then its other columns by name.
+        """
+        old = {("id", "cam"): same_identity_and_camera, ("cam",): same_camera}
+        for name, said in (
+            ("same_identity_and_camera", same_identity_and_camera),
+            ("same_camera", same_camera),
+        ):
+            self._check(name, said, lambda said: said is None or isinstance(said, bool), _FLAG)
+        if self.ignore and any(said is not None for said in old.values()):
+            raise OptionError(
+                f"protocol {self.name} has ignore and same_identity_and_camera or same_camera, "
+                "its earlier spelling: give ignore alone"
+            )
+        for name, (can_be, expected) in _VALUES.items():
+            self._check(name, getattr(self, name), can_be, expected)
+        rules = self.ignore or [rule for rule, said in old.items() if said]
+        in_order = (sorted(set(rule), key=lambda name: (name != "id", name)) for rule in rules)
+        object.__setattr__(self, "ignore", tuple(map(tuple, in_order)))
+        object.__setattr__(self, "junk_ids", tuple(self.junk_ids))
         if self.listed and self.cmc == SINGLE_GALLERY_SHOT:
             raise OptionError(
                 f"protocol {self.name} takes its pairs from lists, and its CMC is of one item of "
                 "each gallery identity: lists don't tell what an unlisted item of the query's own "
                 "identity is; choose cmc first-match or all-shots"
             )
-        for name, least in (("shot_draws", 1), ("shot_seed", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-                raise OptionError(
-                    f"{name} of protocol {self.name} is {value!r}; a whole number of at least "
-                    f"{least} is needed"
-                )
+
+    def _check(self, what: str, value: Any, can_be: Callable[[Any], bool], expected: str) -> None:
+        if not can_be(value):
+            raise OptionError(f"{what} of protocol {self.name} is {value!r}; {expected} is needed")
 
     @property
-    def needs_cameras(self) -> bool:
-        """Whether pairs are ignored by camera."""
-        return self.same_identity_and_camera or self.same_camera
+    def columns(self) -> tuple[str, ...]:
+        """Label columns that both sides need beside ``id``."""
+        by_key = ("key",) if self.self_match == "key" else ()
+        names = {name: None for rule in (*self.ignore, by_key) for name in rule if name != "id"}
+        return tuple(names)
 
+    def ignored(self) -> list[str]:
+        """Return in words which pairs are ignored, junk aside."""
+        if self.listed:
+            return ["what a list says"]
+        names = {"id": "identity", "cam": "camera"}
+        words = [
+            f"{'pairs' if 'id' in rule else 'every pair'} of the same "
+            + " and the same ".join(names.get(name, name) for name in rule)
+            for rule in self.ignore
+        ]
+        own = f"a query's own image, by {self.self_match}"
+        return words if self.self_match is None else [*words, own]
+
+
+SAME_IDENTITY_AND_CAMERA = (("id", "cam"),)
 
 PROTOCOLS: Mapping[str, Protocol] = {
     protocol.name: protocol
     for protocol in (
-        Protocol("market1501", same_identity_and_camera=True),
-        Protocol("allshots", same_identity_and_camera=True, cmc="all-shots"),
-        Protocol(
-            "cuhk03", same_identity_and_camera=True, same_camera=True, cmc="single-gallery-shot"
-        ),
-        Protocol("cuhk03-torchreid", same_identity_and_camera=True, cmc="single-gallery-shot"),
-        Protocol("separate-camera", same_identity_and_camera=True, same_camera=True),
-        Protocol("no-camera", same_identity_and_camera=False),
-        Protocol("listed", same_identity_and_camera=False, junk_ids=(), listed=True),
+        Protocol("market1501", SAME_IDENTITY_AND_CAMERA),
+        Protocol("allshots", SAME_IDENTITY_AND_CAMERA, cmc="all-shots"),
+        Protocol("cuhk03", (("id", "cam"), ("cam",)), cmc=SINGLE_GALLERY_SHOT),
+        Protocol("cuhk03-torchreid", SAME_IDENTITY_AND_CAMERA, cmc=SINGLE_GALLERY_SHOT),
+        Protocol("separate-camera", (("id", "cam"), ("cam",))),
+        Protocol("no-camera"),
+        Protocol("cloth-changing", (("id", "cam"), ("id", "clothes"))),
+        Protocol("listed", junk_ids=(), listed=True),
     )
 }
 """The protocols by name; ``market1501`` is the default."""
+
+
+def saved_protocol(values: Mapping[str, Any]) -> Protocol:
+    """Return the protocol of a saved result; early results hold its name and junk ids alone."""
+    known = PROTOCOLS.get(values["name"])
+    if known is None or {"ignore", "same_identity_and_camera"}.intersection(values):
+        return Protocol(**values)
+    return replace(known, **values)
 
 
 def with_options(
@@ -133,189 +218,20 @@ def with_options(
             f"protocol is {protocol!r}; expected a Protocol, or the name of one: "
             f"{', '.join(PROTOCOLS)}"
         )
-    if isinstance(junk_ids, str) or not isinstance(junk_ids, Iterable | None):
-        raise OptionError(f"junk_ids is {junk_ids!r}; expected several identities: [{junk_ids!r}]")
-    junk_ids = None if junk_ids is None else tuple(junk_ids)
-    if self_match not in (None, "index", "key"):
-        raise OptionError(f"self_match is {self_match!r}; expected index or key")
-    if protocol.listed and (junk_ids or self_match):
+    draws = {"shot_draws": shot_draws, "shot_seed": shot_seed}
+    given: dict[str, Any] = {"junk_ids": junk_ids, "self_match": self_match, **draws}
+    given = {name: value for name, value in given.items() if value is not None}
+    chosen = replace(protocol, **given)
+    junk = chosen.junk_ids if "junk_ids" in given else ()
+    if protocol.listed and (junk or self_match):
         raise OptionError(
             f"protocol {protocol.name} takes its pairs from lists alone, and got "
-            f"{'junk ids' if junk_ids else 'self_match'}: put these pairs on the junk list"
+            f"{'junk ids' if junk else 'self_match'}: put these pairs on the junk list"
         )
-    draws = {"shot_draws": shot_draws, "shot_seed": shot_seed}
-    named = [name for name, value in draws.items() if value is not None]
+    named = [name for name in draws if name in given]
     if named and protocol.cmc != SINGLE_GALLERY_SHOT:
         raise OptionError(
             f"{named[0]} is {draws[named[0]]!r}, and protocol {protocol.name} draws nothing: "
             "choose cuhk03 or cuhk03-torchreid, or leave it out"
         )
-    given: dict[str, Any] = {"junk_ids": junk_ids, "self_match": self_match, **draws}
-    return replace(protocol, **{name: one for name, one in given.items() if one is not None})
-
-
-CAMERA_PAIRS = "cam-pair"
-"""What groups are by, where they are pairs of a query's camera and a positive's."""
-
-RESERVED_COLUMNS = frozenset({"id", "cam", "key", "group", CAMERA_PAIRS})
-"""Columns of labels that have a meaning of their own."""
-
-
-@dataclass(frozen=True, eq=False)
-class Labels:
-    """The labels of the queries, or of the gallery: one entry an item; lists become arrays.
-
-    Attributes
-    ----------
-    id : [n] array of any integer or string type
-        Identities.
-    cam : [n] array of any integer or string type, optional
-        Cameras.
-    key : [n] array of any integer or string type, optional
-        What the item is known by in both sets, for ``self_match="key"``.
-    more : mapping of str to [n] array of any integer or string type
-        Further labels of queries, that results may be grouped by.
-    source : str
-        Where the labels came from, for messages.
-    sources : dict of str to str
-        Where single columns came from, by their names, where that is not `source`.
-    """
-
-    id: AnyArray
-    cam: AnyArray | None = None
-    key: AnyArray | None = None
-    more: Mapping[str, AnyArray] = field(default_factory=dict)
-    source: str = "labels"
-    sources: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Bring every column to a 1-d integer or string array, or say why that can't be."""
-        if self.id is None:
-            raise InputError(f"{self.source} has no id: an identity an item is needed")
-        if not isinstance(self.more, Mapping):
-            raise InputError(
-                f"further columns of {self.source} are of type {type(self.more).__name__}; a "
-                "mapping of names to columns is needed: more={'weather': [...]}"
-            )
-        where = {column: self.sources.get(column, self.source) for column in ("id", "cam", "key")}
-        for column, source in where.items():
-            values = getattr(self, column)
-            if values is not None:
-                object.__setattr__(self, column, label_column(values, f"{source} {column}"))
-        further = {
-            name: label_column(values, f"{self.source} {name}")
-            for name, values in self.more.items()
-        }
-        object.__setattr__(self, "more", further)
-        taken = RESERVED_COLUMNS.intersection(further)
-        if taken:
-            raise InputError(
-                f"{self.source} has {min(taken)} among its further columns, a name that stands for "
-                "something else: give it another"
-            )
-        where |= dict.fromkeys(further, self.source)
-        for column in ("cam", "key", *further):
-            values = further[column] if column in further else getattr(self, column)
-            if values is not None and len(values) != len(self.id):
-                other = "" if where[column] == where["id"] else f"{where[column]} "
-                raise InputError(
-                    f"{where['id']} has {len(self.id)} ids, and {other}{len(values)} entries of "
-                    f"{column}: one an item is needed"
-                )
-
-    def __len__(self) -> int:
-        return len(self.id)
-
-
-def as_numpy(values: Any, what: str) -> npt.NDArray[Any]:
-    """Return it as an array of NumPy.
-
-    Raises
-    ------
-    InputError
-        If that can't be, or values are masked.
-    """
-    if np.ma.is_masked(values):
-        raise InputError(f"{what} has masked values: fill them in (.filled), or leave them out")
-    try:
-        return np.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:  # rows of two lengths, another device
-        raise InputError(f"{what} can't be made an array of NumPy: {error}") from error
-
-
-def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
-    """Return labels as a 1-d array of an integer or string dtype.
-
-    Parameters
-    ----------
-    values : array_like
-        [n], [n, 1] or [1, n].
-    what : str
-        How messages call it.
-
-    Raises
-    ------
-    InputError
-        If the values are of another shape or type; NaN and fractions name the first row.
-    """
-    if isinstance(values, str | Path):
-        raise InputError(
-            f"{what} is a text, {str(values)!r}; labels themselves are needed (those of a file: "
-            "read_labels)"
-        )
-    array = as_numpy(values, what)
-    if array.shape == (0,) and not hasattr(values, "dtype"):
-        return np.empty(0, np.int64)
-    if array.dtype.kind in "US" and not hasattr(values, "dtype"):
-        array = np.asarray(values, object)  # of a list [1, "a"] NumPy would make strings
-    if array.ndim == 2 and 1 in array.shape:
-        array = array.reshape(-1)
-    if array.ndim != 1:
-        raise InputError(
-            f"{what} has shape {array.shape}; a 1-d array, one label an item, is needed"
-        )
-    if array.dtype.kind == "O":
-        array = _of_objects(array, what)
-    if array.dtype.kind == "f":
-        bad = np.flatnonzero(~np.isfinite(array))
-        if bad.size:
-            raise InputError(
-                f"{what} row {bad[0]} is {array[bad[0]]}: labels must be integers or strings"
-            )
-        raise InputError(
-            f"{what} is of dtype {array.dtype}; integers or strings are needed "
-            "(whole numbers stored as floats: convert with .astype('int64'))"
-        )
-    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        raise InputError(f"{what} holds {array.max()}, beyond int64; give such labels as strings")
-    if array.dtype.kind not in "iuUST":
-        raise InputError(f"{what} is of dtype {array.dtype}; integers or strings are needed")
-    return array if array.dtype.kind in "iuU" else _strings(array, what)
-
-
-def _of_objects(array: AnyArray, what: str) -> AnyArray:
-    """Return integers or strings that an object array holds, Python's or NumPy's."""
-    values = array.tolist()
-    if all(isinstance(value, str) for value in values):
-        return array.astype(np.str_)
-    if all(isinstance(value, bytes) for value in values):
-        return array.astype(np.bytes_)
-    if all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in values):
-        try:
-            return array.astype(np.int64)
-        except OverflowError as error:
-            raise InputError(
-                f"{what} holds an integer beyond int64; give such labels as strings"
-            ) from error
-    names = ", ".join(sorted({type(value).__name__ for value in values}))
-    raise InputError(
-        f"{what} holds values of type {names}; integers or strings are needed, all of one kind"
-    )
-
-
-def _strings(array: AnyArray, what: str) -> AnyArray:
-    """Return bytes or variable-length strings as fixed-length strings."""
-    try:
-        return array.astype(object if array.dtype.kind == "T" else np.str_).astype(np.str_)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{what} holds bytes that are no ASCII text ({error})") from error
+    return chosen

@@ -16,7 +16,7 @@ from streameval.errors import InputError
 from streameval.labels.columns import LabelUris, read_sides
 from streameval.labels.listed import read_listed_pairs
 from streameval.protocols.pairs import Pairs, find_pairs
-from streameval.protocols.protocol import Labels, Protocol
+from streameval.protocols.protocol import Labels, saved_protocol
 from streameval.result import Evaluation
 from streameval.sources.sources import Distances, Features
 
@@ -76,8 +76,8 @@ def reopen(result: Evaluation, name: str) -> Inputs:
     uris = {side: _label_uris(told["labels"][side], folder) for side in SIDES}
     try:
         source = _open(told["inputs"], folder)
-        query, gallery = read_sides(uris["query"], uris["gallery"])
-        protocol = Protocol(**{**told["protocol"], "junk_ids": tuple(told["protocol"]["junk_ids"])})
+        protocol = saved_protocol(told["protocol"])
+        query, gallery = read_sides(uris["query"], uris["gallery"], shared=protocol.columns)
         listed = None
         if "listed" in told:
             good, junk = (_located(told["listed"][one], folder) for one in ("good", "junk"))
@@ -148,8 +148,8 @@ def _check_labels(result: Evaluation, query: Labels, pairs: Pairs, name: str) ->
     ------
     InputError
     """
-    for column, values in (("id", query.id), ("cam", query.cam)):
-        own = result.columns.get(column)
+    for column in ("id", "cam"):
+        own, values = result.columns.get(column), query.columns.get(column)
         if own is not None and (values is None or not np.array_equal(own, values)):
             raise _changed(name, f"the queries' {column} are not those of the result")
     statistics = result.statistics

@@ -144,9 +144,8 @@ def _kinds(pairs: Pairs, query: int, start: int, stop: int) -> npt.NDArray[np.in
     """Return what the items of a range are for a query, [n] int8: values of `Kind`."""
     kinds = np.where(pairs.junk[start:stop], Kind.IGNORED.value, Kind.MISMATCH.value)
     kinds = kinds.astype(np.int8)
-    if pairs.query_camera is not None and pairs.gallery_camera is not None:
-        same = pairs.gallery_camera[start:stop] == pairs.query_camera[query]
-        kinds[same] = Kind.IGNORED.value
+    ignored = pairs.classes.ignored(int(pairs.classes.query[query]), slice(start, stop))
+    kinds[ignored] = Kind.IGNORED.value
     listed = slice(*pairs.indptr[query : query + 2].tolist())
     item, positive = pairs.item[listed], pairs.positive[listed]
     within = (item >= start) & (item < stop)

@@ -12,7 +12,7 @@ from streameval.errors import StreamevalWarning
 from streameval.metrics import MetricOptions
 from streameval.metrics.selection import available_fields, find_measure
 from streameval.protocols.presets import PRESETS, Preset
-from streameval.protocols.protocol import PROTOCOLS
+from streameval.protocols.protocol import PROTOCOLS, saved_protocol
 from streameval.report.table import Cell, Table, facts, number
 from streameval.report.terminal import Style, render
 
@@ -118,12 +118,10 @@ def _scalars(evaluation: Evaluation, options: MetricOptions) -> dict[str, float]
 def _other_pairs(evaluation: Evaluation, preset: Preset) -> str:
     """Return a remark where the tool would ignore other pairs than this run."""
     saved = evaluation.provenance["protocol"]
-    other = PROTOCOLS[preset.protocol]
-    junk = list(other.junk_ids if preset.junk_ids is None else preset.junk_ids)
-    named = PROTOCOLS.get(saved["name"])  # of which alone early results say the name
-    used = {**({} if named is None else vars(named)), **saved, "junk_ids": list(saved["junk_ids"])}
-    wanted = {**vars(other), "junk_ids": junk}
-    if all(used.get(name) == value for name, value in wanted.items() if name not in IRRELEVANT):
+    wanted = PROTOCOLS[preset.protocol]
+    junk = list(wanted.junk_ids if preset.junk_ids is None else preset.junk_ids)
+    used, wanted = saved_protocol(saved), replace(wanted, junk_ids=tuple(junk))
+    if replace(wanted, **{name: getattr(used, name) for name in IRRELEVANT}) == used:
         return ""
     return (
         f"ignores other pairs ({preset.protocol}, junk ids {junk or 'none'}) than this run "

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streameval.planning import format_bytes
+from streameval.protocols.protocol import saved_protocol
 from streameval.report.numbers import duration, plural
 from streameval.report.table import Cell, Table, facts
 from streameval.result import Evaluation
@@ -121,18 +122,11 @@ def _side_by_side(head: str, heads: Sequence[str], columns: Sequence[Mapping[str
 def _options(result: Evaluation) -> dict[str, str]:
     protocol, inputs = result.provenance["protocol"], result.provenance["inputs"]
     options = result.options
-    rules = {
-        "same_identity_and_camera": "same identity and camera",
-        "same_camera": "same camera",
-        "listed": "what lists say",
-    }
-    ignored = [text for name, text in rules.items() if protocol.get(name)]
-    if protocol.get("self_match"):
-        ignored.append(f"a query's own image, by {protocol['self_match']}")
+    ignored = saved_protocol(protocol).ignored()
     texts = {"Distance": str(inputs["metric"])} if "metric" in inputs else {}
     texts |= {
         "Protocol": str(protocol["name"]),
-        "Ignored pairs": ", ".join(ignored) or "none by camera",
+        "Ignored pairs": "; ".join(ignored) or "none by camera",
         "Junk identities": _junk(protocol),
         "CMC": options.cmc,
         "Ties": options.ties,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from streameval.choices import GALLERY, OPTIONS, PROTOCOL
 from streameval.errors import InputError, StreamevalWarning
+from streameval.protocols.protocol import saved_protocol
 from streameval.result.evaluation import Evaluation, check_not_of_lists
 from streameval.result.summary import plain
 
@@ -93,7 +95,8 @@ def _queries_differ(a: Evaluation, b: Evaluation) -> str:
 
 
 def _protocols_differ(a: Evaluation, b: Evaluation) -> str:
-    own, other = (plain(one.provenance.get("protocol", {})) for one in (a, b))
+    saved = [result.provenance.get("protocol", {}) for result in (a, b)]
+    own, other = (plain(asdict(saved_protocol(values)) if values else {}) for values in saved)
     return _unequal(own, other)
 
 

@@ -199,10 +199,7 @@ class Job:
 
     def offset_rows(self, start: int, stop: int) -> IntArray:
         """Return the row of ``Columns.offset`` that serves each of some queries, [m]."""
-        camera = self.pairs.query_camera
-        if camera is None:
-            return np.zeros(stop - start, np.int64)
-        return camera[start:stop].astype(np.int64)
+        return self.pairs.classes.query[start:stop].astype(np.int64)
 
     def known_positives(self) -> Positives:
         """Return the positives of all queries."""

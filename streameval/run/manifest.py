@@ -58,9 +58,8 @@ def identity(described: Manifest) -> str:
 def _label_arrays(prepared: Prepared) -> list[np.ndarray]:
     pairs, cams = prepared.pairs, prepared.positive_cams
     arrays = [pairs.indptr, pairs.item, pairs.positive, pairs.same_identity, pairs.junk]
+    arrays += [pairs.classes.query, pairs.classes.code, pairs.classes.item]
     optional = [
-        pairs.query_camera,
-        pairs.gallery_camera,
         *prepared.columns.values(),
         None if cams is None else cams.labels,
         None if prepared.identities is None else prepared.identities.code,

@@ -196,7 +196,7 @@ def _check_groups(
 
 def query_columns(query: Labels) -> dict[str, AnyArray]:
     """Return the labels of the queries that are kept with a result: ``id``, ``cam``, and more."""
-    return {"id": query.id, **({} if query.cam is None else {"cam": query.cam}), **query.more}
+    return {name: labels for name, labels in query.columns.items() if name != "key"}
 
 
 def gallery_fingerprints(gallery: Labels, listed: Pairs | None) -> dict[str, str]:
@@ -205,6 +205,8 @@ def gallery_fingerprints(gallery: Labels, listed: Pairs | None) -> dict[str, str
     Of labels only: a second for ten million at most, as `find_pairs`. Features or distances cost
     a read, and differ between the models that are compared, whether or not the images do.
     """
-    columns = {"gallery ids": gallery.id, "gallery cams": gallery.cam}
-    columns["listed pairs"] = None if listed is None else listed.item
-    return {name: of_labels(column) for name, column in columns.items() if column is not None}
+    columns = {"gallery ids": gallery.id}
+    columns |= {"gallery cams": gallery.cam} if gallery.cam is not None else {}
+    columns |= {f"gallery {name}": labels for name, labels in gallery.more.items()}
+    columns |= {} if listed is None else {"listed pairs": listed.item}
+    return {name: of_labels(labels) for name, labels in columns.items()}

@@ -216,12 +216,12 @@ class ShotCounter:
         unread = np.empty(expected.shape[1:])
         no_draw: npt.NDArray[np.int64] = np.empty(0, np.int64)
         rng = np.random.default_rng(shots.seed)
-        camera = np.full(queries, -1) if pairs.query_camera is None else pairs.query_camera
-        order = np.argsort(camera, kind="stable")
+        classes = pairs.classes.query
+        order = np.argsort(classes, kind="stable")
         known, seen = None, np.empty(0, np.int64)
         for i in order[np.diff(positives.indptr)[order] > 0].tolist():
-            if camera[i] != known:
-                known, seen = camera[i], shots.identities.seen_by(int(camera[i]))
+            if classes[i] != known:
+                known, seen = classes[i], shots.identities.valid(pairs, int(classes[i]))
             begin, end = positives.indptr[i : i + 2].tolist()
             drawn = no_draw
             if shots.draws:

@@ -250,9 +250,9 @@ class Features(TiledSource):
             for left in range(first, last, job.plan.tile[1]):
                 right = min(left + job.plan.tile[1], last)
                 own = item[left:right]
-                camera = None if pairs.gallery_camera is None else pairs.gallery_camera[own]
+                codes = pairs.classes.item[:, own]
                 zero = np.zeros(len(own), np.float32)
-                ruled_out = column_offsets(zero, None, camera, pairs.cameras)
+                ruled_out = column_offsets(zero, None, pairs.classes.code, codes)
                 yield FeatureColumns(queries, block.part(left, right), own, ruled_out, panels)
 
     def _query_block(self, job: Job, queries: tuple[int, int]) -> QueryBlock:

@@ -103,7 +103,7 @@ def problem_of(source: TiledSource, pairs: Pairs, stored: Array, dtype: np.dtype
         positives=int(np.count_nonzero(pairs.positive)),
         listed=len(pairs.item),
         thresholds=0,
-        cameras=pairs.cameras,
+        classes=pairs.classes.count,
         width=0,
         itemsize=dtype.itemsize,
         stored_itemsize=stored.dtype.itemsize,
@@ -242,9 +242,9 @@ class MatrixSource(TiledSource):
 
     def _columns(self, pairs: Pairs, items: tuple[int, int]) -> Columns:
         span = slice(*items)
-        camera = None if pairs.gallery_camera is None else pairs.gallery_camera[span]
+        classes = pairs.classes
         zero = np.zeros(items[1] - items[0], self.dtype)
-        offset = column_offsets(zero, pairs.junk[span], camera, pairs.cameras)
+        offset = column_offsets(zero, pairs.junk[span], classes.code, classes.item[:, span])
         return Columns(np.arange(*items), None, offset)
 
     def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:

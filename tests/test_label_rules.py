@@ -1,0 +1,176 @@
+"""Protocols that ignore pairs by any label columns."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_cli import CSV, STORED, data, run
+from test_cli_metrics import refused, summary
+
+import streameval as se
+from streameval.protocols.pairs import find_pairs
+
+__all__ = ["data"]
+
+COLUMNS = ("id", "cam", "clothes", "site")
+RULES = st.lists(
+    st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=3, unique=True).map(tuple),
+    max_size=3,
+).map(tuple)
+COUNTED = ("indptr", "positive_distance", "closer", "tied", "tied_before", "nearest_negative")
+
+
+def side(rng: np.random.Generator, count: int) -> se.Labels:
+    clothes = rng.choice(["coat", "shirt", "suit"], count)
+    more = {"clothes": clothes, "site": rng.integers(0, 3, count)}
+    return se.Labels(rng.integers(-1, 4, count), rng.integers(0, 3, count), more=more)
+
+
+def masks(query: se.Labels, gallery: se.Labels, protocol: se.Protocol) -> tuple[np.ndarray, ...]:
+    """Return which pairs are positive, and which are ignored, [Q, G] bool: by the definition."""
+    agree = {name: query.columns[name][:, None] == gallery.columns[name][None] for name in COLUMNS}
+    ignored = np.broadcast_to(np.isin(gallery.id, protocol.junk_ids), agree["id"].shape).copy()
+    for rule in protocol.ignore:
+        ignored |= np.logical_and.reduce([agree[name] for name in rule])
+    return agree["id"] & ~ignored, ignored
+
+
+@given(RULES, st.integers(0, 2**32 - 1))
+def test_pairs_are_those_of_the_rules(rules: tuple[tuple[str, ...], ...], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    query, gallery = side(rng, 7), side(rng, 20)
+    protocol = se.Protocol("rules", rules)
+    positive, ignored = masks(query, gallery, protocol)
+    pairs = find_pairs(query, gallery, protocol)
+    for part in (pairs, pickle.loads(pickle.dumps(pairs)), pairs.block(0, 7)):
+        found, dropped = np.zeros_like(positive), np.zeros_like(ignored)
+        found[part.query, part.item] = part.positive
+        dropped[part.query, part.item] = ~part.positive
+        every = np.divmod(np.arange(dropped.size), 20)
+        dropped |= part.junk | part.classes.ignores(*every).reshape(dropped.shape)
+        assert np.array_equal(found, positive)
+        assert np.array_equal(dropped, ignored)
+    for start, stop in ((0, 20), (5, 13)):
+        counts = pairs.counts_in(start, stop)
+        assert np.array_equal(counts[0], positive[:, start:stop].sum(axis=1))
+        assert np.array_equal(counts[1], ignored[:, start:stop].sum(axis=1))
+    part, kept = pairs.block(2, 5), ignored[2:5]
+    assert np.array_equal(part.counts_in(3, 20)[1], kept[:, 3:].sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        (("id", "cam"), ("id", "clothes")),
+        (("cam",), ("clothes",)),
+        (("cam", "clothes"), ("id", "site")),
+    ],
+)
+@pytest.mark.parametrize("stored", [True, False])
+def test_counts_are_those_of_lists_of_the_same_pairs(
+    rules: tuple[tuple[str, ...], ...], stored: bool
+) -> None:
+    rng = np.random.default_rng(3)
+    query, gallery = side(rng, 30), side(rng, 200)
+    source: se.Distances | se.Features = se.Distances(rng.integers(0, 9, (30, 200)) / 8)
+    if not stored:
+        source = se.Features(rng.normal(size=(30, 8)), rng.normal(size=(200, 8)))
+    protocol = se.Protocol("rules", rules)
+    positive, ignored = masks(query, gallery, protocol)
+    listed = se.ListedPairs.of(map(np.flatnonzero, positive), map(np.flatnonzero, ignored))
+    sides = {"query": query, "gallery": gallery, "metrics": "mAP,CMC@1", "tile": (8, 32)}
+    by_rule = se.evaluate(source, **sides, protocol=protocol).statistics
+    by_list = se.evaluate(source, **sides, listed=listed).statistics
+    assert positive.any()
+    for name in (*COUNTED, "valid", "ignored"):
+        assert np.array_equal(getattr(by_rule, name), getattr(by_list, name))
+
+
+def test_single_gallery_shot_with_two_rules_over_items() -> None:
+    """Cameras lie within sites: to ignore a camera, too, changes nothing."""
+    rng = np.random.default_rng(5)
+    source = se.Distances(rng.integers(0, 40, (30, 200)) / 32)
+    sides = {}
+    for name, count in (("query", 30), ("gallery", 200)):
+        cam = rng.integers(0, 6, count)
+        sides[name] = se.Labels(rng.integers(0, 9, count), cam, more={"site": cam // 2})
+    one, two = (
+        se.evaluate(
+            source,
+            **sides,
+            protocol=se.Protocol("sites", rules, cmc="single-gallery-shot"),
+            metrics="CMC@1,CMC@5,CMC_sampled@1",
+        )
+        for rules in ((("site",),), (("cam",), ("site",)))
+    )
+    assert one.metrics.scalars == two.metrics.scalars
+    assert 0 < one["CMC@1"] < 1
+
+
+def test_a_missing_column_is_named_with_its_side() -> None:
+    whole = se.Labels([1, 2], [1, 2], more={"clothes": [1, 2]})
+    without = se.Labels([1, 2], [1, 2], source="g.csv")
+    source = se.Distances(np.ones((2, 2)))
+    for query, gallery, where in ((whole, without, "gallery"), (without, whole, "query")):
+        with pytest.raises(se.OptionError) as caught:
+            se.evaluate(source, query=query, gallery=gallery, protocol="cloth-changing")
+        for part in (
+            "protocol cloth-changing ignores pairs by clothes",
+            f"g.csv has no column clothes for the {where}",
+            "more={'clothes': ...}",
+        ):
+            assert part in str(caught.value)
+
+
+@pytest.fixture
+def tables(data: Path) -> tuple[str, ...]:
+    """Write tables with a column of clothes; return the options that name them."""
+    rng = np.random.default_rng(1)
+    for name in ("query", "gallery"):
+        head, *rows = Path(f"{name}.csv").read_text().splitlines()
+        lines = [f"{head},clothes", *(f"{row},{rng.integers(3)}" for row in rows)]
+        Path(f"{name}_clothes.csv").write_text("\n".join(lines) + "\n")
+    return ("--query-labels", "query_clothes.csv", "--gallery-labels", "gallery_clothes.csv")
+
+
+def test_cloth_changing_on_the_command_line(tables: tuple[str, ...]) -> None:
+    changing = ("--protocol", "cloth-changing", "--metrics", "mAP,CMC@1")
+    found = run(*STORED, *tables, *changing, "--json", "--out", "out")
+    assert (found.exit_code, found.stderr) == (0, "")
+    query, gallery = (
+        se.read_label_table(name, more=["clothes"]) for name in (tables[1], tables[3])
+    )
+    python = se.evaluate(
+        se.Distances(STORED[-1]),
+        query=query,
+        gallery=gallery,
+        protocol="cloth-changing",
+        metrics=("mAP", "CMC@1"),
+    )
+    saved = se.Evaluation.load("out")
+    assert saved.metrics.scalars == python.metrics.scalars
+    assert saved.columns.keys() == {"id", "cam", "clothes"}
+    assert saved.provenance["protocol"]["ignore"] == [["id", "cam"], ["id", "clothes"]]
+    plain = summary("--protocol", "market1501", "--metrics", "mAP,CMC@1")
+    assert saved.summary()["counts"]["pairs_ignored"] > plain["counts"]["pairs_ignored"]
+    refused(
+        run(*STORED, *CSV, *changing),
+        "cloth-changing ignores pairs by clothes",
+        "query.csv has no column clothes for the query",
+    )
+
+
+def test_columns_of_both_tables_are_read_alike(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text("id,clothes\n1,1\n2,2\n")
+    (tmp_path / "g.csv").write_text("id,clothes\n1,1\n2,b\n")
+    query, gallery = se.read_label_tables(
+        tmp_path / "q.csv", tmp_path / "g.csv", shared=["clothes", "site"]
+    )
+    assert query.more["clothes"].tolist() == ["1", "2"]
+    assert gallery.more["clothes"].tolist() == ["1", "b"]
+    assert "site" not in query.more
