@@ -107,6 +107,10 @@ class Protocol:
 
         Each rule has ``id`` first, then its other columns by name.
         """
+        second: object = self.ignore
+        if isinstance(second, bool):  # ``Protocol(name, True)`` is the earlier spelling
+            same_identity_and_camera = second
+            object.__setattr__(self, "ignore", ())
         old = {("id", "cam"): same_identity_and_camera, ("cam",): same_camera}
         for name, said in (
             ("same_identity_and_camera", same_identity_and_camera),
