@@ -148,4 +148,4 @@ def test_on_the_command_line() -> None:
     )
     write(Path("mine.toml"), *market, "same_kamera = true")
     refused(run(*STORED, *CSV, "--protocol", "mine.toml"), "same_kamera", "same_camera")
-    refused(run(*STORED, *CSV, "--protocol", "mine"), "unknown protocol 'mine'")
+    refused(run(*STORED, *CSV, "--protocol", "mine"), "--protocol is 'mine'")
