@@ -138,8 +138,8 @@ def test_bar_is_one_line(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys, "stderr", Terminal())
     bar = make_bar()
-    of, rates = amount(123_456_789_000_000), "123 million pairs/s, 123.4 GB/s"  # the longest
-    task = bar.add_task("positives", total=123_456_789_000_000, of=of, rates=rates)
+    rates = f"{amount(123_456_789_000_000)} · 123 million pairs/s · 123.4 GB/s"  # the longest
+    task = bar.add_task("positives", total=123_456_789_000_000, rates=rates)
     bar.update(task, completed=98_765_432_100_000)
     console = Console(width=columns, file=io.StringIO(), force_terminal=True, color_system=None)
     console.print(bar.get_renderable())

@@ -1,4 +1,4 @@
-"""An audit as text for the terminal."""
+"""The facts and findings of an audit, for the terminal."""
 
 from __future__ import annotations
 

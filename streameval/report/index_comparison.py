@@ -131,6 +131,8 @@ def write_plot(comparison: Comparison, path: str | Path) -> None:
                 shown["linestyle"] = "none"
                 axes.errorbar([outcome.queries_per_second], [value], reach, elinewidth=1, **shown)
         set_log(axes)
+        powers = [math.log10(outcome.queries_per_second) for outcome in comparison.outcomes]
+        axes.set_xlim(10.0 ** math.floor(min(powers)), 10.0 ** math.ceil(max(powers) + 1e-9))
         axes.axhline(0, color="#888888", linewidth=0.8)
         axes.set_xlabel("queries a second")
         axes.set_ylabel(f"difference of {name}, percentage points")

@@ -96,12 +96,12 @@ def render_change(snapshot: Snapshot, style: Style) -> str:
 
 
 def _sides(counts: Mapping[str, int], sides: Mapping[str, int]) -> list[str]:
-    """Say how many queries are on each side, and how many have changed."""
-    said = [f"{counts[f'queries_{side}']:,} {name}" for side, name in SIDES.items()]
+    """Return in words how many queries are on each side, and how many have changed."""
+    parts = [f"{counts[f'queries_{side}']:,} {name}" for side, name in SIDES.items()]
     for change, count in sides.items():
-        one, _, other = change.partition(">")
-        said.append(f"{count:,} from {SIDES[one]} to {SIDES[other]}")
-    return said
+        before, _, after = change.partition(">")
+        parts.append(f"{count:,} from {SIDES[before]} to {SIDES[after]}")
+    return parts
 
 
 def _shown(metrics: Mapping[str, float | None], room: int = len(SHOWN)) -> list[str]:
@@ -240,12 +240,12 @@ def plot_trajectories(ledgers: Mapping[str, Sequence[Snapshot]], metrics: Sequen
 def _points(name: str, trajectory: Sequence[Snapshot], metric: str) -> list[tuple[int, float]]:
     """Return sizes of the gallery, and the metric's values where it has one."""
     known = trajectory[-1].metrics
-    found = find_name(metric, known)
-    if found is None:
+    key = find_name(metric, known)
+    if key is None:
         raise OptionError(
             f"the trajectory of {name} has no metric {metric!r}; there are {', '.join(known)}"
         )
-    values = [(one.gallery, one.metrics.get(found)) for one in trajectory]
+    values = [(snapshot.gallery, snapshot.metrics.get(key)) for snapshot in trajectory]
     points = [(size, float(value)) for size, value in values if value is not None]
     if not points:
         raise InputError(

@@ -15,12 +15,7 @@ from streameval.metrics.resampling import Resampling
 from streameval.report.evaluation import compared_metrics
 from streameval.report.figures import COLOURS, DASHES, images_of, shortened
 from streameval.report.numbers import plural
-from streameval.report.provenance import (
-    audit_table,
-    counts_table,
-    options_table,
-    provenance_table,
-)
+from streameval.report.provenance import audit_table, counts_table, options_table, provenance_table
 from streameval.report.ranked_lists import Pictures, hardest_queries, queries_table
 from streameval.report.run_comparison import (
     changed_queries,

@@ -21,8 +21,8 @@ SIZE = 160, 240  # pixels of a thumbnail, at most: twice what the page shows
 LEAST = 64  # pixels of the longer side: smaller images are enlarged
 QUALITY = 82
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-OWN = ("id", "cam", "key")  # columns that labels have read already
-LABELS = ("side", "row", *OWN)
+STANDARD = ("id", "cam", "key")  # columns that labels have read already
+LABELS = ("side", "row", *STANDARD)
 
 
 @dataclass(frozen=True)
@@ -124,13 +124,13 @@ _EXPECTED = (
 def _columns(fields: Sequence[str], inputs: Inputs, side: str) -> Mapping[str, AnyArray]:
     """Read the columns of labels that a template names."""
     labels = inputs.labels[side]
-    own = {name: getattr(labels, name) for name in OWN if name in fields}
-    for name, values in own.items():
+    known = {name: getattr(labels, name) for name in STANDARD if name in fields}
+    for name, values in known.items():
         if values is None:
             raise InputError(f"--images names {name}, and the {side} has no {name}: {_EXPECTED}")
     more = [name for name in dict.fromkeys(fields) if name not in LABELS]
     if not more:
-        return own
+        return known
     if side not in inputs.tables:
         raise InputError(
             f"--images names the column {more[0]}, and the labels of the {side} are arrays, not a "
@@ -138,8 +138,11 @@ def _columns(fields: Sequence[str], inputs: Inputs, side: str) -> Mapping[str, A
         )
     table = read_table(inputs.tables[side], more)
     read = {name: table[name] for name in more}
-    texts = {name: one.texts() if isinstance(one, Texts) else one for name, one in read.items()}
-    return own | {
+    texts = {
+        name: values.texts() if isinstance(values, Texts) else values
+        for name, values in read.items()
+    }
+    return known | {
         name: label_column(values, f"{inputs.tables[side]} {name}")
         for name, values in texts.items()
     }

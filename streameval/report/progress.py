@@ -22,10 +22,7 @@ LOG_EVERY = 30.0  # seconds
 
 
 class ShownProgress(Progress):
-    """Progress of a whole job, that holds something to be given back: a context manager.
-
-    Shows nothing itself.
-    """
+    """Progress of a whole job: a context manager, which shows nothing itself."""
 
     def __init__(self) -> None:
         self._label = ""
@@ -33,12 +30,12 @@ class ShownProgress(Progress):
         self._begun = time.monotonic()
 
     def begin(self, pairs: int, size: int) -> None:
-        """Begin a job of so many pairs, that reads so many bytes."""
+        """Begin a job: its pairs, and the bytes that it reads."""
         self._pairs, self._size, self._done = pairs, size, 0
         self._begun = time.monotonic()
 
     def start(self, label: str, pairs: int) -> None:
-        """Begin a pass; one that was not foreseen makes the job longer."""
+        """Begin a pass; an unplanned one makes the job longer."""
         self._label = label
         self._pairs = max(self._pairs, self._done + pairs)
 
@@ -47,15 +44,15 @@ class ShownProgress(Progress):
         self._done += pairs
 
     def rates(self, seconds: float) -> str:
-        """Return pairs and bytes a second, where so many seconds have passed."""
+        """Return pairs and bytes a second, after a time in seconds."""
         pairs = self._done / max(seconds, 1e-3)
-        told = [f"{amount(pairs)} pairs/s"]
+        rates = [f"{amount(pairs)} pairs/s"]
         if self._size:
-            told.append(f"{format_bytes(pairs * self._size / max(self._pairs, 1))}/s")
-        return ", ".join(told)
+            rates.append(f"{format_bytes(pairs * self._size / max(self._pairs, 1))}/s")
+        return ", ".join(rates)
 
     def close(self) -> None:
-        """Give the terminal back; more than once does no harm."""
+        """Give the terminal back; it may be called again."""
 
     def __enter__(self) -> ShownProgress:
         return self
@@ -65,7 +62,7 @@ class ShownProgress(Progress):
 
 
 def show_progress(*, quiet: bool) -> ShownProgress:
-    """Return what shows progress on this stderr: a bar, lines, or nothing."""
+    """Return a progress that suits stderr: a bar, lines, or nothing."""
     if quiet:
         return ShownProgress()
     if is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
@@ -97,7 +94,7 @@ class LogProgress(ShownProgress):
             sys.stderr.flush()
 
     def line(self, seconds: float) -> str:
-        """Return what is to be said after so many seconds of the job."""
+        """Return the line for a time since the job began, in seconds."""
         left = (self._pairs - self._done) * seconds / max(self._done, 1)
         return (
             f"{self._label}: {self._done / max(self._pairs, 1):.0%} of {amount(self._pairs)} "
@@ -126,7 +123,7 @@ class BarProgress(ShownProgress):
         super().start(label, pairs)
         if self._bar is None:
             self._bar = make_bar()
-            self._task = self._bar.add_task(label, total=self._pairs, of="", rates="")
+            self._task = self._bar.add_task(label, total=self._pairs, rates="")
             self._timer = threading.Timer(self._after, self._bar.start)
             self._timer.daemon = True
             self._timer.start()
@@ -139,13 +136,13 @@ class BarProgress(ShownProgress):
 
     def _show(self) -> None:
         if self._bar is not None and self._task is not None:
+            rates = f", {self.rates(time.monotonic() - self._begun)}" if self._done else ""
             self._bar.update(
                 self._task,
                 description=self._label,
                 completed=self._done,
                 total=self._pairs,
-                of=amount(self._pairs),
-                rates=self.rates(time.monotonic() - self._begun) if self._done else "",
+                rates=f"{amount(self._pairs)}{rates}".replace(", ", " · "),
             )
 
     def close(self) -> None:
@@ -159,32 +156,17 @@ class BarProgress(ShownProgress):
 
 def make_bar() -> RichProgress:
     """Return a bar of one line, at most 80 columns wide."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        ProgressColumn,
-        Task,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.progress import Progress as RichProgress
     from rich.table import Column
-    from rich.text import Text
 
-    class Rate(ProgressColumn):
-        """Pairs in all; pairs and bytes a second."""
-
-        def render(self, task: Task) -> Text:
-            told = task.fields["of"], task.fields["rates"].replace(", ", " · ")
-            return Text(" · ".join(filter(None, told)))
-
-    return RichProgress(
-        TextColumn("{task.description:<9}", table_column=Column(no_wrap=True)),
-        BarColumn(bar_width=8),
-        TaskProgressColumn(table_column=Column(no_wrap=True)),
-        Rate(table_column=Column(no_wrap=True)),
-        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+    line = Column(no_wrap=True)
+    return progress.Progress(
+        progress.TextColumn("{task.description:<9}", table_column=line),
+        progress.BarColumn(bar_width=8),
+        progress.TaskProgressColumn(table_column=line),
+        progress.TextColumn("{task.fields[rates]}", style="", table_column=line),
+        progress.TimeRemainingColumn(compact=True, table_column=line),
         console=Console(stderr=True),
         transient=True,
     )

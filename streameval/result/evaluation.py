@@ -37,12 +37,7 @@ from streameval.metrics.groups import confidence_by_group, list_metrics_by_group
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Identities, Resampling
 from streameval.metrics.retrieval import precision_recall
-from streameval.metrics.selection import (
-    available_fields,
-    find_name,
-    measures_of,
-    names_of,
-)
+from streameval.metrics.selection import available_fields, find_name, measures_of, names_of
 from streameval.protocols.protocol import CAMERA_PAIRS, AnyArray
 from streameval.result.columns import (
     GROUP,
