@@ -125,7 +125,7 @@ class Block:
         """
         with self._explain_errors():
             job = self._job(self._plan(0, 0))
-            found = find_positives(job, self._session.executor, self._watch).positives
+            found = find_positives(job, self._session).positives
         if found is None:
             raise RuntimeError("the positives have not been found")
         query = np.repeat(self.queries, np.diff(found.indptr))
@@ -169,7 +169,7 @@ class Block:
             if near:
                 reach = np.full(len(self.queries), np.inf) if reach is None else reach
                 job = replace(job, near=Near(near, reach))
-            counted = count_stretches(job, self._ends.tolist(), self._session.executor, self._watch)
+            counted = count_stretches(job, self._ends.tolist(), self._session)
         nearest = [
             (part.segment.number, shard.nearest_negatives)
             for part, shard in zip(self.parts, counted, strict=True)
@@ -198,7 +198,7 @@ class Block:
         """
         with self._explain_errors():
             job = self._counting(positives, 0)
-            return rank_stretches(job, self._ends.tolist(), self._session.executor, self._watch)
+            return rank_stretches(job, self._ends.tolist(), self._session)
 
     def _counting(self, positives: Positives, near: int) -> Job:
         """Return the job that counts what is ahead of positives."""

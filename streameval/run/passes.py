@@ -1,10 +1,9 @@
-"""The passes of an evaluation over an executor, and the merging of their parts."""
+"""The passes of an evaluation, and the merging of their parts."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -12,10 +11,10 @@ import numpy as np
 
 from streameval.kernels.edges import Positives
 from streameval.planning import Task
-from streameval.run.executor import Executor, Part, Pass
+from streameval.run.executor import Pass
 from streameval.run.job import Job, PairPart
-from streameval.run.progress import Watch
-from streameval.run.record import NO_RECORD, Record, Stage
+from streameval.run.record import NO_RECORD, Stage
+from streameval.run.session import Session
 from streameval.run.task import check_range, count, extremes, pair_distances
 from streameval.statistics import FIELDS, FloatArray, RankStatistics
 
@@ -49,7 +48,7 @@ FIND_POSITIVES = Pass("positives", pair_distances, None, str, work_of)
 COUNT = Pass("count", count, RankStatistics.merge, queries_of, pairs_of)
 
 
-def find_positives(job: Job, executor: Executor, watch: Watch, record: Record = NO_RECORD) -> Job:
+def find_positives(job: Job, session: Session) -> Job:
     """Return the job with its positives' canonical distances.
 
     A job in strips of a stored matrix is returned as it is: its strips hold their positives.
@@ -58,7 +57,7 @@ def find_positives(job: Job, executor: Executor, watch: Watch, record: Record = 
         return job
     indptr, item = job.pairs.positives()
     query = np.repeat(np.arange(job.pairs.queries), np.diff(indptr))
-    distance = listed_distances(job, query, item, executor, watch, "positives", record)
+    distance = listed_distances(job, query, item, session, session.stage)
     positives = Positives.sort(indptr, distance, item)
     check_range(job.thresholds, positives, 0)
     return replace(job, positives=positives)
@@ -68,10 +67,9 @@ def listed_distances(
     job: Job,
     query: np.ndarray,
     item: np.ndarray,
-    executor: Executor,
-    watch: Watch,
-    label: str,
-    record: Record = NO_RECORD,
+    session: Session,
+    stage: Callable[[str, int], Stage] | None = None,
+    label: str = "positives",
 ) -> FloatArray:
     """Return the canonical distances of listed pairs, [p] float64.
 
@@ -80,61 +78,48 @@ def listed_distances(
     job : Job
     query, item : [p] int64
         The pairs, in ascending order of query.
-    executor, watch
+    session : Session
+    stage : callable, optional
+        Begins the stage that keeps them; None where they are not kept.
     label : str
         Name of the pass.
-    record : Record
     """
-    parts = job.source.pair_parts(job.plan, query, item)
-    stage = record.stage("positives", len(parts))
-    kept = stage.state.get("distance", {})
-    distance = np.array(kept["values"]) if kept else np.empty(len(item))
-    watch.start(label, sum(part.pairs for _, part in parts))
-    watch.advance(sum(parts[index][1].pairs for index in np.flatnonzero(stage.done)))
-    left = stage.left([part for _, part in parts])
-    with closing(executor.run(FIND_POSITIVES, job, left, watch)) as done:
-        for indices, values in done:
-            distance[parts[indices[0]][0]] = values
-            stage.keep(indices, "distance", {"values": distance})
-    watch.finish()
+    chosen = job.source.pair_parts(job.plan, query, item)
+    parts = [part for _, part in chosen]
+    kept = (stage or NO_RECORD.stage)("positives", len(parts))
+    known = kept.state.get("distance", {})
+    distance = np.array(known["values"]) if known else np.empty(len(item))
+    for indices, values in session.run(FIND_POSITIVES, job, parts, label, kept):
+        distance[chosen[indices[0]][0]] = values
+        kept.keep(indices, "distance", {"values": distance})
     return distance
 
 
-def find_extremes(
-    job: Job, executor: Executor, watch: Watch, record: Record = NO_RECORD
-) -> tuple[float, float]:
+def find_extremes(job: Job, session: Session) -> tuple[float, float]:
     """Return the least and greatest distance over all non-ignored pairs; (inf, −inf) of none."""
-    stage = record.stage("range", len(job.plan.tasks))
+    stage = session.stage("range", len(job.plan.tasks))
     found = np.inf, -np.inf
     if "found" in stage.state:
         low, high = stage.state["found"]["range"]
         found = float(low), float(high)
-    for indices, part in _run(FIND_RANGE, "range", job, stage, executor, watch):
+    for indices, part in session.run(FIND_RANGE, job, job.plan.tasks, "range", stage):
         found = wider(found, part)
         stage.keep(indices, "found", {"range": np.array(found)})
-    watch.finish()
     return found
 
 
-def count_all(
-    job: Job,
-    executor: Executor,
-    watch: Watch,
-    record: Record = NO_RECORD,
-    *,
-    stage_name: str = "counting",
-) -> RankStatistics:
+def count_all(job: Job, session: Session, name: str = "counting") -> RankStatistics:
     """Count every pair: shards merge, blocks of queries stack."""
-    stage = record.stage(stage_name, len(job.plan.tasks))
+    tasks = job.plan.tasks
+    stage = session.stage(name, len(tasks))
     merged = {
         int(first): RankStatistics(**{name: np.array(one) for name, one in arrays.items()})
         for first, arrays in stage.state.items()
     }
-    for indices, part in _run(COUNT, stage_name.split()[0], job, stage, executor, watch):
-        first = job.plan.tasks[indices[0]].queries[0]
+    for indices, part in session.run(COUNT, job, tasks, name.split()[0], stage):
+        first = tasks[indices[0]].queries[0]
         merged[first] = merged[first].merge(part) if first in merged else part
         stage.keep(indices, str(first), _fields(merged[first]))
-    watch.finish()
     return RankStatistics.stack([merged[first] for first in sorted(merged)])
 
 
@@ -155,14 +140,12 @@ class StretchOf:
         return task.queries, bisect_right(self.ends, task.gallery[0])
 
 
-def count_stretches(
-    job: Job, ends: Sequence[int], executor: Executor, watch: Watch
-) -> list[RankStatistics]:
+def count_stretches(job: Job, ends: Sequence[int], session: Session) -> list[RankStatistics]:
     """Count every pair, and keep stretches of the gallery apart.
 
     Parameters
     ----------
-    job, executor, watch
+    job, session
     ends : sequence of int
         Where each stretch ends, strictly ascending; the last is the end of the gallery.
 
@@ -182,25 +165,13 @@ def count_stretches(
     job = replace(job, plan=replace(job.plan, tasks=tasks))
     merged: dict[tuple[tuple[int, int], int], RankStatistics] = {}
     work = replace(COUNT, group=of)
-    for indices, part in _run(work, "counting", job, Stage(len(tasks)), executor, watch):
+    for indices, part in session.run(work, job, tasks, "counting"):
         key = of(tasks[indices[0]])
         merged[key] = merged[key].merge(part) if key in merged else part
-    watch.finish()
     stretches: list[list[RankStatistics]] = [[] for _ in bounds]
     for key in sorted(merged):
         stretches[key[1]].append(merged[key])
     return [parts[0] if len(parts) == 1 else RankStatistics.stack(parts) for parts in stretches]
-
-
-def _run(
-    work: Pass[Task, Part], label: str, job: Job, stage: Stage, executor: Executor, watch: Watch
-) -> Iterator[tuple[tuple[int, ...], Part]]:
-    """Yield the parts of a pass over all pairs, but of what has been finished before."""
-    tasks = job.plan.tasks
-    watch.start(label, job.plan.pairs)
-    watch.advance(sum(tasks[index].pairs for index in np.flatnonzero(stage.done)))
-    with closing(executor.run(work, job, stage.left(tasks), watch)) as done:
-        yield from done
 
 
 def _fields(statistics: RankStatistics) -> dict[str, np.ndarray]:

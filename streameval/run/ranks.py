@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 
 from streameval.kernels.stretches import StretchCounter
 from streameval.planning import Task
-from streameval.run.executor import Executor, Pass
+from streameval.run.executor import Pass
 from streameval.run.job import Job
 from streameval.run.progress import Watch
+from streameval.run.session import Session
 from streameval.run.task import masked_tiles
 from streameval.statistics import IntArray
 
@@ -64,7 +64,7 @@ def ranks(job: Job, item: Stretches, watch: Watch) -> IntArray:
 RANKS: Pass[Stretches, IntArray] = Pass("count", ranks, None, str, pairs_of)
 
 
-def rank_stretches(job: Job, ends: Sequence[int], executor: Executor, watch: Watch) -> IntArray:
+def rank_stretches(job: Job, ends: Sequence[int], session: Session) -> IntArray:
     """Count the negatives ahead of the positives of a job, each stretch of the gallery apart.
 
     Parameters
@@ -73,25 +73,22 @@ def rank_stretches(job: Job, ends: Sequence[int], executor: Executor, watch: Wat
         With its positives.
     ends : sequence of int
         Where each stretch ends, strictly ascending; the last is the end of the gallery.
-    executor, watch
+    session : Session
 
     Returns
     -------
     [stretches, 2, P] int64
         Negatives closer than each positive, and as far as it.
     """
-    items: dict[int, Stretches] = {}
-    for index, task in enumerate(job.plan.tasks):
+    items: list[Stretches] = []
+    for task in job.plan.tasks:
         left, right = task.gallery
         first, last = bisect_right(ends, left), bisect_right(ends, right - 1)
-        items[index] = Stretches(task, (left, *ends[first:last], right), first)
+        items.append(Stretches(task, (left, *ends[first:last], right), first))
     indptr = job.known_positives().indptr
     ahead = np.zeros((len(ends), 2, int(indptr[-1])), np.int64)
-    watch.start("counting", job.plan.pairs)
-    with closing(executor.run(RANKS, job, items, watch)) as done:
-        for indices, part in done:
-            item = items[indices[0]]
-            begin, end = (indptr[query] for query in item.task.queries)
-            ahead[item.first : item.first + len(part), :, begin:end] += part
-    watch.finish()
+    for indices, part in session.run(RANKS, job, items, "counting"):
+        item = items[indices[0]]
+        begin, end = (indptr[query] for query in item.task.queries)
+        ahead[item.first : item.first + len(part), :, begin:end] += part
     return ahead

@@ -14,11 +14,9 @@ from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.totals import Totals
 from streameval.metrics.verification import settling_edges
-from streameval.run.executor import Executor
 from streameval.run.job import Job, Thresholds
 from streameval.run.passes import count_all
-from streameval.run.progress import Watch
-from streameval.run.record import NO_RECORD, Record
+from streameval.run.session import Session
 from streameval.statistics import FloatArray, RankStatistics
 
 PER_PASS = 1000  # edges that a pass counts: no more than the pass before
@@ -28,9 +26,7 @@ def refine(
     job: Job,
     counted: RankStatistics,
     measures: Sequence[Measure],
-    executor: Executor,
-    watch: Watch,
-    record: Record = NO_RECORD,
+    session: Session,
 ) -> RankStatistics:
     """Return the statistics with edges of the histogram that settle the metrics' thresholds.
 
@@ -44,7 +40,7 @@ def refine(
     counted : RankStatistics
         With a histogram.
     measures : sequence of Measure
-    executor, watch, record
+    session : Session
     """
     # The range has been checked, and single shots are counted.
     range_ = replace(job.thresholds.range, strict=False)
@@ -54,7 +50,7 @@ def refine(
         if not len(edges):
             break
         further = replace(beside, thresholds=Thresholds(range_, np.empty(0), edges))
-        finer = count_all(further, executor, watch, record, stage_name=f"refining {number}")
+        finer = count_all(further, session, f"refining {number}")
         counted = merge_edges(counted, finer)
     return counted
 

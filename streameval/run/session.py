@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from streameval.run.connection import WORKER_BYTES, Connection, open_cluster
 from streameval.run.executor import Executor, Item, Part, Pass
 from streameval.run.job import Job
 from streameval.run.progress import Progress, Watch, check_progress
-from streameval.run.record import NO_RECORD, Record
+from streameval.run.record import NO_RECORD, Record, Stage
 from streameval.run.sizes import parse_bytes, reserved_bytes, thread_count
 from streameval.run.threads import ThreadExecutor
 from streameval.run.worker import check_sent
@@ -86,15 +86,44 @@ class Session:
         check_sent(source)
         return self.connection.workers(self.worker_memory)
 
+    def stage(self, name: str, tasks: int) -> Stage:
+        """Begin a stage of the record, or go on with it."""
+        return self.record.stage(name, tasks)
+
     def run(
-        self, work: Pass[Item, Part], job: Job, items: Mapping[int, Item]
-    ) -> Generator[tuple[tuple[int, ...], Part], None, None]:
+        self,
+        work: Pass[Item, Part],
+        job: Job,
+        items: Sequence[Item],
+        label: str,
+        stage: Stage | None = None,
+    ) -> Iterator[tuple[tuple[int, ...], Part]]:
         """Run a pass: open the inputs, yield parts of the result, close the inputs.
 
-        Every pass of an evaluation comes by here.
+        Every pass over the data comes by here.
+
+        Parameters
+        ----------
+        work : Pass
+        job : Job
+        items : sequence
+            The tasks.
+        label : str
+            Name of the pass, for the progress.
+        stage : Stage, optional
+            Tasks that are finished in it are left out.
+
+        Yields
+        ------
+        tuple of int, part
+            Indices of the tasks that the part is the result of, each once.
         """
-        with closing(self.executor.run(work, job, items, self.watch)) as parts:
+        left = dict(enumerate(items)) if stage is None else stage.left(items)
+        self.watch.start(label, sum(map(work.pairs, items)))
+        self.watch.advance(sum(work.pairs(items[i]) for i in range(len(items)) if i not in left))
+        with closing(self.executor.run(work, job, left, self.watch)) as parts:
             yield from parts
+        self.watch.finish()
 
 
 @contextmanager

@@ -98,11 +98,10 @@ class TiledSource(Source):
         listed = {"features": problem.positives, "strips": 0, "rectangles": plan.pairs}
         total = plan.pairs * problem.passes + listed[plan.layout]
         session.watch.begin(total, plan.bytes_read)
-        executor, watch, record = session.executor, session.watch, session.record
         used = prepared.range
         if used is None:
             job = Job(self, prepared.pairs, plan)
-            used = _range_of(*find_extremes(job, executor, watch, record))
+            used = _range_of(*find_extremes(job, session))
         thresholds = Thresholds(used, *used.limits(problem.thresholds, problem.edges))
         job = Job(
             self,
@@ -112,10 +111,10 @@ class TiledSource(Source):
             shots=_shots(prepared),
             groups=prepared.groups,
         )
-        job = find_positives(job, executor, watch, record)
-        counted = count_all(job, executor, watch, record)
+        job = find_positives(job, session)
+        counted = count_all(job, session)
         if prepared.request.refine:
-            counted = refine(job, counted, prepared.request.refine, executor, watch, record)
+            counted = refine(job, counted, prepared.request.refine, session)
         return Counted(counted, used)
 
 
