@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from streameval.arrays.array import Array
 from streameval.arrays.fingerprint import fingerprint, of_file
 from streameval.errors import InputError
 from streameval.metrics.bounds import ListReading
-from streameval.planning import Plan, Problem
+from streameval.planning import Data, Plan, Problem
 from streameval.planning.plan import Limits
 from streameval.planning.range import Range
 from streameval.statistics import RankStatistics
@@ -165,12 +167,22 @@ class Source(ABC):
         return None
 
     @abstractmethod
+    def data(self) -> Data:
+        """Return the sizes of what distances are read or computed from."""
+
     def problem(self, pairs: Pairs) -> Problem:
         """Return the sizes of an evaluation without thresholds or a histogram."""
+        return Problem(
+            *self.shape,
+            positives=int(np.count_nonzero(pairs.positive)),
+            listed=len(pairs.item),
+            data=self.data(),
+            classes=pairs.classes.count,
+        )
 
     def with_range_pass(self, problem: Problem) -> Problem:
         """Return the sizes of the same evaluation, its range found in a pass over the data."""
-        return replace(problem, passes_for_range=1)
+        return replace(problem, extra_passes=problem.extra_passes + 1)
 
     @abstractmethod
     def plan(self, problem: Problem, limits: Limits) -> Plan:

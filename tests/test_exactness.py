@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import oracle_statistics
 from reference import canonical_distances
-from support.runs import prepare
+from support.runs import prepare, session_of
 
 import streameval as se
 from streameval.planning import Task
@@ -28,7 +28,6 @@ from streameval.run.job import Job
 from streameval.run.passes import find_positives
 from streameval.run.progress import Progress, Watch
 from streameval.run.task import count
-from streameval.run.threads import ThreadExecutor
 
 Array = npt.NDArray[Any]
 METRICS = ("cosine", "euclidean", "sqeuclidean", "dot")
@@ -307,7 +306,7 @@ def counted_by_task(features: se.Features, sides: dict[str, se.Labels]) -> list[
         tasks=tuple(Task((0, QUERIES), (g, min(g + 23, GALLERY))) for g in range(0, GALLERY, 23)),
     )
     job = Job(features, prepared.pairs, plan, Range(0.0, 2.0).limits(101, 0))
-    job = find_positives(job, ThreadExecutor(1), Watch(Progress()))
+    job = find_positives(job, session_of({"threads": 1}))
     return [count(job, task, Watch(Progress())) for task in plan.tasks]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from streameval.errors import BudgetError
 from streameval.neighbors.plan import ListSizes, plan_lists
-from streameval.planning import Plan, Problem, ShotSizes, Workers, make_plan
+from streameval.planning import Data, Limits, Plan, Problem, ShotSizes, Workers, make_plan
 
 RESERVED = 200 << 20
 
@@ -23,13 +24,16 @@ problems = st.builds(
     positives=st.integers(0, 500),
     listed=st.integers(500, 900),
     thresholds=st.sampled_from([0, 101]),
-    width=st.sampled_from([0, 1, 64, 512]),
-    itemsize=st.sampled_from([4, 8]),
-    stored_itemsize=st.sampled_from([2, 4, 8]),
-    scratch=st.just(lambda rows, columns: rows * columns),
-    chunks=st.tuples(st.integers(1, 400), st.integers(1, 4000)),
-    cameras=st.integers(0, 8),
-    passes_for_range=st.integers(0, 1),
+    data=st.builds(
+        Data,
+        width=st.sampled_from([0, 1, 64, 512]),
+        itemsize=st.sampled_from([4, 8]),
+        stored_itemsize=st.sampled_from([2, 4, 8]),
+        scratch=st.just(lambda rows, columns: rows * columns),
+        chunks=st.tuples(st.integers(1, 400), st.integers(1, 4000)),
+    ),
+    classes=st.integers(0, 8),
+    extra_passes=st.integers(0, 1),
     shots=st.none()
     | st.builds(
         ShotSizes,
@@ -53,7 +57,7 @@ def test_every_pair_is_in_one_task_and_the_peak_within_the_budget(
 ) -> None:
     memory = RESERVED + spare
     try:
-        plan = make_plan(problem, memory=memory, threads=threads, reserved=RESERVED, tile=tile)
+        plan = make_plan(problem, Limits(memory, threads, RESERVED, tile=tile))
     except BudgetError:  # what it says is shown below
         return
     assert plan.peak <= memory
@@ -73,16 +77,22 @@ ORDINARY = Problem(
     positives=40_000,
     listed=50_000,
     thresholds=101,
-    width=512,
-    itemsize=4,
-    stored_itemsize=4,
-    scratch=lambda rows, columns: 0,
-    chunks=(1, 512),
+    data=Data(
+        width=512,
+        itemsize=4,
+        stored_itemsize=4,
+        scratch=lambda rows, columns: 0,
+        chunks=(1, 512),
+    ),
 )
 
 
+def ordinary(*, gallery: int = ORDINARY.gallery, **data: Any) -> Problem:
+    return replace(ORDINARY, gallery=gallery, data=replace(ORDINARY.data, **data))
+
+
 def plan_of(problem: Problem, memory: float = 2e9, threads: int = 2) -> Plan:
-    return make_plan(problem, memory=int(memory), threads=threads, reserved=RESERVED)
+    return make_plan(problem, Limits(int(memory), threads, RESERVED))
 
 
 def test_the_peak_does_not_depend_on_the_gallery() -> None:
@@ -90,25 +100,25 @@ def test_the_peak_does_not_depend_on_the_gallery() -> None:
 
 
 def test_gallery_blocks_are_whole_chunks() -> None:
-    plan = plan_of(replace(ORDINARY, chunks=(3000, 512)))
+    plan = plan_of(ordinary(chunks=(3000, 512)))
     assert plan.block % 3000 == 0
     assert all(task.gallery[0] % 3000 == 0 for task in plan.tasks)
 
 
 def test_a_gallery_of_one_chunk_still_keeps_every_thread_busy() -> None:
-    plan = plan_of(replace(ORDINARY, gallery=50_000, chunks=(50_000, 512)), threads=4)
+    plan = plan_of(ordinary(gallery=50_000, chunks=(50_000, 512)), threads=4)
     assert len(plan.tasks) >= 4
 
 
 def test_a_stored_matrix_is_read_once_where_a_strip_fits_and_otherwise_twice() -> None:
-    matrix = replace(ORDINARY, width=0, chunks=(20, 10_000))
+    matrix = ordinary(width=0, chunks=(20, 10_000))
     once = plan_of(matrix)
     assert once.layout == "strips"
     assert once.bytes_read == 1000 * 1_000_000 * 4
     twice = plan_of(matrix, memory=3e8)
     assert twice.layout == "rectangles"
     assert twice.bytes_read == 2 * once.bytes_read
-    more = plan_of(replace(matrix, passes_for_range=1))
+    more = plan_of(replace(matrix, extra_passes=1))
     assert more.bytes_read == 2 * once.bytes_read
 
 
@@ -122,9 +132,9 @@ def test_a_stored_matrix_is_read_once_where_a_strip_fits_and_otherwise_twice() -
 def test_a_large_gallery_is_cut_at_chunks_without_gaps(
     gallery: int, chunk: int, threads: int, workers: int | None
 ) -> None:
-    problem = replace(ORDINARY, gallery=gallery, chunks=(chunk, 512))
+    problem = ordinary(gallery=gallery, chunks=(chunk, 512))
     on = None if workers is None else Workers(workers, threads, int(1e11), RESERVED)
-    plan = make_plan(problem, memory=int(1e11), threads=threads, reserved=RESERVED, workers=on)
+    plan = make_plan(problem, Limits(int(1e11), threads, RESERVED, on))
     bounds = [task.gallery for task in plan.tasks]
     assert [bounds[0][0], bounds[-1][1]] == [0, gallery]
     assert all(left[1] == right[0] for left, right in pairwise(bounds))
@@ -148,7 +158,7 @@ def test_a_refusal_names_what_takes_the_memory() -> None:
     for words in ("200.0 MB is too small", "1000 queries × 1000000", "at least", "raise --memory"):
         assert words in str(caught.value)
     with pytest.raises(BudgetError, match="smaller chunks than 1000 × 1000000"):
-        plan_of(replace(ORDINARY, width=0, chunks=(1000, 1_000_000)), memory=1e9)
+        plan_of(ordinary(width=0, chunks=(1000, 1_000_000)), memory=1e9)
 
 
 def test_lists_on_a_cluster_are_bound_by_the_workers_memory_not_by_what_this_process_holds() -> (
@@ -156,9 +166,9 @@ def test_lists_on_a_cluster_are_bound_by_the_workers_memory_not_by_what_this_pro
 ):
     workers = Workers(count=2, threads=1, memory=1 << 30, reserved=300 << 20)
     sizes = ListSizes(depth=60, stored=False, flat=True, ranked_again=True)
-    plan = plan_lists(ORDINARY, sizes, memory=4 << 30, threads=2, reserved=3 << 30, workers=workers)
+    plan = plan_lists(ORDINARY, sizes, Limits(4 << 30, 2, 3 << 30, workers))
     assert plan.peak <= workers.memory
     assert plan.client["process and libraries"] == 3 << 30
     small = replace(workers, memory=300 << 20)
     with pytest.raises(BudgetError, match="for each worker is too small for lists"):
-        plan_lists(ORDINARY, sizes, memory=4 << 30, threads=2, reserved=0, workers=small)
+        plan_lists(ORDINARY, sizes, Limits(4 << 30, 2, 0, small))

@@ -98,7 +98,7 @@ def plan_lists(problem: Problem, sizes: ListSizes, limits: Limits) -> Plan:
         process.memory,
         parts,
         _bytes_read(problem, sizes, queries),
-        2 * problem.queries * problem.gallery * problem.width if sizes.flat else 0,
+        2 * problem.queries * problem.gallery * problem.data.width if sizes.flat else 0,
         process.workers,
         {} if workers is None else here | {"lists": parts.get("lists", 0)},
     )
@@ -110,7 +110,7 @@ def _depth(problem: Problem, sizes: ListSizes) -> int:
 
 def _row_bytes(problem: Problem) -> int:
     """Return the bytes that a gallery row takes while it is read and searched."""
-    return problem.width * (problem.stored_itemsize + problem.itemsize + 8) + 64
+    return problem.data.width * (problem.data.stored_itemsize + problem.data.itemsize + 8) + 64
 
 
 def _parts(
@@ -118,13 +118,13 @@ def _parts(
 ) -> dict[str, int]:
     """Return the bytes held at the worst moment: of a block, or of the training of an index."""
     held = {"lists": queries * _depth(problem, sizes) * ENTRY_BYTES}
-    if problem.width:
-        held["queries"] = 2 * queries * problem.width * (problem.itemsize + 8)
-        scratch = problem.scratch(block, problem.width)
+    if problem.data.width:
+        held["queries"] = 2 * queries * problem.data.width * (problem.data.itemsize + 8)
+        scratch = problem.data.scratch(block, problem.data.width)
         held["gallery blocks"] = process.threads * (block * _row_bytes(problem) + scratch)
     if not sizes.stored:
         held["searching"] = process.threads * SEARCH_BYTES
-    training = sizes.train_rows * problem.width * (problem.itemsize + 4 * 4)
+    training = sizes.train_rows * problem.data.width * (problem.data.itemsize + 4 * 4)
     return process.kept | ({"training": training} if training > sum(held.values()) else held)
 
 
@@ -170,7 +170,7 @@ def _tasks(
 
 def _bytes_read(problem: Problem, sizes: ListSizes, queries: int) -> int:
     blocks = len(ranges(problem.queries, queries))
-    row_bytes = problem.width * problem.stored_itemsize
+    row_bytes = problem.data.width * problem.data.stored_itemsize
     gallery = problem.gallery * row_bytes
     read = problem.queries * sizes.depth * 16 if sizes.stored else 0
     read += gallery * (blocks * sizes.flat + sizes.builds)

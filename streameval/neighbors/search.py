@@ -144,15 +144,11 @@ def search_block(
     source: IndexSearch, plan: Plan, queries: tuple[int, int], session: Session
 ) -> Hits:
     """Search the queries of a block."""
-    tasks = {
-        at: task for at, task in enumerate(plan.tasks) if queries[0] <= task.queries[0] < queries[1]
-    }
+    tasks = [task for task in plan.tasks if queries[0] <= task.queries[0] < queries[1]]
     parts: dict[int, Hits] = {}
-    session.watch.start("search", sum(task.pairs for task in tasks.values()))
-    for indices, part in session.run(SEARCH, _job(source, plan), tasks):
-        first = plan.tasks[indices[0]].queries[0]
+    for indices, part in session.run(SEARCH, _job(source, plan), tasks, "search"):
+        first = tasks[indices[0]].queries[0]
         parts[first] = parts[first].merge(part) if first in parts else part
-    session.watch.finish()
     return Hits.stack([parts[first] for first in sorted(parts)])
 
 
@@ -164,11 +160,9 @@ def gallery_lengths(features: Features, plan: Plan, session: Session) -> tuple[f
         Task((0, 1), (start, min(start + step, items))) for start in range(0, items, step)
     )
     least, most = math.inf, 0.0
-    session.watch.start("lengths", items)
     job = _job(features, replace(plan, tasks=tasks))
-    for _, part in session.run(LENGTHS, job, dict(enumerate(tasks))):
+    for _, part in session.run(LENGTHS, job, tasks, "lengths"):
         least, most = wider((least, most), part)
-    session.watch.finish()
     return least, most
 
 
@@ -223,7 +217,7 @@ def distances_of(
     """
     blocks = ranges(features.shape[0], plan.tile[0])
     job = _job(features, replace(plan, tasks=tuple(Task(one, (0, 0)) for one in blocks)))
-    return listed_distances(job, query, item, session.executor, session.watch, label)
+    return listed_distances(job, query, item, session, label=label)
 
 
 def _job(source: Source, plan: Plan) -> Job:

@@ -15,10 +15,9 @@ from streameval.metrics.selection import wanted_measures
 from streameval.neighbors.count import count_lists
 from streameval.neighbors.faiss_index import faiss_metric
 from streameval.neighbors.plan import ListSizes, plan_lists
-from streameval.planning import Limits, Plan, Problem
+from streameval.planning import Data, Limits, Plan, Problem
 from streameval.planning.plan import plural
 from streameval.planning.range import Range
-from streameval.protocols.pairs import Pairs
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
 from streameval.source import Counted, Input, PlanText, Source
 from streameval.sources.features import Features
@@ -181,12 +180,11 @@ class ListSource(Source):
         """Return the same sizes: all distances are listed, or there is no range."""
         return problem
 
-    def problem(self, pairs: Pairs) -> Problem:
-        """Return the sizes of an evaluation without thresholds or a histogram."""
+    def data(self) -> Data:
+        """Return the sizes of the features."""
         if self.features is None:
             raise TypeError("lists without features know their sizes themselves")
-        queries, items = self.shape
-        return replace(self.features.problem(pairs), queries=queries, gallery=items)
+        return self.features.data()
 
     def plan(self, problem: Problem, limits: Limits) -> Plan:
         """Return blocks of queries and of the gallery within the limits."""

@@ -17,8 +17,7 @@ from streameval.neighbors.list_files import METRIC, PRINT, ROWS
 from streameval.neighbors.plan import ListSizes
 from streameval.neighbors.repair import RawLists, Repairs
 from streameval.neighbors.source import ListSource
-from streameval.planning import Plan, Problem
-from streameval.protocols.pairs import Pairs
+from streameval.planning import Data, Plan
 from streameval.source import Input
 from streameval.statistics import IntArray
 
@@ -178,23 +177,12 @@ class StoredLists(ListSource):
             )
         return self if self.features is not None else replace(self, gallery=items)
 
-    def problem(self, pairs: Pairs) -> Problem:
-        """Return the sizes of an evaluation without thresholds or a histogram."""
+    def data(self) -> Data:
+        """Return the sizes of the features, or of the lists."""
         if self.features is not None:
-            return super().problem(pairs)
-        return Problem(
-            queries=self.shape[0],
-            gallery=self.shape[1],
-            positives=int(np.count_nonzero(pairs.positive)),
-            listed=len(pairs.item),
-            thresholds=0,
-            classes=pairs.classes.count,
-            width=0,
-            itemsize=8,
-            stored_itemsize=8,
-            scratch=self.lists.read_scratch_bytes,
-            chunks=(1, 1),
-        )
+            return super().data()
+        scratch = self.lists.read_scratch_bytes
+        return Data(width=0, itemsize=8, stored_itemsize=8, scratch=scratch, chunks=(1, 1))
 
     def sizes(self) -> ListSizes:
         """Return the sizes of lists that a plan depends on."""

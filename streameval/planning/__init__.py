@@ -5,13 +5,14 @@ Pure arithmetic on shapes; nothing is read.
 
 from streameval.planning.plan import FAN_IN, RESERVED, Limits, Plan, Task, Workers, format_bytes
 from streameval.planning.planner import make_plan
-from streameval.planning.problem import Problem, ShotSizes
+from streameval.planning.problem import Data, Problem, ShotSizes
 from streameval.single_shot.ahead import SHOT_RANKS
 
 __all__ = [
     "FAN_IN",
     "RESERVED",
     "SHOT_RANKS",
+    "Data",
     "Limits",
     "Plan",
     "Problem",

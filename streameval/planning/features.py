@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 from streameval.kernels.doubts import DOUBTS
 from streameval.kernels.multiplier import item_bytes
@@ -32,78 +33,109 @@ def plan_features(problem: Problem, process: Process, tile: tuple[int, int]) -> 
     ------
     BudgetError
     """
-    memory, threads = process.memory, process.threads
-    # As stored, as worked on, as multiplied: often the same, at worst three.
-    row_bytes = problem.width * (problem.stored_itemsize + problem.itemsize + 4) + 64
-    chunk = max(problem.chunks[0], 1)
-    # A column, where a model has collapsed.
-    fine = 8 * (problem.width + 2 * FINE_QUERIES + max(problem.classes, 1)) + 64
-    operands = 2 if problem.shots is None else threads + 1  # blocks of queries held at a time
-
-    def parts(query_block: int, block: int, rows: int, items: int) -> dict[str, int]:
-        scratch = problem.scratch(block, problem.width)
-        merging = process.merging(part_bytes(problem, query_block))
-        return {
-            **process.kept,
-            **merging,
-            "queries": operands * query_block * problem.width * (problem.itemsize + 4)
-            + operands * item_bytes(query_block, problem.width),
-            "gallery blocks": threads * (block * row_bytes + scratch),
-            "tiles": threads * items * (4 * rows + 4 * problem.classes + fine)
-            + threads * item_bytes(items, problem.width),
-            "counts": threads * (task_statistics_bytes(problem, query_block) + DOUBT_BYTES),
-            **shot_parts(problem, threads, query_block, items),
-        }
-
-    items = min(tile[1], max(problem.gallery, 1))
-    rows = min(tile[0], max(problem.queries, 1))
-    # Whole chunks, so that none is decoded twice; but a share of the gallery for every thread.
-    block = -(-max(TARGET_BLOCK_BYTES // row_bytes, items) // chunk) * chunk
-    block = max(min(block, -(-problem.gallery // (threads * max(process.workers, 1)))), 1)
-    query_block = max(problem.queries, 1)
-    if problem.shots is not None:
-        shares = threads * max(process.workers, 1)
-        query_block = min(query_block, max(-(-query_block // shares), SHOT_QUERIES))
-    while sum(parts(query_block, block, rows, items).values()) > memory:
-        if block > max(chunk, SMALL_BLOCK if problem.shots is None else 2 * SMALL_BLOCK):
-            block = max(block // 2 // chunk, 1) * chunk
-        elif query_block > (256 if problem.shots is None else SHOT_QUERIES):
-            query_block = -(-query_block // 2)  # more passes over the gallery
-        elif block > 256:  # chunks are decoded more than once
-            block = -(-block // 2)
-        elif problem.shots is not None and query_block > 1:
-            query_block = -(-query_block // 2)
-        elif rows > 16:
-            rows //= 2
-        else:
-            smallest = parts(query_block, block, rows, items)
-            raise refusal(problem, process, smallest, "raise --memory or lower --threads")
-        items = min(items, block)
-    query_ranges = ranges(problem.queries, query_block)
+    cut = _fitting(problem, process, tile)
+    data, chunk, block = problem.data, max(problem.data.chunks[0], 1), cut.block
+    query_ranges = ranges(problem.queries, cut.queries)
     unit = chunk if block % chunk == 0 else block  # no chunk is decoded twice
-    most = max(TASK_FLOPS // (2 * problem.width * query_block), SMALL_SHARD)
+    most = max(TASK_FLOPS // (2 * data.width * cut.queries), SMALL_SHARD)
     shards = _shards(problem.gallery, unit, most, process)
     if problem.shots is not None:
         shards = [(0, problem.gallery)]
-    tasks = tuple(Task(q, g) for q in query_ranges for g in shards)
-    gallery_bytes = problem.gallery * problem.width * problem.stored_itemsize
+    row_bytes = data.width * data.stored_itemsize
+    gallery_bytes = problem.gallery * row_bytes
     decoded = (block + chunk - math.gcd(block, chunk)) / block if block < problem.gallery else 1
     passes = len(query_ranges) * problem.passes * decoded
-    positives_bytes = problem.positives * problem.width * problem.stored_itemsize
+    read = int(gallery_bytes * passes) + min(problem.positives * row_bytes, gallery_bytes)
     return Plan(
         "features",
-        tasks,
+        tuple(Task(q, g) for q in query_ranges for g in shards),
         block,
-        (rows, items),
-        threads,
-        memory,
-        parts(query_block, block, rows, items),
-        int(gallery_bytes * passes)
-        + min(positives_bytes, gallery_bytes)
-        + problem.queries * problem.width * problem.stored_itemsize * max(process.workers, 1),
-        2 * problem.queries * problem.gallery * problem.width * problem.passes,
+        (cut.rows, cut.items),
+        process.threads,
+        process.memory,
+        cut.parts(problem, process),
+        read + problem.queries * row_bytes * max(process.workers, 1),
+        2 * problem.queries * problem.gallery * data.width * problem.passes,
         process.workers,
     )
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Rows of features that are held at a time.
+
+    Attributes
+    ----------
+    queries, block : int
+        Rows of a block of queries, and of the gallery.
+    rows, items : int
+        Rows and columns of a tile.
+    """
+
+    queries: int
+    block: int
+    rows: int
+    items: int
+
+    def parts(self, problem: Problem, process: Process) -> dict[str, int]:
+        """Return the bytes that a process holds, by what holds them."""
+        data, threads = problem.data, process.threads
+        operands = 2 if problem.shots is None else threads + 1  # blocks of queries held at a time
+        # A column, where a model has collapsed.
+        fine = 8 * (data.width + 2 * FINE_QUERIES + max(problem.classes, 1)) + 64
+        scratch = data.scratch(self.block, data.width)
+        merging = process.merging(part_bytes(problem, self.queries))
+        return {
+            **process.kept,
+            **merging,
+            "queries": operands * self.queries * data.width * (data.itemsize + 4)
+            + operands * item_bytes(self.queries, data.width),
+            "gallery blocks": threads * (self.block * _row_bytes(problem) + scratch),
+            "tiles": threads * self.items * (4 * self.rows + 4 * problem.classes + fine)
+            + threads * item_bytes(self.items, data.width),
+            "counts": threads * (task_statistics_bytes(problem, self.queries) + DOUBT_BYTES),
+            **shot_parts(problem, threads, self.queries, self.items),
+        }
+
+
+def _row_bytes(problem: Problem) -> int:
+    """Return the bytes of a gallery row: as stored, as worked on, as multiplied."""
+    data = problem.data
+    return data.width * (data.stored_itemsize + data.itemsize + 4) + 64
+
+
+def _fitting(problem: Problem, process: Process, tile: tuple[int, int]) -> _Cut:
+    """Return the largest blocks and tiles that fit the memory of a process.
+
+    Raises
+    ------
+    BudgetError
+    """
+    chunk, shares = max(problem.data.chunks[0], 1), process.threads * max(process.workers, 1)
+    items = min(tile[1], max(problem.gallery, 1))
+    # Whole chunks, so that none is decoded twice; but a share of the gallery for every thread.
+    block = -(-max(TARGET_BLOCK_BYTES // _row_bytes(problem), items) // chunk) * chunk
+    block = max(min(block, -(-problem.gallery // shares)), 1)
+    queries, draws = max(problem.queries, 1), problem.shots is not None
+    if draws:
+        queries = min(queries, max(-(-queries // shares), SHOT_QUERIES))
+    cut = _Cut(queries, block, min(tile[0], max(problem.queries, 1)), items)
+    while sum(cut.parts(problem, process).values()) > process.memory:
+        if cut.block > max(chunk, 2 * SMALL_BLOCK if draws else SMALL_BLOCK):
+            cut = replace(cut, block=max(cut.block // 2 // chunk, 1) * chunk)
+        elif cut.queries > (SHOT_QUERIES if draws else 256):  # more passes over the gallery
+            cut = replace(cut, queries=-(-cut.queries // 2))
+        elif cut.block > 256:  # chunks are decoded more than once
+            cut = replace(cut, block=-(-cut.block // 2))
+        elif draws and cut.queries > 1:
+            cut = replace(cut, queries=-(-cut.queries // 2))
+        elif cut.rows > 16:
+            cut = replace(cut, rows=cut.rows // 2)
+        else:
+            smallest = cut.parts(problem, process)
+            raise refusal(problem, process, smallest, "raise --memory or lower --threads")
+        cut = replace(cut, items=min(cut.items, cut.block))
+    return cut
 
 
 def _shards(gallery: int, unit: int, most: int, process: Process) -> list[tuple[int, int]]:

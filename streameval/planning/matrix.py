@@ -20,68 +20,73 @@ def plan_matrix(problem: Problem, process: Process) -> Plan:
     ------
     BudgetError
     """
-    memory, threads = process.memory, process.threads
-    chunk_rows = max(min(problem.chunks[0], problem.queries), 1)
-    chunk_items = max(min(problem.chunks[1], problem.gallery), 1)
-    gallery = max(problem.gallery, 1)
-    cell_bytes = problem.itemsize + problem.converted * problem.stored_itemsize
+    data, gallery = problem.data, max(problem.gallery, 1)
+    chunk_rows = max(min(data.chunks[0], problem.queries), 1)
+    chunk_items = max(min(data.chunks[1], problem.gallery), 1)
 
-    def parts(rows: int, items: int) -> dict[str, int]:
-        distances = rows * items * cell_bytes + problem.scratch(rows, items)
-        columns = items * (16 + problem.itemsize * (2 + problem.classes))  # shared by strips
-        merging = process.merging(part_bytes(problem, rows))
-        return {
-            **process.kept,
-            **merging,
-            "distances": threads * distances,
-            "items": (1 if items >= gallery else threads) * columns,
-            "counts": threads * task_statistics_bytes(problem, rows),
-            **shot_parts(problem, threads, rows, items),
-        }
+    def fits(rows: int, items: int) -> bool:
+        return sum(_parts(problem, process, rows, items).values()) <= process.memory
 
-    def plan(layout: Layout, rows: int, items: int, reads: int) -> Plan:
-        tasks = tuple(
-            Task(q, g)
-            for q in ranges(problem.queries, rows)
-            for g in ranges(problem.gallery, items if problem.shots is None else gallery)
-        )
-        matrix = problem.queries * problem.gallery * problem.stored_itemsize
-        return Plan(
-            layout,
-            tasks,
-            items,
-            (rows, items),
-            threads,
-            memory,
-            parts(rows, items),
-            matrix * (reads + problem.passes - 1),
-            0,
-            process.workers,
-        )
-
-    if sum(parts(chunk_rows, gallery).values()) <= memory:
-        rows = chunk_rows
+    rows, items = chunk_rows, chunk_items
+    if fits(chunk_rows, gallery):
         even = -(-problem.queries // process.shares)
         while (
-            rows * gallery * problem.itemsize < STRIP_BYTES
+            rows * gallery * data.itemsize < STRIP_BYTES
             and rows < even
-            and sum(parts(rows + chunk_rows, gallery).values()) <= memory
+            and fits(rows + chunk_rows, gallery)
         ):
             rows += chunk_rows
-        return plan("strips", rows, gallery, 1)
-    rows, items = chunk_rows, chunk_items
+        return _plan(problem, process, "strips", rows, gallery)
     while (
-        rows * items * problem.itemsize < STRIP_BYTES
+        rows * items * data.itemsize < STRIP_BYTES
         and items < gallery
-        and sum(parts(rows, items + chunk_items).values()) <= memory
+        and fits(rows, items + chunk_items)
     ):
         items += chunk_items
-    if sum(parts(rows, items).values()) > memory:
+    if not fits(rows, items):
         raise refusal(
             problem,
             process,
-            parts(rows, items),
+            _parts(problem, process, rows, items),
             f"raise --memory, lower --threads, or store the matrix in smaller chunks than "
-            f"{problem.chunks[0]} × {problem.chunks[1]}",
+            f"{data.chunks[0]} × {data.chunks[1]}",
         )
-    return plan("rectangles", rows, items, 2)
+    return _plan(problem, process, "rectangles", rows, items)
+
+
+def _parts(problem: Problem, process: Process, rows: int, items: int) -> dict[str, int]:
+    """Return the bytes that a process holds, by what holds them."""
+    data, threads = problem.data, process.threads
+    cells = rows * items * (data.itemsize + data.converted * data.stored_itemsize)
+    columns = items * (16 + data.itemsize * (2 + problem.classes))
+    shared = items >= max(problem.gallery, 1)  # by all strips
+    return {
+        **process.kept,
+        **process.merging(part_bytes(problem, rows)),
+        "distances": threads * (cells + data.scratch(rows, items)),
+        "items": (1 if shared else threads) * columns,
+        "counts": threads * task_statistics_bytes(problem, rows),
+        **shot_parts(problem, threads, rows, items),
+    }
+
+
+def _plan(problem: Problem, process: Process, layout: Layout, rows: int, items: int) -> Plan:
+    """Return the plan of blocks of so many rows and items; strips are read once less."""
+    across = items if problem.shots is None else max(problem.gallery, 1)
+    matrix = problem.queries * problem.gallery * problem.data.stored_itemsize
+    return Plan(
+        layout,
+        tuple(
+            Task(q, g)
+            for q in ranges(problem.queries, rows)
+            for g in ranges(problem.gallery, across)
+        ),
+        items,
+        (rows, items),
+        process.threads,
+        process.memory,
+        _parts(problem, process, rows, items),
+        matrix * (problem.passes + (layout == "rectangles")),
+        0,
+        process.workers,
+    )

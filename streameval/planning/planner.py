@@ -42,7 +42,7 @@ def make_plan(problem: Problem, limits: Limits) -> Plan:
     if problem.shots is not None:
         identities = problem.shots.kept_bytes(problem.queries, problem.gallery)
         process.kept["identities"] = here["identities"] = identities
-    if problem.width:
+    if problem.data.width:
         plan = plan_features(problem, process, limits.tile or (best_rows(), TILE_ITEMS))
     else:
         plan = plan_matrix(problem, process)

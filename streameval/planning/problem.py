@@ -46,25 +46,13 @@ class ShotSizes:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """What there is to evaluate: sizes only.
+class Data:
+    """Sizes of what distances are read or computed from.
 
     Attributes
     ----------
-    queries, gallery : int
-        Q and G.
-    positives : int
-        Positive pairs P.
-    listed : int
-        Listed pairs, positives included.
-    thresholds : int
-        T.
-    edges : int
-        E of the histogram of impostors; 0 where there is none.
-    groups : int
-        Groups of queries that have a histogram of their own, too.
     width : int
-        D of features; 0 for a stored matrix.
+        D of features; 0 for a matrix.
     itemsize : int
         Bytes of an element as it is worked on (4 or 8).
     stored_itemsize : int
@@ -76,45 +64,67 @@ class Problem:
         Chunk of the gallery features, or of the matrix: rows, columns.
     converted : bool
         Whether what is read is held beside what is worked on, as where their dtypes differ.
-    classes : int
-        Cameras told apart by rule; 0 where none are.
-    passes_for_range : int
-        Extra passes over all pairs to find the range of the distances (0 or 1).
-    passes_to_refine : int
-        Extra passes over all pairs to settle chosen thresholds.
-    shots : ShotSizes, optional
-        Where CMC is read under single gallery shot: a task sees the whole gallery then.
-    near : int
-        Nearest negatives that are looked for of each query.
     exact : bool
         Whether every distance of features is computed, in float64; else most are told by
         products in float32.
     """
 
-    queries: int
-    gallery: int
-    positives: int
-    listed: int
-    thresholds: int
     width: int
     itemsize: int
     stored_itemsize: int
     scratch: Callable[[int, int], int]
     chunks: tuple[int, int]
     converted: bool = True
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Problem dimensions.
+
+    Attributes
+    ----------
+    queries, gallery : int
+        Q and G.
+    positives : int
+        Positive pairs P.
+    listed : int
+        Listed pairs, positives included.
+    data : Data
+    thresholds : int
+        T.
+    classes : int
+        Classes of queries whose items are ignored by rule; 0 where none are.
+    extra_passes : int
+        Passes over all pairs beside the one that counts: to find the range of the distances, and
+        to settle chosen thresholds.
+    edges : int
+        E of the histogram of impostors; 0 where there is none.
+    groups : int
+        Groups of queries that have a histogram of their own, too.
+    shots : ShotSizes, optional
+        Where CMC is read under single gallery shot: a task sees the whole gallery then.
+    near : int
+        Nearest negatives that are looked for of each query.
+    """
+
+    queries: int
+    gallery: int
+    positives: int
+    listed: int
+    data: Data
+    thresholds: int = 0
     classes: int = 0
-    passes_for_range: int = 0
-    passes_to_refine: int = 0
+    extra_passes: int = 0
     edges: int = 0
     groups: int = 0
     shots: ShotSizes | None = None
     near: int = 0
-    exact: bool = False
 
     @property
     def passes(self) -> int:
         """Passes over all pairs, but for finding the positives."""
-        return 1 + self.passes_for_range + self.passes_to_refine
+        return 1 + self.extra_passes
 
 
 def statistics_bytes(problem: Problem) -> int:
@@ -125,7 +135,7 @@ def statistics_bytes(problem: Problem) -> int:
 
 
 def pairs_bytes(problem: Problem) -> int:
-    """Bytes of the job that every worker holds: listed pairs, junk, cameras, positives."""
+    """Bytes of the job that every worker holds: listed pairs, junk, classes, positives."""
     by_item = problem.gallery * (5 if problem.classes else 1)
     return 2 * (10 * problem.listed + by_item) + 16 * problem.positives
 
@@ -148,7 +158,7 @@ def task_statistics_bytes(problem: Problem, queries: int) -> int:
     within = queries * (limits + 8 + (problem.thresholds if problem.edges else 0))
     within += 2 * queries * problem.near
     by_group = 3 * 8 * limits * problem.groups + (8 * within if problem.groups else 0)
-    levels = 8 * edges if problem.width else 0
+    levels = 8 * edges if problem.data.width else 0
     return 8 * edges + levels + 16 * edges + 8 * within + 40 * positives + by_group
 
 

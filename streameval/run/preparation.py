@@ -144,7 +144,7 @@ def prepare(request: Request, session: Session) -> Prepared:
         groups=0 if groups is None else int(groups.max()) + 1,
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
-        passes_to_refine=int(bool(request.refine)),
+        extra_passes=int(bool(request.refine)),
         shots=None if identities is None else shot_sizes(pairs, identities, needs),
     )
     if not problem.thresholds and not problem.edges:

@@ -10,16 +10,15 @@ import numpy.typing as npt
 from streameval.arrays.memory import MemoryArray
 from streameval.distances.sums import FloatMatrix
 from streameval.errors import InputError
-from streameval.planning import Problem
-from streameval.protocols.pairs import Pairs
+from streameval.planning import Data
 from streameval.protocols.protocol import Labels
 from streameval.source import Input
 from streameval.sources.matrix import (
     ArrayLike,
     MatrixSource,
     convert,
+    data_of,
     open_matrix,
-    problem_of,
     working_dtype,
 )
 
@@ -84,9 +83,9 @@ class Distances(MatrixSource):
             )
         super().check_rows(query, gallery)
 
-    def problem(self, pairs: Pairs) -> Problem:
-        """Return the sizes of an evaluation without thresholds or a histogram."""
-        return problem_of(self, pairs, self.matrix, self.dtype)
+    def data(self) -> Data:
+        """Return the sizes of the matrix."""
+        return data_of(self.matrix, self.dtype)
 
     @property
     def name(self) -> str:

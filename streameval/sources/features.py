@@ -25,18 +25,17 @@ from streameval.kernels.features import (
 )
 from streameval.kernels.multiplier import advice, description, item_bytes
 from streameval.kernels.tiles import Tile, column_offsets
-from streameval.planning import Plan, Problem, Task
+from streameval.planning import Data, Plan, Task
 from streameval.planning.plan import plural
 from streameval.planning.range import UNIT_TOLERANCE, Range
-from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.source import Input, PlanText
 from streameval.sources.matrix import (
     ArrayLike,
     convert,
+    data_of,
     open_matrix,
-    problem_of,
     working_dtype,
 )
 from streameval.sources.tiled import Chosen, TiledSource
@@ -140,10 +139,10 @@ class Features(TiledSource):
             description(),
         )
 
-    def problem(self, pairs: Pairs) -> Problem:
-        """Return the sizes of an evaluation without thresholds or a histogram."""
-        problem = problem_of(self, pairs, self.gallery, self.dtype)
-        return replace(problem, width=self.width, exact=self.distance.filter is None)
+    def data(self) -> Data:
+        """Return the sizes of the gallery's features."""
+        exact = self.distance.filter is None
+        return replace(data_of(self.gallery, self.dtype), width=self.width, exact=exact)
 
     @property
     def width(self) -> int:

@@ -19,7 +19,7 @@ from streameval.arrays.uri import open_array
 from streameval.distances.sums import FloatMatrix
 from streameval.errors import BadRowError, InputError
 from streameval.kernels.tiles import Columns, Tile, all_finite, column_offsets
-from streameval.planning import Plan, Problem, Task
+from streameval.planning import Data, Plan, Task
 from streameval.planning.plan import plural
 from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart
@@ -94,16 +94,9 @@ def convert(
     return converted
 
 
-def problem_of(source: TiledSource, pairs: Pairs, stored: Array, dtype: np.dtype[Any]) -> Problem:
-    """Return the sizes of an evaluation that reads an array and works in a dtype."""
-    queries, items = source.shape
-    return Problem(
-        queries=queries,
-        gallery=items,
-        positives=int(np.count_nonzero(pairs.positive)),
-        listed=len(pairs.item),
-        thresholds=0,
-        classes=pairs.classes.count,
+def data_of(stored: Array, dtype: np.dtype[Any]) -> Data:
+    """Return the sizes of an array that is worked on in a dtype."""
+    return Data(
         width=0,
         itemsize=dtype.itemsize,
         stored_itemsize=stored.dtype.itemsize,
