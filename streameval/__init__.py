@@ -7,20 +7,24 @@
     audit        what in the inputs is likely a mistake
     evaluation   evaluate()
     neighbors    neighbour lists: stored, or made by FAISS; indexes beside the exact evaluation
-    single_shot  one item drawn of each gallery identity
+    sources      where distances come from: features, stored distances, functions
+    run          requests carried out in sessions: tasks, passes, threads, Dask, finished work
+    result       Evaluation: values, curves, per-query table; save, load and compare
     request      everything asked of an evaluation, checked once
-    source       the contract of where distances come from
-    sources      where distances come from: features, stored distances
-    run          plans carried out: tasks, passes, threads, Dask, finished work
-    result       Evaluation: values, curves, per-query table; save and load
+    source       the contract of sources
     planning     the byte model and the tiling, without I/O
+    single_shot  one item drawn of each gallery identity
+    kernels      filters, edges, counting
     labels       labels, lists of pairs and protocols, read from files
+    store        transactions on disk, for checkpoints and ledgers
     arrays       arrays by URI: a file a format; conversion, fingerprints
+    distances    a file a distance: canonical value, filter, equivalent in FAISS
     metrics      RankStatistics -> scalars and curves
-    kernels      canonical distances, filters, edges, counting
     protocols    labels, pairs, named protocols, the conventions of other tools
-    statistics   RankStatistics, the one currency
     choices      names that options choose among
+    histograms   edges of histograms, and their sums
+    statistics   RankStatistics, the one currency
+    output       files and folders, written whole or not at all
     errors       the exceptions, and the warning
 
 Imports point downwards. This module imports nothing heavy: the public names load what they
