@@ -122,7 +122,7 @@ def compute_list_metrics(
         known = metrics_of(stats, options, measures)
         bounds = {name: (one, one) for name, one in known.scalars.items() if not math.isnan(one)}
         known = replace(known, per_query=known.per_query | _list_columns(reading))
-        return _ordered(_with(known, without, bounds, {}))
+        return _list_metrics(known, without, bounds, {})
     ends = RankedQueries(stats, options), RankedQueries(best, options)
     shown = replace(best, tied=_shown_ties(stats, best))
     between = _Between(reading, ends)
@@ -146,7 +146,7 @@ def compute_list_metrics(
         for one in measures
         if math.isnan(scalars[one.name]) and (one.name in found or one.tail == "cutoff")
     }
-    return _ordered(_with(metrics, without, found, places))
+    return _list_metrics(metrics, without, found, places)
 
 
 def _possible(
@@ -317,31 +317,25 @@ def _list_columns(reading: ListReading) -> dict[str, npt.NDArray[Any]]:
     return {"effective_k": reading.effective, "missing_positives": reading.missing_positives}
 
 
-def _with(
+def _list_metrics(
     metrics: Metrics,
     without: Mapping[str, Detail],
     bounds: Mapping[str, Bounds],
     places: Mapping[str, tuple[int, int]],
 ) -> ListMetrics:
+    """Return the metrics, and those without a value, in the order of the list of all."""
+    scalars = {**metrics.scalars, **dict.fromkeys(without, math.nan)}
+    details = {**metrics.details, **without}
+    order = [one.name for one in in_order([find_measure(name) for name in scalars])]
     return ListMetrics(
-        {**metrics.scalars, **dict.fromkeys(without, math.nan)},
-        {**metrics.details, **without},
+        {name: scalars[name] for name in order},
+        {name: details[name] for name in order},
         metrics.intervals,
         metrics.curves,
         metrics.per_query,
         metrics.counts,
         bounds,
         places,
-    )
-
-
-def _ordered(metrics: ListMetrics) -> ListMetrics:
-    """Return the metrics in the order of the list of all."""
-    order = [one.name for one in in_order([find_measure(name) for name in metrics.scalars])]
-    return replace(
-        metrics,
-        scalars={name: metrics.scalars[name] for name in order},
-        details={name: metrics.details[name] for name in order},
     )
 
 
@@ -369,7 +363,7 @@ def _as_deployed(
         np.isfinite(columns["nearest_positive"]), columns["nearest_positive"], np.nan
     )
     metrics = replace(metrics, per_query=columns)
-    return _ordered(_with(metrics, without, {}, {}))
+    return _list_metrics(metrics, without, {}, {})
 
 
 def cut_names(depth: int) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from streameval.choices import SelfMatch
-from streameval.errors import InputError, OptionError, check_type
+from streameval.errors import InputError, OptionError
 from streameval.metrics.bounds import cut_names
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions, is_count
@@ -156,13 +156,9 @@ class Comparison:
                     "seconds": self.exact.provenance["seconds"],
                 },
                 "settings": [
-                    {
+                    {name: value for name, value in vars(one).items() if name != "differences"}
+                    | {
                         "setting": str(one.setting),
-                        "recall": one.recall,
-                        "build_seconds": one.build_seconds,
-                        "search_seconds": one.search_seconds,
-                        "queries_per_second": one.queries_per_second,
-                        "index_bytes": one.index_bytes,
                         "metrics": {
                             name: vars(difference) | {"kind": difference.kind.name}
                             for name, difference in one.differences.items()
@@ -229,7 +225,6 @@ def compare_index(
         )
     if not is_count(k):
         raise OptionError(f"k is {k!r}; a whole number of at least 1 is needed")
-    check_type("options", options, MetricOptions | None, "MetricOptions(...) is needed")
     if isinstance(settings, str) or not isinstance(settings, Iterable):
         raise OptionError(f"settings is {settings!r}; a list of them is needed: [{settings!r}]")
     chosen = [one if isinstance(one, Setting) else Setting.parse(one) for one in settings]

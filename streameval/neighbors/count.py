@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.errors import InputError, OptionError, StreamevalWarning
-from streameval.metrics.bounds import ListMetrics, ListReading, compute_list_metrics
+from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import PARTS
 from streameval.neighbors.bounds import Extremes, as_deployed, find_extremes
@@ -166,15 +166,12 @@ def _widest(tally: Tally, options: MetricOptions) -> float:
         warnings.simplefilter("ignore", StreamevalWarning)
         metrics = compute_list_metrics(tally.statistics, tally.reading, options)
     parts = ("retrieval", "open-set") if not options.metrics else PARTS
-    names = [name for name, detail in metrics.details.items() if detail.part in parts]
-    return max((_width(metrics, name) for name in names), default=0.0)
-
-
-def _width(metrics: ListMetrics, name: str) -> float:
-    if name in metrics.bounds:
-        low, high = metrics.bounds[name]
-        return high - low
-    return math.inf if metrics.details[name].open else 0.0
+    widths = [0.0]
+    for name, detail in metrics.details.items():
+        if detail.part in parts:
+            low, high = metrics.bounds.get(name, (0.0, math.inf if detail.open else 0.0))
+            widths.append(high - low)
+    return max(widths)
 
 
 def _in_range(source: ListSource, prepared: Prepared, session: Session) -> tuple[Tally, Range]:

@@ -125,14 +125,9 @@ class IndexSearch(ListSource):
         return self.reading == "bounds" or self.rerank or self.is_flat
 
     @property
-    def needs_lengths(self) -> bool:  # type: ignore[override]
+    def needs_lengths(self) -> bool:
         """Whether bounds rely on the lengths of all gallery vectors, which no search tells."""
-        return self.reading == "bounds" and not self.is_flat
-
-    @property
-    def precision(self) -> float:
-        """The relative rounding of FAISS's distances."""
-        return float(np.finfo(np.float32).eps)
+        return super().needs_lengths and not self.is_flat
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the features, and the file of the index."""

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import StreamevalWarning
 from streameval.metrics.bounds import compute_list_metrics
@@ -57,6 +56,9 @@ def differences(
     exact: Evaluation, found: Evaluation, measures: Sequence[Measure], options: MetricOptions
 ) -> dict[str, Difference]:
     """Return the difference of each metric, with an interval from a jackknife over the queries."""
+    reading = found.lists
+    if reading is None:
+        raise TypeError("the setting is no lists of neighbours")
     names = [one.name for one in measures]
     pairs = [(name, name) for name in names]
     listed = [name for name in names if name.startswith("mAP@") and name.endswith("/total")]
@@ -65,9 +67,17 @@ def differences(
     queries = exact.statistics.queries
     group = np.random.default_rng(0).permutation(queries) % min(GROUPS, queries)
     left: list[list[float]] = []
-    for own in range(int(group.max()) + 1 if queries > 1 else 0):
-        kept = np.flatnonzero(group != own)
-        left.append(_differences_of(exact, found, measures, options, pairs, kept))
+    for part in range(int(group.max()) + 1 if queries > 1 else 0):
+        kept = np.flatnonzero(group != part)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StreamevalWarning)
+            whole = metrics_of(
+                exact.statistics.take(kept), options, [*measures, find_measure(LISTED)]
+            ).scalars
+            lists = compute_list_metrics(
+                found.statistics.take(kept), reading.take(kept), options
+            ).scalars
+        left.append([lists[other] - whole[name] for name, other in pairs])
     result: dict[str, Difference] = {}
     for at, (name, other) in enumerate(pairs):
         one, two = exact[name], found[other]
@@ -79,27 +89,6 @@ def differences(
             one, two, two - one, low, high, kind
         )
     return result
-
-
-def _differences_of(
-    exact: Evaluation,
-    found: Evaluation,
-    measures: Sequence[Measure],
-    options: MetricOptions,
-    pairs: Sequence[tuple[str, str]],
-    queries: npt.NDArray[np.int64],
-) -> list[float]:
-    if found.lists is None:
-        raise TypeError("the setting is no lists of neighbours")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StreamevalWarning)
-        own = metrics_of(
-            exact.statistics.take(queries), options, [*measures, find_measure(LISTED)]
-        ).scalars
-        other = compute_list_metrics(
-            found.statistics.take(queries), found.lists.take(queries), options
-        ).scalars
-    return [other[two] - own[one] for one, two in pairs]
 
 
 def interval(value: float, left: FloatArray) -> tuple[float, float]:

@@ -78,19 +78,9 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
     OptionError
         If options don't.
     """
-    shared: dict[str, Any] = {
-        "features": features,
-        "k": k,
-        "missing": missing,
-        "tighten": tighten,
-        "rerank": rerank,
-    }
-    searching: dict[str, Any] = {
-        "search": search,
-        "train_rows": train_rows,
-        "save_index": save_index,
-        "width": width,
-    }
+    given: dict[str, Any] = locals()
+    shared = {name: given[name] for name in ("features", "k", "missing", "tighten", "rerank")}
+    searching = {name: given[name] for name in ("search", "train_rows", "save_index", "width")}
     if lists is None and index is not None:
         return IndexSearch(index=str(index), **searching, **shared)
     if lists is None or index is not None:

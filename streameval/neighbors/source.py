@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
+
 from streameval.choices import Missing
 from streameval.errors import OptionError, check_type
 from streameval.metrics.options import is_count
@@ -54,8 +56,6 @@ class ListSource(Source):
     depends_on_reading = True  # k auto
     searches = False
     """Whether lists are searched for here."""
-    needs_lengths = False
-    """Whether bounds rely on the lengths of all gallery vectors."""
     width = 0.0
     """Of ``k="auto"``: the widest interval that will do."""
 
@@ -107,9 +107,14 @@ class ListSource(Source):
         """Whether listed items are ranked by their canonical distances."""
 
     @property
-    @abstractmethod
+    def needs_lengths(self) -> bool:
+        """Whether bounds rely on the lengths of all gallery vectors."""
+        return self.features is not None and self.reading == "bounds"
+
+    @property
     def precision(self) -> float:
         """The relative rounding of the distances of lists before they are ranked."""
+        return float(np.finfo(np.float32).eps)
 
     @abstractmethod
     def sizes(self) -> ListSizes:

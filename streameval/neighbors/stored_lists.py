@@ -120,16 +120,11 @@ class StoredLists(ListSource):
         return self.distances is None or self.reading == "bounds" or self.rerank
 
     @property
-    def needs_lengths(self) -> bool:  # type: ignore[override]
-        """Whether bounds rely on the lengths of all gallery vectors."""
-        return self.features is not None and self.reading == "bounds"
-
-    @property
     def precision(self) -> float:
         """The relative rounding of the stored distances."""
-        dtype: np.dtype[Any] = np.dtype(np.float32)
-        if self.distances is not None:
-            dtype = self.distances.dtype
+        if self.distances is None:
+            return super().precision
+        dtype: np.dtype[Any] = self.distances.dtype
         return float(np.finfo(dtype).eps) if dtype.kind == "f" else 1.0
 
     def inputs(self) -> tuple[Input, ...]:
