@@ -21,8 +21,7 @@ SIZE = 160, 240  # pixels of a thumbnail, at most: twice what the page shows
 LEAST = 64  # pixels of the longer side: smaller images are enlarged
 QUALITY = 82
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-STANDARD = ("id", "cam", "key")  # columns that labels have read already
-LABELS = ("side", "row", *STANDARD)
+STANDARD = ("id", "cam", "key")
 
 
 @dataclass(frozen=True)
@@ -123,12 +122,14 @@ _EXPECTED = (
 
 def _columns(fields: Sequence[str], inputs: Inputs, side: str) -> Mapping[str, AnyArray]:
     """Read the columns of labels that a template names."""
-    labels = inputs.labels[side]
-    known = {name: getattr(labels, name) for name in STANDARD if name in fields}
-    for name, values in known.items():
-        if values is None:
-            raise InputError(f"--images names {name}, and the {side} has no {name}: {_EXPECTED}")
-    more = [name for name in dict.fromkeys(fields) if name not in LABELS]
+    held = inputs.labels[side].columns
+    known = {name: held[name] for name in fields if name in held}
+    more = [name for name in dict.fromkeys(fields) if name not in (*known, "side", "row")]
+    absent = [name for name in more if name in STANDARD]
+    if absent:
+        raise InputError(
+            f"--images names {absent[0]}, and the {side} has no {absent[0]}: {_EXPECTED}"
+        )
     if not more:
         return known
     if side not in inputs.tables:
