@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from streameval.protocols.presets import PRESETS
     from streameval.protocols.protocol import PROTOCOLS, Labels, Protocol
     from streameval.result import Evaluation
-    from streameval.result.paired import compare
+    from streameval.result.comparison import compare
     from streameval.run.progress import Progress
     from streameval.sources.sources import Distances, Features
     from streameval.statistics import RankStatistics
@@ -90,7 +90,7 @@ _HOMES = {
     "Labels": "protocols.protocol",
     "Protocol": "protocols.protocol",
     "Evaluation": "result.evaluation",
-    "compare": "result.paired",
+    "compare": "result.comparison",
     "RankStatistics": "statistics",
 }
 

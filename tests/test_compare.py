@@ -18,8 +18,8 @@ import streameval as se
 from streameval.arrays.fingerprint import of_labels as of_labels_in
 from streameval.cli import main
 from streameval.metrics.resampling import Identities, Resampling
-from streameval.result.comparable import differing
-from streameval.result.paired import holm_adjusted, p_value
+from streameval.result.comparison import holm_adjusted, p_value
+from streameval.result.same_task import differing
 
 QUERIES, ITEMS = 80, 120
 

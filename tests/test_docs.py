@@ -140,7 +140,7 @@ def test_what_a_public_function_returns_is_in_the_reference() -> None:
         "metrics.camera_pairs.CameraMatrix",
         "metrics.confidence.Confidence",
         "protocols.presets.Preset",
-        "result.paired.Comparison",
+        "result.comparison.Comparison",
     ):
         assert f"\n::: streameval.{name}\n" in told
 

@@ -277,7 +277,7 @@ def test_names_that_a_result_does_not_have() -> None:
     q, g, sides = problem()
     result = se.evaluate(se.Features(q, g), **sides)
     with pytest.raises(se.OptionError, match="unknown option 'tie'; known options: ties, ap, vp"):
-        result.with_options(tie="stable")
+        result.with_options({"tie": "stable"})
     with pytest.raises(KeyError, match="no metric 3; there are CMC@1"):
         result[3]  # type: ignore[index]
 

@@ -32,13 +32,13 @@ def compare(folders: tuple[str, ...], queries: int, **values: Any) -> None:
     in protocol, gallery or options are compared with --despite only.
     """
     from streameval.report.run_comparison import comparison_table, render_comparison
-    from streameval.result import paired
+    from streameval.result.comparison import compare
 
     check_effect("overwrite", when=values["out"] is not None, remedy="give --out FILE")
     shown = values["json"] or values["format"] in ("json", "table")
     check_effect("queries", when=shown, remedy="give --format table, or json")
     draws = {name: values[name] for name in ("resamples", "seed")}
-    comparison = paired.compare(
+    comparison = compare(
         *folders,
         metrics=values["metrics"],
         level=parse_level(values["ci"], **draws).level,

@@ -39,7 +39,7 @@ def plot(folders: tuple[str, ...], out: str, **values: Any) -> None:
     """
     from streameval.report import figures
     from streameval.result import Evaluation
-    from streameval.result.comparable import warn_of_others
+    from streameval.result.same_task import warn_of_others
 
     curve = values["curve"]
     check_effect("metric", when=curve == figures.CAMERAS, remedy=f"give --curve {figures.CAMERAS}")

@@ -102,7 +102,7 @@ class Output:
                 self._saved = self._finished(name)
             if self._saved is not None:
                 request = prepared.request
-                result = self._saved.with_options(**vars(request.options))
+                result = self._saved.with_options(request.options)
                 return result if request.group_by is None else result.grouped(request.group_by)
             plan = self._checkpoint.start(lambda: content, prepared.plan)
             prepared = replace(prepared, plan=plan)

@@ -33,7 +33,7 @@ def show(folders: tuple[str, ...], **values: Any) -> None:
     """
     from streameval.report.evaluation import render_evaluation, results_table
     from streameval.result import Evaluation
-    from streameval.result.comparable import warn_of_others
+    from streameval.result.same_task import warn_of_others
 
     to_file = values["out"] is not None
     check_effect("overwrite", when=to_file, remedy="give --out FILE")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import Any, get_args
 
@@ -45,6 +45,24 @@ def names_of(given: str | Iterable[str], what: str) -> tuple[str, ...]:
     if not isinstance(given, Iterable):
         raise OptionError(f"{what} is {given!r}; expected names such as CMC@1,mAP")
     return tuple(given)
+
+
+def with_changes(options: MetricOptions, changes: Mapping[str, Any]) -> MetricOptions:
+    """Return options with some changed, metrics as one text or several names; None changes none.
+
+    Raises
+    ------
+    OptionError
+        If there is no such option, or a value can't be.
+    """
+    known = [one.name for one in fields(MetricOptions)]
+    for name in changes:
+        if name not in known:
+            raise OptionError(f"unknown option {name!r}; known options: {', '.join(known)}")
+    given = {name: value for name, value in changes.items() if value is not None}
+    if "metrics" in given:
+        given["metrics"] = names_of(given["metrics"], "metrics")
+    return replace(options, **given)
 
 
 def find_measure(name: str) -> Measure:

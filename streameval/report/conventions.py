@@ -112,7 +112,7 @@ def _read(
 def _scalars(evaluation: Evaluation, options: MetricOptions) -> dict[str, float]:
     if not options.metrics:  # the statistics allow none, and no names would stand for the usual
         return {}
-    return evaluation.with_options(**vars(options)).metrics.scalars
+    return evaluation.with_options(options).metrics.scalars
 
 
 def _other_pairs(evaluation: Evaluation, preset: Preset) -> str:

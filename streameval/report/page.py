@@ -25,7 +25,8 @@ from streameval.report.run_comparison import (
     without_interval,
 )
 from streameval.report.terminal import Style
-from streameval.result import Evaluation, paired
+from streameval.result import Evaluation
+from streameval.result.comparison import Comparison, compare
 from streameval.result.summary import read_summary
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Runs:
 
     results: Mapping[str, Evaluation]
     provenance: Mapping[str, Mapping[str, Any]]
-    comparison: paired.Comparison | None = None
+    comparison: Comparison | None = None
     reason: str = ""
 
     @property
@@ -81,7 +82,7 @@ def runs_of(
     how : Resampling
         How the intervals of differences are made.
     despite : collection of str
-        See `paired.compare`.
+        See `compare`.
 
     Raises
     ------
@@ -99,7 +100,7 @@ def runs_of(
     if len(results) < 2:
         return Runs(results, provenance)
     try:
-        comparison = paired.compare(
+        comparison = compare(
             *results.values(),
             names=names,
             level=how.level,
@@ -160,7 +161,7 @@ def render_report(runs: Runs, *, queries: int, pictures: Pictures | None = None)
     return page.encode("utf-8", errors="replace")
 
 
-def _comparison(comparison: paired.Comparison) -> dict[str, Any]:
+def _comparison(comparison: Comparison) -> dict[str, Any]:
     """Return what the page says of runs that are compared."""
     first = shortened(comparison.first)
     differences, changes = [], []

@@ -13,7 +13,7 @@ from streameval.report.table import Cell, Part, Row, Span, Table, facts, number
 from streameval.report.terminal import Style, render
 
 if TYPE_CHECKING:
-    from streameval.result.paired import Comparison, Difference
+    from streameval.result.comparison import Comparison, Difference
 
 PROBABILITY = Kind("probability", digits=4)
 LABELS = ("id", "cam")

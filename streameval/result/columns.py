@@ -66,6 +66,21 @@ def check_camera_pairs(columns: Mapping[str, AnyArray], positive_cams: object | 
         )
 
 
+def check_not_of_lists(lists: object | None, what: str) -> None:
+    """Refuse what asks of every positive where it stands.
+
+    Raises
+    ------
+    InputError
+        If lists of neighbours may leave some out.
+    """
+    if lists is not None:
+        raise InputError(
+            f"{what} needs the place of every positive, and lists of neighbours may leave some "
+            "out: evaluate the features or distances"
+        )
+
+
 def group_labels(labels: npt.ArrayLike, queries: int) -> AnyArray:
     """Return labels of groups as an array, [Q].
 

@@ -1,19 +1,10 @@
-"""Evaluation: the values, curves and per-query table of a run; saved and loaded whole.
-
-saved       its files: written, and read back
-folder      where they may be written, whole or not at all; the statistics
-summary     what ``summary.json`` holds
-columns     the labels of queries: in tables, and for groups
-groups, positives, cells   the tables by group and by positive; cells of spreadsheets
-comparable  whether results are of the same task
-paired      one against another, on the same queries
-"""
+"""Evaluation: the values, curves and per-query table of a run; saved and loaded whole."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -22,31 +13,37 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, OptionError, check_path, check_type
+from streameval.choices import AveragePrecision, CmcReading, TieRule, VerificationPrecision
+from streameval.errors import InputError, check_path, check_type
 from streameval.metrics import Measure, MetricOptions, Metrics, compute_metrics
 from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.camera_pairs import (
     CameraMatrix,
     PositiveCameras,
     camera_matrix,
-    metrics_by_camera_pair,
 )
 from streameval.metrics.compute import scalars_text
 from streameval.metrics.confidence import Confidence, confidence_of
-from streameval.metrics.groups import confidence_by_group, list_metrics_by_group, metrics_by_group
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Identities, Resampling
 from streameval.metrics.retrieval import precision_recall
-from streameval.metrics.selection import available_fields, find_name, measures_of, names_of
+from streameval.metrics.selection import (
+    available_fields,
+    find_name,
+    measures_of,
+    with_changes,
+)
 from streameval.protocols.protocol import CAMERA_PAIRS, AnyArray
 from streameval.result.columns import (
     GROUP,
     check_camera_pairs,
     check_group_column,
+    check_not_of_lists,
     group_labels,
     table_columns,
 )
 from streameval.result.folder import ResultFolder
+from streameval.result.groups import confidence_of_groups, metrics_of_groups
 from streameval.result.positives import positive_columns
 from streameval.result.saved import load_result, write_files
 from streameval.result.summary import summary_of
@@ -103,38 +100,45 @@ class Evaluation:
         range: Mapping[str, Any],
         columns: Mapping[str, AnyArray],
         provenance: Mapping[str, Any],
-        group_by: str | None = None,
         positive_cams: PositiveCameras | None = None,
         lists: ListReading | None = None,
         resampling: Resampling | None = None,
     ) -> Evaluation:
         """Compute the metrics of the options."""
-        metrics: Metrics
-        if lists is None:
-            metrics = compute_metrics(statistics, options)
-        else:
-            metrics = compute_list_metrics(statistics, lists, options)
         return cls(
             statistics,
-            metrics,
+            _metrics_of(statistics, options, lists),
             options,
             range,
             columns,
             provenance,
-            group_by,
-            positive_cams,
-            lists,
-            resampling,
+            positive_cams=positive_cams,
+            lists=lists,
+            resampling=resampling,
         )
 
-    def with_options(self, **changes: Any) -> Evaluation:
+    def with_options(
+        self,
+        options: MetricOptions | Mapping[str, Any] | None = None,
+        *,
+        metrics: str | Iterable[str] | None = None,
+        ties: TieRule | None = None,
+        ap: AveragePrecision | None = None,
+        vp: VerificationPrecision | None = None,
+        cmc: CmcReading | None = None,
+        false_rate_budget: int | None = None,
+        max_rank: int | None = None,
+    ) -> Evaluation:
         """Return the same evaluation under other metric options, without its distances.
 
         Parameters
         ----------
-        **changes
-            Attributes of `MetricOptions`, as ``ties="optimistic"``; metrics as `evaluate` takes
-            them, ``metrics="CMC@1,mAP"``.
+        options : MetricOptions or mapping, optional
+            All options, or some of them by name; by default those of this evaluation.
+        metrics : str or iterable of str, optional
+            As `evaluate` takes them: ``"CMC@1,mAP"``.
+        ties, ap, vp, cmc, false_rate_budget, max_rank
+            Attributes of `MetricOptions` to change.
 
         Raises
         ------
@@ -142,22 +146,13 @@ class Evaluation:
             If there is no such option, a value can't be, or a metric that is named needs what was
             not counted.
         """
-        known = [one.name for one in fields(MetricOptions)]
-        for name in changes:
-            if name not in known:
-                raise OptionError(f"unknown option {name!r}; known options: {', '.join(known)}")
-        if changes.get("metrics") is not None:
-            changes["metrics"] = names_of(changes["metrics"], "metrics")
-        return self.compute(
-            self.statistics,
-            replace(self.options, **changes),
-            range=self.range,
-            columns=self.columns,
-            provenance=self.provenance,
-            group_by=self.group_by,
-            positive_cams=self.positive_cams,
-            lists=self.lists,
-            resampling=self.resampling,
+        base = options if isinstance(options, MetricOptions) else self.options
+        changes: dict[str, Any] = {"metrics": metrics, "ties": ties, "ap": ap, "vp": vp, "cmc": cmc}
+        changes |= {"false_rate_budget": false_rate_budget, "max_rank": max_rank}
+        changes |= options if isinstance(options, Mapping) else {}
+        changed = with_changes(base, changes)
+        return replace(
+            self, options=changed, metrics=_metrics_of(self.statistics, changed, self.lists)
         )
 
     def grouped(self, by: str | npt.ArrayLike) -> Evaluation:
@@ -192,12 +187,8 @@ class Evaluation:
 
         Parameters
         ----------
-        level : float
-            Share of the resamples inside an interval, in (0, 1).
-        resamples : int
-            How often as many identities as there are are drawn, with replacement.
-        seed : int
-            Of the draws; the same seed gives the same intervals, but for rounding.
+        level, resamples, seed : as of `Resampling`
+            The same seed gives the same intervals, but for rounding.
 
         Raises
         ------
@@ -211,13 +202,7 @@ class Evaluation:
     def with_confidence(
         self, level: float = 0.95, *, resamples: int = 1000, seed: int = 0
     ) -> Evaluation:
-        """Return the same evaluation with `confidence` in its summary.
-
-        Raises
-        ------
-        OptionError
-            If one of the parameters can't be.
-        """
+        """Return the same evaluation with `confidence`, of these parameters, in its summary."""
         return replace(self, resampling=Resampling(level, resamples, seed))
 
     @cached_property
@@ -254,9 +239,7 @@ class Evaluation:
         return f"<Evaluation of {queries}: {scalars_text(self.metrics.scalars)}>"
 
     def __getitem__(self, name: str) -> float:
-        """Return a metric by name, a fraction in [0, 1]; NaN where undefined.
-
-        A name of another tool will do where it stands for one metric: ``rank1`` for ``CMC@1``.
+        """Return a metric by name, NaN where undefined; another tool's name will do: ``rank1``.
 
         Raises
         ------
@@ -271,53 +254,27 @@ class Evaluation:
 
     @property
     def curves(self) -> Mapping[str, npt.NDArray[Any]]:
-        """Every curve by name, [n] each: CMC, tau, mRP, mVP, mReP, mFR, FAR, DIR@1 and more.
+        """Every curve by name, [n] each.
 
-        ``CMC`` is at the ranks 1, 2, ..; those of GOM at the T thresholds ``tau``; ``FAR`` and
-        ``DIR@1`` where ``ROC_tau``, distances, are.
+        ``CMC`` at the ranks 1, 2, ..; ``mRP``, ``mVP``, ``mReP``, ``mFR`` at the T thresholds
+        ``tau``; ``FAR`` and ``DIR@1`` at the distances ``ROC_tau``; and others of the metrics.
         """
         return self.metrics.curves
 
     @property
     def intervals(self) -> Mapping[str, tuple[float, float]]:
-        """The metrics that ties leave open: (least, greatest) of pessimistic and optimistic ties.
-
-        Empty where nothing is tied.
-        """
+        """The metrics that ties leave open: (least, greatest) over pessimistic and optimistic."""
         return self.metrics.intervals
 
     @cached_property
     def groups(self) -> Mapping[Any, Metrics]:
-        """The metrics of the queries of each label of the column `group_by`; none without one.
-
-        By ``cam-pair``, labels are (query camera, gallery camera): see `metrics_by_camera_pair`.
-        """
-        if self.group_by is None:
-            return {}
-        if self.group_by == CAMERA_PAIRS and self.positive_cams is not None:
-            return metrics_by_camera_pair(
-                self.statistics, self.columns["cam"], self.positive_cams, self.options
-            )
-        labels = self.columns[self.group_by]
-        if self.lists is not None:
-            return list_metrics_by_group(self.statistics, self.lists, labels, self.options)
-        return metrics_by_group(self.statistics, labels, self.options)
+        """The metrics of each group of `group_by`; by ``cam-pair``, of (query cam, gallery cam)."""
+        return metrics_of_groups(self)
 
     @cached_property
     def group_confidence(self) -> Mapping[Any, Confidence]:
         """The intervals of each group where the summary has any; pairs of cameras have none."""
-        if self.resampling is None or self.group_by in (None, CAMERA_PAIRS):
-            return {}
-        check_not_of_lists(self.lists, "a confidence interval")
-        self.identities()  # there are none without
-        return confidence_by_group(
-            self.statistics,
-            self.groups,
-            self.columns[str(self.group_by)],
-            self.columns["id"],
-            self.options,
-            self.resampling,
-        )
+        return confidence_of_groups(self)
 
     def camera_matrix(self, name: str) -> CameraMatrix:
         """Return a metric of every pair of a query's camera and a positive's.
@@ -405,8 +362,7 @@ class Evaluation:
         ----------
         path : str or Path
         overwrite : bool
-            Whether to replace a result that is there; a folder that holds anything else too is
-            never replaced.
+            Whether to replace a saved result; a folder that holds anything else is never replaced.
 
         Raises
         ------
@@ -418,7 +374,7 @@ class Evaluation:
             folder.put_in_place()
 
     def write(self, folder: Path) -> None:
-        """Write the files of the result into a folder that is there, as `save` does."""
+        """Write the files of the result into an existing folder."""
         write_files(self, folder)
 
     @classmethod
@@ -428,23 +384,15 @@ class Evaluation:
         Raises
         ------
         OutputError
-            If the folder is no result, is of a later format, or is damaged: a part of the
-            statistics is missing, or its counts are not those of the summary.
+            If the folder is no result, of a later format, or damaged.
         """
         check_path(path)
         return load_result(cls, Path(path))
 
 
-def check_not_of_lists(lists: ListReading | None, what: str) -> None:
-    """Refuse what asks of every positive where it stands.
-
-    Raises
-    ------
-    InputError
-        If lists of neighbours may leave some out.
-    """
-    if lists is not None:
-        raise InputError(
-            f"{what} needs the place of every positive, and lists of neighbours may leave some "
-            "out: evaluate the features or distances"
-        )
+def _metrics_of(
+    statistics: RankStatistics, options: MetricOptions, lists: ListReading | None
+) -> Metrics:
+    if lists is None:
+        return compute_metrics(statistics, options)
+    return compute_list_metrics(statistics, lists, options)

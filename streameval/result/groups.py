@@ -1,16 +1,54 @@
-"""groups.csv: a row a group, for spreadsheets."""
+"""Groups of queries: their metrics, their confidence, and groups.csv with a row a group."""
 
 from __future__ import annotations
 
 import csv
 import math
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from streameval.metrics import Metrics
+from streameval.metrics.camera_pairs import metrics_by_camera_pair
 from streameval.metrics.confidence import Confidence
+from streameval.metrics.groups import confidence_by_group, list_metrics_by_group, metrics_by_group
 from streameval.protocols.protocol import CAMERA_PAIRS
 from streameval.result.cells import harmless
+from streameval.result.columns import check_not_of_lists
+
+if TYPE_CHECKING:
+    from streameval.result import Evaluation
+
+
+def metrics_of_groups(result: Evaluation) -> Mapping[Any, Metrics]:
+    """Return the metrics of each group of a result; none where it is not grouped."""
+    by = result.group_by
+    if by is None:
+        return {}
+    if by == CAMERA_PAIRS and result.positive_cams is not None:
+        return metrics_by_camera_pair(
+            result.statistics, result.columns["cam"], result.positive_cams, result.options
+        )
+    labels = result.columns[by]
+    if result.lists is not None:
+        return list_metrics_by_group(result.statistics, result.lists, labels, result.options)
+    return metrics_by_group(result.statistics, labels, result.options)
+
+
+def confidence_of_groups(result: Evaluation) -> Mapping[Any, Confidence]:
+    """Return the intervals of each group of a result; none where it has none, or camera pairs."""
+    by = result.group_by
+    if result.resampling is None or by is None or by == CAMERA_PAIRS:
+        return {}
+    check_not_of_lists(result.lists, "a confidence interval")
+    result.identities()  # raises InputError without a column id
+    return confidence_by_group(
+        result.statistics,
+        result.groups,
+        result.columns[by],
+        result.columns["id"],
+        result.options,
+        result.resampling,
+    )
 
 
 def write_groups(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,11 +99,11 @@ def load_result(kind: type[Evaluation], folder: Path) -> Evaluation:
                 for name, value in summary["provenance"].items()
                 if name not in ("streameval", "format")
             },
-            group_by=summary.get("groups", {}).get("by"),
             positive_cams=read_positive_cams(folder, statistics),
             lists=_read_lists(folder, summary["provenance"].get("lists"), table),
             resampling=read_resampling(summary),
         )
+        loaded = replace(loaded, group_by=summary.get("groups", {}).get("by"))
         if loaded.group_by == CAMERA_PAIRS:
             check_camera_pairs(columns, loaded.positive_cams)
         check_counts(folder, loaded.counts, summary["counts"])

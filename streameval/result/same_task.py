@@ -13,7 +13,8 @@ import numpy.typing as npt
 from streameval.choices import GALLERY, OPTIONS, PROTOCOL
 from streameval.errors import InputError, StreamevalWarning
 from streameval.protocols.protocol import saved_protocol
-from streameval.result.evaluation import Evaluation, check_not_of_lists
+from streameval.result.columns import check_not_of_lists
+from streameval.result.evaluation import Evaluation
 from streameval.result.summary import plain
 
 QUERIES = "queries"

@@ -27,7 +27,7 @@ from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.resampling import Resampling
 from streameval.metrics.selection import names_of
 from streameval.result import Evaluation
-from streameval.result.comparable import check_comparable
+from streameval.result.same_task import check_comparable
 from streameval.result.summary import plain
 from streameval.statistics import FloatArray
 
