@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -184,6 +184,40 @@ def native_dtype(
             f"strings are needed: {remedy}"
         )
     return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
+def choose_key(uri: str, key: str | None, names: Collection[str], file: str, what: str) -> str:
+    """Return the key of an array in a file: the only one, if none is given.
+
+    Parameters
+    ----------
+    uri : str
+    key : str or None
+    names : collection of str
+        What there is in the file.
+    file, what : str
+        What messages call such a file and what is in it: ``FILE.npz``, ``array``.
+
+    Raises
+    ------
+    InputError
+        If there is no such array, or it is not clear which is meant.
+    """
+    if key is None and len(names) == 1:
+        return next(iter(names))
+    if key is not None and key in names:
+        return key
+    problem = f"holds several {what}s" if key is None and names else f"has no such {what}"
+    raise InputError(
+        f"{uri} {problem}; name one as {file}::NAME. {what.capitalize()}s in it: "
+        f"{', '.join(names) or 'none'}"
+    )
+
+
+def refuse_key(uri: str, key: str | None) -> None:
+    """Raise InputError if a key is given for a file that holds one array."""
+    if key is not None:
+        raise InputError(f"{uri}: such a file holds one array and has no keys; leave ::{key} out")
 
 
 @contextmanager

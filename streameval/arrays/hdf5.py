@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.arrays.array import AnyArray, Array, Span, native_dtype, reading_as
+from streameval.arrays.array import (
+    AnyArray,
+    Array,
+    Span,
+    choose_key,
+    native_dtype,
+    reading_as,
+)
 from streameval.errors import InputError, OptionError
 
 SUFFIXES = (".h5", ".hdf5")
@@ -154,12 +161,6 @@ def open_hdf5(path: Path, key: str | None, uri: str) -> Array:
         If h5py is not installed.
     """
     check_h5py()
-    names, _ = contents(path)
-    if key is None and len(names) == 1:
-        key = names[0]
-    if key is None or key.strip("/") not in names:
-        raise InputError(
-            f"{uri} {'holds several datasets' if key is None else 'has no such dataset'}; name one "
-            f"as FILE{path.suffix}::NAME. Datasets in it: {', '.join(names) or 'none'}"
-        )
-    return Hdf5Array(path, key.strip("/"), f"{path}::{key.strip('/')}")
+    key = None if key is None else key.strip("/")
+    key = choose_key(uri, key, contents(path)[0], f"FILE{path.suffix}", "dataset")
+    return Hdf5Array(path, key, f"{path}::{key}")

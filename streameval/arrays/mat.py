@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from streameval.arrays.array import AnyArray, Array, Span
+from streameval.arrays.array import AnyArray, Array, Span, choose_key
 from streameval.arrays.hdf5 import Hdf5Array, attributes_of, contents
 from streameval.arrays.memory import LoadedArray, available_bytes, check_fits
 from streameval.errors import InputError
@@ -41,10 +41,7 @@ def open_mat(path: Path, key: str | None, uri: str) -> Array:
         found = scipy.io.whosmat(str(path))
         classes = {name: kind for name, _, kind in found}
         shapes = {name: shape for name, shape, _ in found}
-        if key is None and len(classes) == 1:
-            key = next(iter(classes))
-        if key is None or key not in classes:
-            raise _unnamed(uri, key, list(classes))
+        key = choose_key(uri, key, classes, "FILE.mat", "variable")
         uri = f"{path}::{key}"
         _check_class(uri, classes[key])
         check_fits(uri, 8 * math.prod(shapes[key]), available_bytes())
@@ -99,10 +96,7 @@ def open_mat73(path: Path, key: str | None, uri: str) -> Array:
         As `open_mat` does.
     """
     names = [name for name in contents(path)[0] if not name.startswith("#")]  # MATLAB's own
-    if key is None and len(names) == 1:
-        key = names[0]
-    if key is None or key not in names:
-        raise _unnamed(uri, key, names)
+    key = choose_key(uri, key, names, "FILE.mat", "variable")
     uri = f"{path}::{key}"
     attributes = attributes_of(path, key)
     kind = attributes.get("MATLAB_class", b"double")
@@ -116,13 +110,6 @@ def open_mat73(path: Path, key: str | None, uri: str) -> Array:
     codes = array.read_all().astype(np.uint32)
     texts = np.ascontiguousarray(codes).view(f"U{codes.shape[1]}")[:, 0]
     return LoadedArray(np.char.rstrip(texts), open_mat, path, key, uri)
-
-
-def _unnamed(uri: str, key: str | None, names: list[str]) -> InputError:
-    return InputError(
-        f"{uri} {'holds several variables' if key is None else 'has no such variable'}; "
-        f"name one as FILE.mat::NAME. Variables in it: {', '.join(names) or 'none'}"
-    )
 
 
 def _check_class(uri: str, kind: str) -> None:

@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from streameval.arrays.array import AnyArray, Array, Span, native_dtype
+from streameval.arrays.array import AnyArray, Array, Span, native_dtype, refuse_key
 from streameval.errors import InputError
 
 _NEAR_BYTES = 16 << 10  # rows nearer than this are read together: a call costs as much
@@ -103,10 +103,7 @@ def open_npy(path: Path, key: str | None, uri: str) -> Array:
     InputError
         If a key is given, the header is unreadable, or the file is shorter than it says.
     """
-    if key is not None:
-        raise InputError(
-            f"{uri}: an .npy file holds one array and has no keys; give {str(path)!r} alone"
-        )
+    refuse_key(uri, key)
     with path.open("rb") as file:
         header = read_header(file, uri)
     size, promised = path.stat().st_size, header.length + header.nbytes

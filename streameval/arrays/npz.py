@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from streameval.arrays.array import Array
+from streameval.arrays.array import Array, choose_key
 from streameval.arrays.memory import LoadedArray, available_bytes, check_fits
 from streameval.arrays.npy import Header, NpyArray, read_header
 from streameval.errors import InputError
@@ -68,13 +68,7 @@ def _key(member: zipfile.ZipInfo) -> str:
 
 def _member(archive: zipfile.ZipFile, key: str | None, uri: str) -> zipfile.ZipInfo:
     members = {_key(info): info for info in archive.infolist() if info.filename.endswith(".npy")}
-    if key is None and len(members) == 1:
-        return next(iter(members.values()))
-    if key in members:
-        return members[key]
-    problem = "holds several arrays" if key is None and members else "has no such array"
-    found = ", ".join(members) or "none"
-    raise InputError(f"{uri} {problem}; name one as FILE.npz::KEY. Arrays in it: {found}")
+    return members[choose_key(uri, key, members, "FILE.npz", "array")]
 
 
 def _load(file: IO[bytes], header: Header) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:

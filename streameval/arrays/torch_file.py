@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streameval.arrays.array import Array
+from streameval.arrays.array import Array, choose_key
 from streameval.arrays.memory import LoadedArray
 from streameval.errors import InputError, OptionError
 
@@ -51,14 +51,7 @@ def open_torch(path: Path, key: str | None, uri: str) -> Array:
         ) from error
     tensors: dict[str, Any] = {}
     _collect(content, "", tensors, torch.Tensor)
-    if key is None and len(tensors) == 1:
-        key = next(iter(tensors))
-    if key is None or key not in tensors:
-        problem = "holds several tensors" if key is None and tensors else "has no such tensor"
-        raise InputError(
-            f"{uri} {problem}; name one as FILE{path.suffix}::KEY. Tensors in it: "
-            f"{', '.join(tensors) or 'none'}"
-        )
+    key = choose_key(uri, key, tensors, f"FILE{path.suffix}", "tensor")
     tensor = tensors[key].detach()
     if tensor.dtype == torch.bfloat16:  # NumPy has none; float32 holds every value of it
         tensor = tensor.to(torch.float32)

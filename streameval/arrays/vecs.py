@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from streameval.arrays.array import AnyArray, Array, Span
+from streameval.arrays.array import AnyArray, Array, Span, refuse_key
 from streameval.errors import InputError
 
 _LENGTH_BYTES = 4  # of the length of a row, an int32, before each row
@@ -87,6 +87,5 @@ def open_vecs(path: Path, key: str | None, uri: str) -> Array:
     InputError
         If a key is given, or the file is damaged.
     """
-    if key is not None:
-        raise InputError(f"{uri}: such a file holds one array and has no keys; leave ::{key} out")
+    refuse_key(uri, key)
     return VecsArray(path, uri)

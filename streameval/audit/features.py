@@ -92,7 +92,9 @@ def audit_features(
             f"query features are {features.query.dtype}, gallery features {features.gallery.dtype}",
             f"both are taken as {features.dtype}; a copy in the narrower one is no copy",
         )
-    _audit_copies(audit, features, scans["query"], scans["gallery"], query, gallery, pairs)
+    _audit_gallery_copies(audit, features, scans["gallery"], gallery)
+    labelled = None if query is None or gallery is None else pairs
+    _audit_query_copies(audit, features, scans["query"], scans["gallery"], labelled)
     if query is not None and gallery is not None and pairs is not None:
         _audit_belonging(audit, features, scans, gallery, pairs)
     return audit
@@ -168,53 +170,55 @@ def _audit_values(audit: Audit, array: Array, scan: Scan, metric: str) -> None:
         )
 
 
-def _audit_copies(
-    audit: Audit,
-    features: Features,
-    query: Scan,
-    gallery: Scan,
-    query_labels: Labels | None,
-    gallery_labels: Labels | None,
-    pairs: Pairs | None,
+def _audit_gallery_copies(
+    audit: Audit, features: Features, scan: Scan, labels: Labels | None
 ) -> None:
-    rows = np.flatnonzero(gallery.usable)
-    order = rows[np.argsort(gallery.hashes[rows], kind="stable")]
-    hashes = gallery.hashes[order]
+    """Report gallery rows that are copies of an earlier row."""
+    order, hashes = _by_hash(scan)
     begins = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))[: len(order)]
     first = np.repeat(order[begins], np.diff(np.append(begins, len(order))))
     copy, of = order[first != order], first[first != order]
-    copy, of = _really(features.gallery, features.gallery, copy, of)
+    copy, of = _equal_rows(features.gallery, features.gallery, copy, of)
     audit.facts["gallery_copies"] = len(copy)
-    if len(copy):
-        message = (
-            f"{features.gallery.uri}: {len(copy):,} rows are copies of others, such as row "
-            f"{copy[0]} of row {of[0]}"
-        )
-        effect = "their distances are tied, and count once more"
-        if gallery_labels is not None:
-            other = int(np.count_nonzero(gallery_labels.id[copy] != gallery_labels.id[of]))
-            message += f"; {other:,} of them have another identity"
-            if other:
-                effect += "; where identities differ, how ties are broken decides: see --ties"
-        audit.warn("copies-in-gallery", message, effect)
-    at = np.minimum(np.searchsorted(hashes, query.hashes), max(len(hashes) - 1, 0))
-    found = np.flatnonzero(query.usable)
-    found = found[hashes[at[found]] == query.hashes[found]] if len(hashes) else found[:0]
-    own, item = _really(features.query, features.gallery, found, order[at[found]])
-    audit.facts["query_copies"] = len(own)
-    if not len(own):
+    if not len(copy):
         return
     message = (
-        f"{len(own):,} queries are copies of gallery rows, such as query {own[0]} of row {item[0]}"
+        f"{features.gallery.uri}: {len(copy):,} rows are copies of others, such as row "
+        f"{copy[0]} of row {of[0]}"
     )
-    if pairs is None or query_labels is None or gallery_labels is None:
+    effect = "their distances are tied, and count once more"
+    if labels is not None:
+        other = int(np.count_nonzero(labels.id[copy] != labels.id[of]))
+        message += f"; {other:,} of them have another identity"
+        if other:
+            effect += "; where identities differ, how ties are broken decides: see --ties"
+    audit.warn("copies-in-gallery", message, effect)
+
+
+def _audit_query_copies(
+    audit: Audit, features: Features, query: Scan, gallery: Scan, pairs: Pairs | None
+) -> None:
+    """Report queries that are copies of gallery rows, and whether the copies are positives."""
+    order, hashes = _by_hash(gallery)
+    at = np.minimum(np.searchsorted(hashes, query.hashes), max(len(hashes) - 1, 0))
+    rows = np.flatnonzero(query.usable)
+    rows = rows[hashes[at[rows]] == query.hashes[rows]] if len(hashes) else rows[:0]
+    rows, item = _equal_rows(features.query, features.gallery, rows, order[at[rows]])
+    audit.facts["query_copies"] = len(rows)
+    if not len(rows):
+        return
+    message = (
+        f"{len(rows):,} queries are copies of gallery rows, such as query {rows[0]} of row "
+        f"{item[0]}"
+    )
+    if pairs is None:
         effect = "an image in both sets is found at distance 0"
         audit.warn("queries-in-gallery", message, effect)
         return
-    indptr, positive = pairs.positives()
-    of_query = np.repeat(np.arange(pairs.queries), np.diff(indptr))
-    same = (query.hashes[of_query] == gallery.hashes[positive]) & query.usable[of_query]
-    count = len(np.unique(of_query[same & np.isin(of_query, own)]))
+    positive = np.flatnonzero(pairs.positive)
+    of_query, items = pairs.query[positive], pairs.item[positive]
+    same = (query.hashes[of_query] == gallery.hashes[items]) & query.usable[of_query]
+    count = len(np.unique(of_query[same & np.isin(of_query, rows)]))
     audit.facts["query_copies_positive"] = count
     if count:
         audit.warn(
@@ -231,7 +235,16 @@ def _audit_copies(
         )
 
 
-def _really(one: Array, other: Array, left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:
+def _by_hash(scan: Scan) -> tuple[IntArray, HashArray]:
+    """Return the usable rows in ascending order of their hashes, and these hashes."""
+    rows = np.flatnonzero(scan.usable)
+    order = rows[np.argsort(scan.hashes[rows], kind="stable")]
+    return order, scan.hashes[order]
+
+
+def _equal_rows(
+    one: Array, other: Array, left: IntArray, right: IntArray
+) -> tuple[IntArray, IntArray]:
     """Drop pairs of rows with equal hashes that differ; the first thousand are compared."""
     if not len(left):
         return left, right

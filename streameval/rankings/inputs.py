@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from streameval.arrays.array import Array
-from streameval.arrays.fingerprint import fingerprint
 from streameval.arrays.remote import is_remote
 from streameval.errors import InputError
 from streameval.labels.columns import LabelUris, read_sides
@@ -19,6 +17,7 @@ from streameval.protocols.pairs import Pairs, find_pairs
 from streameval.protocols.protocol import Labels, saved_protocol
 from streameval.result import Evaluation
 from streameval.sources.sources import Distances, Features
+from streameval.sources.tiled import TiledSource
 
 SIDES = ("query", "gallery")
 
@@ -29,7 +28,7 @@ class Inputs:
 
     Attributes
     ----------
-    source : Features or Distances
+    source : TiledSource
     labels : dict of str to Labels
         Of the sides, "query" and "gallery".
     tables : dict of str to str
@@ -37,7 +36,7 @@ class Inputs:
     pairs : Pairs
     """
 
-    source: Features | Distances
+    source: TiledSource
     labels: Mapping[str, Labels]
     tables: Mapping[str, str]
     pairs: Pairs
@@ -103,7 +102,7 @@ def reopen(result: Evaluation, name: str) -> Inputs:
     return Inputs(source, {"query": query, "gallery": gallery}, tables, pairs)
 
 
-def _open(inputs: Mapping[str, Any], folder: str | None) -> Features | Distances:
+def _open(inputs: Mapping[str, Any], folder: str | None) -> TiledSource:
     if "distances" in inputs:
         return Distances(str(_located(inputs["distances"], folder)))
     query, gallery = (str(_located(inputs[side], folder)) for side in SIDES)
@@ -121,23 +120,14 @@ def _located(uri: str | None, folder: str | None) -> str | None:
     return str(Path(folder) / uri)
 
 
-def _check_unchanged(source: Features | Distances, recorded: Mapping[str, str]) -> None:
-    """Check the content of the arrays against the fingerprints of a result, if it has any.
-
-    Raises
-    ------
-    InputError
-    """
-    arrays: dict[str, Array] = {}
-    if isinstance(source, Features):
-        arrays = {"query features": source.query, "gallery features": source.gallery}
-    else:
-        arrays = {"distances": source.matrix}
-    for what, array in arrays.items():
-        if what in recorded and fingerprint(array) != recorded[what]:
+def _check_unchanged(source: TiledSource, recorded: Mapping[str, str]) -> None:
+    """Raise InputError if an input has another fingerprint than a result recorded, if it did."""
+    for item in source.inputs():
+        found = item.fingerprint() if item.name in recorded else None
+        if found is not None and found != recorded[item.name]:
             raise InputError(
-                f"{what} {array.uri} are not what they were: their fingerprint is "
-                f"{fingerprint(array)}, and was {recorded[what]}"
+                f"{item.name} {item.uri} are not what they were: their fingerprint is {found}, "
+                f"and was {recorded[item.name]}"
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -11,16 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.distances.sums import Vectors
 from streameval.errors import InputError
 from streameval.protocols.pairs import Pairs
 from streameval.rankings.inputs import Inputs
 from streameval.result import Evaluation
-from streameval.sources.sources import Distances, Features
 from streameval.statistics import FloatArray, IntArray
 
 BLOCK_BYTES = 16 << 20  # of the gallery, read at a time
-MOST_ROWS = 1 << 16  # of it, so that the distances of a block stay small
 
 
 class Kind(Enum):
@@ -98,7 +95,7 @@ def nearest_items(
     kept: list[list[tuple[Any, ...]]] = [[] for _ in queries]
     of_matches: list[list[FloatArray]] = [[] for _ in queries]
     nearest_negative = [math.inf] * len(queries)
-    for start, block in _blocks(inputs.source, queries):
+    for start, block in inputs.source.distance_blocks(queries, BLOCK_BYTES):
         for at, (query, distances) in enumerate(zip(queries, block, strict=True)):
             kinds = _kinds(inputs.pairs, query, start, start + len(distances))
             of_matches[at].append(distances[kinds == Kind.MATCH.value])
@@ -116,28 +113,6 @@ def nearest_items(
     for at, query in enumerate(queries):
         _check(result, query, np.concatenate(of_matches[at]), nearest_negative[at], name)
     return [_ranked(result, query, own) for query, own in zip(queries, kept, strict=True)]
-
-
-def _blocks(
-    source: Features | Distances, queries: Sequence[int]
-) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
-    """Yield the first item of each block of the gallery, and the distances to it, [q, n]."""
-    items = source.shape[1]
-    width = source.width if isinstance(source, Features) else max(len(queries), 1)
-    step = min(max(BLOCK_BYTES // (width * source.dtype.itemsize), 1), MOST_ROWS)
-    if isinstance(source, Distances):
-        columns = source.matrix.chunks[1]
-        step = max(step // columns, 1) * columns
-        for start in range(0, items, step):
-            span = start, min(start + step, items)
-            stored = [source.read((query, query + 1), span) for query in queries]
-            yield start, np.concatenate(stored).astype(np.float64)
-        return
-    sides = [source.read_query(query, query + 1) for query in queries]
-    own = Vectors(*map(np.concatenate, zip(*sides, strict=True)))
-    for start in range(0, items, step):
-        rows = source.read_gallery(start, min(start + step, items))
-        yield start, source.distance.block(own, rows)
 
 
 def _kinds(pairs: Pairs, query: int, start: int, stop: int) -> npt.NDArray[np.int8]:

@@ -29,7 +29,7 @@ from streameval.result.columns import (
 )
 from streameval.run.session import Session
 from streameval.run.sizes import shot_sizes
-from streameval.single_shot.identities import Identities, find_identities
+from streameval.single_shot.identities import GalleryIdentities, find_identities
 from streameval.source import Source
 from streameval.statistics import SHOT_FIELDS, IntArray
 
@@ -57,7 +57,7 @@ class Prepared:
     columns : mapping of str to [Q] array
         Labels of the queries, for the per-query table and for groups: ``id``, ``cam`` where
         there is one, and further ones.
-    identities : Identities, optional
+    identities : GalleryIdentities, optional
         Of the gallery, where one item each of them is drawn.
     positive_cams : PositiveCameras, optional
         Of the positive pairs as `Pairs.positives` lists them, where both sides have cameras.
@@ -74,7 +74,7 @@ class Prepared:
     plan: Plan
     range: Range | None
     columns: Mapping[str, AnyArray]
-    identities: Identities | None = None
+    identities: GalleryIdentities | None = None
     positive_cams: PositiveCameras | None = None
     groups: IntArray | None = None
     label_fingerprints: Mapping[str, str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from streameval.metrics.options import is_count, is_number
 from streameval.planning import SHOT_RANKS, ShotSizes
 from streameval.protocols.pairs import Pairs
 from streameval.single_shot.ahead import ROWS, most_entries
-from streameval.single_shot.identities import Identities
+from streameval.single_shot.identities import GalleryIdentities
 from streameval.single_shot.poisson_binomial import hopeless_from
 from streameval.statistics import SHOT_FIELDS
 
@@ -73,7 +73,7 @@ def parse_bytes(size: str | float, what: str = "memory") -> int:
     return count
 
 
-def shot_sizes(pairs: Pairs, identities: Identities, needs: frozenset[str]) -> ShotSizes:
+def shot_sizes(pairs: Pairs, identities: GalleryIdentities, needs: frozenset[str]) -> ShotSizes:
     """Return the sizes of what is drawn from under single gallery shot."""
     indptr = pairs.positives()[0]
 

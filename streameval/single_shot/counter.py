@@ -26,7 +26,7 @@ from streameval.single_shot.collect import (
     place,
     settle,
 )
-from streameval.single_shot.identities import Identities
+from streameval.single_shot.identities import GalleryIdentities
 from streameval.single_shot.poisson_binomial import hopeless_from, shots_of_query
 from streameval.statistics import SHOT_RULES, FloatArray, IntArray
 
@@ -39,7 +39,7 @@ class Shots:
 
     Attributes
     ----------
-    identities : Identities
+    identities : GalleryIdentities
         Of which one item each is drawn.
     draws : int
         How often, beside the exact expectation; 0 for that alone.
@@ -49,7 +49,7 @@ class Shots:
         The most that a query leaves in the list of negatives ahead: see `most_entries`.
     """
 
-    identities: Identities
+    identities: GalleryIdentities
     draws: int
     seed: int
     entries: int

@@ -12,7 +12,7 @@ from streameval.protocols.pairs import IntArray, Pairs
 
 
 @dataclass(frozen=True, eq=False)
-class Identities:
+class GalleryIdentities:
     """The H identities of a gallery of G items.
 
     Attributes
@@ -53,7 +53,7 @@ class Identities:
         return codes
 
 
-def find_identities(gallery: Labels, pairs: Pairs) -> Identities:
+def find_identities(gallery: Labels, pairs: Pairs) -> GalleryIdentities:
     """Return the identities of the gallery, and how many items each has.
 
     Parameters
@@ -64,4 +64,4 @@ def find_identities(gallery: Labels, pairs: Pairs) -> Identities:
     """
     known, code = np.unique(gallery.id, return_inverse=True)
     items = np.bincount(code[~pairs.junk], minlength=len(known))
-    return Identities(code.astype(np.int32), items.astype(np.int64))
+    return GalleryIdentities(code.astype(np.int32), items.astype(np.int64))

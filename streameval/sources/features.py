@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ from streameval.sources.matrix import (
     open_matrix,
     working_dtype,
 )
-from streameval.sources.tiled import Chosen, TiledSource
+from streameval.sources.tiled import MOST_ITEMS, Chosen, TiledSource
 from streameval.statistics import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -287,6 +287,17 @@ class Features(TiledSource):
         queries = self._query_block(job, part.queries).vectors
         items = self.take_gallery(rows)
         return self.distance.pairs(queries, items, part.query, row)
+
+    def distance_blocks(
+        self, queries: Sequence[int], block_bytes: int
+    ) -> Iterator[tuple[int, FloatArray]]:
+        """Yield the distances of a few queries, gallery block by gallery block."""
+        rows = [self.read_query(query, query + 1) for query in queries]
+        own = Vectors(*map(np.concatenate, zip(*rows, strict=True)))
+        step = min(max(block_bytes // (self.width * self.dtype.itemsize), 1), MOST_ITEMS)
+        for start in range(0, self.shape[1], step):
+            items = self.read_gallery(start, min(start + step, self.shape[1]))
+            yield start, self.distance.block(own, items)
 
 
 def _fault(row: FloatMatrix, norm: float) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,7 +25,7 @@ from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.source import PlanText
-from streameval.sources.tiled import Chosen, TiledSource
+from streameval.sources.tiled import MOST_ITEMS, Chosen, TiledSource
 from streameval.statistics import FloatArray, IntArray
 
 ArrayLike = str | Path | npt.ArrayLike | Array
@@ -221,6 +221,17 @@ class MatrixSource(TiledSource):
             columns = job.cache.once("columns", key, partial(self._columns, job.pairs, items))
             yield Tile(block, query, columns, locate=locate)
             watch.advance(block.size)
+
+    def distance_blocks(
+        self, queries: Sequence[int], block_bytes: int
+    ) -> Iterator[tuple[int, FloatArray]]:
+        """Yield the distances of a few queries, by whole columns of chunks."""
+        most = min(block_bytes // (max(len(queries), 1) * self.dtype.itemsize), MOST_ITEMS)
+        step = max(most // self.chunks[1], 1) * self.chunks[1]
+        for start in range(0, self.shape[1], step):
+            items = start, min(start + step, self.shape[1])
+            rows = [self.read((query, query + 1), items) for query in queries]
+            yield start, np.concatenate(rows).astype(np.float64)
 
     def _blocks(
         self, job: Job, queries: tuple[int, int], gallery: tuple[int, int]

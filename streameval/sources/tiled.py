@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streameval.run.session import Session
 
 Chosen = tuple[IntArray, PairPart]
+MOST_ITEMS = 1 << 16  # of a gallery block, so that its distances stay small
 
 
 class TiledSource(Source):
@@ -63,6 +64,24 @@ class TiledSource(Source):
     @abstractmethod
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
         """Return the canonical distances of a part of the listed pairs, [p] float64."""
+
+    @abstractmethod
+    def distance_blocks(
+        self, queries: Sequence[int], block_bytes: int
+    ) -> Iterator[tuple[int, FloatArray]]:
+        """Yield canonical distances of a few queries, gallery block by gallery block.
+
+        Parameters
+        ----------
+        queries : sequence of int
+        block_bytes : int
+            Size of what is read at a time.
+
+        Yields
+        ------
+        (int, [q, n] float64)
+            The first item of the block, and the distances to its items.
+        """
 
     def plan(self, problem: Problem, limits: Limits) -> Plan:
         """Return how the work is cut.
