@@ -140,7 +140,7 @@ def tables(data: Path) -> tuple[str, ...]:
 
 def test_cloth_changing_on_the_command_line(tables: tuple[str, ...]) -> None:
     changing = ("--protocol", "cloth-changing", "--metrics", "mAP,CMC@1")
-    found = run(*STORED, *tables, *changing, "--json", "--out", "out")
+    found = run(*STORED, *tables, *changing, "--quiet", "--out", "out")
     assert (found.exit_code, found.stderr) == (0, "")
     query, gallery = (
         se.read_label_table(name, more=["clothes"]) for name in (tables[1], tables[3])
