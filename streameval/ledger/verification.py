@@ -47,9 +47,9 @@ def differences(store: LedgerStore, session: Session) -> Iterator[str]:
 def _unreadable(store: LedgerStore) -> Iterator[str]:
     """Read all arrays of all snapshots; those that are in several of them once."""
     seen: set[str] = set()
-    for number in range(len(store.snapshots())):
+    for number, snapshot in enumerate(store.snapshots()):
         try:
-            contents = store.contents(number)
+            contents = Contents(store, store.readable(snapshot))
             head = contents.state().head
             parts: dict[str, Callable[[], object]] = {
                 f"{QUERIES} {len(head.batches)}": partial(contents.read, QUERIES)
