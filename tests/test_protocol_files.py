@@ -64,8 +64,11 @@ def test_the_named_protocols_can_be_written(protocol: se.Protocol, tmp_path: Pat
         (["ignore = [['cam']]"], "has ignore and same_identity_and_camera or same_camera"),
         (["cmc = 'first'"], "cmc of protocol mine is 'first'; 'first-match', 'all-shots"),
         (["junk_ids = -1"], "junk_ids of protocol mine is -1; a list of integers or strings"),
-        (["junk_ids = [0.5]"], "junk_ids of protocol mine is .0.5.; a list of integers or strings"),
-        (["junk_ids = [true]"], "junk_ids of protocol mine is .True.; a list"),
+        (
+            ["junk_ids = [0.5]"],
+            "junk_ids of protocol mine is .0.5,.; a list of integers or",
+        ),
+        (["junk_ids = [true]"], "junk_ids of protocol mine is .True,.; a list"),
         (["self_match = 'id'"], "self_match of protocol mine is 'id'; 'index' or 'key' is needed"),
         (["name = 'market1501'"], "is named 'market1501', as a shipped protocol"),
         (["name = 3"], "name of protocol 3 is 3; a string is needed"),
@@ -117,6 +120,12 @@ def test_the_earlier_spelling(
     python = se.Protocol("mine", same_identity_and_camera=flags[0], same_camera=flags[1])
     assert se.read_protocol(path) == python == se.Protocol("mine", ignore)
     assert replace(python, name="other") == se.Protocol("other", ignore)
+
+
+def test_values_may_be_of_any_iterable() -> None:
+    rules = (iter(rule) for rule in (["clothes", "id"], ["cam"]))
+    protocol = se.Protocol("mine", rules, junk_ids=iter([3, -1]))  # type: ignore[arg-type]
+    assert protocol == se.Protocol("mine", (("id", "clothes"), ("cam",)), junk_ids=(3, -1))
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Inputs: arrays by URI, labels, and the sources of distances.
+"""Arrays by URI, read by blocks.
 
 `open_array` takes ``path[::key]`` (or an array in memory) and returns an `Array`: a shape, a
 dtype, and blocks to be read by row and column range. Each format is one file, and one entry
@@ -19,15 +19,10 @@ of the table in `uri.py`:
 `composed`    some rows and columns of an array; several arrays put together
 ============  ======================================================================
 
-`array` holds the contract. What can be known on opening is checked there: that a file is as
-long as it says, that every chunk was written, that a dtype can be evaluated. Nothing is ever
-unpickled. `labels` reads identities, cameras and keys: from arrays, or from a CSV or Parquet
-table (`tables`), or from `file_names`; `bundle` names the arrays of a file that holds all of an
-evaluation; `lists` reads good and junk pairs, `protocols` a protocol of the user's own.
-`sources` puts arrays together to what distances come from; `neighbors` lists of neighbours, which
-are stored (`stored_lists`) or made by FAISS (`faiss_index`, `faiss_build`). `remote` is of object
-stores; `declared` arrays have a shape alone; `fingerprint` tells whether an array is what it was;
-`convert` writes one to Zarr.
+`array` holds the contract, and what formats share. What can be known on opening is checked there:
+that a file is as long as it says, that every chunk was written, that a dtype can be evaluated.
+Nothing is ever unpickled. `remote` reads object stores; an array of `shape_only` has no data;
+`fingerprint` tells whether an array has changed; `convert` writes one to Zarr.
 """
 
 from streameval.arrays.array import Array

@@ -29,8 +29,13 @@ def _is_whole(value: Any, least: float = -math.inf) -> bool:
     return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
 
 
+def _as_tuple(values: Any) -> Any:
+    """Return a tuple of any values but a string's; one value as it is."""
+    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else values
+
+
 def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
-    return not isinstance(value, str) and isinstance(value, Iterable) and all(map(of, value))
+    return isinstance(value, tuple) and all(map(of, value))
 
 
 def _is_rule(value: Any) -> bool:
@@ -109,25 +114,27 @@ class Protocol:
         """
         second: object = self.ignore
         if isinstance(second, bool):  # ``Protocol(name, True)`` is the earlier spelling
-            same_identity_and_camera = second
-            object.__setattr__(self, "ignore", ())
-        old = {("id", "cam"): same_identity_and_camera, ("cam",): same_camera}
-        for name, said in (
-            ("same_identity_and_camera", same_identity_and_camera),
-            ("same_camera", same_camera),
-        ):
-            self._check(name, said, lambda said: said is None or isinstance(said, bool), _FLAG)
-        if self.ignore and any(said is not None for said in old.values()):
+            same_identity_and_camera, second = second, ()
+        flags = {
+            "same_identity_and_camera": (same_identity_and_camera, ("id", "cam")),
+            "same_camera": (same_camera, ("cam",)),
+        }
+        for name, (flag, _) in flags.items():
+            self._check(name, flag, lambda flag: flag is None or isinstance(flag, bool), _FLAG)
+        if second and any(flag is not None for flag, _ in flags.values()):
             raise OptionError(
-                f"protocol {self.name} has ignore and same_identity_and_camera or same_camera, "
-                "its earlier spelling: give ignore alone"
+                f"protocol {self.name} has ignore and {' or '.join(flags)}, its earlier spelling: "
+                "give ignore alone"
             )
+        rules = _as_tuple(second) or tuple(rule for flag, rule in flags.values() if flag)
+        if isinstance(rules, tuple):
+            rules = tuple(map(_as_tuple, rules))
+        object.__setattr__(self, "ignore", rules)
+        object.__setattr__(self, "junk_ids", _as_tuple(self.junk_ids))
         for name, (can_be, expected) in _VALUES.items():
             self._check(name, getattr(self, name), can_be, expected)
-        rules = self.ignore or [rule for rule, said in old.items() if said]
         in_order = (sorted(set(rule), key=lambda name: (name != "id", name)) for rule in rules)
         object.__setattr__(self, "ignore", tuple(map(tuple, in_order)))
-        object.__setattr__(self, "junk_ids", tuple(self.junk_ids))
         if self.listed and self.cmc == SINGLE_GALLERY_SHOT:
             raise OptionError(
                 f"protocol {self.name} takes its pairs from lists, and its CMC is of one item of "
