@@ -54,9 +54,10 @@ if TYPE_CHECKING:
     from streameval.metrics import MetricOptions
     from streameval.neighbors.comparison import compare_index
     from streameval.neighbors.neighbors import Neighbors
+    from streameval.protocols.labels import Labels
     from streameval.protocols.listed import ListedPairs
     from streameval.protocols.presets import PRESETS
-    from streameval.protocols.protocol import PROTOCOLS, Labels, Protocol
+    from streameval.protocols.protocol import PROTOCOLS, Protocol
     from streameval.result import Evaluation
     from streameval.result.comparison import compare
     from streameval.run.progress import Progress
@@ -87,7 +88,7 @@ _HOMES = {
     "MetricOptions": "metrics",
     "PRESETS": "protocols.presets",
     "PROTOCOLS": "protocols.protocol",
-    "Labels": "protocols.protocol",
+    "Labels": "protocols.labels",
     "Protocol": "protocols.protocol",
     "Evaluation": "result.evaluation",
     "compare": "result.comparison",

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
 from streameval.metrics import MetricOptions
 from streameval.planning.range import Range
+from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs
-from streameval.protocols.protocol import Labels, Protocol
+from streameval.protocols.protocol import Protocol
 from streameval.request import Request
 from streameval.result.evaluation import Evaluation
 from streameval.run.orchestrator import run

@@ -25,9 +25,10 @@ from streameval.metrics.selection import (
 )
 from streameval.planning import SHOT_RANKS
 from streameval.planning.range import Range
+from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.presets import Preset, find_preset
-from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Labels, Protocol, with_options
+from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol, with_options
 from streameval.source import Source
 from streameval.statistics import FIELDS, SHOT_FIELDS
 

@@ -25,8 +25,8 @@ from streameval.planning.range import Range
 from streameval.statistics import RankStatistics
 
 if TYPE_CHECKING:
+    from streameval.protocols.labels import Labels
     from streameval.protocols.pairs import Pairs
-    from streameval.protocols.protocol import Labels
     from streameval.request import Request
     from streameval.run.preparation import Prepared
     from streameval.run.session import Session

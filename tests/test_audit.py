@@ -17,8 +17,9 @@ from streameval.audit import Audit, audit_features, audit_labels, check_labels
 from streameval.audit import features as audit_module
 from streameval.audit.features import scan_rows
 from streameval.cli import main
+from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import find_pairs
-from streameval.protocols.protocol import PROTOCOLS, Labels
+from streameval.protocols.protocol import PROTOCOLS
 
 QUERIES, ITEMS, WIDTH = 60, 400, 16
 MARKET = PROTOCOLS["market1501"]

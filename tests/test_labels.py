@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from streameval.errors import InputError
 from streameval.labels.columns import read_label_table, read_labels
+from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import find_pairs
-from streameval.protocols.protocol import PROTOCOLS, Labels
+from streameval.protocols.protocol import PROTOCOLS
 
 
 def test_labels_by_uri(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from streameval.arrays.remote import is_remote, remote_state
 from streameval.arrays.shards import is_pattern, matching
 from streameval.arrays.uri import parse_uri
 from streameval.errors import InputError
-from streameval.protocols.protocol import AnyArray
+from streameval.protocols.labels import AnyArray
 
 READ_BYTES = 256 << 20  # an array up to this size is read as a whole
 SAMPLES = 64  # blocks of rows of a larger one

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from streameval.arrays.array import AnyArray, Array, Span, native_dtype
 from streameval.errors import InputError
-from streameval.protocols.protocol import as_numpy
+from streameval.protocols.labels import as_numpy
 
 Opener = Callable[[Path, str | None, str], Array]
 

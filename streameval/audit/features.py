@@ -11,8 +11,8 @@ import numpy.typing as npt
 from streameval.arrays.array import Array
 from streameval.audit.finding import Audit
 from streameval.distances.registry import find_distance
+from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs
-from streameval.protocols.protocol import AnyArray, Labels
 from streameval.sources.sources import Features
 
 UNIT_TOLERANCE = 1e-3  # how far from each other lengths are, and vectors still normalised

@@ -8,8 +8,9 @@ import numpy as np
 
 from streameval.arrays.shards import natural_order
 from streameval.audit.finding import Audit, Finding
+from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs
-from streameval.protocols.protocol import AnyArray, Labels, Protocol
+from streameval.protocols.protocol import Protocol
 
 _SHOWN = 5
 _IMAGES = (1, 2, 6, 11, 51)  # where the groups of identities by number of images begin

@@ -13,8 +13,9 @@ from streameval.errors import OptionError
 
 if TYPE_CHECKING:
     from streameval.metrics.resampling import Resampling
+    from streameval.protocols.labels import AnyArray, Labels
     from streameval.protocols.listed import ListedPairs
-    from streameval.protocols.protocol import AnyArray, Labels, Protocol
+    from streameval.protocols.protocol import Protocol
     from streameval.source import Source
     from streameval.sources.sources import Features
 
@@ -176,7 +177,7 @@ def check_labels(values: Values, *sides: str) -> None:
 def open_labels(values: Values) -> tuple[Labels, Labels]:
     """Read the labels of both sides, with the columns of a table that are asked for."""
     from streameval.labels.columns import LabelUris, read_sides
-    from streameval.protocols.protocol import RESERVED_COLUMNS
+    from streameval.protocols.labels import RESERVED_COLUMNS
 
     column = values.get("group_by") or "id"
     more = [column] if is_column(column) and column not in RESERVED_COLUMNS else []

@@ -30,7 +30,7 @@ from streameval.errors import InputError, OptionError, OutputError
 
 if TYPE_CHECKING:
     from streameval.ledger import Ledger, Snapshot
-    from streameval.protocols.protocol import Labels
+    from streameval.protocols.labels import Labels
 
 
 @click.group(

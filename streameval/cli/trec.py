@@ -17,8 +17,8 @@ from streameval.output import NewFile
 if TYPE_CHECKING:
     from streameval.neighbors.lists import Lists
     from streameval.neighbors.trec import Names
+    from streameval.protocols.labels import Labels
     from streameval.protocols.pairs import Pairs
-    from streameval.protocols.protocol import Labels
 
 trec_options = together(
     click.option("--trec-run", type=FILE, help="Write the lists to this new file, a TREC run."),

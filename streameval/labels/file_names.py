@@ -10,7 +10,7 @@ import numpy as np
 
 from streameval.arrays.shards import natural_order
 from streameval.errors import InputError
-from streameval.protocols.protocol import AnyArray
+from streameval.protocols.labels import AnyArray
 
 IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".npy")
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from streameval.choices import ListedAs
 from streameval.errors import InputError, OptionError, check_path
+from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs, PairList
-from streameval.protocols.protocol import Labels
 
 
 def read_listed_pairs(

@@ -20,8 +20,8 @@ from streameval.ledger.head import Segment, Settings
 from streameval.ledger.state import Positives
 from streameval.planning import Plan
 from streameval.planning.range import NotUnitError, Range
+from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import find_pairs
-from streameval.protocols.protocol import Labels
 from streameval.run.job import Job, Near, Thresholds
 from streameval.run.passes import count_stretches, find_positives
 from streameval.run.ranks import rank_stretches

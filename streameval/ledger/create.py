@@ -15,8 +15,9 @@ from streameval.ledger.queries import check_rows
 from streameval.ledger.state import State
 from streameval.ledger.trajectory import NOTHING, entry_of
 from streameval.planning.range import Range
+from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import find_pairs
-from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Labels
+from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
 from streameval.request import Terms
 from streameval.run.preparation import BINS, THRESHOLDS
 from streameval.run.sizes import parse_bytes

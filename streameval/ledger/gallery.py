@@ -22,7 +22,7 @@ from streameval.ledger.head import Head, Place, Segment
 from streameval.ledger.state import Positives, State
 from streameval.ledger.store import Contents
 from streameval.metrics.camera_pairs import PositiveCameras
-from streameval.protocols.protocol import AnyArray, Labels
+from streameval.protocols.labels import AnyArray, Labels
 from streameval.statistics import IntArray
 
 

@@ -24,7 +24,8 @@ from streameval.ledger.trajectory import NOTHING, Forecast, Snapshot, entry_of, 
 from streameval.ledger.verification import differences
 from streameval.metrics.options import MetricOptions, is_number
 from streameval.planning.range import Range
-from streameval.protocols.protocol import Labels, Protocol, label_column
+from streameval.protocols.labels import Labels, label_column
+from streameval.protocols.protocol import Protocol
 from streameval.request import check_labels
 from streameval.result import Evaluation
 from streameval.run.preparation import query_columns

@@ -18,7 +18,7 @@ from streameval.ledger.state import Near, Positives, State, no_statistics
 from streameval.ledger.store import Contents
 from streameval.ledger.trajectory import Forecast
 from streameval.planning.range import UNIT_TOLERANCE
-from streameval.protocols.protocol import Labels
+from streameval.protocols.labels import Labels
 from streameval.run.session import Session
 from streameval.sources.sources import Distances, Features
 from streameval.statistics import RankStatistics

@@ -18,7 +18,7 @@ from streameval.ledger.history import cells_of, least, read_shares, record_of
 from streameval.ledger.state import Positives, State, arrays_of
 from streameval.ledger.store import Contents
 from streameval.ledger.trajectory import Forecast
-from streameval.protocols.protocol import Labels
+from streameval.protocols.labels import Labels
 from streameval.run.session import Session
 from streameval.statistics import IntArray
 from streameval.store import Arrays

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from streameval.errors import StreamevalWarning
 from streameval.ledger.head import Settings
 from streameval.ledger.state import State
-from streameval.protocols.protocol import Labels
+from streameval.protocols.labels import Labels
 from streameval.result import Evaluation
 from streameval.result.summary import plain
 from streameval.run.preparation import UNUSED, query_columns

@@ -29,7 +29,7 @@ from streameval.neighbors.lists import Lists
 from streameval.neighbors.search import distances_of
 from streameval.planning import Plan
 from streameval.planning.range import Range
-from streameval.protocols.protocol import Labels
+from streameval.protocols.labels import Labels
 from streameval.request import Request
 from streameval.result import Evaluation
 from streameval.run.orchestrator import run

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from streameval.errors import InputError, OptionError
 from streameval.neighbors.lists import Lists, Places
+from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs
-from streameval.protocols.protocol import AnyArray, Labels
 from streameval.statistics import FloatArray, IntArray
 
 Names = Sequence[Any] | AnyArray

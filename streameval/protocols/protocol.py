@@ -15,12 +15,6 @@ from typing import Any, Literal, get_args
 
 from streameval.choices import CmcReading, SelfMatch
 from streameval.errors import OptionError
-from streameval.protocols.labels import CAMERA_PAIRS as CAMERA_PAIRS
-from streameval.protocols.labels import RESERVED_COLUMNS as RESERVED_COLUMNS
-from streameval.protocols.labels import AnyArray as AnyArray
-from streameval.protocols.labels import Labels as Labels
-from streameval.protocols.labels import as_numpy as as_numpy
-from streameval.protocols.labels import label_column as label_column
 
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 

@@ -13,8 +13,9 @@ from streameval.arrays.remote import is_remote
 from streameval.errors import InputError
 from streameval.labels.columns import LabelUris, read_sides
 from streameval.labels.listed import read_listed_pairs
+from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs, find_pairs
-from streameval.protocols.protocol import Labels, saved_protocol
+from streameval.protocols.protocol import saved_protocol
 from streameval.result import Evaluation
 from streameval.sources.sources import Distances, Features
 from streameval.sources.tiled import TiledSource

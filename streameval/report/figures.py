@@ -21,7 +21,7 @@ from streameval.errors import InputError, OptionError
 from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.retrieval import precision_terms
 from streameval.metrics.totals import Totals
-from streameval.protocols.protocol import CAMERA_PAIRS
+from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.cells import one_line
 
 if TYPE_CHECKING:

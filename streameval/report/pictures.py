@@ -14,7 +14,7 @@ from typing import Any
 
 from streameval.errors import InputError, OptionError
 from streameval.labels.tables import Texts, read_table
-from streameval.protocols.protocol import AnyArray, label_column
+from streameval.protocols.labels import AnyArray, label_column
 from streameval.rankings import Inputs
 
 SIZE = 160, 240  # pixels of a thumbnail, at most: twice what the page shows

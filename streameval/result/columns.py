@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError
-from streameval.protocols.protocol import CAMERA_PAIRS, AnyArray, label_column
+from streameval.protocols.labels import CAMERA_PAIRS, AnyArray, label_column
 from streameval.statistics import IntArray
 
 GROUP = "group"

@@ -33,7 +33,7 @@ from streameval.metrics.selection import (
     measures_of,
     with_changes,
 )
-from streameval.protocols.protocol import CAMERA_PAIRS, AnyArray
+from streameval.protocols.labels import CAMERA_PAIRS, AnyArray
 from streameval.result.columns import (
     GROUP,
     check_camera_pairs,

@@ -11,7 +11,7 @@ from streameval.metrics import Metrics
 from streameval.metrics.camera_pairs import metrics_by_camera_pair
 from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import confidence_by_group, list_metrics_by_group, metrics_by_group
-from streameval.protocols.protocol import CAMERA_PAIRS
+from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.cells import harmless
 from streameval.result.columns import check_not_of_lists
 

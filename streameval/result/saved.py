@@ -25,7 +25,7 @@ import numpy as np
 from streameval.errors import OutputError
 from streameval.metrics import MetricOptions
 from streameval.metrics.bounds import ListReading
-from streameval.protocols.protocol import CAMERA_PAIRS
+from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.columns import check_camera_pairs, label_columns
 from streameval.result.folder import (
     BEST,

@@ -17,7 +17,7 @@ from streameval.metrics import Metrics
 from streameval.metrics.bounds import ListMetrics
 from streameval.metrics.kind import FRACTION, TAU
 from streameval.metrics.resampling import Resampling
-from streameval.protocols.protocol import CAMERA_PAIRS
+from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.columns import group_name
 from streameval.result.folder import FORMAT, STATISTICS, SUMMARY
 

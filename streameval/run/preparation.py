@@ -13,13 +13,9 @@ from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.planning import Plan, Problem
 from streameval.planning.plan import Limits
 from streameval.planning.range import Range
+from streameval.protocols.labels import CAMERA_PAIRS, AnyArray, Labels
 from streameval.protocols.pairs import Pairs, find_pairs
-from streameval.protocols.protocol import (
-    CAMERA_PAIRS,
-    SINGLE_GALLERY_SHOT,
-    AnyArray,
-    Labels,
-)
+from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
 from streameval.request import Request
 from streameval.result.columns import (
     check_camera_pairs,

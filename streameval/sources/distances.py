@@ -11,7 +11,7 @@ from streameval.arrays.memory import MemoryArray
 from streameval.distances.sums import FloatMatrix
 from streameval.errors import InputError
 from streameval.planning import Data
-from streameval.protocols.protocol import Labels
+from streameval.protocols.labels import Labels
 from streameval.source import Input
 from streameval.sources.matrix import (
     ArrayLike,
