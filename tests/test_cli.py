@@ -237,13 +237,17 @@ def test_ranges_are_parsed() -> None:
     assert kind("0, 2.5e1") == kind([0, 25]) == (0.0, 25.0)
 
 
-def test_command_line_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize("arguments", [[], ["evaluate"], ["ledger", "create"], ["report"]])
+def test_command_line_imports_nothing_heavy(arguments: list[str]) -> None:
+    """Help shows names of protocols, presets, distances and rules all the same."""
     code = (
         "import sys, streameval.cli\n"
+        "streameval.cli.main([*sys.argv[1:], '--help'], standalone_mode=False)\n"
         "heavy = {'numpy', 'numba', 'zarr', 'rich', 'pyarrow', 'scipy'} & set(sys.modules)\n"
         "sys.exit(', '.join(sorted(heavy)) or 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (0, "")
 
 
