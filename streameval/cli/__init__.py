@@ -1,24 +1,17 @@
-"""The command line: parses, calls `evaluation`, hands the result to `report`.
+"""The command line: commands whose values make a request and a session.
 
-app       the group of commands; errors and warnings in words, exit statuses
-evaluate  the command ``streameval evaluate``
-running   what it does
-ledger    the commands ``streameval ledger``
-config    options from a file, ``--config``
-listing   the commands ``streameval metrics`` and ``streameval conventions``
-examples  the examples at the end of --help
-declared  the options that several commands have
-options   what the options' texts stand for
-values    what kinds of texts they are: numbers, lists, places
-printing  stdout, and files in its place
-recording finished work beside --out, and what goes on with it
-show      the command ``streameval show``
-compare   the command ``streameval compare``
-plot      the commands ``streameval plot`` and ``streameval ledger plot``
-completion  the command ``streameval completion``
-statuses  what an exit status means
-trec      the options ``--trec-run`` and ``--trec-qrels``
-signals   Ctrl-C and SIGTERM
+app         the group of commands; errors and warnings in words, exit statuses
+options     the options that several commands have, each declared once
+types       types of options: read, shown, completed; in config files, too
+config      options from a file, ``--config``
+inputs      sources, labels, protocols and groups that the options name
+results     the folder of a result, and finished work beside it
+printing    stdout, JSON, tables, and files in their place
+help        exit statuses and examples of ``--help``
+signals     Ctrl-C and SIGTERM
+trec        the options ``--trec-run`` and ``--trec-qrels``
+
+A file for each further command; ``conventions`` is with ``show``, ``ledger plot`` with ``plot``.
 
 Nothing heavy is imported here: ``streameval --help`` answers at once.
 """
