@@ -7,6 +7,7 @@ at the nearest negatives of Q−, so everything here is exact, with no grid of t
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -267,44 +268,35 @@ DIR_FAR = Metric(
     deployed=True,
 )
 
-FNIR_FPIR = Metric(
+FNIR_FPIR = replace(
+    DIR_FAR,
     name="FNIR@{x}|FPIR={f}",
-    part="open-set",
-    needs=_RANK_FIELDS,
-    over=("Q+", "Q−"),
     formula="FNIR(τ,x) = 1 − DIR(τ,x) at the largest τ with FPIR(τ) = FAR(τ) <= f; withheld where "
     "f < 1/M",
     source="ISO/IEC 19795-1; NIST FRVT 1:N",
-    keeps=(nearest_positives, found_within, stranger_distances),
     finish=missed_identification,
     resampled=resampled_misses,
-    parameters={"x": _X, "f": _F},
     also=("FNIR@FPIR={f}",),
     better="lower",
-    tail="monotone",
-    deployed=True,
+    default=False,
 )
 
-DIR_AUC = Metric(
+DIR_AUC = replace(
+    DIR_FAR,
     name="DIR_AUC@{x}",
-    part="open-set",
-    needs=_RANK_FIELDS,
-    over=("Q+", "Q−"),
     formula="1/(N·M) Σ_{i in Q+} Σ_{u in Q−} [r_1 <= x]·([d_1 < d_u] + ½[d_1 = d_u])",
     source="area under the ROC of Liao et al. 2014, by Mann and Whitney 1947",
-    keeps=(nearest_positives, found_within, stranger_distances),
     finish=roc_area,
     resampled=resampled_area,
     parameters={"x": _X},
-    tail="monotone",
-    deployed=True,
+    default=False,
+    also=(),
 )
 
-TTR_FTR = Metric(
+TTR_FTR = replace(
+    DIR_FAR,
     name="TTR/{verification}|FTR={f}",
-    part="open-set",
     needs=_NEAREST_FIELDS,
-    over=("Q+", "Q−"),
     formula="TTR(τ) = |{Q+ : d <= τ}|/N at the largest τ with FTR(τ) = |{Q− : min d <= τ}|/M <= "
     "f; d = min over all valid items (set), or d_1 (individual); withheld where f < 1/M",
     source="Zheng et al. 2016 (one-shot group-based verification)",
@@ -313,6 +305,5 @@ TTR_FTR = Metric(
     resampled=resampled_targets,
     parameters={"verification": choice("set", "individual"), "f": _F},
     also=("TTR@FTR={f}",),
-    tail="monotone",
-    deployed=True,
+    default=False,
 )

@@ -8,7 +8,7 @@ inside one bin leave open. All pairs that are not ignored take part, of all quer
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -282,32 +282,37 @@ def around_best_f1(totals: Totals) -> tuple[float, float] | None:
 _FIELDS = ("indptr", "positive_distance", "impostor_histogram", "histogram_edges")
 _RATES = rate(1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 
-TAR_FAR = Metric(
-    name="TAR|FAR={f}",
+_OF_PAIRS = Metric(
+    name="",
+    formula="",
+    source="ISO/IEC 19795-1",
     part="verification",
     needs=_FIELDS,
     over=("Q+", "negatives"),
+    adds=(histogram_terms,),
+    keeps=(genuine_distances,),
+    finish=true_accepts,
+)
+"""What metrics of all pairs share."""
+
+TAR_FAR = replace(
+    _OF_PAIRS,
+    name="TAR|FAR={f}",
     formula="TAR(τ) = |{genuine : d <= τ}|/P at the largest τ with FAR(τ) = |{impostor : "
     "d <= τ}|/I <= f; withheld where f < 1/I",
     source="NIST FRVT; ISO/IEC 19795-1",
-    adds=(histogram_terms,),
-    keeps=(genuine_distances,),
     finish=true_accepts,
     parameters={"f": _RATES},
     unsettled=around_rate,
     also=("TPR@FPR={f}", "TMR@FMR={f}", "GAR@FAR={f}"),
 )
 
-FNMR_FMR = Metric(
+FNMR_FMR = replace(
+    _OF_PAIRS,
     name="FNMR|FMR={f}",
-    part="verification",
-    needs=_FIELDS,
-    over=("Q+", "negatives"),
     formula="FNMR(τ) = |{genuine : d > τ}|/P at the largest τ with FMR(τ) = |{impostor : "
     "d <= τ}|/I <= f; withheld where f < 1/I",
     source="ISO/IEC 19795-1",
-    adds=(histogram_terms,),
-    keeps=(genuine_distances,),
     finish=false_non_matches,
     parameters={"f": _RATES},
     unsettled=around_rate,
@@ -315,44 +320,33 @@ FNMR_FMR = Metric(
     better="lower",
 )
 
-EER = Metric(
+EER = replace(
+    _OF_PAIRS,
     name="EER",
-    part="verification",
-    needs=_FIELDS,
-    over=("Q+", "negatives"),
     formula="FMR(τ) = FNMR(τ), linear between the τ before and after",
     source="ISO/IEC 19795-1",
-    adds=(histogram_terms,),
-    keeps=(genuine_distances,),
     finish=equal_error,
     unsettled=around_crossing,
     also=("equal-error-rate",),
     better="lower",
 )
 
-AUC = Metric(
+AUC = replace(
+    _OF_PAIRS,
     name="AUC",
-    part="verification",
-    needs=_FIELDS,
-    over=("Q+", "negatives"),
     formula="1/(P·I) Σ_{genuine} Σ_{impostor} ([d_g < d_i] + ½[d_g = d_i])",
     source="Mann and Whitney 1947; Hanley and McNeil 1982",
-    adds=(histogram_terms,),
-    keeps=(genuine_distances,),
     finish=pair_area,
     also=("AUROC", "ROC-AUC"),
 )
 
-F1_BEST = Metric(
+F1_BEST = replace(
+    _OF_PAIRS,
     name="F1_best",
-    part="verification",
-    needs=_FIELDS,
     over=("Q+",),
     formula="max over every distance τ of 2tp/(tp + fp + P) of all pairs (micro), known to within "
     "a bin of the histogram; F1_max is over the thresholds alone",
     source="van Rijsbergen 1979",
-    adds=(histogram_terms,),
-    keeps=(genuine_distances,),
     finish=best_f1,
     unsettled=around_best_f1,
     also=("best-F1",),
