@@ -44,7 +44,7 @@ def reid_terms(ranked: RankedQueries) -> Iterator[FloatArray]:
         some = np.maximum(tp, 1)
         rp = np.where(tp > 0, ranked.precision_sums[ranks.start + some - 1] / some, 0.0)
         vp = verification_precision(ranked.options.vp, tp, fp, ranks.count, ranked.inverse_penalty)
-        yield np.stack([rp, vp, np.sqrt(rp * vp)])
+        yield np.array([rp, vp, np.sqrt(rp * vp)])
 
 
 def reid_curves(totals: Totals) -> dict[str, FloatArray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
 
@@ -44,18 +44,20 @@ def exact_parts(terms: Iterable[FloatArray]) -> Parts:
     """
     parts: list[list[float]] = []
     batch: list[FloatArray] = []
+    size = 0
     for each in terms:
-        if batch and (sum(map(np.size, batch)) + each.size > _BATCH):
+        if batch and size + each.size > _BATCH:
             parts += _split(np.concatenate(batch))
-            batch = []
+            batch, size = [], 0
         batch.append(each)
+        size += each.size
     return [*parts, *_split(np.concatenate(batch))] if batch else parts
 
 
 def rounded(blocks: Iterable[Parts]) -> FloatArray:
     """Return sums over blocks, each rounded once, [K] float64."""
     together = zip(*blocks, strict=True)
-    return np.array([math.fsum(part for parts in each for part in parts) for each in together])
+    return np.array([math.fsum(chain.from_iterable(parts)) for parts in together])
 
 
 def _split(terms: FloatArray) -> list[list[float]]:
