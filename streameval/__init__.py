@@ -61,7 +61,9 @@ if TYPE_CHECKING:
     from streameval.result import Evaluation
     from streameval.result.comparison import compare
     from streameval.run.progress import Progress
-    from streameval.sources.sources import Distances, Features
+    from streameval.sources.computed import Computed
+    from streameval.sources.distances import Distances
+    from streameval.sources.features import Features
     from streameval.statistics import RankStatistics
 
 _HOMES = {
@@ -81,8 +83,9 @@ _HOMES = {
     "read_listed_pairs": "labels.listed",
     "Neighbors": "neighbors.neighbors",
     "read_protocol": "labels.protocol_file",
-    "Distances": "sources.sources",
-    "Features": "sources.sources",
+    "Computed": "sources.computed",
+    "Distances": "sources.distances",
+    "Features": "sources.features",
     "Ledger": "ledger",
     "ListedPairs": "protocols.listed",
     "MetricOptions": "metrics",
@@ -99,6 +102,7 @@ __all__ = [
     "PRESETS",
     "PROTOCOLS",
     "BudgetError",
+    "Computed",
     "Distances",
     "Evaluation",
     "Features",

@@ -60,7 +60,7 @@ def evaluate(
 
     Parameters
     ----------
-    source : Features, Distances or Neighbors
+    source : Features, Distances, Computed or Neighbors
         Of Q queries and G gallery items.
     query, gallery : Labels
         Of the same Q and G items.

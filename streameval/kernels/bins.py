@@ -70,3 +70,19 @@ def least_of(row):  # type: ignore[no-untyped-def]
     for k in range(whole, n):
         lowest = min(lowest, row[k])
     return lowest
+
+
+@numba.njit(nogil=True, cache=True)
+def most_of(row):  # type: ignore[no-untyped-def]
+    """Return the greatest value of a row below +inf; −inf of an empty one; see `least_of`."""
+    n = row.shape[0]
+    whole = n - n % 16
+    most = np.full(16, -np.inf, row.dtype)
+    for start in range(0, whole, 16):
+        for j in range(16):
+            value = row[start + j]
+            most[j] = value if most[j] < value < np.inf else most[j]
+    highest = most.max()
+    for k in range(whole, n):
+        highest = max(highest, row[k]) if row[k] < np.inf else highest
+    return highest

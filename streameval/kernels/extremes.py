@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from streameval.kernels.bins import least_of
+from streameval.kernels.bins import least_of, most_of
 from streameval.kernels.doubts import Doubts
 from streameval.kernels.levels import Rows, round_up, row_levels, weighted
 from streameval.kernels.tiles import IntArray, Tile
@@ -74,13 +74,9 @@ def _find(tile, row, rows, columns, low, high, doubts):  # type: ignore[no-untyp
     """
     n, filled, least, most = tile.shape[1], 0, np.inf, -np.inf
     values = np.empty(n, tile.dtype)
-    nothing = tile.dtype.type(-np.inf)
     while row < tile.shape[0] and filled + n <= len(doubts.query):
         weighted(tile[row], columns.weight, columns.offset[rows.offset[row]], values)
-        bottom, top = least_of(values), nothing
-        for k in range(n):  # vectorises
-            value = values[k] if values[k] < np.inf else nothing
-            top = value if value > top else top
+        bottom, top = least_of(values), most_of(values)
         band = rows.band[row]
         if band == 0.0:
             least, most = min(least, np.float64(bottom)), max(most, np.float64(top))

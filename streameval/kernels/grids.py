@@ -202,7 +202,7 @@ def fold(bins, edges, slots, first_slot):  # type: ignore[no-untyped-def]
     bins[:, edges + 1] = 0  # beyond all edges: nobody asks
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, inline="always")
 def edge_of(value, code, bit, base, tied, band):  # type: ignore[no-untyped-def]
     """Return the first edge whose band does not end before the value; m where all do.
 
