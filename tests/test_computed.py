@@ -92,11 +92,11 @@ def test_what_is_returned_is_checked() -> None:
 
 
 def test_what_is_given_is_checked() -> None:
-    with pytest.raises(se.InputError, match="the function is of type ndarray"):
+    with pytest.raises(se.InputError, match="function is of type ndarray"):
         se.Computed(MATRIX, MATRIX.shape)  # type: ignore[arg-type]
     with pytest.raises(se.InputError, match="the numbers of queries and items are needed"):
         se.Computed(of_module, (3,))  # type: ignore[arg-type]
-    with pytest.raises(se.InputError, match="301 gallery items"):
+    with pytest.raises(se.InputError, match="has 301 items"):
         se.evaluate(computed(), query=SIDES["query"], gallery=SIDES["query"])
 
 

@@ -42,9 +42,12 @@ def write_files(folder: Path) -> None:
 
 def test_blocks_run(tmp_path: Path) -> None:
     write_files(tmp_path)
-    assert {language for language, _ in BLOCKS} == {"bash"}
-    for _, block in BLOCKS:
-        assert run_shell(block, tmp_path)
+    assert {language for language, _ in BLOCKS} == {"bash", "python"}
+    for language, block in BLOCKS:
+        if language == "python":
+            exec(block, {})
+        else:
+            assert run_shell(block, tmp_path)
 
 
 def test_every_format_and_name_is_told() -> None:

@@ -85,13 +85,14 @@ class _Cut:
         fine = 8 * (data.width + 2 * FINE_QUERIES + max(problem.classes, 1)) + 64
         scratch = data.scratch(self.block, data.width)
         merging = process.merging(part_bytes(problem, self.queries))
+        value = 8 if data.exact else 4  # of what is held beside the features, and in a tile
         return {
             **process.kept,
             **merging,
-            "queries": operands * self.queries * data.width * (data.itemsize + 4)
+            "queries": operands * self.queries * data.width * (data.itemsize + value)
             + operands * item_bytes(self.queries, data.width),
             "gallery blocks": threads * (self.block * _row_bytes(problem) + scratch),
-            "tiles": threads * self.items * (4 * self.rows + 4 * problem.classes + fine)
+            "tiles": threads * self.items * (value * (self.rows + problem.classes) + fine)
             + threads * item_bytes(self.items, data.width),
             "counts": threads * (task_statistics_bytes(problem, self.queries) + DOUBT_BYTES),
             **shot_parts(problem, threads, self.queries, self.items),
@@ -101,7 +102,7 @@ class _Cut:
 def _row_bytes(problem: Problem) -> int:
     """Return the bytes of a gallery row: as stored, as worked on, as multiplied."""
     data = problem.data
-    return data.width * (data.stored_itemsize + data.itemsize + 4) + 64
+    return data.width * (data.stored_itemsize + data.itemsize + (8 if data.exact else 4)) + 64
 
 
 def _fitting(problem: Problem, process: Process, tile: tuple[int, int]) -> _Cut:

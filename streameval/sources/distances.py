@@ -42,6 +42,7 @@ class Distances(MatrixSource):
     def __init__(self, matrix: ArrayLike) -> None:
         self.matrix = open_matrix(matrix, "distances", "a row a query, a column a gallery item")
         self.dtype = np.dtype(working_dtype(self.matrix))
+        self.name = f"{self.matrix.uri} {self.matrix.shape}"
         self.chunks = self.matrix.chunks[0], self.matrix.chunks[1]
 
     def __repr__(self) -> str:
@@ -55,10 +56,6 @@ class Distances(MatrixSource):
     def inputs(self) -> tuple[Input, ...]:
         """Return the matrix."""
         return (Input("distances", "distances", self.matrix),)
-
-    def options(self) -> dict[str, Any]:
-        """Return nothing: a matrix holds its distances."""
-        return {}
 
     def sides(self) -> tuple[str, str]:
         """Return what messages call the queries and the gallery, with their numbers."""
@@ -86,11 +83,6 @@ class Distances(MatrixSource):
     def data(self) -> Data:
         """Return the sizes of the matrix."""
         return data_of(self.matrix, self.dtype)
-
-    @property
-    def name(self) -> str:
-        """URI and shape of the matrix."""
-        return f"{self.matrix.uri} {self.matrix.shape}"
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -121,18 +121,20 @@ class MatrixSource(TiledSource):
         Of the blocks, float32 or float64.
     chunks : (int, int)
         Queries and items that are read together.
+    name : str
+        What errors call the source.
     remedy : str
         What to do about a distance that is not finite.
     """
 
     dtype: np.dtype[Any]
     chunks: tuple[int, int]
+    name: str
     remedy: ClassVar[str]
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """What errors call the source."""
+    def options(self) -> Mapping[str, Any]:
+        """Return nothing: distances are what they are."""
+        return {}
 
     def describe_plan(self, plan: Plan) -> PlanText:
         """Return in words what is read at a time."""
