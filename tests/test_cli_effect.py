@@ -95,3 +95,18 @@ def test_options_of_a_config_file_are_refused_likewise() -> None:
 @pytest.fixture
 def _nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("data")
+def test_shared_options_are_taken_by_every_command_of_a_ledger() -> None:
+    labels = ("--query-labels", "query.csv", "--range", "0,2")
+    made = CliRunner().invoke(main, ["ledger", "create", "L", *labels, "--quiet", "--json"])
+    assert made.exit_code == 0, made.stderr
+    verified = CliRunner().invoke(main, ["ledger", "verify", "L", "--quiet", "--json"])
+    assert verified.exit_code == 0, verified.stderr
+    assert json.loads(verified.stdout) == {
+        "segments": 0,
+        "queries": 10,
+        "pairs": 0,
+        "differences": [],
+    }
