@@ -23,7 +23,7 @@ from support import runs
 import streameval as se
 from streameval.errors import BudgetError, InputError, OptionError, TaskError
 from streameval.metrics.options import MetricOptions
-from streameval.planning import Workers, make_plan
+from streameval.planning import Limits, Workers, make_plan
 from streameval.protocols.pairs import find_pairs
 from streameval.protocols.protocol import PROTOCOLS
 from streameval.run import cluster as cluster_module
@@ -275,8 +275,9 @@ def test_more_workers_make_more_and_smaller_tasks(folder: Path) -> None:
     sizes = {}
     for count in (1, 10, 100):
         workers = Workers(count=count, threads=2, memory=2 * 10**9, reserved=3 * 10**8)
-        large = replace(problem, gallery=10_000_000, queries=5000, width=512)
-        plan = make_plan(large, memory=10**9, threads=1, reserved=0, workers=workers)
+        data = replace(problem.data, width=512)
+        large = replace(problem, gallery=10_000_000, queries=5000, data=data)
+        plan = make_plan(large, Limits(10**9, 1, 0, workers))
         assert plan.peak <= workers.memory
         assert len(plan.tasks) >= 2 * 2 * count
         sizes[count] = len(plan.tasks)
