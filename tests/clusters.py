@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import zarr
 from distributed import Client, LocalCluster
+from support.planning import Task
+from support.run import Prepared
 from support.runs import prepare
 
 import streameval as se
-from streameval.planning import Task
-from streameval.run.preparation import Prepared
 
 QUERIES, GALLERY, WIDTH, IDENTITIES = 120, 3000, 24, 160
 

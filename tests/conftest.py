@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from streameval.kernels.matrix_unit import supported
-from streameval.kernels.multiplier import VARIABLE
+from support.kernels import VARIABLE, supported
 
 
 @pytest.fixture(params=["auto", "blas"])

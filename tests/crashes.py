@@ -19,15 +19,12 @@ from typing import Any
 import faults
 from clusters import GALLERY, QUERIES, prepared
 from support import runs
+from support.planning import Task
+from support.result import load_statistics, save_statistics
+from support.run import Checkpoint, Prepared, checkpoint_module
+from support.run import passes_module as passes
 
-from streameval.metrics.options import MetricOptions
-from streameval.planning import Task
-from streameval.result.folder import load_statistics, save_statistics
-from streameval.run import checkpoint as checkpoint_module
-from streameval.run import passes
-from streameval.run.checkpoint import Checkpoint
-from streameval.run.preparation import Prepared
-from streameval.statistics import RankStatistics
+from streameval import MetricOptions, RankStatistics
 
 OPTIONS = MetricOptions(metrics=("all",))
 

@@ -10,8 +10,7 @@ import numpy as np
 from click.testing import CliRunner
 from PIL import Image
 from sklearn.datasets import load_digits
-
-from streameval.cli import main
+from support.cli import main
 
 RUNS = ("pixels", "blurred", "noisy")
 IMAGES = "images/{side}/{row:06d}.png"

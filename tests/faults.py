@@ -11,11 +11,10 @@ import signal
 import time
 from pathlib import Path
 
-from streameval.planning import Task
-from streameval.run.job import Job
-from streameval.run.progress import Watch
-from streameval.run.task import count
-from streameval.statistics import RankStatistics
+from support.planning import Task
+from support.run import Job, Watch, count
+
+from streameval import RankStatistics
 
 WRONG = 600  # the task on gallery items from here on goes wrong
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 from crashes import forked
+from support.package import View
 
 import streameval as se
-from streameval.store import View
 
 QUERIES, WIDTH = 12, 6
 warnings.simplefilter("ignore", se.StreamevalWarning)

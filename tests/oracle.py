@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.statistics import RankStatistics
+from streameval import RankStatistics
 
 Array = npt.NDArray[Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from oracle import Problem
+from support.package import uniform_edges
 
-from streameval.histograms import uniform_edges
-from streameval.statistics import RankStatistics
+from streameval import RankStatistics
 
 Array = npt.NDArray[Any]
 

@@ -18,10 +18,8 @@ import zarr
 from array_files import WRITERS, write_mat, write_npy, write_npz, write_npz_compressed, write_zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from streameval.arrays import Array, npy, open_array
-from streameval.arrays.memory import LoadedArray
-from streameval.arrays.npy import NpyArray
+from support.arrays import Array, LoadedArray, NpyArray, open_array
+from support.arrays import npy_module as npy
 
 QUICK = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

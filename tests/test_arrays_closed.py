@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import zarr
 from array_files import write_zarr
+from support.arrays import open_array
 from test_arrays_refused import LAYOUTS, refused
 
-from streameval.arrays import open_array
-from streameval.errors import InputError
+from streameval import InputError
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)

@@ -13,10 +13,9 @@ import pytest
 import scipy.io
 import zarr
 from array_files import write_mat, write_npy, write_npz, write_npz_compressed, write_zarr
+from support.arrays import FORMATS, open_array, parse_uri
 
-from streameval.arrays import open_array
-from streameval.arrays.uri import FORMATS, parse_uri
-from streameval.errors import InputError
+from streameval import InputError
 
 
 def refused(source: object, *words: str) -> str:

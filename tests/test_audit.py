@@ -10,16 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from support.arrays import open_array
+from support.audit import Audit, audit_features, audit_labels, audit_module, check_labels, scan_rows
+from support.cli import main
+from support.protocols import find_pairs
 
 import streameval as se
-from streameval.arrays import open_array
-from streameval.audit import Audit, audit_features, audit_labels, check_labels
-from streameval.audit import features as audit_module
-from streameval.audit.features import scan_rows
-from streameval.cli import main
-from streameval.protocols.labels import Labels
-from streameval.protocols.pairs import find_pairs
-from streameval.protocols.protocol import PROTOCOLS
+from streameval import PROTOCOLS, Labels
 
 QUERIES, ITEMS, WIDTH = 60, 400, 16
 MARKET = PROTOCOLS["market1501"]

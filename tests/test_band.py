@@ -8,13 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from reference import canonical_distances
+from support.distances import Vectors, find_distance
+from support.kernels import (
+    VARIABLE,
+    FeatureColumns,
+    GalleryBlock,
+    QueryBlock,
+    item_bytes,
+    supported,
+)
 from test_exactness import HOSTILE
-
-from streameval.distances.registry import find_distance
-from streameval.distances.sums import Vectors
-from streameval.kernels.features import FeatureColumns, GalleryBlock, QueryBlock
-from streameval.kernels.matrix_unit import supported
-from streameval.kernels.multiplier import VARIABLE, item_bytes
 
 Array = npt.NDArray[Any]
 

@@ -13,16 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from list_problems import disturbed, labels, list_problems, nearest, protocol
 from oracle import oracle_statistics
+from support.metrics import (
+    CHOICES,
+    METRICS,
+    ListReading,
+    available_fields,
+    compute_list_metrics,
+    measures_of,
+    metrics_of,
+)
+from support.neighbors import Lists, Places, find_extremes
+from support.protocols import find_pairs
 
-from streameval.metrics import METRICS, MetricOptions
-from streameval.metrics.bounds import ListReading, compute_list_metrics
-from streameval.metrics.compute import metrics_of
-from streameval.metrics.options import CHOICES
-from streameval.metrics.selection import available_fields, measures_of
-from streameval.neighbors.bounds import find_extremes
-from streameval.neighbors.lists import Lists, Places
-from streameval.protocols.pairs import find_pairs
-from streameval.protocols.protocol import PROTOCOLS
+from streameval import PROTOCOLS, MetricOptions
 
 THRESHOLDS = np.linspace(0, 1, 101)
 OPTIONS = st.builds(

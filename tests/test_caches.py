@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from streameval.kernels.caches import forget_older_kernels
+from support.kernels import forget_older_kernels
 
 
 def at(path: Path, seconds: int) -> Path:

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from oracle import Problem
+from support.metrics import PositiveCameras, metrics_by_camera_pair
+from support.result import POSITIVES
 from test_cli import ARRAYS, CSV, STORED, data, run
 from test_cli_metrics import refused, summary
 from test_exactness import evaluate
 
 import streameval as se
-from streameval.metrics.camera_pairs import PositiveCameras, metrics_by_camera_pair
-from streameval.result.folder import POSITIVES
 
 __all__ = ["data"]
 

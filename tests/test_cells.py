@@ -10,18 +10,17 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from streameval.kernels.bins import bin_row
-from streameval.kernels.grids import (
+from support.kernels import (
     ABOVE,
     LAST,
+    bin_row,
     bins_for,
     cell_of,
     codes_for,
     lay_grid,
+    quantise,
     touched_bit,
 )
-from streameval.kernels.quantise import quantise
 
 Array = npt.NDArray[Any]
 

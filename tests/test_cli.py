@@ -16,14 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from click.testing import CliRunner, Result
-
-from streameval.cli import main
-from streameval.cli.evaluate import evaluate as command
-from streameval.cli.types import Range, Value
-from streameval.distances.registry import DISTANCES
-from streameval.metrics.options import CHOICES
-from streameval.protocols import presets, protocol
-from streameval.report.export import FORMATS
+from support.cli import Range, Value, main
+from support.cli import evaluate as command
+from support.distances import DISTANCES
+from support.metrics import CHOICES
+from support.protocols import presets_module as presets
+from support.protocols import protocol_module as protocol
+from support.report import FORMATS
 
 CUHK03 = Path(__file__).resolve().parent.parent.parent / "shared/data/cuhk03-detected-100q"
 QUERIES, ITEMS, WIDTH = 10, 70, 6

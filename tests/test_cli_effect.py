@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.cli import main
 from test_cli import CSV, FEATURES, data, run
-
-from streameval.cli import main
 
 __all__ = ["data"]
 

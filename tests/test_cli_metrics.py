@@ -12,13 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from click.testing import CliRunner, Result
+from support.cli import main
+from support.metrics import METRICS
 from test_cli import ARRAYS, CSV, QUERIES, STORED, data, run
 
 import streameval as se
-from streameval.cli import main
-from streameval.metrics import METRICS
-from streameval.protocols.presets import PRESETS
-from streameval.protocols.protocol import PROTOCOLS
+from streameval import PRESETS, PROTOCOLS
 
 __all__ = ["data"]
 

@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from support.cli import Interruption
+from support.run import preparation_module as preparation
 from test_cli import CSV, STORED, data, run
 
-from streameval.cli.signals import Interruption
-from streameval.result import Evaluation
-from streameval.run import preparation
+from streameval import Evaluation
 
 __all__ = ["data"]
 

@@ -19,19 +19,21 @@ import pytest
 from clusters import GALLERY, QUERIES, cluster, labels, prepared, write_inputs
 from distributed import Client
 from support import runs
+from support.planning import Limits, Workers, make_plan
+from support.protocols import find_pairs
+from support.run import (
+    ClusterExecutor,
+    Connection,
+    Job,
+    cluster_module,
+    connection_module,
+    local_cluster,
+    open_cluster,
+    worker_module,
+)
 
 import streameval as se
-from streameval.errors import BudgetError, InputError, OptionError, TaskError
-from streameval.metrics.options import MetricOptions
-from streameval.planning import Limits, Workers, make_plan
-from streameval.protocols.pairs import find_pairs
-from streameval.protocols.protocol import PROTOCOLS
-from streameval.run import cluster as cluster_module
-from streameval.run import connection as connection_module
-from streameval.run import worker as worker_module
-from streameval.run.cluster import ClusterExecutor
-from streameval.run.connection import Connection, local_cluster, open_cluster
-from streameval.run.job import Job
+from streameval import PROTOCOLS, BudgetError, InputError, MetricOptions, OptionError, TaskError
 
 ALL = MetricOptions(metrics=("all",))
 PASSES: dict[str, dict[str, Any]] = {

@@ -17,9 +17,9 @@ import pytest
 import zarr
 from documents import BIN, ROOT, blocks
 from servers import bucket, credentials, free_port, put_files
+from support.arrays import open_array
 
-from streameval.arrays.uri import open_array
-from streameval.errors import InputError
+from streameval import InputError
 
 TEXT = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)

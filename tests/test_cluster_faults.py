@@ -22,16 +22,10 @@ from clusters import cluster, prepared, write_inputs
 from distributed import LocalCluster
 from servers import free_port
 from support import runs
+from support.run import ClusterExecutor, Connection, cluster_module, connect, connection_module
+from support.run import passes_module as passes
 
-from streameval.errors import TaskError
-from streameval.metrics.options import MetricOptions
-from streameval.result import Evaluation
-from streameval.run import cluster as cluster_module
-from streameval.run import connection as connection_module
-from streameval.run import passes
-from streameval.run.cluster import ClusterExecutor
-from streameval.run.connection import Connection, connect
-from streameval.run.progress import Progress
+from streameval import Evaluation, MetricOptions, Progress, TaskError
 
 OPTIONS = MetricOptions()
 BIN = Path(sys.executable).parent

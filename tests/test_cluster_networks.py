@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from clusters import prepared, write_inputs
 from support import runs
+from support.result import load_statistics
 
-from streameval.metrics.options import MetricOptions
-from streameval.result.folder import load_statistics
+from streameval import MetricOptions
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent

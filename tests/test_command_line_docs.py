@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from documents import ROOT, blocks, run_shell
-
-from streameval.cli.help import ExitStatus
+from support.cli import ExitStatus
 
 pytest.importorskip("faiss")
 

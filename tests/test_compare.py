@@ -13,13 +13,12 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from support.arrays import of_labels as of_labels_in
+from support.cli import main
+from support.metrics import Identities, Resampling
+from support.result import differing, holm_adjusted, p_value
 
 import streameval as se
-from streameval.arrays.fingerprint import of_labels as of_labels_in
-from streameval.cli import main
-from streameval.metrics.resampling import Identities, Resampling
-from streameval.result.comparison import holm_adjusted, p_value
-from streameval.result.same_task import differing
 
 QUERIES, ITEMS = 80, 120
 

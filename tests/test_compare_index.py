@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from support.cli import main
+from support.neighbors import Setting
 from test_neighbors import GALLERY, QUERIES, features, sides, write_inputs
 
 import streameval as se
-from streameval.cli import main
-from streameval.neighbors.comparison import Setting, compare_index
+from streameval import compare_index
 
 pytest.importorskip("faiss")
 
@@ -68,8 +69,7 @@ def test_recall_counts_neighbours_that_are_as_near() -> None:
 def test_the_interval_is_that_of_a_mean() -> None:
     """A jackknife of single queries is the usual interval of a mean."""
     from scipy.stats import t
-
-    from streameval.neighbors.jackknife import interval
+    from support.neighbors import interval
 
     values = np.random.default_rng(0).random(20)
     left = np.array([np.delete(values, i).mean() for i in range(20)])

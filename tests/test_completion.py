@@ -10,15 +10,14 @@ from pathlib import Path
 
 import click
 import pytest
+from support.cli import SHELLS, VARIABLE, Value, main
+from support.metrics import METRICS, PARTS
+from support.protocols import presets_module as presets
+from support.protocols import protocol_module as protocol
+from support.report import CAMERAS, CURVES
 from test_config import commands
 
-from streameval.cli import main
-from streameval.cli.completion import SHELLS, VARIABLE
-from streameval.cli.types import Value
-from streameval.metrics import METRICS, MetricOptions
-from streameval.metrics.selection import PARTS
-from streameval.protocols import presets, protocol
-from streameval.report.figures import CAMERAS, CURVES
+from streameval import MetricOptions
 
 BIN = Path(sys.executable).parent
 

@@ -13,17 +13,21 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cli import main
+from support.metrics import (
+    CHOICES,
+    Identities,
+    Metrics,
+    Resampling,
+    available_fields,
+    compute_metrics,
+    measures_of,
+    normalised_thresholds,
+    resampled_values,
+)
 
 import streameval as se
-from streameval.cli import main
-from streameval.errors import InputError, OptionError, StreamevalWarning
-from streameval.metrics import Metrics, compute_metrics
-from streameval.metrics.confidence import resampled_values
-from streameval.metrics.options import CHOICES
-from streameval.metrics.resampling import Identities, Resampling
-from streameval.metrics.selection import available_fields, measures_of
-from streameval.metrics.thresholds import normalised_thresholds
-from streameval.statistics import RankStatistics
+from streameval import InputError, OptionError, RankStatistics, StreamevalWarning
 from tests.oracle import oracle_statistics
 from tests.problems import problems
 

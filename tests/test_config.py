@@ -12,12 +12,20 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cli import (
+    CONFIG,
+    Metrics,
+    Value,
+    accepts,
+    as_toml,
+    in_force,
+    main,
+    options_by_key,
+    read_config,
+)
 from test_cli import CSV, STORED, data, run
 
-from streameval.cli import main
-from streameval.cli.config import CONFIG, as_toml, in_force, options_by_key, read_config
-from streameval.cli.types import Metrics, Value, accepts
-from streameval.errors import InputError, OptionError
+from streameval import InputError, OptionError
 
 __all__ = ["data"]
 

@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
+from support.arrays import chunks_for, conversion, convert, open_array
+from support.cli import main
 from test_formats import VALUES, WRITERS
 from test_memory import MEASURED
 
-from streameval.arrays import convert as conversion
-from streameval.arrays import open_array
-from streameval.arrays.convert import chunks_for, convert
-from streameval.cli import main
-from streameval.errors import BudgetError, InputError, OutputError
+from streameval import BudgetError, InputError, OutputError
 
 MEMORY = 1 << 31
 

@@ -27,13 +27,11 @@ from documents import (
     write_example_files,
     write_table,
 )
+from support.cli import commands_of, main
+from support.metrics import METRICS, find_measure
+from support.protocols import EQUIVALENTS
 
 import streameval as se
-from streameval.cli import main
-from streameval.cli.help import commands_of
-from streameval.metrics import METRICS
-from streameval.metrics.selection import find_measure
-from streameval.protocols.presets import EQUIVALENTS
 
 sys.path.insert(0, str(ROOT / "scripts"))
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from support.run import parse_bytes
 from support.runs import prepare
 from test_exactness import GALLERY, QUERIES, labels, normal
 
 import streameval as se
-from streameval.run.sizes import parse_bytes
 
 
 def problem(seed: int = 0) -> tuple[Any, Any, dict[str, se.Labels]]:

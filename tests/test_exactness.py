@@ -19,15 +19,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import oracle_statistics
 from reference import canonical_distances
+from support.planning import Range, Task
+from support.run import Job, Watch, count, find_positives
 from support.runs import prepare, session_of
 
 import streameval as se
-from streameval.planning import Task
-from streameval.planning.range import Range
-from streameval.run.job import Job
-from streameval.run.passes import find_positives
-from streameval.run.progress import Progress, Watch
-from streameval.run.task import count
+from streameval import Progress
 
 Array = npt.NDArray[Any]
 METRICS = ("cosine", "euclidean", "sqeuclidean", "dot")
@@ -478,7 +475,7 @@ def test_float64_features_of_any_magnitude(metric: Any, scale: float) -> None:
 def test_collapsed_models_are_counted_row_by_row(
     metric: Any, noise: float, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streameval.kernels import finer
+    from support.kernels import finer_module as finer
 
     calls = []
     called = getattr(finer, way)
@@ -507,7 +504,7 @@ def test_collapsed_models_are_counted_row_by_row(
 def test_what_no_filter_can_tell_is_decided_pair_by_pair(
     metric: Any, items: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streameval.kernels import finer
+    from support.kernels import finer_module as finer
 
     def never(*_: Any) -> None:
         raise AssertionError("float64 products of subnormal numbers tell nothing either")

@@ -15,12 +15,11 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cli import main
+from support.report import Table, as_csv, as_latex, as_markdown, as_parquet, number
+from support.result import harmless
 
 import streameval as se
-from streameval.cli import main
-from streameval.report.export import as_csv, as_latex, as_markdown, as_parquet
-from streameval.report.table import Table, number
-from streameval.result.cells import harmless
 
 HOSTILE = [
     "<script>alert(1)</script>",

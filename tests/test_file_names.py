@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import scipy.io
 from click.testing import CliRunner
+from support.cli import main
+from support.labels import NAMES
 
 import streameval as se
-from streameval.cli import main
-from streameval.errors import InputError
-from streameval.labels.bundle import NAMES
+from streameval import InputError
 
 SKETCH = Path(__file__).resolve().parents[2] / "shared/data/sketch-reid-features"
 MARKET = ["-1_c3s2_002.jpg", "0000_c1s1_000451_03.jpg", "0002_c1s1_000451_03.jpg"]
@@ -59,7 +59,7 @@ def test_names_of_a_folder_are_in_the_order_of_its_features() -> None:
         np.save(f"f/{name}", np.full(4, float(name.partition("_")[0])))
     Path("f/Thumbs.db").write_text("")
     labels = se.read_label_table("f")
-    from streameval.arrays import open_array
+    from support.arrays import open_array
 
     assert labels.id.tolist() == open_array("f").read_all()[:, 0].tolist() == [9, 10, -1]
 

@@ -13,13 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import zarr
+from support.arrays import LoadedArray, fingerprint, natural_order, open_array
 
 import streameval as se
-from streameval.arrays import open_array
-from streameval.arrays.fingerprint import fingerprint
-from streameval.arrays.memory import LoadedArray
-from streameval.arrays.shards import natural_order
-from streameval.errors import InputError, OptionError
+from streameval import InputError, OptionError
 
 ROWS, WIDTH = 23, 5
 VALUES = (np.arange(ROWS * WIDTH) % 97).reshape(ROWS, WIDTH).astype("f4")

@@ -16,12 +16,11 @@ import pytest
 import zarr
 from clusters import labels, write_inputs
 from servers import answering
+from support.arrays import fingerprint, open_array
+from support.arrays import remote_module as remote
 
 import streameval as se
-from streameval.arrays import remote
-from streameval.arrays.fingerprint import fingerprint
-from streameval.arrays.uri import open_array
-from streameval.errors import InputError
+from streameval import InputError
 
 pytest.importorskip("obstore")
 

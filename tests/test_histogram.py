@@ -18,6 +18,9 @@ from oracle_pairs import (
     pairs_of,
 )
 from reference import canonical_distances
+from support.package import uniform_edges
+from support.run import BINS
+from support.run import refining_module as refining
 from support.runs import prepare
 from test_exactness import (
     GALLERY,
@@ -34,11 +37,7 @@ from test_exactness import (
 )
 
 import streameval as se
-from streameval.histograms import uniform_edges
-from streameval.run import refining
-from streameval.run.preparation import BINS
-from streameval.run.progress import Progress
-from streameval.statistics import RankStatistics
+from streameval import Progress, RankStatistics
 
 Array = npt.NDArray[Any]
 PAIRS = "TAR|FAR=0.1,EER,AUC,F1_best"

@@ -8,9 +8,8 @@ import h5py
 import numpy as np
 import scipy.io
 from documents import ROOT, blocks, run_shell
-
-from streameval.arrays.uri import FORMATS
-from streameval.labels.bundle import NAMES
+from support.arrays import FORMATS
+from support.labels import NAMES
 
 TEXT = (ROOT / "docs" / "inputs.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)

@@ -23,10 +23,9 @@ import pytest
 import test_formats
 import zarr
 from array_files import write_mat, write_npy, write_npz, write_npz_compressed
+from support.arrays import open_array
 
-from streameval.arrays import open_array
-from streameval.errors import StreamevalError
-from streameval.labels.columns import read_label_table
+from streameval import StreamevalError, read_label_table
 
 VALUES = test_formats.VALUES
 BOUND = 64 << 20  # bytes: the inputs are of some kilobytes

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.protocols import find_pairs
 from test_cli import CSV, STORED, data, run
 from test_cli_metrics import refused, summary
 
 import streameval as se
-from streameval.protocols.pairs import find_pairs
 
 __all__ = ["data"]
 

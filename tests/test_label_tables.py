@@ -9,8 +9,7 @@ import pytest
 from test_cli import ARRAYS, CSV, STORED, data, run
 
 import streameval as se
-from streameval.errors import InputError
-from streameval.labels.columns import read_label_table, read_label_tables
+from streameval import InputError, read_label_table, read_label_tables
 
 __all__ = ["data"]
 

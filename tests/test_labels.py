@@ -12,12 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.protocols import find_pairs
 
-from streameval.errors import InputError
-from streameval.labels.columns import read_label_table, read_labels
-from streameval.protocols.labels import Labels
-from streameval.protocols.pairs import find_pairs
-from streameval.protocols.protocol import PROTOCOLS
+from streameval import PROTOCOLS, InputError, Labels, read_label_table, read_labels
 
 
 def test_labels_by_uri(tmp_path: Path) -> None:

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 from reference import lane_sum
-
-from streameval.distances.lane_sums import (
-    absolute_difference,
-    inner_product,
-    squared_difference,
-)
+from support.distances import absolute_difference, inner_product, squared_difference
 
 
 @numba.njit

@@ -16,20 +16,12 @@ import psutil
 import pytest
 from click.testing import CliRunner
 from clusters import cluster
+from support.arrays import JoinedArray, SelectedArray, content, open_array
+from support.cli import main
+from support.ledger import LedgerStore
 
 import streameval as se
-from streameval.arrays.composed import JoinedArray, SelectedArray
-from streameval.arrays.fingerprint import content
-from streameval.arrays.uri import open_array
-from streameval.cli import main
-from streameval.errors import (
-    InputError,
-    OptionError,
-    OutputError,
-    StreamevalError,
-    StreamevalWarning,
-)
-from streameval.ledger.store import LedgerStore
+from streameval import InputError, OptionError, OutputError, StreamevalError, StreamevalWarning
 
 pytest.importorskip("icechunk")
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import streameval as se
-from streameval.errors import OutputError
+from streameval import OutputError
 
 pytest.importorskip("icechunk")
 HERE = Path(__file__).parent
@@ -177,7 +177,7 @@ def test_a_wrong_count_is_found() -> None:
     """As a fault of the program or of memory would write it: with a right checksum."""
     from dataclasses import replace
 
-    from streameval.ledger.store import LedgerStore
+    from support.ledger import LedgerStore
 
     store = LedgerStore("L")
     store.open()

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.package import FIELDS
 
 import streameval as se
-from streameval.errors import StreamevalWarning
-from streameval.statistics import FIELDS
+from streameval import StreamevalWarning
 
 pytest.importorskip("icechunk")
 pytestmark = pytest.mark.filterwarnings(f"ignore::{StreamevalWarning.__module__}.StreamevalWarning")

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from support.arrays import Array, content
+from support.ledger import Block
+from support.package import pack, unpack
 
 import streameval as se
-from streameval.arrays.array import Array
-from streameval.arrays.fingerprint import content
-from streameval.errors import InputError
-from streameval.ledger.block import Block
-from streameval.store import pack, unpack
+from streameval import InputError
 
 pytest.importorskip("icechunk")
 QUERIES, WIDTH = 8, 4

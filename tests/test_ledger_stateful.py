@@ -28,7 +28,7 @@ from oracle import Problem, oracle_statistics
 from reference import canonical_distances
 
 import streameval as se
-from streameval.errors import InputError
+from streameval import InputError
 
 pytest.importorskip("icechunk")
 

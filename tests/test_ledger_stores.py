@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import zarr
 from servers import bucket, credentials, put_files
+from support.ledger import Contents
 
 import streameval as se
-from streameval.errors import InputError, OptionError, OutputError
-from streameval.ledger.store import Contents
+from streameval import InputError, OptionError, OutputError
 
 for package in ("icechunk", "obstore", "moto"):
     pytest.importorskip(package)

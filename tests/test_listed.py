@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from support.protocols import find_pairs
 from test_cli import ARRAYS, QUERIES, STORED, data, run
 from test_cli_metrics import refused, summary
 
 import streameval as se
-from streameval.protocols.pairs import find_pairs
 
 __all__ = ["data"]
 

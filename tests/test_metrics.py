@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from oracle import oracle_metrics, oracle_statistics, oracle_thresholds
 from oracle_pairs import with_histogram
 from problems import problems, untied
+from support.metrics import METRICS, Metric, Metrics, RankedQueries, compute_metrics, prefix_sums
+from support.package import FIELDS
 
-from streameval.errors import StreamevalWarning
-from streameval.metrics import METRICS, Metric, MetricOptions, Metrics, compute_metrics
-from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.sums import prefix_sums
-from streameval.statistics import FIELDS, RankStatistics
+from streameval import MetricOptions, RankStatistics, StreamevalWarning
 
 FIXED = ("pessimistic", "optimistic", "stable")
 ALL_RULES = (*FIXED, "expected")

@@ -17,12 +17,9 @@ from hypothesis import strategies as st
 from oracle import oracle_statistics, oracle_thresholds
 from oracle_pairs import with_histogram
 from problems import problems
+from support.metrics import CHOICES, METRICS, Metrics, compute_metrics, exact_parts, rounded
 
-from streameval.errors import StreamevalWarning
-from streameval.metrics import METRICS, MetricOptions, Metrics, compute_metrics
-from streameval.metrics.options import CHOICES
-from streameval.metrics.sums import exact_parts, rounded
-from streameval.statistics import RankStatistics
+from streameval import MetricOptions, RankStatistics, StreamevalWarning
 
 RANKS = 4  # that are counted under single gallery shot
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from oracle import oracle_statistics
+from support.metrics import compute_metrics
 
-from streameval.errors import OptionError, StreamevalWarning
-from streameval.metrics import MetricOptions, compute_metrics
+from streameval import MetricOptions, OptionError, StreamevalWarning
 
 ALL_RULES = ("pessimistic", "optimistic", "stable", "expected")
 THRESHOLDS = np.arange(101) / 100

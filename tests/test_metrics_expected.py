@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.metrics import (
+    ExpectedRanks,
+    expected_inverse_of_first,
+    expected_inverse_of_last,
+    harmonic_difference,
+)
 
-from streameval.metrics.expected import ExpectedRanks
-from streameval.metrics.harmonic import harmonic_difference
-from streameval.metrics.tie_groups import expected_inverse_of_first, expected_inverse_of_last
-from streameval.statistics import RankStatistics
+from streameval import RankStatistics
 
 
 def one_group(positives: int, negatives: int, closer: int, before: int) -> RankStatistics:

@@ -24,12 +24,10 @@ from oracle_lists import (
     reciprocal_rank,
 )
 from problems import problems
+from support.metrics import RANK, RankedQueries, at_recall, precision_recall
 from test_metrics import ALL_RULES, FIXED, RATES, quietly
 
-from streameval.metrics import MetricOptions
-from streameval.metrics.kind import RANK
-from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.retrieval import at_recall, precision_recall
+from streameval import MetricOptions
 
 CUTS = (1, 2, 3, 5, 30)
 AP_RULES = ("step", "trapezoid", "threshold")

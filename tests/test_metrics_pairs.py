@@ -20,10 +20,10 @@ from oracle_pairs import (
     with_histogram,
 )
 from problems import problems
+from support.metrics import EMPTY, Metrics
 from test_metrics import quietly
 
-from streameval.metrics import MetricOptions, Metrics
-from streameval.metrics.metric import EMPTY
+from streameval import MetricOptions
 
 BINS = st.sampled_from([1, 2, 7, 64])
 LIMITS = st.sampled_from([(0.0, 1.0), (-0.3, 0.8), (0.4, 0.5)])

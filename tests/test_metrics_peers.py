@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from oracle import oracle_statistics
 from problems import untied
+from support.protocols import EQUIVALENTS
 from test_metrics import quietly
 from test_metrics_sklearn import lists
 
-from streameval.metrics import MetricOptions
-from streameval.protocols.presets import EQUIVALENTS
+from streameval import MetricOptions
 
 pytestmark = pytest.mark.peers
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from oracle import oracle_metrics, oracle_statistics, oracle_thresholds
+from support.metrics import Metrics, compute_metrics, gom_scalars
 
-from streameval.errors import StreamevalWarning
-from streameval.metrics import MetricOptions, Metrics, compute_metrics, gom_scalars
+from streameval import MetricOptions, StreamevalWarning
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -13,14 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import oracle_statistics
 from oracle_pairs import with_histogram
+from support.metrics import (
+    METRICS,
+    compute_metrics,
+    find_measure,
+    metrics_by_group,
+    required_fields,
+    split_names,
+    wanted_measures,
+)
+from support.package import FIELDS, REQUIRED
 from test_metrics import problem_of_every_class, quietly, statistics_of
 
 import streameval as se
-from streameval.errors import InputError, OptionError
-from streameval.metrics import METRICS, MetricOptions, compute_metrics, required_fields
-from streameval.metrics.groups import metrics_by_group
-from streameval.metrics.selection import find_measure, split_names, wanted_measures
-from streameval.statistics import FIELDS, REQUIRED
+from streameval import InputError, MetricOptions, OptionError
 
 NAMES = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
 

@@ -22,7 +22,7 @@ from sklearn.metrics import (
 )
 from test_metrics import quietly
 
-from streameval.metrics import MetricOptions
+from streameval import MetricOptions
 
 
 def lists(problem: dict[str, Any]) -> list[tuple[Any, Any]]:

@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner, Result
+from support.arrays import fingerprint, open_array
+from support.cli import main
 
 import streameval as se
-from streameval.arrays.fingerprint import fingerprint
-from streameval.arrays.uri import open_array
-from streameval.cli import main
 
 faiss = pytest.importorskip("faiss")
 
@@ -654,7 +653,7 @@ def test_a_tight_budget_cuts_the_queries_and_changes_nothing() -> None:
     source = se.Neighbors(features=features(), index="Flat", k=40, tighten=True)
     work = prepare(source, **sides(), threads=2)
     expected = runs.run(work, se.MetricOptions())
-    from streameval.planning import Task
+    from support.planning import Task
 
     tasks = tuple(
         Task((q, min(q + 7, QUERIES)), (g, min(g + 90, GALLERY)))

@@ -19,13 +19,12 @@ import pytest
 import zarr
 from clusters import cluster, labels, write_inputs
 from servers import answering, bucket, credentials, free_port, moto, put_files, serving
+from support.arrays import fingerprint, open_array
+from support.arrays import remote_module as remote
 from zarr.storage import ObjectStore
 
 import streameval as se
-from streameval.arrays import remote
-from streameval.arrays.fingerprint import fingerprint
-from streameval.arrays.uri import open_array
-from streameval.errors import InputError
+from streameval import InputError
 
 pytest.importorskip("obstore")
 pytest.importorskip("moto")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.neighbors import ListSizes, plan_lists
+from support.planning import Data, Limits, Plan, Problem, ShotSizes, Workers, make_plan
 
-from streameval.errors import BudgetError
-from streameval.neighbors.plan import ListSizes, plan_lists
-from streameval.planning import Data, Limits, Plan, Problem, ShotSizes, Workers, make_plan
+from streameval import BudgetError
 
 RESERVED = 200 << 20
 

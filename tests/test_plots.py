@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from support.cli import main
+from support.report import CAMERAS, COLOURS, CURVES, figure_bytes, plot
 
 import streameval as se
-from streameval.cli import main
-from streameval.report.figures import CAMERAS, COLOURS, CURVES, figure_bytes, plot
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 

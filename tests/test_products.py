@@ -11,21 +11,26 @@ import llvmlite.binding
 import numpy as np
 import numpy.typing as npt
 import pytest
-
-from streameval.errors import OptionError
-from streameval.kernels.matrix_unit import ITEMS, QUERIES, supported
-from streameval.kernels.multiplier import (
+from support.kernels import (
+    ITEMS,
+    MOST_COLUMNS,
+    QUERIES,
     VARIABLE,
     BlasProduct,
     MatrixUnit,
+    Panels,
     Product,
     UnitProduct,
     choose_multiplier,
     description,
+    gallery_panels,
     item_bytes,
+    query_panels,
+    supported,
     use_matrix_unit,
 )
-from streameval.kernels.panels import MOST_COLUMNS, Panels, gallery_panels, query_panels
+
+from streameval import OptionError
 
 needs_unit = pytest.mark.skipif(not supported(), reason="this machine has no matrix unit")
 Float32 = npt.NDArray[np.float32]

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import canonical_distances
+from support.kernels import threshold_distances
 from test_exactness import GALLERY, QUERIES, evaluate, labels, normal, oracle
 
 import streameval as se
-from streameval.kernels.thresholds import threshold_distances
 
 FINITE = st.floats(-1e6, 1e6, allow_nan=False)
 

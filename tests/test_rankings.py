@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from support.cli import main
+from support.rankings import Kind, RankedList, nearest_items, reopen
+from support.rankings import nearest_module as nearest
 
 import streameval as se
-from streameval.cli import main
-from streameval.rankings import Kind, RankedList, nearest, nearest_items, reopen
 
 QUERIES, ITEMS, TOP = 9, 70, 12
 TIES = ("pessimistic", "optimistic", "stable")

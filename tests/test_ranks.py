@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.arrays import open_array
+from support.ledger import Block, Part, Segment, settings_of
+from support.package import Terms
 from support.runs import session_of
 
 import streameval as se
-from streameval.arrays import open_array
-from streameval.ledger.block import Block, Part
-from streameval.ledger.create import settings_of
-from streameval.ledger.head import Segment
-from streameval.request import Terms
 
 WIDTH = 5
 QUIET = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))

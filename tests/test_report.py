@@ -13,19 +13,25 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
-
-import streameval as se
-from streameval.metrics.kind import FRACTION
-from streameval.report.evaluation import render_evaluation, scores_of
-from streameval.report.numbers import amount, duration, interval_text, percent
-from streameval.report.progress import (
+from support.metrics import FRACTION
+from support.report import (
     BarProgress,
     LogProgress,
     ShownProgress,
+    Style,
+    amount,
+    duration,
+    interval_text,
     make_bar,
+    percent,
+    render,
+    render_evaluation,
+    scores_of,
     show_progress,
+    stdout_style,
 )
-from streameval.report.terminal import Style, render, stdout_style
+
+import streameval as se
 
 
 def evaluation(query: list[int], gallery: list[int], **more: Any) -> se.Evaluation:

@@ -13,14 +13,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from demo_runs import IMAGES, RUNS, evaluate, make_runs
+from support.cli import main
+from support.metrics import METRICS, Resampling
+from support.report import hardest_queries, number_text, runs_of, tau_max_distance
 
 import streameval as se
-from streameval.cli import main
-from streameval.metrics.registry import METRICS
-from streameval.metrics.resampling import Resampling
-from streameval.report.numbers import number_text
-from streameval.report.page import runs_of
-from streameval.report.ranked_lists import hardest_queries, tau_max_distance
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 pytest.importorskip("jinja2", reason="jinja2 is not installed")

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-import streameval as se
-from streameval.result.folder import (
+from support.result import (
     BEST,
     ENTRIES,
     GROUPS,
@@ -24,6 +22,8 @@ from streameval.result.folder import (
     load_statistics,
     save_statistics,
 )
+
+import streameval as se
 
 LONG = "x" * 300
 

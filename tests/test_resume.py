@@ -22,20 +22,13 @@ import pytest
 import zarr
 from clusters import cluster, labels, prepared, write_inputs
 from support import runs
+from support.arrays import fingerprint, fingerprint_module, open_array
+from support.planning import Workers
+from support.run import Checkpoint, ClusterExecutor, Connection, checkpoint_module
+from support.run import passes_module as passes
 
 import streameval as se
-from streameval.arrays import fingerprint as fingerprint_module
-from streameval.arrays.fingerprint import fingerprint
-from streameval.arrays.uri import open_array
-from streameval.errors import OutputError, TaskError
-from streameval.metrics.options import MetricOptions
-from streameval.planning import Workers
-from streameval.result import Evaluation
-from streameval.run import checkpoint as checkpoint_module
-from streameval.run import passes
-from streameval.run.checkpoint import Checkpoint
-from streameval.run.cluster import ClusterExecutor
-from streameval.run.connection import Connection
+from streameval import Evaluation, MetricOptions, OutputError, TaskError
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent

@@ -18,14 +18,21 @@ from hypothesis import strategies as st
 from oracle import Problem
 from oracle_shots import RULES, OracleShots, numbers_ahead, oracle_shots
 from reference import canonical_distances
+from support.planning import SHOT_RANKS
+from support.report import compare_conventions
+from support.single_shot import (
+    NEGLIGIBLE,
+    ONE,
+    ROWS,
+    Ahead,
+    ShotCounter,
+    fold,
+    hopeless_from,
+    most_entries,
+)
 from test_exactness import HOSTILE, METRICS, few_valued, labels, least_memory
 
 import streameval as se
-from streameval.planning import SHOT_RANKS
-from streameval.report.conventions import compare_conventions
-from streameval.single_shot.ahead import ONE, ROWS, Ahead, fold, most_entries
-from streameval.single_shot.counter import ShotCounter
-from streameval.single_shot.poisson_binomial import NEGLIGIBLE, hopeless_from
 
 Array = npt.NDArray[Any]
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
@@ -411,7 +418,7 @@ def test_a_gallery_of_nothing() -> None:
 def test_collapsed_models(
     metric: Any, protocol: str, noise: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streameval.single_shot import counter as execution
+    from support.single_shot import execution
 
     decided = []
     narrow = execution.narrow

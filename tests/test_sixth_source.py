@@ -9,12 +9,11 @@ import pytest
 from click.testing import CliRunner
 from distributed import Client
 from support import runs
+from support.cli import main
+from support.report import Style, plan_summary, render_plan
 from support.sixth_source import Residues
 
 import streameval as se
-from streameval.cli import main
-from streameval.report.plan import plan_summary, render_plan
-from streameval.report.terminal import Style
 
 QUERIES, ITEMS = 40, 900
 SOURCE = Residues(QUERIES, ITEMS)

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Problem, oracle_statistics
 from problems import problems
+from support.package import FIELDS
+from support.result import load_statistics, save_statistics
 
-from streameval.result.folder import load_statistics, save_statistics
-from streameval.statistics import FIELDS, RankStatistics
+from streameval import RankStatistics
 
 THRESHOLDS = np.linspace(0, 1, 11)
 

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.cli import MEANINGS, SIGNALS, ExitStatus, main
 from test_cli import CSV, STORED, data, run
-
-from streameval.cli import main
-from streameval.cli.help import MEANINGS, ExitStatus
-from streameval.cli.signals import SIGNALS
 
 __all__ = ["data"]
 

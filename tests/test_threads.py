@@ -11,15 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.planning import Plan
+from support.protocols import Pairs
+from support.run import Cancelled, Job, Pass, ThreadExecutor, Watch
 
-from streameval.errors import InputError
-from streameval.planning import Plan
-from streameval.protocols.pairs import Pairs
-from streameval.run.executor import Pass
-from streameval.run.job import Job
-from streameval.run.progress import Cancelled, Progress, Watch
-from streameval.run.threads import ThreadExecutor
-from streameval.sources.sources import Distances
+from streameval import Distances, InputError, Progress
 
 JOB = Job(
     Distances(np.zeros((1, 1))),

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from support.cli import main
+from support.report import figure_bytes, plot_trajectories
 from test_ledger import create, filled, folder
 from test_plots import HOSTILE, check_is_scaled, points, svg_of_figure
 
 import streameval as se
-from streameval.cli import main
-from streameval.report.figures import figure_bytes
-from streameval.report.ledger import plot_trajectories
 
 pytest.importorskip("icechunk")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")

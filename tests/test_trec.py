@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from list_problems import labels, list_problems, nearest, protocol
 from support import runs
+from support.cli import main
+from support.neighbors import Lists, descending, names_of, qrels_lines, run_lines
+from support.package import NewFile
 from support.runs import prepare
 
 import streameval as se
-from streameval.cli import main
-from streameval.errors import OutputError, StreamevalWarning
-from streameval.neighbors.lists import Lists
-from streameval.neighbors.trec import descending, names_of, qrels_lines, run_lines
-from streameval.output import NewFile
+from streameval import OutputError, StreamevalWarning
 
 QUERIES, ITEMS, WIDTH = 12, 60, 6
 

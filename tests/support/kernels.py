@@ -1,0 +1,67 @@
+"""What tests use of `streameval.kernels` beside its public names."""
+
+from streameval.kernels import finer as finer_module
+from streameval.kernels.bins import bin_row as bin_row
+from streameval.kernels.caches import forget_older_kernels as forget_older_kernels
+from streameval.kernels.features import FeatureColumns as FeatureColumns
+from streameval.kernels.features import GalleryBlock as GalleryBlock
+from streameval.kernels.features import QueryBlock as QueryBlock
+from streameval.kernels.grids import ABOVE as ABOVE
+from streameval.kernels.grids import LAST as LAST
+from streameval.kernels.grids import bins_for as bins_for
+from streameval.kernels.grids import cell_of as cell_of
+from streameval.kernels.grids import codes_for as codes_for
+from streameval.kernels.grids import lay_grid as lay_grid
+from streameval.kernels.grids import touched_bit as touched_bit
+from streameval.kernels.matrix_unit import ITEMS as ITEMS
+from streameval.kernels.matrix_unit import QUERIES as QUERIES
+from streameval.kernels.matrix_unit import supported as supported
+from streameval.kernels.multiplier import VARIABLE as VARIABLE
+from streameval.kernels.multiplier import BlasProduct as BlasProduct
+from streameval.kernels.multiplier import MatrixUnit as MatrixUnit
+from streameval.kernels.multiplier import Product as Product
+from streameval.kernels.multiplier import UnitProduct as UnitProduct
+from streameval.kernels.multiplier import choose_multiplier as choose_multiplier
+from streameval.kernels.multiplier import description as description
+from streameval.kernels.multiplier import item_bytes as item_bytes
+from streameval.kernels.multiplier import use_matrix_unit as use_matrix_unit
+from streameval.kernels.panels import MOST_COLUMNS as MOST_COLUMNS
+from streameval.kernels.panels import Panels as Panels
+from streameval.kernels.panels import gallery_panels as gallery_panels
+from streameval.kernels.panels import query_panels as query_panels
+from streameval.kernels.quantise import quantise as quantise
+from streameval.kernels.thresholds import threshold_distances as threshold_distances
+
+__all__ = [
+    "ABOVE",
+    "ITEMS",
+    "LAST",
+    "MOST_COLUMNS",
+    "QUERIES",
+    "VARIABLE",
+    "BlasProduct",
+    "FeatureColumns",
+    "GalleryBlock",
+    "MatrixUnit",
+    "Panels",
+    "Product",
+    "QueryBlock",
+    "UnitProduct",
+    "bin_row",
+    "bins_for",
+    "cell_of",
+    "choose_multiplier",
+    "codes_for",
+    "description",
+    "finer_module",
+    "forget_older_kernels",
+    "gallery_panels",
+    "item_bytes",
+    "lay_grid",
+    "quantise",
+    "query_panels",
+    "supported",
+    "threshold_distances",
+    "touched_bit",
+    "use_matrix_unit",
+]

@@ -1,0 +1,17 @@
+"""What tests use of `streameval.ledger` beside its public names."""
+
+from streameval.ledger.block import Block as Block
+from streameval.ledger.block import Part as Part
+from streameval.ledger.create import settings_of as settings_of
+from streameval.ledger.head import Segment as Segment
+from streameval.ledger.store import Contents as Contents
+from streameval.ledger.store import LedgerStore as LedgerStore
+
+__all__ = [
+    "Block",
+    "Contents",
+    "LedgerStore",
+    "Part",
+    "Segment",
+    "settings_of",
+]

@@ -1,0 +1,73 @@
+"""What tests use of `streameval.report` beside its public names."""
+
+from streameval.report.conventions import compare_conventions as compare_conventions
+from streameval.report.evaluation import render_evaluation as render_evaluation
+from streameval.report.evaluation import scores_of as scores_of
+from streameval.report.export import FORMATS as FORMATS
+from streameval.report.export import as_csv as as_csv
+from streameval.report.export import as_latex as as_latex
+from streameval.report.export import as_markdown as as_markdown
+from streameval.report.export import as_parquet as as_parquet
+from streameval.report.figures import CAMERAS as CAMERAS
+from streameval.report.figures import COLOURS as COLOURS
+from streameval.report.figures import CURVES as CURVES
+from streameval.report.figures import figure_bytes as figure_bytes
+from streameval.report.figures import plot as plot
+from streameval.report.ledger import plot_trajectories as plot_trajectories
+from streameval.report.numbers import amount as amount
+from streameval.report.numbers import duration as duration
+from streameval.report.numbers import interval_text as interval_text
+from streameval.report.numbers import number_text as number_text
+from streameval.report.numbers import percent as percent
+from streameval.report.page import runs_of as runs_of
+from streameval.report.plan import plan_summary as plan_summary
+from streameval.report.plan import render_plan as render_plan
+from streameval.report.progress import BarProgress as BarProgress
+from streameval.report.progress import LogProgress as LogProgress
+from streameval.report.progress import ShownProgress as ShownProgress
+from streameval.report.progress import make_bar as make_bar
+from streameval.report.progress import show_progress as show_progress
+from streameval.report.ranked_lists import hardest_queries as hardest_queries
+from streameval.report.ranked_lists import tau_max_distance as tau_max_distance
+from streameval.report.table import Table as Table
+from streameval.report.table import number as number
+from streameval.report.terminal import Style as Style
+from streameval.report.terminal import render as render
+from streameval.report.terminal import stdout_style as stdout_style
+
+__all__ = [
+    "CAMERAS",
+    "COLOURS",
+    "CURVES",
+    "FORMATS",
+    "BarProgress",
+    "LogProgress",
+    "ShownProgress",
+    "Style",
+    "Table",
+    "amount",
+    "as_csv",
+    "as_latex",
+    "as_markdown",
+    "as_parquet",
+    "compare_conventions",
+    "duration",
+    "figure_bytes",
+    "hardest_queries",
+    "interval_text",
+    "make_bar",
+    "number",
+    "number_text",
+    "percent",
+    "plan_summary",
+    "plot",
+    "plot_trajectories",
+    "render",
+    "render_evaluation",
+    "render_plan",
+    "runs_of",
+    "scores_of",
+    "show_progress",
+    "stdout_style",
+    "tau_max_distance",
+]

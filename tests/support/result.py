@@ -1,0 +1,29 @@
+"""What tests use of `streameval.result` beside its public names."""
+
+from streameval.result.cells import harmless as harmless
+from streameval.result.comparison import holm_adjusted as holm_adjusted
+from streameval.result.comparison import p_value as p_value
+from streameval.result.folder import BEST as BEST
+from streameval.result.folder import ENTRIES as ENTRIES
+from streameval.result.folder import GROUPS as GROUPS
+from streameval.result.folder import POSITIVES as POSITIVES
+from streameval.result.folder import ResultFolder as ResultFolder
+from streameval.result.folder import check_output as check_output
+from streameval.result.folder import load_statistics as load_statistics
+from streameval.result.folder import save_statistics as save_statistics
+from streameval.result.same_task import differing as differing
+
+__all__ = [
+    "BEST",
+    "ENTRIES",
+    "GROUPS",
+    "POSITIVES",
+    "ResultFolder",
+    "check_output",
+    "differing",
+    "harmless",
+    "holm_adjusted",
+    "load_statistics",
+    "p_value",
+    "save_statistics",
+]
