@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from oracle import oracle_statistics
 from reference import canonical_distances
 from support.planning import Range, Task
-from support.run import Job, Watch, count, find_positives
+from support.run import Job, Thresholds, Watch, count, find_positives
 from support.runs import prepare, session_of
 
 import streameval as se
@@ -302,7 +302,8 @@ def counted_by_task(features: se.Features, sides: dict[str, se.Labels]) -> list[
         prepared.plan,
         tasks=tuple(Task((0, QUERIES), (g, min(g + 23, GALLERY))) for g in range(0, GALLERY, 23)),
     )
-    job = Job(features, prepared.pairs, plan, Range(0.0, 2.0).limits(101, 0))
+    used = Range(0.0, 2.0)
+    job = Job(features, prepared.pairs, plan, Thresholds(used, *used.limits(101, 0)))
     job = find_positives(job, session_of({"threads": 1}))
     return [count(job, task, Watch(Progress())) for task in plan.tasks]
 

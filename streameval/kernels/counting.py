@@ -219,20 +219,16 @@ def count_tile(  # type: ignore[no-untyped-def]
     values are NaN or ±inf, which is counted where there are no weights
     """
     n = right - left
-    bins, bit = bins_for(code), touched_bit(code)
-    values = np.full(n + -n % 4, np.inf, tile.dtype)
-    cells = np.full(n + -n % 4, LAST, np.uint16)
+    bins, padded = bins_for(code), n + -n % 4
+    values, cells = np.full(padded, np.inf, tile.dtype), np.full(padded, LAST, np.uint16)
     fours, touched = np.empty(n // 4 + 2, np.uint32), np.empty(n + 7, np.uint32)
     # Taken out of their tuples: looked up there, each would count references.
-    indptr, slots, ties, nearest = edges.indptr, counts.slots, counts.ties, counts.nearest
-    of_query, positives = edges.positive_indptr, edges.positive_distance
-    items, item = edges.positive_item, columns.item[left:right]
-    weight = part_of(columns.weight, left, right)
-    doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
+    indptr, slots, nearest = edges.indptr, counts.slots, counts.nearest
+    item, weight = columns.item[left:right], part_of(columns.weight, left, right)
     not_finite = 0
     while row < tile.shape[0]:
         i, band = rows.query[row], rows.band[row]
-        if band > 0.0 and filled + 2 * n > len(doubt_query):
+        if band > 0.0 and filled + 2 * n > len(doubts.query):
             break
         begin, m = rows.begin[row], indptr[i + 1] - indptr[i]
         closer, tied = levels.closer[begin : begin + m], levels.tied[begin : begin + m]
@@ -248,22 +244,13 @@ def count_tile(  # type: ignore[no-untyped-def]
             bins[:] = 0
             row += 1
             continue
-        of_row, first_slot = filled, 2 * indptr[i] + i
-        least = np.inf
-        for t in range(found):
-            k = touched[t]
-            value = np.float64(values[k])
-            least = min(least, value)
-            e = edge_of(value, code[cells[k]], bit, base, tied, band)
-            if e == m or value < closer[e] - band:
-                slots[first_slot + 2 * e] += 1
-            elif band == 0.0:
-                slots[first_slot + 2 * e + 1] += 1
-                note_tie(value, item[k], positives, items, of_query[i], of_query[i + 1], ties)
-            elif value != np.inf:
-                doubt_query[filled], doubt_column[filled] = i, left + k
-                doubt_edge[filled] = e
-                filled += 1
+        of_row, touch = filled, (values, cells, code, touched[:found])
+        if band == 0.0:
+            least = _place_exact(touch, base, tied, i, item, edges, counts)
+        else:
+            own = closer, tied, band
+            least, filled = _place(touch, base, own, i, left, edges, counts, doubts, filled)
+        first_slot = 2 * indptr[i] + i
         fold(bins, stop - base, slots, first_slot + 2 * base)
         reach = nearest[i] if band == 0.0 else grid.reach[row]
         if may_be_within(lowest, tile.dtype.type(reach), origin, scale):
@@ -272,16 +259,56 @@ def count_tile(  # type: ignore[no-untyped-def]
             nearest[i] = min(nearest[i], least)
         elif least <= reach and least < np.inf:  # perhaps the nearest negative, or one of them
             reach = min(reach, least + 2 * band)
-            within = tile.dtype.type(reach)
-            filled = _note_nearest(i, values, left, within, doubts, of_row, filled)
+            filled = _note_nearest(i, values, left, reach, doubts, of_row, filled)
         row += 1
     return row, filled, not_finite
 
 
 @numba.njit(nogil=True, cache=True)
+def _place_exact(touch, base, level, i, item, edges, counts):  # type: ignore[no-untyped-def]
+    """Count canonical distances in touched cells; return the least of them."""
+    values, cells, code, places = touch
+    least, m, bit = np.inf, len(level), touched_bit(code)
+    first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
+    positives, items = edges.positive_distance, edges.positive_item
+    first, last = edges.positive_indptr[i], edges.positive_indptr[i + 1]
+    for k in places:
+        value = np.float64(values[k])
+        least = min(least, value)
+        e = edge_of(value, code[cells[k]], bit, base, level, 0.0)
+        if e == m or value < level[e]:
+            slots[first_slot + 2 * e] += 1
+        else:
+            slots[first_slot + 2 * e + 1] += 1
+            note_tie(value, item[k], positives, items, first, last, ties)
+    return least
+
+
+@numba.njit(nogil=True, cache=True)
+def _place(touch, base, levels, i, left, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
+    """Count values in touched cells, list those in doubt; return the least, and how many."""
+    values, cells, code, places = touch
+    closer, tied, band = levels
+    least, m, bit = np.inf, len(tied), touched_bit(code)
+    first_slot, slots = 2 * edges.indptr[i] + i, counts.slots
+    doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
+    for k in places:
+        value = np.float64(values[k])
+        least = min(least, value)
+        e = edge_of(value, code[cells[k]], bit, base, tied, band)
+        if e == m or value < closer[e] - band:
+            slots[first_slot + 2 * e] += 1
+        elif value != np.inf:
+            doubt_query[filled], doubt_column[filled] = i, left + k
+            doubt_edge[filled] = e
+            filled += 1
+    return least, filled
+
+
+@numba.njit(nogil=True, cache=True)
 def _note_nearest(i, values, left, reach, doubts, of_row, filled):  # type: ignore[no-untyped-def]
     """Put all values up to `reach` on the list of doubts, in which the row begins at `of_row`."""
-    noted, last = of_row, filled
+    noted, last, reach = of_row, filled, values.dtype.type(reach)
     for start in range(0, len(values), 64):
         stop = min(start + 64, len(values))
         some = 0

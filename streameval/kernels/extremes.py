@@ -7,8 +7,10 @@ import numpy as np
 
 from streameval.kernels.bins import least_of, most_of
 from streameval.kernels.doubts import Doubts
-from streameval.kernels.levels import Rows, round_up, row_levels, weighted
+from streameval.kernels.levels import Rows, part_of, round_up, row_levels, weighted
 from streameval.kernels.tiles import IntArray, Tile
+
+_PART = 2048  # values looked at together: they stay in L1
 
 
 class ExtremesCounter:
@@ -52,6 +54,18 @@ class ExtremesCounter:
 
 
 @numba.njit(nogil=True, cache=True)
+def _write(row, weight, offset, out):  # type: ignore[no-untyped-def]
+    """Write ``row * weight + offset``; return the least, and the greatest below +inf."""
+    bottom, top = out.dtype.type(np.inf), out.dtype.type(-np.inf)
+    for left in range(0, len(row), _PART):
+        right = min(left + _PART, len(row))
+        part = out[left:right]
+        weighted(row[left:right], part_of(weight, left, right), offset[left:right], part)
+        bottom, top = min(bottom, least_of(part)), max(top, most_of(part))
+    return bottom, top
+
+
+@numba.njit(nogil=True, cache=True)
 def _find(tile, row, rows, columns, low, high, doubts):  # type: ignore[no-untyped-def]
     """List the values of a tile that may be extreme.
 
@@ -75,8 +89,7 @@ def _find(tile, row, rows, columns, low, high, doubts):  # type: ignore[no-untyp
     n, filled, least, most = tile.shape[1], 0, np.inf, -np.inf
     values = np.empty(n, tile.dtype)
     while row < tile.shape[0] and filled + n <= len(doubts.query):
-        weighted(tile[row], columns.weight, columns.offset[rows.offset[row]], values)
-        bottom, top = least_of(values), most_of(values)
+        bottom, top = _write(tile[row], columns.weight, columns.offset[rows.offset[row]], values)
         band = rows.band[row]
         if band == 0.0:
             least, most = min(least, np.float64(bottom)), max(most, np.float64(top))

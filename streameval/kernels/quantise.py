@@ -47,6 +47,28 @@ def _spread(builder: Any, value: Any) -> Any:
     return builder.shuffle_vector(one, nothing, _vector(_I32, 0))
 
 
+def _load(builder: Any, kind: Any, start: Any, place: Any, mask: Any) -> Any:
+    """Return a block of a row; zeros where the mask is unset."""
+    size = 4 if kind == ir.FloatType() else 8
+    address = builder.bitcast(builder.gep(start, [place]), _vector(kind).as_pointer())
+    if mask is None:
+        return builder.load(address, align=size)
+    name = f"llvm.masked.load.v{BLOCK}f{8 * size}.p0"
+    return _call(builder, name, address, _I32(size), mask, _vector(kind, 0))
+
+
+def _store(builder: Any, what: Any, start: Any, place: Any, mask: Any) -> None:
+    """Write a block of a row where the mask is set."""
+    address = builder.bitcast(builder.gep(start, [place]), what.type.as_pointer())
+    sizes = {ir.FloatType(): ("f32", 4), ir.DoubleType(): ("f64", 8), _I16: ("i16", 2)}
+    name, align = sizes[what.type.element]
+    if mask is None:
+        builder.store(what, address, align=align)
+    else:
+        name = f"llvm.masked.store.v{BLOCK}{name}.p0"
+        _call(builder, name, what, address, _I32(align), mask, returns=ir.VoidType())
+
+
 @_intrinsic
 def quantise(typing_context, values, weight, offset, origin, scale, far, row, cells):  # type: ignore[no-untyped-def]
     """Write ``values * weight + offset``, and the cell of each.
@@ -70,27 +92,10 @@ def quantise(typing_context, values, weight, offset, origin, scale, far, row, ce
         if row.ndim != 1 or row.layout != "C" or row.dtype != number:
             raise TypingError(f"a row is {row}; all must be contiguous, of {number}")
     kind = ir.FloatType() if number == types.float32 else ir.DoubleType()
-    size = 4 if number == types.float32 else 8
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         def array(which: int) -> Any:
             return context.make_array(signature.args[which])(context, builder, args[which])
-
-        def load(start: Any, place: Any, mask: Any) -> Any:
-            address = builder.bitcast(builder.gep(start, [place]), _vector(kind).as_pointer())
-            if mask is None:
-                return builder.load(address, align=size)
-            name = f"llvm.masked.load.v{BLOCK}f{8 * size}.p0"
-            return _call(builder, name, address, _I32(size), mask, zero)
-
-        def store(what: Any, start: Any, place: Any, mask: Any) -> None:
-            address = builder.bitcast(builder.gep(start, [place]), what.type.as_pointer())
-            name, align = (f"f{8 * size}", size) if what.type == _vector(kind) else ("i16", 2)
-            if mask is None:
-                builder.store(what, address, align=align)
-            else:
-                name = f"llvm.masked.store.v{BLOCK}{name}.p0"
-                _call(builder, name, what, address, _I32(align), mask, returns=ir.VoidType())
 
         given, added = array(0), array(2).data
         factor = array(1).data if weighted else None
@@ -100,21 +105,21 @@ def quantise(typing_context, values, weight, offset, origin, scale, far, row, ce
         odd = _alloca(builder, _vector(_I32, 0))
 
         def block(place: Any, mask: Any) -> None:
-            value = load(given.data, place, mask)
+            value = _load(builder, kind, given.data, place, mask)
             if factor is None:
                 finite = builder.fcmp_ordered("==", builder.fsub(value, value), zero)
                 seen = builder.zext(builder.not_(finite), _vector(_I32))
                 builder.store(builder.add(builder.load(odd), seen), odd)
             else:
-                value = builder.fmul(value, load(factor, place, mask))
-            value = builder.fadd(value, load(added, place, mask))
-            store(value, array(6).data, place, mask)
+                value = builder.fmul(value, _load(builder, kind, factor, place, mask))
+            value = builder.fadd(value, _load(builder, kind, added, place, mask))
+            _store(builder, value, array(6).data, place, mask)
             value = builder.fmul(builder.fsub(value, start), steps)
             value = builder.select(builder.fcmp_ordered(">", value, zero), value, zero)  # NaN too
             below = builder.select(builder.fcmp_ordered("<", value, above), value, above)
             below = builder.select(builder.fcmp_ordered("<=", below, reach), below, last)
             cell = builder.fptosi(below, _vector(_I32))
-            store(builder.trunc(cell, _vector(_I16)), array(7).data, place, mask)
+            _store(builder, builder.trunc(cell, _vector(_I16)), array(7).data, place, mask)
             if mask is not None:
                 cell = builder.select(mask, cell, _vector(_I32, LAST))
             least = builder.load(lowest)

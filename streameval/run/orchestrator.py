@@ -50,6 +50,7 @@ def carry_out(prepared: Prepared, session: Session) -> Evaluation:
         except NotUnitError:  # the range must come from the data after all
             prepared = prepared.with_range_from_data()
             session.record.begin("range from data")
+            session = replace(session)  # with a watch that is not cancelled
             counted = source.count(prepared, session)
     except BadRowError as error:  # a pass may meet a later one first
         source.first_bad_row(error.row)

@@ -15,6 +15,7 @@ from streameval.run.connection import local_cluster as local_cluster
 from streameval.run.connection import open_cluster as open_cluster
 from streameval.run.executor import Pass as Pass
 from streameval.run.job import Job as Job
+from streameval.run.job import Thresholds as Thresholds
 from streameval.run.passes import find_positives as find_positives
 from streameval.run.preparation import BINS as BINS
 from streameval.run.preparation import Prepared as Prepared
@@ -34,6 +35,7 @@ __all__ = [
     "Pass",
     "Prepared",
     "ThreadExecutor",
+    "Thresholds",
     "Watch",
     "checkpoint_module",
     "cluster_module",
