@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from support.kernels import forget_older_kernels
+
+import streameval
+
+PACKAGE = Path(streameval.__file__).parent
 
 
 def at(path: Path, seconds: int) -> Path:
@@ -37,3 +44,45 @@ def test_a_folder_without_kernels_is_left_alone(tmp_path: Path) -> None:
     at(tmp_path / "kernel.py", 10)
     assert forget_older_kernels([tmp_path]) == []
     assert forget_older_kernels([tmp_path / "absent"]) == []
+
+
+KINDS = """
+import numpy as np, streameval as se
+rng = np.random.default_rng(0)
+q, g = rng.standard_normal((9, 5)).astype("f4"), rng.standard_normal((80, 5)).astype("f4")
+sides = [se.Labels(id=rng.integers(0, 4, n), cam=rng.integers(0, 3, n)) for n in (9, 80)]
+labels = {"query": sides[0], "gallery": sides[1]}
+for source in (se.Features(q, g), se.Features(q, g, "manhattan"), se.Distances(q @ g.T)):
+    for protocol in ("market1501", "cuhk03"):
+        se.evaluate(source, **labels, protocol=protocol)
+"""
+
+
+def kernels() -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in PACKAGE.rglob("*.nb?")}
+
+
+def run(code: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], env=environment, check=True)
+
+
+def test_a_second_start_compiles_nothing() -> None:
+    run(KINDS)
+    before = kernels()
+    run(KINDS)
+    assert before
+    assert kernels() == before
+
+
+def test_an_import_leaves_compiled_kernels_alone(tmp_path: Path) -> None:
+    package = tmp_path / "streameval"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    stale = at(package / "kernels" / "__pycache__" / "counting.f-1.py311.nbi", 20)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    imports = "import streameval.kernels.counting, streameval.single_shot.counter"
+    subprocess.run([sys.executable, "-c", imports], env=environment, cwd=tmp_path, check=True)
+    assert stale.exists()
+    forget = "from streameval.kernels.caches import forget_stale_kernels as forget; forget()"
+    subprocess.run([sys.executable, "-c", forget], env=environment, cwd=tmp_path, check=True)
+    assert not stale.exists()

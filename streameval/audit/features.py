@@ -13,7 +13,7 @@ from streameval.audit.finding import Audit
 from streameval.distances.registry import find_distance
 from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs
-from streameval.sources.sources import Features
+from streameval.sources.features import Features
 
 UNIT_TOLERANCE = 1e-3  # how far from each other lengths are, and vectors still normalised
 BLOCK_BYTES = 32 << 20  # read at a time

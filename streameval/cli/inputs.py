@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streameval.protocols.listed import ListedPairs
     from streameval.protocols.protocol import Protocol
     from streameval.source import Source
-    from streameval.sources.sources import Features
+    from streameval.sources.features import Features
 
 SIDES = ("query", "gallery")
 BOTH = "features of both sides (--query and --gallery)"

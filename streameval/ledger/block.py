@@ -27,7 +27,8 @@ from streameval.run.passes import count_stretches, find_positives
 from streameval.run.ranks import rank_stretches
 from streameval.run.session import Session
 from streameval.run.task import RangeError
-from streameval.sources.sources import Distances, Features
+from streameval.sources.distances import Distances
+from streameval.sources.features import Features
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 

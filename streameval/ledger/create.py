@@ -21,7 +21,7 @@ from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
 from streameval.request import Terms
 from streameval.run.preparation import BINS, THRESHOLDS
 from streameval.run.sizes import parse_bytes
-from streameval.sources.sources import Features
+from streameval.sources.features import Features
 
 
 def first_state(given: Mapping[str, Any]) -> State:

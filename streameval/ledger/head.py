@@ -16,7 +16,8 @@ from streameval.errors import OutputError
 from streameval.metrics.options import MetricOptions
 from streameval.planning.range import Range
 from streameval.protocols.protocol import Protocol
-from streameval.sources.sources import Distances, Features
+from streameval.sources.distances import Distances
+from streameval.sources.features import Features
 from streameval.statistics import FloatArray
 
 FORMAT = 2  # of what is written; another one is not read

@@ -20,7 +20,8 @@ from streameval.ledger.trajectory import Forecast
 from streameval.planning.range import UNIT_TOLERANCE
 from streameval.protocols.labels import Labels
 from streameval.run.session import Session
-from streameval.sources.sources import Distances, Features
+from streameval.sources.distances import Distances
+from streameval.sources.features import Features
 from streameval.statistics import RankStatistics
 
 _ROWS = 4096  # of features that are checked at a time

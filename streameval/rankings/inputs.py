@@ -17,7 +17,8 @@ from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs, find_pairs
 from streameval.protocols.protocol import saved_protocol
 from streameval.result import Evaluation
-from streameval.sources.sources import Distances, Features
+from streameval.sources.distances import Distances
+from streameval.sources.features import Features
 from streameval.sources.tiled import TiledSource
 
 SIDES = ("query", "gallery")
