@@ -285,4 +285,4 @@ class FeatureTile(Tile):
 
     def finer(self, rows: IntArray) -> Iterator[Tile]:
         """Yield these rows as the float64 filter or canonical distances decide them."""
-        return self.shared.fine.tiles(self.values[rows], self.query[rows])
+        return self.shared.fine.tiles(self.values, self.query, rows)

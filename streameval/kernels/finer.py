@@ -86,26 +86,29 @@ class FineColumns:
         error = (self.width + 8) * 2.0**-53
         return filter_.band(error / (1 - error), self.width, self.queries.norms, largest, 1.0)
 
-    def tiles(self, values: npt.NDArray[np.floating], query: IntArray) -> Iterator[Tile]:
-        """Yield tiles of some queries.
+    def tiles(
+        self, values: npt.NDArray[np.floating], query: IntArray, rows: IntArray
+    ) -> Iterator[Tile]:
+        """Yield tiles of some rows of a tile.
 
         Parameters
         ----------
-        values : [r, n] float32
+        values : [m, n] float32
             +inf where the pair is not a negative.
-        query : [r] int64
+        query : [m] int64
+        rows : [r] int64
         """
-        for start in range(0, len(query), FINE_QUERIES):
-            part = slice(start, start + FINE_QUERIES)
-            own, given = query[part], values[part]
+        for start in range(0, len(rows), FINE_QUERIES):
+            chosen = rows[start : start + FINE_QUERIES]
             if self._copied:
-                exact = self.distance.block(self.queries.take(own), self.items)
-                yield CopiedTile(exact, own, self.exact, False, None, self, np.isinf(given))
+                exact = self.distance.block(self.queries.take(query[chosen]), self.items)
+                own = query[chosen], self.exact, False, None, self
+                yield CopiedTile(exact, *own, values, chosen)
                 continue
-            undecided = self.undecided[own]
-            for chosen, make in ((~undecided, fine_tile), (undecided, exact_tile)):
-                if chosen.any():
-                    yield make(self, given[chosen], own[chosen])
+            undecided = self.undecided[query[chosen]]
+            for some, make in ((~undecided, fine_tile), (undecided, exact_tile)):
+                if some.any():
+                    yield make(self, values[chosen[some]], query[chosen[some]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,11 +182,14 @@ class CopiedTile(FinerTile):
 
     Attributes
     ----------
-    masked : [r, n] bool
-        Whether the pair is not a negative.
+    given : [m, n] float32
+        Values of the tile that these rows are of: +inf where the pair is not a negative.
+    rows : [r] int64
+        Which of its rows.
     """
 
-    masked: BoolArray | None = None
+    given: npt.NDArray[np.floating] | None = None
+    rows: IntArray | None = None
 
     def count(
         self, offset_row: IntArray, edges: Edges, counts: tuple[npt.NDArray[Any], ...]
@@ -197,9 +203,16 @@ class CopiedTile(FinerTile):
         counts : Counts
             Added to.
         """
-        columns = self.columns
         _count_copies(
-            self.values, self.masked, self.place, self.query, offset_row, columns, edges, counts
+            self.values,
+            self.given,
+            self.rows,
+            self.place,
+            self.query,
+            offset_row,
+            self.columns,
+            edges,
+            counts,
         )
 
 
@@ -272,7 +285,7 @@ def _distinct_pairs(query, same, n):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def _count_copies(  # type: ignore[no-untyped-def]
-    exact, masked, place, query, offset_row, columns, edges, counts
+    exact, given, rows, place, query, offset_row, columns, edges, counts
 ):
     """Count rows, with one canonical distance for all copies of a gallery row.
 
@@ -280,7 +293,10 @@ def _count_copies(  # type: ignore[no-untyped-def]
     ----------
     exact : [r, u] float64
         Canonical distances to the distinct rows.
-    masked : [r, n] bool
+    given : [m, n] float32
+        +inf where the pair is not a negative.
+    rows : [r] int64
+        The rows of `given`.
     place : [n] int64
         The distinct row of each column.
     query, offset_row : [r] int64
@@ -299,10 +315,10 @@ def _count_copies(  # type: ignore[no-untyped-def]
     positives, items = edges.positive_distance, edges.positive_item
     for r in range(len(query)):
         i = query[r]
-        ignored, add = masked[r], offset[offset_row[r]]
+        values, add = given[rows[r]], offset[offset_row[r]]
         begin, end, first_slot, near = indptr[i], indptr[i + 1], 2 * indptr[i] + i, 0
         for k in range(len(item)):
-            if ignored[k] or add[k] == np.inf:
+            if values[k] == np.inf or add[k] == np.inf:
                 continue
             same = place[k]
             if known_for[same] != i:
