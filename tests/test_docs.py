@@ -133,7 +133,7 @@ def test_what_a_public_function_returns_is_in_the_reference() -> None:
     for name in (
         "neighbors.comparison.Comparison",
         "ledger.Snapshot",
-        "ledger.forecast.Forecast",
+        "ledger.trajectory.Forecast",
         "metrics.Metrics",
         "metrics.camera_pairs.CameraMatrix",
         "metrics.confidence.Confidence",

@@ -134,7 +134,7 @@ def test_a_range_that_turns_out_to_need_the_data_keeps_its_plan() -> None:
         ({"threads": True}, "threads is True"),
         ({"tile": 5}, "tile is 5"),
         ({"protocol": "market"}, "market1501, allshots, cuhk03, cuhk03-torchreid, separate-camera"),
-        ({"self_match": "name"}, "expected index or key"),
+        ({"self_match": "name"}, ".index. or .key. is needed"),
         ({"ties": "none"}, "pessimistic, optimistic, stable, expected"),
         ({"query": np.arange(QUERIES)}, "Labels are needed"),
         ({"resume": True}, "resume goes on with the work kept in a checkpoint"),
