@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 
 WIDE = 10_000  # columns: a number is never wrapped or cut; a narrow terminal wraps by itself
 
-_FORMULAS = {"Σ": "sum", "½": "1/2", "±": "+-", "§": "section ", "ä": "ae", "ć": "c", "⌈": "ceil(", "⌉": ")"}
+_FORMULAS = {
+    "Σ": "sum",
+    "½": "1/2",
+    "±": "+-",
+    "§": "section ",
+    "ä": "ae",
+    "ć": "c",
+    "⌈": "ceil(",
+    "⌉": ")",
+}
 _HARMFUL = dict.fromkeys(
     [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd"
 )
