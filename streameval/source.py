@@ -177,7 +177,7 @@ class Source(ABC):
             positives=int(np.count_nonzero(pairs.positive)),
             listed=len(pairs.item),
             data=self.data(),
-            classes=pairs.classes.count,
+            classes=(pairs.classes.count, len(pairs.classes.item)),
         )
 
     def with_range_pass(self, problem: Problem) -> Problem:

@@ -146,12 +146,12 @@ def test_zarr_groups(tmp_path: Path) -> None:
     write_zarr(tmp_path, np.ones((2, 2)), name="gallery")
     uri = write_zarr(tmp_path, np.ones((2, 2)), name="deep/query")
     root = uri.partition("::")[0]
-    refused(root, "2 arrays", "deep/query, gallery")
+    refused(root, "several arrays", "deep/query, gallery")
     refused(f"{root}::nothing", "'nothing'", "deep/query, gallery")
     refused(f"{root}::../a.zarr/gallery", "'..'")
     refused(f"{root}/gallery::key", "is a Zarr array itself")
     zarr.create_group(tmp_path / "empty.zarr")
-    refused(tmp_path / "empty.zarr", "0 arrays", "none")
+    refused(tmp_path / "empty.zarr", "no such array", "none")
 
 
 def test_zarr_of_the_wrong_kind(tmp_path: Path) -> None:

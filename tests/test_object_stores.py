@@ -173,7 +173,7 @@ def test_errors_that_stay_are_told(
     assert array.shape == (3000, 24)
     with proxy(store, failures=10**6) as url:
         monkeypatch.setenv("AWS_ENDPOINT", url)
-        with pytest.raises(InputError, match=r"all\.zarr::g can't be opened: the store did not"):
+        with pytest.raises(InputError, match=r"all\.zarr::g can't be opened .*the store did not"):
             open_array("s3://bucket/data/all.zarr::g")
 
 
@@ -219,7 +219,7 @@ def test_a_chunk_that_is_absent_from_a_shard_is_an_error(location: str) -> None:
     opened = open_array(f"s3://bucket/data/half-{location}.zarr")
     assert (opened.read((0, 40)) == 1).all()
     assert (opened.read((35, 40), (1, 5)) == 1).all()
-    message = r"rows 40:50 .*chunk of rows 50:60, columns 0:2 is absent from shard c/2/0"
+    message = r"rows 40:50 .*chunk of rows 50:60, columns 0:2 of shard c/2/0 is absent"
     for _ in range(2):
         with pytest.raises(InputError, match=message):
             opened.read((40, 50))
@@ -248,7 +248,9 @@ def test_keys_that_are_wrong_or_missing(monkeypatch: pytest.MonkeyPatch) -> None
     strict = {"INITIAL_NO_AUTH_ACTION_COUNT": "0"}  # moto asks for keys that it knows: it has none
     with moto(**strict) as url:
         monkeypatch.setenv("AWS_ENDPOINT", url)
-        message = r"s3://bucket/data/all\.zarr::g can't be opened: access is denied; check the cred"
+        message = (
+            r"s3://bucket/data/all\.zarr::g can't be opened .*access is denied; check the cred"
+        )
         with pytest.raises(InputError, match=message):
             open_array("s3://bucket/data/all.zarr::g")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):

@@ -32,7 +32,7 @@ problems = st.builds(
         scratch=st.just(lambda rows, columns: rows * columns),
         chunks=st.tuples(st.integers(1, 400), st.integers(1, 4000)),
     ),
-    classes=st.integers(0, 8),
+    classes=st.tuples(st.integers(0, 8), st.integers(0, 3)),
     extra_passes=st.integers(0, 1),
     shots=st.none()
     | st.builds(

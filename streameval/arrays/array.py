@@ -1,11 +1,12 @@
-"""The contract of an array that is read by blocks, and what every format checks alike."""
+"""The contract of an array that is read by blocks, and what every format shares."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from streameval.errors import InputError, StreamevalError
 AnyArray = npt.NDArray[np.generic]
 Span = tuple[int, int]
 
+DAMAGED = "the file is damaged, or of another format; write it again"
 _REMEDY = {
     "b": "convert it with .astype('uint8')",
     "c": "save its real part or its magnitude",
@@ -84,7 +86,8 @@ class Array(ABC):
         if block.shape != shape or block.dtype != self.dtype:
             raise ValueError(f"out is {block.dtype} {block.shape}; {self.dtype} {shape} is needed")
         if block.size:
-            self._fill(block, spans)
+            with self._reading(spans):
+                self._fill(block, spans)
         return block
 
     def read_all(self) -> AnyArray:
@@ -114,11 +117,12 @@ class Array(ABC):
         """
         if rows.ndim != 1 or np.any(np.diff(rows) <= 0):
             raise ValueError("rows to take must be a 1-d array of ascending indices, each once")
-        if rows.size:
-            self._spans((int(rows[0]), int(rows[-1]) + 1), None)
         out = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        if out.size:
-            self._take(out, rows)
+        if rows.size:
+            spans = self._spans((int(rows[0]), int(rows[-1]) + 1), None)
+            if out.size:
+                with self._reading(spans):
+                    self._take(out, rows)
         return out
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
@@ -137,9 +141,28 @@ class Array(ABC):
         """Read the block at `spans`, one an axis, into `out`: C-contiguous and not empty."""
 
     def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
-        """Read `rows`, not empty, into `out`: run by run of adjacent rows."""
-        for at, span in runs(rows):
-            self._fill(out[at], (span, *((0, size) for size in self.shape[1:])))
+        """Read `rows`, not empty, into `out`: adjacent ones, or those of a chunk, together."""
+        chunk, width = self.chunks[0], self.shape[1:]
+        for own in stretches(rows // chunk if chunk > 1 else rows - np.arange(len(rows))):
+            first, last = int(rows[own.start]), int(rows[own.stop - 1])
+            if chunk == 1:
+                self._fill(out[own], self._spans((first, last + 1), None))
+                continue
+            for left in range(0, width[0], self.chunks[1]) if width else [None]:
+                columns = None if left is None else (left, min(left + self.chunks[1], width[0]))
+                target = out[own] if columns is None else out[own, slice(*columns)]
+                target[...] = self.read((first, last + 1), columns)[rows[own] - first]
+
+    @contextmanager
+    def _reading(self, spans: tuple[Span, ...]) -> Iterator[None]:
+        axes = zip(("rows", "columns"), spans, strict=False)
+        where = " and ".join(f"{axis} {start}:{stop}" for axis, (start, stop) in axes)
+        with reading(f"{self.uri} {self.shape}", f"read at {where}", self._remedy):
+            yield
+
+    def _remedy(self, error: Exception) -> str:
+        """Return what to do where a block can't be read."""
+        return DAMAGED
 
     def _spans(self, rows: Span, columns: Span | None) -> tuple[Span, ...]:
         """Return the (start, stop) of every axis, checked against the shape."""
@@ -154,13 +177,10 @@ class Array(ABC):
         return spans
 
 
-def runs(rows: npt.NDArray[np.int64]) -> Iterator[tuple[slice, Span]]:
-    """Yield each run of adjacent indices: where it is in `rows`, and its (start, stop)."""
-    breaks = np.flatnonzero(np.diff(rows) != 1) + 1
-    edges = [0, *breaks.tolist(), len(rows)]
-    for first, last in pairwise(edges):
-        start = int(rows[first])
-        yield slice(first, last), (start, start + last - first)
+def stretches(values: npt.NDArray[np.int64]) -> Iterator[slice]:
+    """Yield the slices in which an array, not empty, stays the same."""
+    edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    return (slice(start, stop) for start, stop in pairwise(edges))
 
 
 def native_dtype(
@@ -186,17 +206,17 @@ def native_dtype(
     return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
-def choose_key(uri: str, key: str | None, names: Collection[str], file: str, what: str) -> str:
-    """Return the key of an array in a file: the only one, if none is given.
+def choose_key(path: Path, key: str | None, names: Collection[str], what: str) -> tuple[str, str]:
+    """Return the key of an array in a file, the only one if none is given, and its URI.
 
     Parameters
     ----------
-    uri : str
+    path : Path
     key : str or None
     names : collection of str
         What there is in the file.
-    file, what : str
-        What messages call such a file and what is in it: ``FILE.npz``, ``array``.
+    what : str
+        What messages call each.
 
     Raises
     ------
@@ -204,30 +224,42 @@ def choose_key(uri: str, key: str | None, names: Collection[str], file: str, wha
         If there is no such array, or it is not clear which is meant.
     """
     if key is None and len(names) == 1:
-        return next(iter(names))
-    if key is not None and key in names:
-        return key
-    problem = f"holds several {what}s" if key is None and names else f"has no such {what}"
-    raise InputError(
-        f"{uri} {problem}; name one as {file}::NAME. {what.capitalize()}s in it: "
-        f"{', '.join(names) or 'none'}"
-    )
+        key = next(iter(names))
+    if key is None or key not in names:
+        problem = f"holds several {what}s" if key is None and names else f"has no such {what}"
+        raise InputError(
+            f"{path}{'' if key is None else f'::{key}'} {problem}; name one as {path.name}::NAME. "
+            f"{what.capitalize()}s in it: {', '.join(names) or 'none'}"
+        )
+    return key, f"{path}::{key}" if key else str(path)
 
 
 def refuse_key(uri: str, key: str | None) -> None:
     """Raise InputError if a key is given for a file that holds one array."""
     if key is not None:
-        raise InputError(f"{uri}: such a file holds one array and has no keys; leave ::{key} out")
+        raise InputError(f"{uri}: such files hold one array and have no keys; leave ::{key} out")
 
 
 @contextmanager
-def reading_as(kind: str, uri: str) -> Iterator[None]:
-    """Say in our own words what a damaged file makes the library of its format trip over."""
+def reading(
+    uri: str, how: str, remedy: str | Callable[[Exception], str] = DAMAGED
+) -> Iterator[None]:
+    """Raise whatever a library trips over as an InputError that says what to do.
+
+    Parameters
+    ----------
+    uri : str
+    how : str
+        What can't be done: ``read as HDF5``.
+    remedy : str or callable of the error
+    """
     try:
         yield
     except (StreamevalError, MemoryError):
         raise
     except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        what_to_do = remedy if isinstance(remedy, str) else remedy(error)
         raise InputError(
-            f"{uri} can't be read as {kind} ({type(error).__name__}: {error}): write it again"
+            f"{uri} can't be {how} ({type(error).__name__}: {reason}): {what_to_do}"
         ) from error

@@ -1,16 +1,23 @@
-"""Arrays made of others: some of the rows and columns of one, or several put together.
+"""Arrays made of others: a part of one, several put together, many files read as one.
 
 Nothing is copied: a block is read from the arrays that it lies in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import glob
+import io
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.arrays.array import AnyArray, Array, Span
+from streameval.arrays.array import AnyArray, Array, Span, native_dtype, refuse_key
+from streameval.arrays.npy import open_npy, read_header
+from streameval.arrays.zarr_array import is_zarr, open_zarr
+from streameval.errors import InputError
 
 _DENSE = 4  # read with what lies between where at least one row in so many is wanted
 
@@ -31,65 +38,48 @@ class SelectedArray(Array):
         rows: npt.NDArray[np.int64] | None = None,
         columns: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        self.uri = array.uri
-        self.dtype = array.dtype
-        self._array = array
-        self._chosen = (rows, columns)[: len(array.shape)]
-        self.shape = tuple(
-            size if chosen is None else len(chosen)
-            for size, chosen in zip(array.shape, self._chosen, strict=True)
-        )
+        self.uri, self.dtype, self._array = array.uri, array.dtype, array
+        self._rows, self._columns = rows, columns if len(array.shape) == 2 else None
+        chosen = zip(array.shape, (rows, columns), strict=False)
+        self.shape = tuple(size if index is None else len(index) for size, index in chosen)
         self.chunks = tuple(
             max(min(chunk, size), 1) for chunk, size in zip(array.chunks, self.shape, strict=True)
         )
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return what reading the array itself takes, and what lies between what is wanted."""
-        sizes = (rows, columns)[: len(self.shape)]
-        spread = [
-            min(size * (1 if chosen is None else _DENSE), whole)
-            for size, chosen, whole in zip(sizes, self._chosen, self._array.shape, strict=True)
-        ]
-        between = int(np.prod(spread)) * self.dtype.itemsize
-        wide = (*spread, 0)[:2]
-        return between + self._array.read_scratch_bytes(wide[0], wide[1])
+        rows = min(rows if self._rows is None else _DENSE * rows, self._array.shape[0])
+        if len(self.shape) == 1:
+            between, columns = rows, 0
+        else:
+            dense = columns if self._columns is None else _DENSE * columns
+            columns = min(dense, self._array.shape[1])
+            between = rows * columns
+        return between * self.dtype.itemsize + self._array.read_scratch_bytes(rows, columns)
 
     def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
-        columns, picked = self._columns(spans)
-        rows = self._chosen[0]
-        if rows is None:
-            self._copy(out, self._array.read(spans[0], columns), picked)
+        columns, picked = spans[1] if len(spans) == 2 else None, slice(None)
+        if self._columns is not None and columns is not None:
+            wanted = self._columns[slice(*columns)]
+            columns, picked = (int(wanted[0]), int(wanted[-1]) + 1), wanted - wanted[0]
+        at = (..., picked) if len(spans) == 2 else ...
+        if self._rows is None:
+            out[...] = self._array.read(spans[0], columns)[at]
             return
-        wanted = rows[slice(*spans[0])]
+        rows = self._rows[slice(*spans[0])]
         done = 0
-        while done < len(wanted):  # by stretches in which what is wanted lies close together
-            reach = np.arange(done, len(wanted))
-            sparse = wanted[done:] - wanted[done] >= _DENSE * (reach - done + 1)
-            stop = done + max(int(np.argmax(sparse)) if sparse.any() else len(reach), 1)
-            first, last = int(wanted[done]), int(wanted[stop - 1])
+        while done < len(rows):  # by stretches in which what is wanted lies close together
+            reach = np.arange(1, len(rows) - done + 1)
+            sparse = rows[done:] - rows[done] >= _DENSE * reach
+            stop = done + (int(np.argmax(sparse)) if sparse.any() else len(reach))
+            first, last = int(rows[done]), int(rows[stop - 1])
             block = self._array.read((first, last + 1), columns)
-            self._copy(out[done:stop], block[wanted[done:stop] - first], picked)
+            out[done:stop] = block[rows[done:stop] - first][at]
             done = stop
 
     def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
-        chosen = self._chosen[0]
-        block = self._array.take(rows if chosen is None else chosen[rows])
-        columns = self._chosen[1] if len(self._chosen) > 1 else None
-        out[...] = block if columns is None else block[:, columns]
-
-    def _columns(self, spans: tuple[Span, ...]) -> tuple[Span | None, npt.NDArray[np.int64] | None]:
-        """Return the columns to be read, and which of these are wanted (None: all)."""
-        if len(spans) == 1:
-            return None, None
-        chosen = self._chosen[1]
-        if chosen is None:
-            return spans[1], None
-        wanted = chosen[slice(*spans[1])]
-        return (int(wanted[0]), int(wanted[-1]) + 1), wanted - wanted[0]
-
-    @staticmethod
-    def _copy(out: AnyArray, block: AnyArray, columns: npt.NDArray[np.int64] | None) -> None:
-        out[...] = block if columns is None else block[:, columns]
+        block = self._array.take(rows if self._rows is None else self._rows[rows])
+        out[...] = block if self._columns is None else block[:, self._columns]
 
 
 class JoinedArray(Array):
@@ -105,58 +95,163 @@ class JoinedArray(Array):
     """
 
     def __init__(self, arrays: Sequence[Array], axis: int, uri: str) -> None:
-        self.uri = uri
-        self._arrays = tuple(arrays)
-        self._axis = axis
-        sizes = [array.shape[axis] for array in arrays]
-        self._begin = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.uri, self._arrays, self._axis = uri, tuple(arrays), axis
+        self._begin = np.cumsum([0, *(array.shape[axis] for array in arrays)])
         shape = list(arrays[0].shape)
         shape[axis] = int(self._begin[-1])
         self.shape = tuple(shape)
         self.dtype = np.result_type(*(array.dtype for array in arrays))
-        largest = max(arrays, key=lambda array: array.shape[axis])
-        self.chunks = largest.chunks
+        self.chunks = max(arrays, key=lambda array: array.shape[axis]).chunks
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
-        """Return what reading takes of the array that takes most, and its block."""
-        own = rows * max(columns, 1) * self.dtype.itemsize
-        return own + max(array.read_scratch_bytes(rows, columns) for array in self._arrays)
+        """Return what reading takes of the array that takes most, and its block if copied."""
+        in_place = self._axis == 0 and all(array.dtype == self.dtype for array in self._arrays)
+        copied = 0 if in_place else rows * max(columns, 1) * self.dtype.itemsize
+        return copied + max(array.read_scratch_bytes(rows, columns) for array in self._arrays)
 
     def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
         start, stop = spans[self._axis]
-        for number in self._touched(start, stop):
-            begin, end = (int(edge) for edge in self._begin[number : number + 2])
+        for array, begin, end in self._touched(start, stop):
             left, right = max(start, begin), min(stop, end)
-            if left == right:
-                continue
             own = list(spans)
             own[self._axis] = left - begin, right - begin
-            array = self._arrays[number]
-            target: AnyArray = (
-                out[left - start : right - start]
-                if self._axis == 0
-                else out[:, left - start : right - start]
-            )
-            columns = own[1] if len(own) > 1 else None
-            if target.flags.c_contiguous and array.dtype == self.dtype:
-                block = array.read(own[0], columns, out=target)
-                if not np.may_share_memory(block, target):  # one in memory gives a view of its own
-                    target[...] = block
-            else:
-                target[...] = array.read(own[0], columns)
+            at = slice(left - start, right - start)
+            target = out[at] if self._axis == 0 else out[:, at]
+            in_place = target.flags.c_contiguous and array.dtype == self.dtype
+            columns = own[1] if len(own) == 2 else None
+            block = array.read(own[0], columns, out=target if in_place else None)
+            if not (in_place and np.may_share_memory(block, target)):  # one in memory gives a view
+                target[...] = block
 
     def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
         if self._axis == 1:
-            for number in self._touched(0, self.shape[1]):
-                begin, end = (int(edge) for edge in self._begin[number : number + 2])
-                out[:, begin:end] = self._arrays[number].take(rows)
+            for array, begin, end in self._touched(0, self.shape[1]):
+                out[:, begin:end] = array.take(rows)
             return
-        edges = np.searchsorted(rows, self._begin)
-        for number in np.flatnonzero(np.diff(edges)).tolist():
-            own = slice(int(edges[number]), int(edges[number + 1]))
-            out[own] = self._arrays[number].take(rows[own] - self._begin[number])
+        for array, begin, end in self._touched(int(rows[0]), int(rows[-1]) + 1):
+            own = slice(*np.searchsorted(rows, [begin, end]))
+            out[own] = array.take(rows[own] - begin)
 
-    def _touched(self, start: int, stop: int) -> range:
-        """Return which of the arrays a range lies in."""
+    def _touched(self, start: int, stop: int) -> list[tuple[Array, int, int]]:
+        """Return the arrays that a range lies in, not empty, each with its begin and end."""
         first = int(np.searchsorted(self._begin, start, side="right")) - 1
-        return range(max(first, 0), int(np.searchsorted(self._begin, stop)))
+        last = int(np.searchsorted(self._begin, stop))
+        edges = self._begin[first : last + 1].tolist()
+        parts = zip(self._arrays[first:last], edges, edges[1:], strict=False)
+        return [(array, begin, end) for array, begin, end in parts if begin < end]
+
+
+def natural_order(name: str) -> tuple[list[tuple[bool, int, str]], str]:
+    """Return a key to sort names by, in which numbers count: ``part-2`` is before ``part-10``."""
+    parts = [part for part in re.split(r"(\d+)", name) if part]
+    return [(False, int(part), "") if part.isdecimal() else (True, 0, part) for part in parts], name
+
+
+def is_pattern(path: Path) -> bool:
+    """Tell whether a path names files by ``*``, ``?`` or ``[...]``, and is no file itself."""
+    return glob.has_magic(str(path)) and not path.exists()
+
+
+def matching(path: Path, uri: str) -> list[Path]:
+    """Return the files that a pattern names, in natural order.
+
+    Raises
+    ------
+    InputError
+        If there are none.
+    """
+    # Path.glob takes no absolute pattern.
+    found = sorted(glob.glob(str(path)), key=natural_order)  # noqa: PTH207
+    if not found:
+        raise InputError(f"{uri}: no file fits {path}; a pattern such as 'gallery-*.npy' is needed")
+    return [Path(one) for one in found]
+
+
+def join_shards(parts: Sequence[Array], uri: str) -> Array:
+    """Return arrays of one width and dtype, read as one.
+
+    Raises
+    ------
+    InputError
+        If widths or dtypes differ.
+    """
+    first = parts[0]
+    for part in parts:
+        if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:
+            raise InputError(
+                f"{uri}: {part.uri} is {part.dtype} {part.shape}, {first.uri} {first.dtype} "
+                f"{first.shape}: shards need one dtype and one number of columns"
+            )
+    return JoinedArray(parts, 0, uri)
+
+
+class FolderArray(Array):
+    """A folder of `.npy` files, a row each, in natural order of their names.
+
+    The first file says what all others must be; each is checked when it is read.
+
+    Parameters
+    ----------
+    path : Path
+    names : sequence of str
+        Of the files, at least one.
+    uri : str
+
+    Raises
+    ------
+    InputError
+        If the first file holds no row of numbers.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str], uri: str) -> None:
+        self.uri = uri
+        self._path, self._names = path.absolute(), tuple(names)
+        first = (path / names[0]).read_bytes()
+        header = read_header(io.BytesIO(first), f"{uri}: {names[0]}")
+        self._head, self._size = first[: header.length], header.length + header.nbytes
+        self._stored = header.dtype
+        self.shape = len(names), header.nbytes // max(header.dtype.itemsize, 1)
+        self.dtype = native_dtype(uri, self.shape, header.dtype)
+        self.chunks = (1, self.shape[1])
+
+    def __reduce__(self) -> tuple[Callable[..., Array], tuple[Path, None, str]]:
+        return open_folder, (self._path, None, self.uri)
+
+    def read_scratch_bytes(self, rows: int, columns: int) -> int:
+        """Return an upper estimate of what a file takes while it is read: twice its size."""
+        return 2 * self._size
+
+    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+        for target, row in zip(out, range(*spans[0]), strict=True):
+            with (self._path / self._names[row]).open("rb") as file:
+                content = file.read(self._size + 1)
+            if len(content) != self._size or not content.startswith(self._head):
+                raise InputError(
+                    f"{self.uri} row {row} is {self._names[row]}, which is no {self._stored} array "
+                    f"of {self.shape[1]} values as {self._names[0]} is, or was cut short: one row "
+                    "of one kind a file is needed"
+                )
+            values = np.frombuffer(content, self._stored, offset=len(self._head))
+            target[...] = values[slice(*spans[1])]
+
+
+def open_folder(path: Path, key: str | None, uri: str) -> Array:
+    """Open a folder: Zarr; or `.npy` files, a row each, or of several rows each.
+
+    Raises
+    ------
+    InputError
+        If it is neither, or an array can't be evaluated.
+    """
+    names: list[str] = []
+    if path.is_dir() and not is_zarr(path):
+        names = [file.name for file in path.iterdir() if file.suffix.lower() == ".npy"]
+    if not names:
+        return open_zarr(path, key, uri)
+    refuse_key(uri, key)
+    names.sort(key=natural_order)
+    with (path / names[0]).open("rb") as file:
+        shape = read_header(file, f"{uri}: {names[0]}").shape
+    if len(shape) == 1 or shape[0] == 1:
+        return FolderArray(path, names, uri)
+    return join_shards([open_npy(path / name, None, str(path / name)) for name in names], uri)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -89,21 +89,29 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
     chunks = chunks_for(source.shape, source.dtype.itemsize)
     block = _block_for(source, chunks, memory)
     progress = target.with_name(target.name + ".progress")
+    held: int | None = None
     try:
         progress.mkdir(parents=True, exist_ok=True)
-        with _locked(progress):
-            array = _begin(source, progress, chunks)
-            blocks, kept = _write(source, array, progress / _ARRAY, block)
-            _check(source, progress / _ARRAY)
-            sweep(target)
-            replaced = put_in_place(progress / _ARRAY, target)
-            if replaced is not None:
-                remove(replaced)
-            remove(progress)
+        held = lock(progress)
+        array = _begin(source, progress, chunks)
+        blocks, kept = _write(source, array, progress / _ARRAY, block)
+        for stray in progress.rglob("*.partial"):  # what a killed run was writing
+            stray.unlink()
+        open_zarr(progress / _ARRAY, None, str(target))  # checks that every chunk is there
+        sweep(target)
+        replaced = put_in_place(progress / _ARRAY, target)
+        if replaced is not None:
+            remove(replaced)
+        remove(progress)
+    except BlockingIOError as error:
+        raise OutputError(
+            f"{progress} is being written by another process; wait for it, or choose another output"
+        ) from error
     except OSError as error:
-        if isinstance(error, OutputError):
-            raise
         raise OutputError(f"{target} can't be written: {error}") from error
+    finally:
+        if held is not None:
+            os.close(held)
     return Converted(target, source.shape, chunks, str(source.dtype), blocks, kept)
 
 
@@ -154,21 +162,6 @@ def _check_target(out: str | Path, *, overwrite: bool) -> Path:
     return target
 
 
-@contextmanager
-def _locked(progress: Path) -> Iterator[None]:
-    """Hold the folder for as long as the process lives."""
-    try:
-        held = lock(progress)
-    except BlockingIOError as error:
-        raise OutputError(
-            f"{progress} is being written by another process; wait for it, or choose another output"
-        ) from error
-    try:
-        yield
-    finally:
-        os.close(held)
-
-
 def _begin(source: Array, progress: Path, chunks: tuple[int, ...]) -> Any:
     """Open what an earlier run of the same source has left, or begin."""
     import zarr
@@ -205,75 +198,51 @@ def _write(source: Array, array: Any, folder: Path, block: tuple[int, ...]) -> t
     chunk_bytes = int(np.prod(array.chunks)) * source.dtype.itemsize
     buffer = np.empty(block, source.dtype)
     blocks = kept = 0
-    for spans in _tiles(source.shape, block):
+    for spans in _cut([(0, size) for size in source.shape], block):
         blocks += 1
         missing = [
             chunk
-            for chunk in _tiles_within(spans, array.chunks)
-            if not _is_written(folder, chunk, array.chunks, chunk_bytes)
+            for chunk in _cut(spans, array.chunks)
+            if not _is_written(folder, array, chunk, chunk_bytes)
         ]
         if not missing:
             kept += 1
             continue
         shape = tuple(stop - start for start, stop in spans)
         out = buffer if shape == block else np.empty(shape, source.dtype)
-        values = source.read(*spans, out=out) if len(spans) == 2 else source.read(spans[0], out=out)
-        _check_finite(source, values, spans)
+        values = source.read(spans[0], spans[1] if len(spans) == 2 else None, out)
+        _check_finite(source, values, spans[0][0])
         for chunk in missing:
+            pairs = zip(chunk, spans, strict=True)
             here = tuple(
-                slice(start - origin, stop - origin)
-                for (start, stop), (origin, _) in zip(chunk, spans, strict=True)
+                slice(start - origin, stop - origin) for (start, stop), (origin, _) in pairs
             )
             array[tuple(slice(*span) for span in chunk)] = values[here]
     return blocks, kept
 
 
-def _tiles(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[tuple[Span, ...]]:
-    return _tiles_within(tuple((0, size) for size in shape), block)
+def _cut(spans: Sequence[Span], block: tuple[int, ...]) -> Iterator[tuple[Span, ...]]:
+    """Yield the spans of the blocks that cover some spans, row by row."""
+    axes = zip(spans, block, strict=True)
+    return product(
+        *(
+            [(first, min(first + size, stop)) for first in range(start, stop, size)]
+            for (start, stop), size in axes
+        )
+    )
 
 
-def _tiles_within(spans: tuple[Span, ...], block: tuple[int, ...]) -> Iterator[tuple[Span, ...]]:
-    """Yield the spans of blocks that cover some spans, row by row."""
-    start, stop = spans[0]
-    for first in range(start, stop, block[0]):
-        rows = first, min(first + block[0], stop)
-        if len(spans) == 1:
-            yield (rows,)
-            continue
-        for left in range(*spans[1], block[1]):
-            yield rows, (left, min(left + block[1], spans[1][1]))
+def _is_written(folder: Path, array: Any, chunk: tuple[Span, ...], nbytes: int) -> bool:
+    at = tuple(start // size for (start, _), size in zip(chunk, array.chunks, strict=True))
+    file = folder / str(array.metadata.encode_chunk_key(at))
+    return file.is_file() and file.stat().st_size == nbytes
 
 
-def _is_written(
-    folder: Path, chunk: tuple[Span, ...], chunks: tuple[int, ...], nbytes: int
-) -> bool:
-    names = [str(start // size) for (start, _), size in zip(chunk, chunks, strict=True)]
-    try:
-        return folder.joinpath("c", *names).stat().st_size == nbytes
-    except FileNotFoundError:
-        return False
-
-
-def _check_finite(source: Array, values: AnyArray, spans: tuple[Span, ...]) -> None:
-    if values.dtype.kind != "f":
-        return
+def _check_finite(source: Array, values: AnyArray, first: int) -> None:
     finite = np.isfinite(values)
     if not finite.all():
-        at = np.argwhere(~finite)[0]
-        row = spans[0][0] + int(at[0])
+        at = tuple(np.argwhere(~finite)[0])
         raise InputError(
-            f"{source.uri} {source.shape} row {row} holds {values[tuple(at)]}: values must be "
+            f"{source.uri} {source.shape} row {first + at[0]} holds {values[at]}: values must be "
             "finite; mend or drop that row, and run this again"
-        )
-
-
-def _check(source: Array, folder: Path) -> None:
-    """Check that every chunk is there, and that shape and dtype are the source's."""
-    for stray in folder.rglob("*.partial"):  # what a killed run was writing
-        stray.unlink()
-    written = open_zarr(folder, None, str(folder))
-    if (written.shape, written.dtype) != (source.shape, source.dtype):
-        raise OutputError(
-            f"{folder} is {written.dtype} {written.shape}, and {source.uri} {source.dtype} "
-            f"{source.shape}: remove the folder, and convert again"
         )

@@ -12,15 +12,16 @@ import math
 import stat
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from streameval.arrays.array import Array
+from streameval.arrays.composed import is_pattern, matching
 from streameval.arrays.memory import LoadedArray, MemoryArray
 from streameval.arrays.npy import Header, NpyArray
 from streameval.arrays.remote import is_remote, remote_state
-from streameval.arrays.shards import is_pattern, matching
 from streameval.arrays.uri import parse_uri
 from streameval.errors import InputError
 from streameval.protocols.labels import AnyArray
@@ -40,20 +41,14 @@ def fingerprint(array: Array) -> str:
     are spread evenly, the first and the last among them; and for every file its size, and when
     it was written.
     """
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(f"{array.shape} {array.dtype.str}".encode())
-    rows = array.shape[0]
+    digest, rows, step = _begin(array)
+    starts = range(0, rows, step)
     size = math.prod(array.shape) * array.dtype.itemsize
-    step = max(BLOCK_BYTES // max(size // max(rows, 1), 1), 1)
-    if isinstance(array, MemoryArray) or size <= READ_BYTES:
-        starts = list(range(0, rows, step))
-    else:
+    if size > READ_BYTES and not isinstance(array, MemoryArray):
         starts = np.unique(np.linspace(0, max(rows - step, 0), SAMPLES).astype(int)).tolist()
-        for line in _files(array):
-            digest.update(line.encode())
+        digest.update("".join(_files(array)).encode())
     for start in starts:
-        block = array.read((start, min(start + step, rows)))
-        digest.update(np.ascontiguousarray(block).data)
+        digest.update(np.ascontiguousarray(array.read((start, min(start + step, rows)))).data)
     return digest.hexdigest()
 
 
@@ -69,7 +64,7 @@ def of_file(path: Path) -> str:
         size = path.stat().st_size
     except OSError as error:
         raise InputError(f"{path} can't be opened: {error.strerror}") from error
-    header = Header(np.dtype(np.uint8), (size,), fortran=False, length=0)
+    header = Header((size,), False, np.dtype(np.uint8))
     return fingerprint(NpyArray(path, header, 0, str(path)))
 
 
@@ -78,20 +73,23 @@ def content(array: Array) -> str:
 
     Of the same shape and dtype, too; in whatever format and chunks they are stored.
     """
-    rows = array.shape[0]
-    row_bytes = max(math.prod(array.shape[1:]) * array.dtype.itemsize, 1)
-    step = max(BLOCK_BYTES // row_bytes, 1)
+    whole, rows, step = _begin(array)
 
     def digest(start: int) -> bytes:
         block = np.ascontiguousarray(array.read((start, min(start + step, rows))))
         return hashlib.blake2b(block.data, digest_size=16).digest()
 
-    whole = hashlib.blake2b(digest_size=16)
-    whole.update(f"{array.shape} {array.dtype.str}".encode())
     with ThreadPoolExecutor(HASHING) as pool:
-        for one in pool.map(digest, range(0, rows if math.prod(array.shape) else 0, step)):
-            whole.update(one)
+        for part in pool.map(digest, range(0, rows if math.prod(array.shape) else 0, step)):
+            whole.update(part)
     return whole.hexdigest()
+
+
+def _begin(array: Array) -> tuple[hashlib.blake2b, int, int]:
+    """Return the hash of shape and dtype, the number of rows, and how many to read at a time."""
+    row_bytes = math.prod(array.shape[1:]) * array.dtype.itemsize
+    begun = hashlib.blake2b(f"{array.shape} {array.dtype.str}".encode(), digest_size=16)
+    return begun, array.shape[0], max(BLOCK_BYTES // max(row_bytes, 1), 1)
 
 
 def of_labels(labels: AnyArray) -> str:
@@ -132,27 +130,13 @@ def _files(array: Array, known_by: Sequence[str] = WRITTEN) -> list[str]:
     if is_remote(array.uri):
         return remote_state(array.uri.partition("::")[0])
     path, _ = parse_uri(array.uri)
-    if is_pattern(path):
-        return [
-            f"{shard} {line}"
-            for shard in matching(path, array.uri)
-            for line in _files_below(shard, known_by)
-        ]
-    return _files_below(path, known_by)
-
-
-def _files_below(path: Path, known_by: Sequence[str]) -> list[str]:
-    names = {".": path}
-    if path.is_dir():
-        names = {str(one.relative_to(path)): one for one in sorted(path.rglob("*"))}
-    return [line for name, file in names.items() if (line := _line(name, file, known_by))]
-
-
-def _line(name: str, file: Path, known_by: Sequence[str]) -> str:
-    try:
-        status = file.stat()
-    except FileNotFoundError:  # it has gone since, or is a link to nothing
-        return ""
-    if not stat.S_ISREG(status.st_mode):
-        return ""
-    return f"{name} {' '.join(str(getattr(status, one)) for one in known_by)}\n"
+    lines = []
+    for shard in matching(path, array.uri) if is_pattern(path) else [path]:
+        prefix = f"{shard} " if shard is not path else ""
+        for file in sorted(shard.rglob("*")) if shard.is_dir() else [shard]:
+            with suppress(FileNotFoundError):  # it has gone since, or is a link to nothing
+                status = file.stat()
+                if stat.S_ISREG(status.st_mode):
+                    known = " ".join(str(getattr(status, field)) for field in known_by)
+                    lines.append(f"{prefix}{file.relative_to(shard)} {known}\n")
+    return lines

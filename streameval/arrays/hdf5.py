@@ -1,37 +1,40 @@
-"""HDF5 files, read by blocks with h5py."""
+"""HDF5 files, read by blocks with h5py; and MATLAB's .mat: of version 7.3 they are HDF5.
+
+Older `.mat` files are loaded whole.
+"""
 
 from __future__ import annotations
 
 import math
-from importlib.util import find_spec
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from streameval.arrays.array import (
-    AnyArray,
-    Array,
-    Span,
-    choose_key,
-    native_dtype,
-    reading_as,
-)
+from streameval.arrays.array import AnyArray, Array, Span, choose_key, native_dtype, reading
+from streameval.arrays.memory import LoadedArray, check_fits
 from streameval.errors import InputError, OptionError
 
 SUFFIXES = (".h5", ".hdf5")
+_READABLE = {
+    *("double", "single", "char"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+}
 
 
-def check_h5py() -> None:
-    """Check that h5py is there.
-
-    Raises
-    ------
-    OptionError
-    """
-    if find_spec("h5py") is None:
-        raise OptionError("HDF5 files need the package h5py: pip install 'streameval[neighbors]'")
+@contextmanager
+def _opened(path: Path, uri: str) -> Iterator[Any]:
+    """Hold an HDF5 file open."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise OptionError(
+            "HDF5 files need the package h5py: pip install 'streameval[neighbors]'"
+        ) from error
+    with reading(uri, "read as HDF5"), h5py.File(path, "r") as file:
+        yield file
 
 
 def contents(path: Path) -> tuple[list[str], dict[str, Any]]:
@@ -42,32 +45,15 @@ def contents(path: Path) -> tuple[list[str], dict[str, Any]]:
     InputError
         If the file can't be read.
     """
-    check_h5py()
-    import h5py
-
     names: list[str] = []
-    with reading_as("HDF5", str(path)), h5py.File(path, "r") as file:
 
-        def note(name: str | bytes, one: Any) -> None:
-            if isinstance(one, h5py.Dataset) and isinstance(name, str):  # bytes: no text at all
-                names.append(name)
+    def note(name: str | bytes, node: Any) -> None:
+        if hasattr(node, "chunks") and isinstance(name, str):  # of datasets; bytes: no text at all
+            names.append(name)
 
+    with _opened(path, str(path)) as file:
         file.visititems(note)
         return names, dict(file.attrs)
-
-
-def attributes_of(path: Path, key: str) -> dict[str, Any]:
-    """Return the attributes of a dataset.
-
-    Raises
-    ------
-    InputError
-        If the file can't be read.
-    """
-    import h5py
-
-    with reading_as("HDF5", f"{path}::{key}"), h5py.File(path, "r") as file:
-        return dict(file[key].attrs)
 
 
 class Hdf5Array(Array):
@@ -86,33 +72,30 @@ class Hdf5Array(Array):
     """
 
     def __init__(self, path: Path, key: str, uri: str) -> None:
-        import h5py
-
         self.uri = uri
         self._path, self._key = path.absolute(), key
-        with reading_as("HDF5", uri), h5py.File(path, "r") as file:
-            dataset = file[key]
-            self._is_text = h5py.check_vlen_dtype(dataset.dtype) is str or (
-                getattr(h5py.check_string_dtype(dataset.dtype), "length", 0) is None
-            )
-            dtype = np.dtypes.StringDType() if self._is_text else dataset.dtype
-            if dataset.shape is None:
-                raise InputError(f"{uri} is an empty dataset without a shape; store the array")
-            self.shape = tuple(dataset.shape)
-            self.dtype = native_dtype(uri, self.shape, dtype)
-            self.chunks = tuple(dataset.chunks or (1, *self.shape[1:]))
-            self._check_written(dataset)
+        with _opened(path, uri) as file:
+            self._declare(file[key])
 
-    def _check_written(self, dataset: Any) -> None:
-        """Check that what the shape promises was written: the rest would be read as zeros."""
+    def _declare(self, dataset: Any) -> None:
+        """Take shape, dtype and chunks of a dataset all of which was written."""
+        import h5py
+
+        if dataset.shape is None:
+            raise InputError(f"{self.uri} is an empty dataset without a shape; store the array")
+        text = h5py.check_string_dtype(dataset.dtype)
+        self._is_text = text is not None and text.length is None
+        self.shape = tuple(dataset.shape)
+        dtype = np.dtypes.StringDType() if self._is_text else dataset.dtype
+        self.dtype = native_dtype(self.uri, self.shape, dtype)
+        self.chunks = tuple(dataset.chunks or (1, *self.shape[1:]))
         if dataset.chunks is None:
-            promised, stored = dataset.nbytes, dataset.id.get_storage_size()
-            what = "bytes"
+            promised, stored, what = dataset.nbytes, dataset.id.get_storage_size(), "bytes"
         else:
-            promised = math.prod(
-                -(-size // chunk) for size, chunk in zip(dataset.shape, dataset.chunks, strict=True)
-            )
+            grid = zip(self.shape, self.chunks, strict=True)
+            promised = math.prod(-(-size // chunk) for size, chunk in grid)
             stored, what = dataset.id.get_num_chunks(), "chunks"
+        # What was not written would be read as zeros.
         if stored < promised and dataset.external is None and not dataset.is_virtual:
             raise InputError(
                 f"{self.uri} {self.shape} has {stored} of {promised} {what}: the rest was never "
@@ -124,23 +107,12 @@ class Hdf5Array(Array):
         return 2 * math.prod(self.chunks) * self.dtype.itemsize
 
     def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
-        import h5py
-
         selection = tuple(slice(*span) for span in spans)
-        with reading_as("HDF5", f"{self.uri} {self.shape}"), h5py.File(self._path, "r") as file:
-            dataset = file[self._key]
+        with _opened(self._path, self.uri) as file:
             if self._is_text:
-                out[...] = dataset.asstr()[selection]
+                out[...] = file[self._key].asstr()[selection]
             else:
-                dataset.read_direct(out, selection)
-
-    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
-        """Read chunk by chunk, and of each chunk the span of its rows only."""
-        for own in np.split(
-            np.arange(len(rows)), np.flatnonzero(np.diff(rows // self.chunks[0])) + 1
-        ):
-            first, last = int(rows[own[0]]), int(rows[own[-1]])
-            out[own[0] : own[-1] + 1] = self.read((first, last + 1))[rows[own] - first]
+                file[self._key].read_direct(out, selection)
 
 
 def open_hdf5(path: Path, key: str | None, uri: str) -> Array:
@@ -160,7 +132,75 @@ def open_hdf5(path: Path, key: str | None, uri: str) -> Array:
     OptionError
         If h5py is not installed.
     """
-    check_h5py()
     key = None if key is None else key.strip("/")
-    key = choose_key(uri, key, contents(path)[0], f"FILE{path.suffix}", "dataset")
-    return Hdf5Array(path, key, f"{path}::{key}")
+    return Hdf5Array(path, *choose_key(path, key, contents(path)[0], "dataset"))
+
+
+class Mat73Array(Hdf5Array):
+    """A variable of a MATLAB 7.3 file: stored column by column, so that its axes are swapped."""
+
+    def _declare(self, dataset: Any) -> None:
+        kind = dataset.attrs.get("MATLAB_class", b"double")
+        self.kind = kind.decode(errors="replace") if isinstance(kind, bytes) else str(kind)
+        _check_class(self.uri, "uint8" if self.kind == "logical" else self.kind)
+        if "MATLAB_empty" in dataset.attrs:
+            raise InputError(f"{self.uri} is empty in MATLAB; an array with rows is needed")
+        super()._declare(dataset)
+        self.shape, self.chunks = self.shape[::-1], self.chunks[::-1]
+
+    def read_scratch_bytes(self, rows: int, columns: int) -> int:
+        """Return the size of the block as it is stored, and of the chunks that are decoded."""
+        return rows * columns * self.dtype.itemsize + super().read_scratch_bytes(rows, columns)
+
+    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+        stored = np.empty(out.shape[::-1], self.dtype)
+        super()._fill(stored, spans[::-1])
+        out[...] = stored.T
+
+
+def open_mat(path: Path, key: str | None, uri: str) -> Array:
+    """Open one variable of a `.mat` file: of version 7.3 by blocks, of older ones loaded whole.
+
+    Parameters
+    ----------
+    path : Path
+    key : str or None
+        Name of the variable; may be left out where there is only one.
+    uri : str
+
+    Raises
+    ------
+    InputError
+        If the file is damaged, has no such variable, or it is no array of numbers or text.
+    OptionError
+        If it is of version 7.3, and h5py is not installed.
+    """
+    import scipy.io
+    from scipy.io.matlab import matfile_version
+
+    file = str(path)
+    with reading(uri, "read as .mat"):
+        if matfile_version(file)[0] != 2:
+            found = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(file)}
+            key, uri = choose_key(path, key, found, "variable")
+            shape, kind = found[key]
+            _check_class(uri, kind)
+            check_fits(uri, 8 * math.prod(shape))
+            values = np.asarray(scipy.io.loadmat(file, variable_names=[key])[key])
+            return LoadedArray(values, uri, open_mat, path, key)
+    names = [name for name in contents(path)[0] if not name.startswith("#")]  # MATLAB's own
+    key, uri = choose_key(path, key, names, "variable")
+    array = Mat73Array(path, key, uri)
+    if array.kind != "char":
+        return array
+    codes = array.read_all().astype(np.uint32)
+    texts = np.ascontiguousarray(codes).view(f"U{codes.shape[1]}")[:, 0]
+    return LoadedArray(np.char.rstrip(texts), uri, open_mat, path, key)
+
+
+def _check_class(uri: str, kind: str) -> None:
+    if kind not in _READABLE:
+        raise InputError(
+            f"{uri} is of MATLAB class {kind}; a full array of numbers, or text for "
+            "labels, is needed: convert it in MATLAB, for example with full() or double()"
+        )

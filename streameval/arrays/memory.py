@@ -1,36 +1,32 @@
-"""Arrays that lie in memory: given as such, or loaded whole from a format without blocks."""
+"""Arrays in memory: given as such, or loaded whole; and arrays that are only declared."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.arrays.array import AnyArray, Array, Span, native_dtype
-from streameval.errors import InputError
+from streameval.arrays.array import AnyArray, Array, Span, choose_key, native_dtype, reading
+from streameval.errors import InputError, OptionError
 from streameval.protocols.labels import as_numpy
+
+PREFIX = "shape:"  # of the URI of an array that is only declared
 
 Opener = Callable[[Path, str | None, str], Array]
 
 
-def available_bytes() -> int:
-    """Return how much memory the machine has left."""
+def check_fits(uri: str, nbytes: int) -> None:
+    """Raise InputError if an array is larger than the free memory, before it is loaded.
+
+    A small compressed file may promise terabytes.
+    """
     import psutil
 
-    return int(psutil.virtual_memory().available)
-
-
-def check_fits(uri: str, nbytes: int, available: int) -> None:
-    """Check that an array of a format without blocks fits in memory, before it is loaded.
-
-    Raises
-    ------
-    InputError
-        If it is larger than what is available: a small compressed file may promise terabytes.
-    """
+    available = psutil.virtual_memory().available
     if nbytes > available:
         raise InputError(
             f"{uri} takes {nbytes} bytes once it is loaded, which its format needs, and "
@@ -106,20 +102,99 @@ class LoadedArray(MemoryArray):
     Parameters
     ----------
     values : [n] or [n, m] array
+    uri : str
     opener : callable
         What opens it again, from `path`, `key` and `uri`.
     path : Path
     key : str or None
-    uri : str
     """
 
     in_memory = False
 
     def __init__(
-        self, values: npt.NDArray[Any], opener: Opener, path: Path, key: str | None, uri: str
+        self, values: npt.NDArray[Any], uri: str, opener: Opener, path: Path, key: str | None
     ) -> None:
         super().__init__(values, uri)
-        self._origin = (opener, (path.absolute(), key, uri))
+        self._origin = opener, (path.absolute(), key, uri)
 
     def __reduce__(self) -> tuple[Opener, tuple[Path, str | None, str]]:
         return self._origin
+
+
+class DeclaredArray(Array):
+    """An array of a shape without data, which can be planned with, and not read.
+
+    Parameters
+    ----------
+    uri : str
+        ``shape:ROWSxCOLUMNS``, and ``:DTYPE`` where it is not float32.
+
+    Raises
+    ------
+    InputError
+        If the text is no such shape.
+    """
+
+    def __init__(self, uri: str) -> None:
+        match = re.fullmatch(rf"{PREFIX}(\d+)x(\d+)(?::(float16|float32|float64))?", uri)
+        if match is None:
+            raise InputError(
+                f"{uri!r} is no shape; expected shape:ROWSxCOLUMNS, or "
+                "shape:ROWSxCOLUMNS:float16 (float32, float64)"
+            )
+        self.uri = uri
+        self.shape = int(match[1]), int(match[2])
+        self.dtype = np.dtype(match[3] or "float32")
+        self.chunks = (1, self.shape[1])
+
+    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> NoReturn:
+        raise InputError(
+            f"{self.uri} is a shape without data, for --dry-run alone; where a range is to be "
+            "found in the data, give one (--range)"
+        )
+
+
+def open_torch(path: Path, key: str | None, uri: str) -> Array:
+    """Load one tensor of a file that ``torch.save`` has written, weights only.
+
+    Parameters
+    ----------
+    path : Path
+    key : str or None
+        Name of the tensor in a dictionary, or its place in a list, with slashes where these are
+        nested; may be left out where there is only one tensor.
+    uri : str
+
+    Raises
+    ------
+    InputError
+        If the file is damaged or holds more than tensors, dictionaries and lists, or has no such
+        tensor.
+    OptionError
+        If PyTorch is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise OptionError(
+            f"{uri}: {path.suffix} files are read by PyTorch, which is not installed: "
+            "pip install torch, or save the tensor with numpy.save(FILE, tensor.cpu().numpy())"
+        ) from error
+    tensors: dict[str, Any] = {}
+
+    def collect(content: Any, name: str) -> None:
+        if isinstance(content, torch.Tensor):
+            tensors[name] = content
+        elif isinstance(content, dict | list | tuple):
+            named = content.items() if isinstance(content, dict) else enumerate(content)
+            for part, value in named:
+                collect(value, f"{name}/{part}" if name else str(part))
+
+    with reading(uri, "loaded", "it is damaged, or holds objects, which are never loaded"):
+        collect(torch.load(path, map_location="cpu", weights_only=True), "")
+    key, uri = choose_key(path, key, tensors, "tensor")
+    with reading(uri, "held by NumPy", "save it dense, as float32"):
+        tensor = tensors[key].detach()
+        # NumPy has no bfloat16; float32 holds every value of it.
+        values = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return LoadedArray(values, uri, open_torch, path, key or None)

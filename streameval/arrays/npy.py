@@ -1,4 +1,4 @@
-"""`.npy` files, read by row range with positional reads.
+"""Files of rows, read by positional reads: .npy, members of .npz, and .fvecs of TEXMEX.
 
 No memory map: the pages of a map that were touched count as memory of the process, so that a
 pass over the file would look like, and be budgeted as, the whole file.
@@ -8,47 +8,52 @@ from __future__ import annotations
 
 import math
 import os
-import tokenize
-from dataclasses import dataclass
-from functools import lru_cache
-from io import BytesIO
+import struct
+import zipfile
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.arrays.array import AnyArray, Array, Span, native_dtype, refuse_key
+from streameval.arrays.array import (
+    AnyArray,
+    Array,
+    Span,
+    choose_key,
+    native_dtype,
+    reading,
+    refuse_key,
+)
+from streameval.arrays.memory import LoadedArray, check_fits
 from streameval.errors import InputError
 
 _NEAR_BYTES = 16 << 10  # rows nearer than this are read together: a call costs as much
 _WINDOW_BYTES = 1 << 20  # and so far together
 _PANEL_BYTES = 1 << 20  # of a Fortran-ordered file, held at a time while it is transposed
-_READERS = {  # by version: the bytes that tell the length of what follows, and what reads both
-    (1, 0): (2, np.lib.format.read_array_header_1_0),
-    (2, 0): (4, np.lib.format.read_array_header_2_0),
-}
+_VECS_BYTES = 1 << 20  # of rows with their lengths, read at a time
+_LENGTH_BYTES = 4  # of the length of a row of .fvecs, an int32, before each row
+_VECS = {".fvecs": np.float32, ".ivecs": np.int32, ".bvecs": np.uint8}
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """What an `.npy` header says.
 
     Attributes
     ----------
-    dtype : numpy.dtype
-        As stored: in any byte order.
     shape : tuple of int
     fortran : bool
         Whether the values are stored column by column.
+    dtype : numpy.dtype
+        As stored: in any byte order.
     length : int
         Of the header itself, in bytes; the values follow.
     """
 
-    dtype: np.dtype[np.generic]
     shape: tuple[int, ...]
     fortran: bool
-    length: int
+    dtype: np.dtype[np.generic]
+    length: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -64,35 +69,18 @@ def read_header(file: IO[bytes], uri: str) -> Header:
     InputError
         If it isn't an `.npy` header, or is of an array that can't be evaluated.
     """
-    try:
+    with reading(uri, "read by its .npy header"):
         version = np.lib.format.read_magic(file)
-        if version not in _READERS:  # version 3 is for the names of fields only
+        if version == (1, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        elif version == (2, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+        else:
             raise ValueError(f"format version {version} is for structured arrays")
-        size = file.read(_READERS[version][0])
-        shape, fortran, dtype = _parsed(version, size + file.read(int.from_bytes(size, "little")))
-        if any(size < 0 for size in shape):
+        if min(shape, default=0) < 0:
             raise ValueError(f"shape {shape} has a negative size")
-    except (ValueError, SyntaxError, tokenize.TokenError) as error:
-        raise InputError(
-            f"{uri} has no readable .npy header ({error}); write it again with numpy.save"
-        ) from error
     native_dtype(uri, shape, dtype)
-    return Header(dtype, shape, fortran and len(shape) == 2, file.tell())
-
-
-@lru_cache(256)
-def _parsed(
-    version: tuple[int, int], text: bytes
-) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    """Return what a header says: shape, order and dtype. Many files bear the same one.
-
-    Raises
-    ------
-    ValueError, SyntaxError, tokenize.TokenError
-        If it can't be read.
-    """
-    found: tuple[tuple[int, ...], bool, np.dtype[np.generic]] = _READERS[version][1](BytesIO(text))
-    return found
+    return Header(shape, fortran and len(shape) == 2, dtype, file.tell())
 
 
 def open_npy(path: Path, key: str | None, uri: str) -> Array:
@@ -106,13 +94,52 @@ def open_npy(path: Path, key: str | None, uri: str) -> Array:
     refuse_key(uri, key)
     with path.open("rb") as file:
         header = read_header(file, uri)
-    size, promised = path.stat().st_size, header.length + header.nbytes
+        size = file.seek(0, os.SEEK_END)
+    promised = header.length + header.nbytes
     if size < promised:
         raise InputError(
             f"{uri} is {size} bytes long; its header promises {header.dtype} {header.shape}, "
             f"{promised} bytes: it was cut short, write it again"
         )
     return NpyArray(path, header, header.length, uri)
+
+
+def open_npz(path: Path, key: str | None, uri: str) -> Array:
+    """Open one member of an `.npz` file: a stored one in place, a compressed one loaded whole.
+
+    Parameters
+    ----------
+    path : Path
+    key : str or None
+        Name of the member; may be left out where there is only one.
+    uri : str
+
+    Raises
+    ------
+    InputError
+        If the file is no `.npz`, has no such member, or the member is damaged.
+    """
+    remedy = "the file is damaged, or no .npz; write it again with numpy.savez"
+    with reading(uri, "read as .npz", remedy), zipfile.ZipFile(path) as archive:
+        names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+        key, uri = choose_key(path, key, names, "array")
+        member = archive.getinfo(f"{key}.npy")
+        with archive.open(member) as file:
+            header = read_header(file, uri)
+        held = member.file_size - header.length
+        if held != header.nbytes:
+            raise InputError(
+                f"{uri} holds {held} bytes of values; its header promises {header.dtype} "
+                f"{header.shape}, {header.nbytes} bytes: write it again"
+            )
+        if member.compress_type != zipfile.ZIP_STORED:
+            check_fits(uri, header.nbytes)
+            with archive.open(member) as file:
+                return LoadedArray(np.lib.format.read_array(file), uri, open_npz, path, key)
+        with path.open("rb") as start:  # the member's own header: PKWARE APPNOTE, section 4.3.7
+            start.seek(member.header_offset)
+            name, extra = struct.unpack("<26xHH", start.read(30))
+        return NpyArray(path, header, member.header_offset + 30 + name + extra + header.length, uri)
 
 
 class NpyArray(Array):
@@ -134,9 +161,7 @@ class NpyArray(Array):
         self.shape = header.shape
         self.dtype = native_dtype(uri, header.shape, header.dtype)
         self.chunks = (1, *header.shape[1:])
-        self._path = path.absolute()
-        self._header = header
-        self._offset = offset
+        self._path, self._header, self._offset = path.absolute(), header, offset
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return the size of the panel that is transposed at a time; 0 in C order."""
@@ -146,90 +171,68 @@ class NpyArray(Array):
         return min(column * columns, max(column, _PANEL_BYTES))
 
     def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
-        try:
-            with self._path.open("rb", buffering=0) as file:
-                if self._header.fortran:
-                    self._fill_transposed(file.fileno(), out, *spans)
-                else:
-                    self._fill_rows(file.fileno(), out, spans)
-        except OSError as error:
-            raise InputError(f"{self.uri} {self.shape} can't be read: {error}") from error
+        with self._path.open("rb", buffering=0) as file:
+            if not self._header.fortran:
+                self._fill_stored(file.fileno(), out, spans, self.shape)
+                self._swap(out)
+                return
+            rows, (start, stop) = spans
+            step = max(1, _PANEL_BYTES // (len(out) * self.dtype.itemsize))
+            buffer = np.empty((min(step, stop - start), len(out)), self._header.dtype)
+            for first in range(start, stop, step):
+                panel = buffer[: stop - first]
+                columns = first, first + len(panel)
+                self._fill_stored(file.fileno(), panel, (columns, rows), self.shape[::-1])
+                out[:, first - start : first - start + len(panel)] = panel.T
+
+    def _fill_stored(
+        self, fileno: int, out: AnyArray, spans: tuple[Span, ...], shape: tuple[int, ...]
+    ) -> None:
+        """Read a block of the rows of this shape that are stored: whole ones in one piece."""
+        (start, stop), width = spans[0], math.prod(shape[1:])
+        if out.shape[1:] == shape[1:]:
+            self._read_at(fileno, out, start * width)
+            return
+        for row in range(start, stop):
+            self._read_at(fileno, out[row - start], row * width + spans[1][0])
 
     def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
         """Read rows that are near each other in one piece, with what is between them."""
-        width = math.prod(self.shape[1:])
-        # Of a Fortran-ordered file, a piece is read of each column.
-        cell_bytes = max(1, (1 if self._header.fortran else width) * self.dtype.itemsize)
-        if cell_bytes >= _NEAR_BYTES:
-            super()._take(out, rows)
-            return
-        longest = min(_WINDOW_BYTES // cell_bytes, int(rows[-1] - rows[0]) + 1)
-        try:
-            with self._path.open("rb", buffering=0) as file:
-                if self._header.fortran:
-                    self._take_transposed(file.fileno(), out, rows, longest)
-                else:
-                    self._take_rows(file.fileno(), out, rows, longest)
-        except OSError as error:
-            raise InputError(f"{self.uri} {self.shape} can't be read: {error}") from error
-
-    def _take_rows(
-        self, fileno: int, out: AnyArray, rows: npt.NDArray[np.int64], longest: int
-    ) -> None:
         from streameval.arrays.scattered import read_scattered
 
-        width = math.prod(self.shape[1:])
+        columns = self.shape[1] if self._header.fortran else 1  # each is taken by itself
+        width = math.prod(self.shape[1:]) // columns
         row_bytes = width * self.dtype.itemsize
+        if row_bytes >= _NEAR_BYTES:
+            super()._take(out, rows)
+            return
         pieces = _near(rows, row_bytes)
-        taken = out.reshape(-1).view(np.uint8).reshape(len(rows), row_bytes)
+        longest = min(_WINDOW_BYTES // row_bytes, int(rows[-1] - rows[0]) + 1)
         window = np.empty((longest, row_bytes), np.uint8)
-        done = 0
-        while done < len(pieces):
-            done += read_scattered(fileno, self._offset, rows, pieces[done:], window, taken)
-            if done < len(pieces):  # again from here, which says why, or goes on
-                begin, end = pieces[done]
-                first = int(rows[begin])
-                piece = window[: int(rows[end - 1]) - first + 1]
-                self._read_at(fileno, piece, first * width)
-                taken[begin:end] = piece[rows[begin:end] - first]
-                done += 1
+        target = np.empty((len(rows), width), self.dtype) if self._header.fortran else out
+        taken = target.reshape(-1).view(np.uint8).reshape(len(rows), row_bytes)
+        with self._path.open("rb", buffering=0) as file:
+            for column in range(columns):
+                position = column * self.shape[0]
+                offset, done = self._offset + position * self.dtype.itemsize, 0
+                while done < len(pieces):
+                    waiting = pieces[done:]
+                    done += read_scattered(file.fileno(), offset, rows, waiting, window, taken)
+                    if done < len(pieces):  # again from here, which says why, or goes on
+                        begin, end = pieces[done]
+                        first = int(rows[begin])
+                        piece = window[: int(rows[end - 1]) - first + 1]
+                        self._read_at(file.fileno(), piece, position + first * width)
+                        taken[begin:end] = piece[rows[begin:end] - first]
+                        done += 1
+                if target is not out:
+                    out[:, column] = target[:, 0]
+        self._swap(out)
+
+    def _swap(self, out: AnyArray) -> None:
+        """Turn values as stored into the byte order of this machine."""
         if not self._header.dtype.isnative:
             out.byteswap(inplace=True)
-
-    def _take_transposed(
-        self, fileno: int, out: AnyArray, rows: npt.NDArray[np.int64], longest: int
-    ) -> None:
-        window = np.empty(longest, self._header.dtype)
-        for begin, end in _near(rows, self.dtype.itemsize):
-            first = int(rows[begin])
-            piece = window[: int(rows[end - 1]) - first + 1]
-            for column in range(self.shape[1]):
-                self._read_at(fileno, piece, column * self.shape[0] + first)
-                out[begin:end, column] = piece[rows[begin:end] - first]
-
-    def _fill_rows(self, fileno: int, out: AnyArray, spans: tuple[Span, ...]) -> None:
-        """Read whole rows in one piece; parts of rows one by one."""
-        width = math.prod(self.shape[1:])
-        start, stop = spans[0]
-        if out.shape[1:] == self.shape[1:]:
-            self._read_at(fileno, out, start * width)
-        else:
-            for row in range(start, stop):
-                self._read_at(fileno, out[row - start], row * width + spans[1][0])
-        if not self._header.dtype.isnative:
-            out.byteswap(inplace=True)
-
-    def _fill_transposed(self, fileno: int, out: AnyArray, rows: Span, columns: Span) -> None:
-        """Read column by column, some columns at a time."""
-        start, stop = rows
-        width = max(1, _PANEL_BYTES // max(1, (stop - start) * self.dtype.itemsize))
-        buffer = np.empty((min(width, out.shape[1]), stop - start), self._header.dtype)
-        for first in range(columns[0], columns[1], width):
-            last = min(first + width, columns[1])
-            panel = buffer[: last - first]
-            for column in range(first, last):
-                self._read_at(fileno, panel[column - first], column * self.shape[0] + start)
-            out[:, first - columns[0] : last - columns[0]] = panel.T
 
     def _read_at(self, fileno: int, out: AnyArray, position: int) -> None:
         """Fill `out`, contiguous, with the values from the `position`-th on."""
@@ -247,13 +250,75 @@ class NpyArray(Array):
 
 
 def _near(rows: npt.NDArray[np.int64], row_bytes: int) -> npt.NDArray[np.int64]:
-    """Return the rows to be read in one piece, near each other and in one window: [p, 2].
-
-    Begin and end of each piece, counted in `rows`.
-    """
+    """Return begin and end, in `rows`, of the rows to be read in one piece: [p, 2]."""
     far = np.diff(rows, prepend=rows[0]) > _NEAR_BYTES // row_bytes
     far[0] = True
     first = rows[far][np.cumsum(far) - 1]  # of the stretch that each row is in
     window = (rows - first) // (_WINDOW_BYTES // row_bytes)
     begin = np.flatnonzero(far | (np.diff(window, prepend=0) != 0))
     return np.stack([begin, np.append(begin[1:], len(rows))], axis=1)
+
+
+class VecsArray(Array):
+    """Rows of one length, each after its length.
+
+    Parameters
+    ----------
+    path : Path
+    uri : str
+
+    Raises
+    ------
+    InputError
+        If the file is empty, or no whole number of rows of the first row's length.
+    """
+
+    def __init__(self, path: Path, uri: str) -> None:
+        self.uri = uri
+        self.dtype = np.dtype(_VECS[path.suffix.lower()])
+        with path.open("rb") as file:
+            width = int.from_bytes(file.read(_LENGTH_BYTES), "little", signed=True)
+            size = file.seek(0, os.SEEK_END)
+        self._row_bytes = _LENGTH_BYTES + width * self.dtype.itemsize
+        if width < 1 or size % self._row_bytes:
+            raise InputError(
+                f"{uri} is {size} bytes long and its first row {width} long: no whole number of "
+                f"such rows ({self._row_bytes} bytes each); it was cut short, or is no "
+                f"{path.suffix} file"
+            )
+        self.shape = size // self._row_bytes, width
+        self.chunks = (1, width)
+        self._head = _LENGTH_BYTES // self.dtype.itemsize
+        stored = Header((self.shape[0], self._head + width), False, self.dtype.newbyteorder("<"))
+        self._stored = NpyArray(path, stored, 0, uri)
+
+    def read_scratch_bytes(self, rows: int, columns: int) -> int:
+        """Return the size of the rows with their lengths, that are read at a time."""
+        return min(rows * self._row_bytes, max(_VECS_BYTES, self._row_bytes))
+
+    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+        (start, stop), (left, right) = spans
+        step = max(_VECS_BYTES // self._row_bytes, 1)
+        for first in range(start, stop, step):
+            rows = self._stored.read((first, min(first + step, stop)))
+            lengths = np.ascontiguousarray(rows[:, : self._head]).view(np.int32)[:, 0]
+            other = np.flatnonzero(lengths != self.shape[1])
+            if len(other):
+                raise InputError(
+                    f"{self.uri} row {first + other[0]} is {lengths[other[0]]} long, row 0 "
+                    f"{self.shape[1]}: all rows must be of one length"
+                )
+            at = first - start
+            out[at : at + len(rows)] = rows[:, self._head + left : self._head + right]
+
+
+def open_vecs(path: Path, key: str | None, uri: str) -> Array:
+    """Open an `.fvecs`, `.ivecs` or `.bvecs` file.
+
+    Raises
+    ------
+    InputError
+        If a key is given, or the file is damaged.
+    """
+    refuse_key(uri, key)
+    return VecsArray(path, uri)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.arrays.array import AnyArray, Array, Span, native_dtype, reading_as
+from streameval.arrays.array import (
+    AnyArray,
+    Array,
+    Span,
+    choose_key,
+    native_dtype,
+    reading,
+    stretches,
+)
 from streameval.errors import InputError
 
 _PIECE_BYTES = 1 << 20  # decoded at a time, at least a row
@@ -39,98 +47,72 @@ class ParquetArray(Array):
         import pyarrow as pa
 
         self.uri = uri
-        self._path, self._key = path.absolute(), key
-        with reading_as("Parquet", uri):
+        self._path, self._key, self._metadata = path.absolute(), key, None
+        with reading(uri, "read as Parquet"):
             file = self._open()
             self._metadata = file.metadata
+            groups = range(self._metadata.num_row_groups)
+            sizes = [self._metadata.row_group(group).num_rows for group in groups]
+            self._starts = np.cumsum([0, *sizes])
             kind = file.schema_arrow.field(key).type
-            if pa.types.is_dictionary(kind):
+            if isinstance(kind, pa.DictionaryType):
                 kind = kind.value_type
-            sizes = [
-                self._metadata.row_group(group).num_rows
-                for group in range(self._metadata.num_row_groups)
-            ]
-            self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-            rows = int(self._starts[-1])
             width: tuple[int, ...] = ()
-            if _is_list(kind):
-                width = (self._width(kind) if rows else 0,)
+            if _is_list(kind):  # of as many as the first; others are checked when they are read
+                first = next(file.iter_batches(batch_size=1, columns=[key]), None)
+                cells = [] if first is None else first.column(0)[0].as_py() or []
+                width = (getattr(kind, "list_size", len(cells)) if sum(sizes) else 0,)
                 kind = kind.value_type
-            self.shape = rows, *width
+            self.shape = sum(sizes), *width
             self.dtype = native_dtype(uri, self.shape, _dtype(uri, kind))
         self.chunks = (max([1, *sizes]), *width)
-
-    def __reduce__(self) -> tuple[Callable[..., Array], tuple[Path, str, str]]:
-        return open_parquet, (self._path, self._key, self.uri)
+        self._row_bytes = max(1, *width) * self.dtype.itemsize if width else 16
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return the size of the piece that is decoded at a time, in all its forms."""
-        return _COPIES * max(_PIECE_BYTES, self._row_bytes())
-
-    def _row_bytes(self) -> int:
-        return max(1, *self.shape[1:]) * self.dtype.itemsize if self.shape[1:] else 16
+        return _COPIES * max(_PIECE_BYTES, self._row_bytes)
 
     def _open(self) -> Any:
         from pyarrow import parquet
 
         return parquet.ParquetFile(
-            self._path,
-            metadata=getattr(self, "_metadata", None),
-            buffer_size=_BUFFER_BYTES,
-            pre_buffer=False,
+            self._path, metadata=self._metadata, buffer_size=_BUFFER_BYTES, pre_buffer=False
         )
 
-    def _width(self, kind: Any) -> int:
-        """Return the length of the first list; all others are checked when they are read."""
-        import pyarrow as pa
-
-        if pa.types.is_fixed_size_list(kind):
-            return int(kind.list_size)
-        first = next(self._open().iter_batches(batch_size=1, columns=[self._key])).column(0)
-        return len(first[0].as_py() or ())
-
     def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
-        start, stop = spans[0]
-        columns = slice(*spans[1]) if len(spans) == 2 else None
+        (start, stop), columns = spans[0], tuple(slice(*span) for span in spans[1:])
         done = start
-        with reading_as("Parquet", f"{self.uri} {self.shape}"):
-            for first, piece in self._pieces(start, stop):
-                begin, end = max(start, first), min(stop, first + len(piece))
-                if begin < end:
-                    some = piece.slice(begin - first, end - begin)
-                    values = self._values(some, begin)
-                    out[begin - start : end - start] = (
-                        values if columns is None else values[:, columns]
-                    )
-                    done = end
-            if done != stop:
-                raise InputError(
-                    f"{self.uri} ends after row {done}; its metadata promises {self.shape[0]}: "
-                    "write it again"
-                )
+        for first, values in self._pieces(start, stop):
+            done = first + len(values)
+            out[first - start : done - start] = values[:, *columns]
+        if done != stop:
+            raise InputError(
+                f"{self.uri} ends after row {done}; its metadata promises {self.shape[0]}: "
+                "write it again"
+            )
 
     def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
         """Decode the row groups of the rows, each once."""
-        group = np.searchsorted(self._starts, rows, side="right")
-        with reading_as("Parquet", f"{self.uri} {self.shape}"):
-            for own in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(group)) + 1):
-                first, last = int(rows[own[0]]), int(rows[own[-1]])
-                for start, piece in self._pieces(first, last + 1):
-                    begin, end = np.searchsorted(rows, [start, start + len(piece)])
-                    if begin < end:
-                        out[begin:end] = self._values(piece, start)[rows[begin:end] - start]
+        for own in stretches(np.searchsorted(self._starts, rows, side="right")):
+            for first, values in self._pieces(int(rows[own.start]), int(rows[own.stop - 1]) + 1):
+                begin, end = np.searchsorted(rows, [first, first + len(values)])
+                out[begin:end] = values[rows[begin:end] - first]
 
-    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, Any]]:
-        """Yield pieces of the column, from the row group of `start` on, and their first rows."""
-        first, last = np.searchsorted(self._starts, [start, stop - 1], side="right") - 1
-        file = self._open()
-        size = max(_PIECE_BYTES // self._row_bytes(), 1)
-        for group in range(int(first), int(last) + 1):
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, AnyArray]]:
+        """Yield the values of rows, piece by piece, each with its first row."""
+        groups = np.searchsorted(self._starts, [start, stop - 1], side="right") - 1
+        file, size = self._open(), max(_PIECE_BYTES // self._row_bytes, 1)
+        for group in range(int(groups[0]), int(groups[1]) + 1):
             row = int(self._starts[group])
             for batch in file.iter_batches(
                 batch_size=size, row_groups=[group], columns=[self._key], use_threads=False
             ):
-                yield row, batch.column(0)
+                begin, end = max(start, row), min(stop, row + len(batch))
+                if begin < end:
+                    yield (
+                        begin,
+                        self._values(batch.column(0).slice(begin - row, end - begin), begin),
+                    )
                 row += len(batch)
                 if row >= stop:
                     return
@@ -140,45 +122,43 @@ class ParquetArray(Array):
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        def check(values: Any, width: int) -> None:
+            if values.null_count:
+                row = first + pc.index(pc.is_null(values), True).as_py() // width
+                raise InputError(f"{self.uri} holds a null in row {row}: every value is needed")
+
         if pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_decode()
-        if cells.null_count:
-            row = first + pc.index(pc.is_null(cells), True).as_py()
-            raise InputError(f"{self.uri} is null in row {row}: every row needs a value")
-        if len(self.shape) == 1:
-            values: AnyArray = np.asarray(cells.to_numpy(zero_copy_only=False))
-            return values
-        if not pa.types.is_fixed_size_list(cells.type):
-            other = np.flatnonzero(pc.list_value_length(cells).to_numpy() != self.shape[1])
+        check(cells, 1)
+        if len(self.shape) == 2:
+            width = self.shape[1]
+            lengths = pc.list_value_length(cells).to_numpy()
+            other = np.flatnonzero(lengths != width)
             if len(other):
-                length = pc.list_value_length(cells)[int(other[0])].as_py()
                 raise InputError(
-                    f"{self.uri} row {first + other[0]} is {length} long, row 0 "
-                    f"{self.shape[1]}: all rows must be of one length"
+                    f"{self.uri} row {first + other[0]} is {lengths[other[0]]} long, row 0 "
+                    f"{width}: all rows must be of one length"
                 )
-        flat = cells.flatten()
-        if flat.null_count:
-            row = first + pc.index(pc.is_null(flat), True).as_py() // max(self.shape[1], 1)
-            raise InputError(f"{self.uri} holds a null in row {row}: every value is needed")
-        numbers: npt.NDArray[Any] = flat.to_numpy(zero_copy_only=False)
-        return numbers.reshape(len(cells), self.shape[1])
+            cells = cells.flatten()
+            check(cells, max(width, 1))
+        values: AnyArray = np.asarray(cells.to_numpy(zero_copy_only=False))
+        return values.reshape(-1, *self.shape[1:])
 
 
 def _is_list(kind: Any) -> bool:
-    import pyarrow as pa
+    from pyarrow import types
 
-    is_list: bool = (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return any(
+        is_one(kind) for is_one in (types.is_list, types.is_large_list, types.is_fixed_size_list)
     )
-    return is_list
 
 
 def _dtype(uri: str, kind: Any) -> np.dtype[Any]:
-    import pyarrow as pa
+    from pyarrow import types
 
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if types.is_string(kind) or types.is_large_string(kind):
         return np.dtypes.StringDType()
-    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+    if types.is_floating(kind) or types.is_integer(kind):
         dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
         return dtype
     raise InputError(f"{uri} is a column of {kind}; numbers, texts, or lists of numbers are needed")
@@ -201,16 +181,8 @@ def open_parquet(path: Path, key: str | None, uri: str) -> Array:
     """
     from pyarrow import parquet
 
-    with reading_as("Parquet", uri):
+    with reading(uri, "read as Parquet"):
         schema = parquet.read_schema(path)
-    names = list(schema.names)
     lists = [field.name for field in schema if _is_list(field.type)]
-    if key is None and 1 in (len(names), len(lists)):
-        key = names[0] if len(names) == 1 else lists[0]
-    if key is None or names.count(key) != 1:
-        problem = "holds several columns" if key is None else "has no such column, or several"
-        raise InputError(
-            f"{uri} {problem}; name one as FILE.parquet::COLUMN. Columns in it: "
-            f"{', '.join(names) or 'none'}"
-        )
-    return ParquetArray(path, key, f"{path}::{key}")
+    only = lists[0] if len(lists) == 1 else None
+    return ParquetArray(path, *choose_key(path, key or only, schema.names, "column"))

@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
+from streameval.arrays.array import reading
 from streameval.errors import InputError
 
 SCHEMES = ("s3://", "gs://", "https://", "http://")
@@ -104,29 +105,26 @@ def _complete_store() -> Any:
 
 
 def explain(error: BaseException) -> str | None:
-    """Say what is wrong in an object store, and what to do; None if it is not one's error."""
+    """Return what to do about an error of an object store; None if it is not one's."""
     try:
         from obstore import exceptions
     except ImportError:
         return None
     if not isinstance(error, exceptions.BaseError):
         return None
-    text = " ".join(str(error).split())[:300]
     if isinstance(error, exceptions.UnauthenticatedError | exceptions.PermissionDeniedError):
-        remedy = (
+        return (
             "access is denied; check the credentials in the environment (AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, or GOOGLE_SERVICE_ACCOUNT) and what they may read"
         )
-    elif "/latest/api/token" in text or "credential" in text.lower():
-        remedy = (
+    if re.search("/latest/api/token|credential", str(error), re.IGNORECASE):
+        return (
             "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
             "AWS_SKIP_SIGNATURE=true for a public bucket (GOOGLE_SERVICE_ACCOUNT of gs://)"
         )
-    elif isinstance(error, exceptions.NotFoundError):
-        remedy = "there is no such bucket or key; check the URL"
-    else:
-        remedy = "the store did not answer as it should, again and again; check it, and the network"
-    return f"{remedy} ({type(error).__name__}: {text})"
+    if isinstance(error, exceptions.NotFoundError):
+        return "there is no such bucket or key; check the URL"
+    return "the store did not answer as it should, again and again; check it, and the network"
 
 
 def remote_state(url: str) -> list[str]:
@@ -141,8 +139,6 @@ def remote_state(url: str) -> list[str]:
 
     if url.startswith("http"):
         return []
-    try:
-        found = [one for batch in obstore.list(_from_url(url)) for one in batch]
-    except obstore.exceptions.BaseError as error:
-        raise InputError(f"{url} can't be listed: {explain(error)}") from error
-    return sorted(f"{one['path']} {one['size']} {one['e_tag']}\n" for one in found)
+    with reading(url, "listed", lambda error: explain(error) or "check the store"):
+        found = [entry for batch in obstore.list(_from_url(url)) for entry in batch]
+    return sorted(f"{entry['path']} {entry['size']} {entry['e_tag']}\n" for entry in found)

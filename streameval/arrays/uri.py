@@ -9,21 +9,13 @@ from pathlib import Path
 import numpy.typing as npt
 
 from streameval.arrays.array import Array
-from streameval.arrays.hdf5 import SUFFIXES as HDF5_SUFFIXES
-from streameval.arrays.hdf5 import open_hdf5
-from streameval.arrays.mat import open_mat
-from streameval.arrays.memory import Opener, in_memory
-from streameval.arrays.npy import open_npy
-from streameval.arrays.npz import open_npz
+from streameval.arrays.composed import is_pattern, join_shards, matching, open_folder
+from streameval.arrays.hdf5 import SUFFIXES, open_hdf5, open_mat
+from streameval.arrays.memory import PREFIX, DeclaredArray, Opener, in_memory, open_torch
+from streameval.arrays.npy import open_npy, open_npz, open_vecs
 from streameval.arrays.parquet import open_parquet
 from streameval.arrays.remote import SCHEMES, is_remote
-from streameval.arrays.shape_only import PREFIX, DeclaredArray
-from streameval.arrays.shards import ShardedArray, is_pattern, matching, open_folder
-from streameval.arrays.torch_file import SUFFIXES as TORCH_SUFFIXES
-from streameval.arrays.torch_file import open_torch
-from streameval.arrays.vecs import DTYPES as VECS_SUFFIXES
-from streameval.arrays.vecs import open_vecs
-from streameval.arrays.zarr_array import open_remote
+from streameval.arrays.zarr_array import open_zarr
 from streameval.errors import InputError
 
 FOLDER = ".zarr"  # what a folder of any name is taken for
@@ -33,10 +25,10 @@ FORMATS: Mapping[str, Opener] = {
     ".npz": open_npz,
     ".mat": open_mat,
     FOLDER: open_folder,
-    **dict.fromkeys(HDF5_SUFFIXES, open_hdf5),
-    **dict.fromkeys(VECS_SUFFIXES, open_vecs),
+    **dict.fromkeys(SUFFIXES, open_hdf5),
+    **dict.fromkeys((".fvecs", ".ivecs", ".bvecs"), open_vecs),
     ".parquet": open_parquet,
-    **dict.fromkeys(TORCH_SUFFIXES, open_torch),
+    **dict.fromkeys((".pt", ".pth"), open_torch),
 }
 """What opens an array, by the suffix of its file; a new format is one more entry."""
 
@@ -91,12 +83,12 @@ def open_array(source: str | Path | npt.ArrayLike) -> Array:
         return DeclaredArray(uri)
     if is_remote(uri):
         url, _, name = uri.rpartition("::") if "::" in uri else (uri, "", "")
-        return open_remote(url, name or None, uri)
+        return open_zarr(url, name, uri)
     path, key = parse_uri(source)
     try:
         if is_pattern(path):
             suffix = "" if key is None else f"::{key}"
-            return ShardedArray([open_array(f"{one}{suffix}") for one in matching(path, uri)], uri)
+            return join_shards([open_array(f"{one}{suffix}") for one in matching(path, uri)], uri)
         if not path.exists():
             what = uri if str(path) == uri else f"{uri}: {path}"
             raise InputError(f"{what} does not exist")

@@ -1,6 +1,8 @@
 """Zarr arrays, v2 and v3, in a local folder or in an object store.
 
-Of a folder they are read through the `zarrs` codec pipeline, where that knows the codecs.
+Zarr reads a chunk that is absent as the fill value, so that a gallery half written would be
+evaluated as rows of zeros without a word: every chunk must be there. Local arrays are read through
+the `zarrs` codec pipeline, where that knows the codecs.
 """
 
 from __future__ import annotations
@@ -11,16 +13,14 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import groupby, islice, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from streameval.arrays.array import AnyArray, Array, Span, native_dtype
-from streameval.arrays.remote import explain, remote_store
-from streameval.arrays.zarr_chunks import check_complete, check_shards
+from streameval.arrays.array import AnyArray, Array, Span, choose_key, native_dtype, reading
+from streameval.arrays.remote import METADATA, explain, remote_store
 from streameval.errors import InputError
 
 # zarr's configuration and Python's filters of warnings belong to the whole process: both are
@@ -31,61 +31,42 @@ _FAST = {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "codec_pipeline.stri
 _DEFAULT = {"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}
 _COPIES = 3  # of a chunk that is being decoded: encoded, decoded and, say, transposed
 _DEFAULT_CONCURRENCY = 10  # chunks in flight in the default pipeline; zarrs has a thread a core
+_ABSENT = np.iinfo(np.uint64).max  # offset and size of an absent chunk in a shard's index
+_COUNTED = 1000  # absent chunks: a shape may declare any number of them
+
+Coordinates = tuple[int, ...]
 
 
-def open_zarr(path: Path, key: str | None, uri: str) -> Array:
+def open_zarr(path: Path | str, key: str | None, uri: str) -> Array:
     """Open a Zarr array and check that every chunk of it has been written.
 
     Parameters
     ----------
-    path : Path
-        An array, or a group.
+    path : Path or str
+        An array, or a group; a str is a URL, of which an absent chunk is an error once it is read.
     key : str or None
-        Name of the array in the group, with slashes where it is nested. A group without one
+        Name of the array in the group, with slashes where it is nested. A local group without one
         will do where it holds one array only.
     uri : str
 
     Raises
     ------
     InputError
-        If there is no such array, it can't be evaluated, or chunks of it are absent: Zarr
-        would read them as the fill value.
+        If there is no such array, it can't be evaluated, the store refuses it, or chunks of it are
+        absent: Zarr would read them as the fill value.
     """
-    key = (key or "").strip("/") or None
+    key = (key or "").strip("/")
+    if isinstance(path, str):
+        return ZarrArray(path.rstrip("/"), key, uri)
     if not path.is_dir():
         raise InputError(f"{uri}: {path} is a file; a Zarr array or group is a folder")
     with _opening(uri):
         names = _arrays_in_group(path, key)
     if names is not None:
-        if len(names) != 1:
-            raise InputError(
-                f"{uri} is a Zarr group of {len(names)} arrays; name one as FOLDER::KEY. "
-                f"Arrays in it: {', '.join(names) or 'none'}"
-            )
-        key = f"{key}/{names[0]}" if key else names[0]
-        uri = f"{path}::{key}"
+        key, uri = choose_key(path, None, [f"{key}/{name}".lstrip("/") for name in names], "array")
     array = ZarrArray(path, key, uri)
-    check_complete(array.zarr, path / key if key else path, uri)
+    check_complete(array.zarr, path / key, uri)
     return array
-
-
-def open_remote(url: str, key: str | None, uri: str) -> Array:
-    """Open a Zarr array in an object store; a chunk that is absent is an error once it is read.
-
-    Parameters
-    ----------
-    url : str
-        Of an array, or a group.
-    key : str or None
-        Name of the array in the group.
-    uri : str
-
-    Raises
-    ------
-    InputError
-        If there is no such array, it can't be evaluated, or the store refuses it.
-    """
-    return ZarrArray(url.rstrip("/"), (key or "").strip("/") or None, uri)
 
 
 class ZarrArray(Array):
@@ -95,7 +76,8 @@ class ZarrArray(Array):
     ----------
     path : Path or str
         The array's folder, or that of the group that `key` is in; a str: its URL.
-    key : str or None
+    key : str
+        Empty where `path` is the array's.
     uri : str
 
     Attributes
@@ -103,7 +85,7 @@ class ZarrArray(Array):
     zarr : zarr.Array
     """
 
-    def __init__(self, path: Path | str, key: str | None, uri: str) -> None:
+    def __init__(self, path: Path | str, key: str, uri: str) -> None:
         from zarrs.pipeline import UnsupportedMetadataError
 
         with _opening(uri):
@@ -120,10 +102,10 @@ class ZarrArray(Array):
                     self.zarr = _open(path, key, _FAST, uri)
                 except UnsupportedMetadataError:  # a codec or filter that zarrs doesn't know
                     self._fast = False
-        self._seen: set[tuple[int, ...]] = set()
-        self._origin = (path.absolute() if isinstance(path, Path) else path, key, uri)
+        self._checked: set[Coordinates] = set()  # shards of an object store
+        self._origin = path.absolute() if isinstance(path, Path) else path, key, uri
 
-    def __reduce__(self) -> tuple[type[ZarrArray], tuple[Path | str, str | None, str]]:
+    def __reduce__(self) -> tuple[type[ZarrArray], tuple[Path | str, str, str]]:
         return type(self), self._origin
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
@@ -148,104 +130,78 @@ class ZarrArray(Array):
     def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
         from zarr.core.buffer import default_buffer_prototype
 
+        if self.zarr.shards and isinstance(self._origin[0], str):
+            self._check_shards(spans)
         selection = tuple(slice(*span) for span in spans)
-        try:
-            if self.zarr.shards and not isinstance(self._origin[0], Path):
-                check_shards(self.zarr, spans, self._seen)
-            if self.dtype.kind in "iuf":
-                # Into our own buffer: whatever the order and byte order of the array,
-                # zarrs decodes into C order and native byte order only.
-                prototype = default_buffer_prototype()
-                buffer = prototype.nd_buffer.from_numpy_array(out)
-                self.zarr.get_basic_selection(selection, out=buffer, prototype=prototype)
-            else:
-                out[...] = self.zarr[selection]
-        except MemoryError:
-            raise
-        except Exception as error:  # the codecs raise RuntimeError, OSError, ValueError, ...
-            where = " and ".join(
-                f"{axis} {start}:{stop}"
-                for axis, (start, stop) in zip(("rows", "columns"), spans, strict=False)
-            )
-            remote = explain(error)
-            problem = remote or (
-                "the file system refuses it; check the permissions of the chunks, and the disk"
-                if _is_of_file_system(error)
-                else f"a chunk of {self.chunks} there is truncated or corrupt; write those rows "
-                "again"
-            )
-            raise InputError(
-                f"{self.uri} {self.shape} can't be read at {where} "
-                f"({type(error).__name__}: {error}): {problem}"
-            ) from error
+        if self.dtype.kind in "iuf":
+            # Into our own buffer: whatever the order and byte order of the array, zarrs decodes
+            # into C order and native byte order only.
+            prototype = default_buffer_prototype()
+            buffer = prototype.nd_buffer.from_numpy_array(out)
+            self.zarr.get_basic_selection(selection, out=buffer, prototype=prototype)
+        else:
+            out[...] = self.zarr[selection]
 
-    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
-        """Read chunk by chunk, and of each chunk the span of its rows only."""
-        breaks = np.flatnonzero(np.diff(rows // self.chunks[0])) + 1
-        for first, last in pairwise([0, *breaks.tolist(), len(rows)]):
-            span = int(rows[first]), int(rows[last - 1]) + 1
-            for columns in self._chunk_columns():
-                piece = self.read(span, columns)
-                target = out[first:last] if columns is None else out[first:last, slice(*columns)]
-                target[...] = piece[rows[first:last] - span[0]]
+    def _check_shards(self, spans: tuple[Span, ...]) -> None:
+        """Check that the shards of a block hold all their chunks, by a small request for each."""
+        edges = zip(spans, self.zarr.shards, strict=True)
+        for at in product(
+            *(range(start // edge, -(-stop // edge)) for (start, stop), edge in edges)
+        ):
+            if at not in self._checked:
+                for absent in _absent_in_shard(self.zarr, at):
+                    raise FileNotFoundError(f"{absent} is absent: the array was not written whole")
+                self._checked.add(at)
 
-    def _chunk_columns(self) -> list[Span] | list[None]:
-        if len(self.shape) == 1:
-            return [None]
-        width = self.chunks[1]
-        return [
-            (start, min(start + width, self.shape[1])) for start in range(0, self.shape[1], width)
-        ]
+    def _remedy(self, error: Exception) -> str:
+        if remote := explain(error):
+            return remote
+        # The codecs raise RuntimeError, OSError, ValueError; zarrs tells a system's error in words.
+        if getattr(error, "errno", None) is not None or "(os error " in str(error):
+            return "the file system refuses it; check the permissions of the chunks, and the disk"
+        return f"a chunk of {self.chunks} there is truncated or corrupt; write those rows again"
 
 
 @contextmanager
 def _opening(uri: str) -> Iterator[None]:
     """Open something of zarr's, one thread at a time; say what is wrong in our own words."""
-    with _OPENING, warnings.catch_warnings():
+
+    def remedy(error: Exception) -> str:
+        return explain(error) or "write it again, or convert it to .npy"
+
+    with _OPENING, warnings.catch_warnings(), reading(uri, "opened as Zarr", remedy):
         # Data types and codecs outside the v3 specification, and stray files in a group, are
         # no concern of someone who only reads.
         warnings.simplefilter("ignore")
-        try:
-            yield
-        except (InputError, MemoryError):
-            raise
-        except Exception as error:  # unreadable JSON, an unknown codec or data type, ...
-            remote = explain(error)
-            if remote is not None:
-                raise InputError(f"{uri} can't be opened: {remote}") from error
-            raise InputError(
-                f"{uri} can't be opened as a Zarr array ({type(error).__name__}: {error}); "
-                "write it again, or convert it to .npy"
-            ) from error
+        yield
 
 
-def _open(path: Path | str, key: str | None, settings: dict[str, Any], uri: str) -> Any:
+def _open(path: Path | str, key: str, settings: dict[str, Any], uri: str) -> Any:
     """Open the array under these settings, which it keeps."""
     import zarr
     from zarr.errors import ArrayNotFoundError
 
     try:
         with zarr.config.set(settings):
-            return zarr.open_array(_store(path), path=key or "", mode="r")
+            return zarr.open_array(_store(path), path=key, mode="r")
     except ArrayNotFoundError as error:
-        names = _arrays_in_group(path, None)
-        if key and isinstance(path, Path) and not names:
-            itself = any((path / name).is_file() for name in (".zarray", "zarr.json"))
-            if itself:
-                raise InputError(
-                    f"{uri}: {path} is a Zarr array itself, or an empty group; give it without a "
-                    "key"
-                ) from error
-        if key is None or names is None:
-            raise InputError(
-                f"{uri}: folder {path} is no Zarr array or group (no zarr.json, .zarray or "
-                ".zgroup in it); give the folder that has one"
-                + (f", and name the array in it: {', '.join(names)}" if names else "")
-            ) from error
-        found = ", ".join(names) or "none"
-        raise InputError(
-            f"{uri}: no array {key!r} in group {path}. Arrays in it: {found}"
-        ) from error
+        names = _arrays_in_group(path, "")
+        held = ", ".join(names or ()) or "none"
+        if key and not names and isinstance(path, Path) and is_zarr(path):
+            problem = f"{path} is a Zarr array itself, or an empty group; give it without a key"
+        elif key and names is not None:
+            problem = f"no array {key!r} in group {path}. Arrays in it: {held}"
+        else:
+            problem = (
+                f"folder {path} is no Zarr array or group (no zarr.json, .zarray or .zgroup in "
+                f"it); give the folder that has one, and name the array in it: {held}"
+            )
+        raise InputError(f"{uri}: {problem}") from error
+
+
+def is_zarr(path: Path) -> bool:
+    """Tell whether a folder is a Zarr array or group."""
+    return any((path / name).is_file() for name in METADATA)
 
 
 def _store(path: Path | str) -> Any:
@@ -254,23 +210,18 @@ def _store(path: Path | str) -> Any:
     return LocalStore(path, read_only=True) if isinstance(path, Path) else remote_store(path)
 
 
-def _arrays_in_group(path: Path | str, key: str | None) -> list[str] | None:
+def _arrays_in_group(path: Path | str, key: str) -> list[str] | None:
     """Return the names of the arrays in a group, nested ones too; None if it is no group."""
     import zarr
 
     try:
-        group = zarr.open_group(_store(path), path=key or "", mode="r", use_consolidated=False)
+        group = zarr.open_group(_store(path), path=key, mode="r", use_consolidated=False)
     except (ValueError, FileNotFoundError):
         return None
-    if not _lists(path):
+    if str(path).startswith("http"):  # web servers can't be asked for what is there
         return []
     members = group.members(max_depth=None)
     return sorted(name for name, node in members if isinstance(node, zarr.Array))
-
-
-def _lists(path: Path | str) -> bool:
-    """Tell whether a store can be asked for what is in it; web servers can't."""
-    return isinstance(path, Path) or not path.startswith("http")
 
 
 def _refuse_pickle(metadata: Any, uri: str) -> None:
@@ -281,11 +232,6 @@ def _refuse_pickle(metadata: Any, uri: str) -> None:
             f"{uri} is stored with the codec 'pickle', which is never loaded; write it again "
             "as numbers or strings, without that codec"
         )
-
-
-def _is_of_file_system(error: Exception) -> bool:
-    """Return whether reading failed before decoding; zarrs tells so in words only."""
-    return getattr(error, "errno", None) is not None or "(os error " in str(error)
 
 
 def _chunks_of_block(
@@ -301,3 +247,100 @@ def _chunks_of_block(
             along = min((size - 2) // chunk + 2, math.ceil(length / chunk))
             touched, whole = touched * along, whole * max(0, along - 2)
     return touched, whole
+
+
+def check_complete(array: Any, folder: Path, uri: str) -> None:
+    """Check that every chunk is there, also within shards; no values are read.
+
+    Parameters
+    ----------
+    array : zarr.Array
+    folder : Path
+        Where its metadata lie.
+    uri : str
+
+    Raises
+    ------
+    InputError
+        If chunks are absent; the first is named.
+    """
+    absent = _absent_chunks(array, folder)
+    first = next(absent, None)
+    if first is not None:
+        more = sum(1 for _ in islice(absent, _COUNTED))
+        count = f"more than {_COUNTED}" if more == _COUNTED else str(more + 1)
+        raise InputError(
+            f"{uri} is incomplete: {count} of its chunks are absent, the first is {first}. Zarr "
+            f"would read them as {array.fill_value}: write the array again. If chunks of "
+            "nothing but that value are meant, write it with "
+            'config={"write_empty_chunks": True}'
+        )
+
+
+def _absent_chunks(array: Any, folder: Path) -> Iterator[str]:
+    """Yield what is absent, in words: chunks, shards and chunks of shards.
+
+    Neighbours in the grid share a folder, which is listed once: a look at every single file
+    would take minutes on a network file system.
+    """
+    stored = array.shards or array.chunks
+    grid = tuple(-(-size // edge) for size, edge in zip(array.shape, stored, strict=True))
+    keyed = ((at, array.metadata.encode_chunk_key(at)) for at in _coordinates(grid))
+    for parent, members in groupby(keyed, key=lambda entry: entry[1].rpartition("/")[0]):
+        listed = folder / parent
+        there = {file.name for file in os.scandir(listed)} if listed.is_dir() else set()
+        for at, key in members:
+            if key.rpartition("/")[2] not in there:
+                start = tuple(i * edge for i, edge in zip(at, stored, strict=True))
+                yield f"{key} ({_region(start, stored, array.shape)})"
+            elif array.shards:
+                yield from _absent_in_shard(array, at)
+
+
+def _coordinates(grid: Coordinates) -> Iterator[Coordinates]:
+    """Yield every index of a grid in C order, and hold none: `itertools.product` holds axes."""
+    if not grid:
+        yield ()
+        return
+    for index in range(grid[0]):
+        for rest in _coordinates(grid[1:]):
+            yield (index, *rest)
+
+
+def _absent_in_shard(array: Any, at: Coordinates) -> Iterator[str]:
+    """Yield the chunks that are absent from a shard, in words.
+
+    Its index holds the offset and the size of each chunk (Zarr v3 specification, codec
+    `sharding_indexed`); one that is encoded otherwise than plainly is not read.
+    """
+    from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+    from zarr.core.sync import sync
+
+    codec = array.metadata.codecs[0]
+    names = [type(inner).__name__ for inner in codec.index_codecs]
+    if names not in (["BytesCodec"], ["BytesCodec", "Crc32cCodec"]):
+        return
+    inside = tuple(s // c for s, c in zip(array.shards, array.chunks, strict=True))
+    length = 16 * math.prod(inside)
+    size = length + 4 * (len(names) - 1)  # with the checksum
+    at_start = codec.index_location.value == "start"
+    request = RangeByteRequest(0, size) if at_start else SuffixByteRequest(size)
+    key = array.metadata.encode_chunk_key(at)
+    shard = array.store_path / key
+    found = sync(shard.get(byte_range=request)).to_bytes()
+    if len(found) < size:
+        raise InputError(
+            f"shard {shard} is {len(found)} bytes long, less than its index of {size} bytes: it "
+            "was cut short, write it again"
+        )
+    dtype = ">u8" if codec.index_codecs[0].endian.value == "big" else "<u8"
+    index = np.frombuffer(found[:length], dtype).reshape(*inside, 2)
+    for inner in np.argwhere((index == _ABSENT).all(axis=-1)):
+        start = tuple((np.array(at) * array.shards + inner * array.chunks).tolist())
+        if all(s < n for s, n in zip(start, array.shape, strict=True)):
+            yield f"chunk of {_region(start, array.chunks, array.shape)} of shard {key}"
+
+
+def _region(start: Coordinates, size: Coordinates, shape: Coordinates) -> str:
+    axes = zip(("rows", "columns"), start, size, shape, strict=False)
+    return ", ".join(f"{name} {a}:{min(a + b, n)}" for name, a, b, n in axes)

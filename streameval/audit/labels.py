@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from streameval.arrays.shards import natural_order
+from streameval.arrays.composed import natural_order
 from streameval.audit.finding import Audit, Finding
 from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs

@@ -91,7 +91,7 @@ def has_lists(values: Values) -> bool:
 
 def has_shapes_only(values: Values) -> bool:
     """Return whether shapes are given in place of data, and no labels: enough for a plan."""
-    from streameval.arrays.shape_only import PREFIX
+    from streameval.arrays.memory import PREFIX
 
     uris = [values.get(name) for name in ("distances", *SIDES)]
     sources = [uri for uri in uris if uri is not None]

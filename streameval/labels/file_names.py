@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from streameval.arrays.shards import natural_order
+from streameval.arrays.composed import natural_order
 from streameval.errors import InputError
 from streameval.protocols.labels import AnyArray
 

@@ -9,9 +9,8 @@ from typing import Any
 from streameval.arrays.array import Array
 from streameval.arrays.hdf5 import SUFFIXES as HDF5_SUFFIXES
 from streameval.arrays.hdf5 import contents
-from streameval.arrays.memory import in_memory
+from streameval.arrays.memory import PREFIX, in_memory
 from streameval.arrays.remote import is_remote
-from streameval.arrays.shape_only import PREFIX
 from streameval.arrays.uri import open_array, parse_uri
 from streameval.errors import InputError
 from streameval.sources.matrix import ArrayLike

@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from streameval.planning.features import TARGET_BLOCK_BYTES
 from streameval.planning.plan import (
     RESERVED,
     Limits,
     Plan,
+    Problem,
     Process,
     Task,
     ranges,
     refusal,
 )
-from streameval.planning.problem import Problem, pairs_bytes, statistics_bytes
+from streameval.planning.planner import TARGET_BLOCK_BYTES
 
 ENTRY_BYTES = 220  # of an entry of a list, while it is looked up and counted
 SEARCH_BYTES = 40 << 20  # of a search in progress, of each thread
@@ -77,12 +77,9 @@ def plan_lists(problem: Problem, sizes: ListSizes, limits: Limits) -> Plan:
     BudgetError
         If no plan fits; says how much is needed, and for what.
     """
-    workers, pairs = limits.workers, pairs_bytes(problem)
-    here = {RESERVED: limits.reserved, "statistics": 2 * statistics_bytes(problem) + pairs}
-    process = Process(limits.memory, limits.threads, 0, dict(here))
-    if workers is not None:
-        kept = {RESERVED: workers.reserved, "pairs": pairs}
-        process = Process(workers.memory, workers.threads, workers.count, kept)
+    statistics = 2 * problem.statistics_bytes + problem.pairs_bytes
+    here = {RESERVED: limits.reserved, "statistics": statistics}
+    process = limits.process(problem, here)
     if not sizes.stored:
         process.kept["FAISS"] = FAISS_BYTES
     if sizes.index_bytes:
@@ -100,7 +97,7 @@ def plan_lists(problem: Problem, sizes: ListSizes, limits: Limits) -> Plan:
         _bytes_read(problem, sizes, queries),
         2 * problem.queries * problem.gallery * problem.data.width if sizes.flat else 0,
         process.workers,
-        {} if workers is None else here | {"lists": parts.get("lists", 0)},
+        {} if limits.workers is None else here | {"lists": parts.get("lists", 0)},
     )
 
 

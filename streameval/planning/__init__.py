@@ -3,9 +3,19 @@
 Pure arithmetic on shapes; nothing is read.
 """
 
-from streameval.planning.plan import FAN_IN, RESERVED, Limits, Plan, Task, Workers, format_bytes
+from streameval.planning.plan import (
+    FAN_IN,
+    RESERVED,
+    Data,
+    Limits,
+    Plan,
+    Problem,
+    ShotSizes,
+    Task,
+    Workers,
+    format_bytes,
+)
 from streameval.planning.planner import make_plan
-from streameval.planning.problem import Data, Problem, ShotSizes
 from streameval.single_shot.ahead import SHOT_RANKS
 
 __all__ = [

@@ -1,19 +1,171 @@
-"""The plan itself, the process that it is for, and the refusal where there is none."""
+"""Problem dimensions, the limits, and the plan that fits the one into the other."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from streameval.errors import BudgetError
-from streameval.planning.problem import Problem
+from streameval.single_shot.ahead import SHOT_RANKS, shot_entries
+from streameval.single_shot.collect import SHOT_DOUBTS
 
 RESERVED = "process and libraries"
 SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
 FAN_IN = 8  # parts that a worker of a cluster merges at a time
 
 Layout = Literal["features", "strips", "rectangles", "lists"]
+
+
+@dataclass(frozen=True)
+class ShotSizes:
+    """Sizes for single gallery shot.
+
+    Attributes
+    ----------
+    identities : int
+        Identities H of the gallery.
+    entries : int
+        The most that a query leaves in the list of negatives ahead.
+    most_positives : callable
+        Number of queries of a block to the most positives that a block of that size has.
+    fields : int
+        Fields of the statistics: 1, and 2 where draws are taken.
+    """
+
+    identities: int
+    entries: int
+    most_positives: Callable[[int], int]
+    fields: int = 1
+
+    def task_bytes(self, queries: int, items: int) -> int:
+        """Return the bytes of a task of so many queries, with tiles of so many items."""
+        spare = max(items, SHOT_DOUBTS)
+        entries = 8 * shot_entries(queries * self.entries, spare)
+        return entries + 48 * self.identities + 60 * self.most_positives(queries) + 26 * spare
+
+    def kept_bytes(self, queries: int, gallery: int) -> int:
+        """Return the bytes of the labels of identities, and of the probabilities of all queries.
+
+        These are held twice where blocks of queries are stacked.
+        """
+        labels = 8 * gallery + 8 * self.identities
+        return labels + 2 * self.fields * 8 * 3 * SHOT_RANKS * queries
+
+
+@dataclass(frozen=True)
+class Data:
+    """Sizes of what distances are read or computed from.
+
+    Attributes
+    ----------
+    width : int
+        D of features; 0 for a matrix.
+    itemsize : int
+        Bytes of an element as it is worked on (4 or 8).
+    stored_itemsize : int
+        Bytes of an element as it is stored.
+    scratch : callable
+        (rows, columns) of a block of gallery features, or of the matrix, to the bytes that
+        reading it takes beside the block itself.
+    chunks : (int, int)
+        Chunk of the gallery features, or of the matrix: rows, columns.
+    converted : bool
+        Whether what is read is held beside what is worked on, as where their dtypes differ.
+    exact : bool
+        Whether every distance of features is computed, in float64; else most are told by
+        products in float32.
+    """
+
+    width: int
+    itemsize: int
+    stored_itemsize: int
+    scratch: Callable[[int, int], int]
+    chunks: tuple[int, int]
+    converted: bool = True
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Problem dimensions.
+
+    Attributes
+    ----------
+    queries, gallery : int
+        Q and G.
+    positives : int
+        Positive pairs P.
+    listed : int
+        Listed pairs, positives included.
+    data : Data
+    thresholds : int
+        T.
+    classes : (int, int)
+        Classes C of queries whose items are ignored, and rules R by which; 0 where none are.
+    extra_passes : int
+        Passes over all pairs beside the one that counts: to find the range of the distances, and
+        to settle chosen thresholds.
+    edges : int
+        E of the histogram of impostors; 0 where there is none.
+    groups : int
+        Groups of queries that have a histogram of their own, too.
+    shots : ShotSizes, optional
+        Where CMC is read under single gallery shot: a task sees the whole gallery then.
+    near : int
+        Nearest negatives that are looked for of each query.
+    """
+
+    queries: int
+    gallery: int
+    positives: int
+    listed: int
+    data: Data
+    thresholds: int = 0
+    classes: tuple[int, int] = 0, 0
+    extra_passes: int = 0
+    edges: int = 0
+    groups: int = 0
+    shots: ShotSizes | None = None
+    near: int = 0
+
+    @property
+    def passes(self) -> int:
+        """Passes over all pairs, but for finding the positives."""
+        return 1 + self.extra_passes
+
+    @property
+    def statistics_bytes(self) -> int:
+        """Bytes of the statistics, thrice while parts merge, and of the pairs that are listed."""
+        return 3 * self.part_bytes(self.queries) + 104 * self.positives + 10 * self.listed
+
+    @property
+    def pairs_bytes(self) -> int:
+        """Bytes of the job that every worker holds: listed pairs, junk, classes, positives."""
+        by_item = self.gallery * (1 + 4 * self.classes[1])
+        return 2 * (10 * self.listed + by_item) + 16 * self.positives
+
+    def positives_of(self, queries: int) -> int:
+        """Return the positives of so many queries, on average."""
+        return -(-self.positives * queries // max(self.queries, 1))
+
+    def part_bytes(self, queries: int) -> int:
+        """Return the bytes of the statistics of so many queries."""
+        by_query = queries * (self.thresholds + self.near + 8)
+        by_edge = self.edges * (2 + self.groups)
+        return 8 * (by_query + by_edge) + 32 * self.positives_of(queries)
+
+    def task_bytes(self, queries: int) -> int:
+        """Return the bytes of edges, levels, slots and statistics of a task of so many queries."""
+        positives, limits = self.positives_of(queries), self.thresholds + self.edges
+        within = limits + 8 + 2 * self.near + (self.thresholds if self.edges else 0)
+        return (
+            (32 if self.data.width else 24) * (positives + queries * limits)
+            + (16 if self.groups else 8) * queries * within
+            + 24 * limits * self.groups
+            + 40 * positives
+        )
 
 
 @dataclass(frozen=True)
@@ -84,6 +236,14 @@ class Limits:
     reserved: int
     workers: Workers | None = None
     tile: tuple[int, int] | None = None
+
+    def process(self, problem: Problem, here: dict[str, int]) -> Process:
+        """Return the process that tasks run in: this one, which holds what is `here`, or others."""
+        on = self.workers
+        if on is None:
+            return Process(self.memory, self.threads, 0, dict(here))
+        kept = {RESERVED: on.reserved, "pairs": problem.pairs_bytes}
+        return Process(on.memory, on.threads, on.count, kept)
 
 
 @dataclass(frozen=True)
@@ -192,17 +352,9 @@ def ranges(stop: int, step: int) -> list[tuple[int, int]]:
 def refusal(
     problem: Problem, process: Process, parts: dict[str, int], remedy: str, *, of: str = ""
 ) -> BudgetError:
-    """Return the error where even the smallest parts don't fit.
+    """Return the error where even the smallest parts, in bytes by what holds them, don't fit.
 
-    Parameters
-    ----------
-    problem : Problem
-    process : Process
-    parts : dict of str to int
-        Bytes, by what holds them.
-    remedy : str
-    of : str
-        What is evaluated of the queries, where that is not all pairs.
+    `of` is what is evaluated of the queries, where that is not all pairs.
     """
     budget = format_bytes(process.memory) + (" for each worker" if process.workers else "")
     figures = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())

@@ -7,21 +7,40 @@ Tasks are rectangles of the (query, gallery) matrix. Features are cut into galle
 task reads its shard block by block and multiplies each block with all queries of its block of
 queries, tile by tile. A stored matrix is cut into strips of whole query rows where one fits
 the budget (read once: a strip holds its own positives); else into rectangles along its chunks,
-which are read twice. `lists` plans lists of neighbours: blocks of queries.
+which are read twice.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import NamedTuple
 
-from streameval.kernels.multiplier import best_rows
-from streameval.planning.features import plan_features
-from streameval.planning.matrix import plan_matrix
-from streameval.planning.plan import RESERVED, Limits, Plan, Process
-from streameval.planning.problem import Problem, pairs_bytes, statistics_bytes
+from streameval.kernels.doubts import DOUBTS
+from streameval.kernels.multiplier import best_rows, item_bytes
+from streameval.kernels.tiles import FINE_QUERIES
+from streameval.planning.plan import (
+    RESERVED,
+    SHARDS_PER_THREAD,
+    Layout,
+    Limits,
+    Plan,
+    Problem,
+    Process,
+    Task,
+    ranges,
+    refusal,
+)
 
 TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
 TASK_BYTES = 1000  # of a task in the list of all, and in the client's books
+TARGET_BLOCK_BYTES = 4 << 20
+SMALL_BLOCK = 1100  # gallery rows; before blocks are any smaller, those of queries are
+DOUBT_BYTES = 26 * DOUBTS  # the list of pairs in doubt of a task, and deciding them
+SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all threads
+SMALL_SHARD = 16_384  # gallery rows: of fewer, what a shard costs beside them would show
+TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
+STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
 
 
 def make_plan(problem: Problem, limits: Limits) -> Plan:
@@ -32,21 +51,194 @@ def make_plan(problem: Problem, limits: Limits) -> Plan:
     BudgetError
         If no plan fits; says how much is needed, and for what.
     """
-    here = {RESERVED: limits.reserved, "statistics": statistics_bytes(problem)}
-    workers = limits.workers
-    if workers is None:
-        process = Process(limits.memory, limits.threads, 0, here)
-    else:
-        kept = {RESERVED: workers.reserved, "pairs": pairs_bytes(problem)}
-        process = Process(workers.memory, workers.threads, workers.count, kept)
+    here = {RESERVED: limits.reserved, "statistics": problem.statistics_bytes}
+    process = limits.process(problem, here)
     if problem.shots is not None:
         identities = problem.shots.kept_bytes(problem.queries, problem.gallery)
         process.kept["identities"] = here["identities"] = identities
     if problem.data.width:
-        plan = plan_features(problem, process, limits.tile or (best_rows(), TILE_ITEMS))
+        plan = _plan_features(problem, process, limits.tile or (best_rows(), TILE_ITEMS))
     else:
-        plan = plan_matrix(problem, process)
-    if workers is None:
+        plan = _plan_matrix(problem, process)
+    if limits.workers is None:
         return plan
-    sent = {"the job, as it is sent": pairs_bytes(problem), "tasks": TASK_BYTES * len(plan.tasks)}
+    sent = {"the job, as it is sent": problem.pairs_bytes, "tasks": TASK_BYTES * len(plan.tasks)}
     return replace(plan, client=here | sent)
+
+
+def _parts(
+    problem: Problem, process: Process, own: dict[str, int], queries: int, items: int
+) -> dict[str, int]:
+    """Return the bytes that a process holds, by what holds them: its own parts, and all others.
+
+    `queries` is the number of queries of a task, `items` that of the columns of a tile.
+    """
+    doubts = DOUBT_BYTES if problem.data.width else 0
+    counts = {"counts": process.threads * (problem.task_bytes(queries) + doubts)}
+    if problem.shots is not None:
+        counts["negatives ahead"] = process.threads * problem.shots.task_bytes(queries, items)
+    return process.kept | process.merging(problem.part_bytes(queries)) | own | counts
+
+
+class _Cut(NamedTuple):
+    """Features that are held at a time: rows of both sides, and the shape of a tile."""
+
+    queries: int
+    block: int
+    rows: int
+    items: int
+
+
+def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> dict[str, int]:
+    data, threads, classes = problem.data, process.threads, problem.classes[0]
+    operands = 2 if problem.shots is None else threads + 1  # blocks of queries held at a time
+    # A column, where a model has collapsed.
+    fine = 8 * (data.width + 2 * FINE_QUERIES + max(classes, 1)) + 64
+    value = 8 if data.exact else 4  # of what is held beside the features, and in a tile
+    queries = cut.queries * data.width * (data.itemsize + value)
+    block = cut.block * _row_bytes(problem) + data.scratch(cut.block, data.width)
+    tile = cut.items * (value * (cut.rows + classes) + fine)
+    own = {
+        "queries": operands * (queries + item_bytes(cut.queries, data.width)),
+        "gallery blocks": threads * block,
+        "tiles": threads * (tile + item_bytes(cut.items, data.width)),
+    }
+    return _parts(problem, process, own, cut.queries, cut.items)
+
+
+def _row_bytes(problem: Problem) -> int:
+    """Return the bytes of a gallery row: as stored, as worked on, as multiplied."""
+    data = problem.data
+    return data.width * (data.stored_itemsize + data.itemsize + (8 if data.exact else 4)) + 64
+
+
+def _plan_features(problem: Problem, process: Process, tile: tuple[int, int]) -> Plan:
+    """Cut features into blocks and tiles of at most this shape."""
+    cut = _fitting(problem, process, tile)
+    data, chunk, block = problem.data, max(problem.data.chunks[0], 1), cut.block
+    query_ranges = ranges(problem.queries, cut.queries)
+    shards = [(0, problem.gallery)]
+    if problem.shots is None:
+        unit = chunk if block % chunk == 0 else block  # no chunk is decoded twice
+        most = max(TASK_FLOPS // (2 * data.width * cut.queries), SMALL_SHARD)
+        shards = _shards(problem.gallery, unit, most, process)
+    row_bytes = data.width * data.stored_itemsize
+    gallery_bytes = problem.gallery * row_bytes
+    decoded = (block + chunk - math.gcd(block, chunk)) / block if block < problem.gallery else 1
+    passes = len(query_ranges) * problem.passes * decoded
+    read = int(gallery_bytes * passes) + min(problem.positives * row_bytes, gallery_bytes)
+    return Plan(
+        "features",
+        tuple(Task(q, g) for q in query_ranges for g in shards),
+        block,
+        (cut.rows, cut.items),
+        process.threads,
+        process.memory,
+        _feature_parts(problem, process, cut),
+        read + problem.queries * row_bytes * max(process.workers, 1),
+        2 * problem.queries * problem.gallery * data.width * problem.passes,
+        process.workers,
+    )
+
+
+def _fitting(problem: Problem, process: Process, tile: tuple[int, int]) -> _Cut:
+    """Return the largest blocks and tiles that fit the memory of a process."""
+    chunk, shares = max(problem.data.chunks[0], 1), process.threads * max(process.workers, 1)
+    items = min(tile[1], max(problem.gallery, 1))
+    # Whole chunks, so that none is decoded twice; but a share of the gallery for every thread.
+    block = -(-max(TARGET_BLOCK_BYTES // _row_bytes(problem), items) // chunk) * chunk
+    block = max(min(block, -(-problem.gallery // shares)), 1)
+    queries, draws = max(problem.queries, 1), problem.shots is not None
+    if draws:
+        queries = min(queries, max(-(-queries // shares), SHOT_QUERIES))
+    cut = _Cut(queries, block, min(tile[0], max(problem.queries, 1)), min(items, block))
+    least = (
+        ("block", max(chunk, 2 * SMALL_BLOCK if draws else SMALL_BLOCK)),
+        ("queries", SHOT_QUERIES if draws else 256),  # more passes over the gallery
+        ("block", 256),  # chunks are decoded more than once
+        ("queries", 1 if draws else 256),
+        ("rows", 16),
+    )
+    while sum((parts := _feature_parts(problem, process, cut)).values()) > process.memory:
+        name = next((name for name, size in least if getattr(cut, name) > size), None)
+        if name is None:
+            raise refusal(problem, process, parts, "raise --memory or lower --threads")
+        half = -(-getattr(cut, name) // 2)
+        if name == "block" and cut.block > chunk:
+            half = max(half // chunk, 1) * chunk
+        cut = cut._replace(**{name: half})
+        cut = cut._replace(items=min(cut.items, cut.block))
+    return cut
+
+
+def _shards(gallery: int, unit: int, most: int, process: Process) -> list[tuple[int, int]]:
+    """Cut the gallery for the threads: each takes a large shard, then small ones even them out.
+
+    A shard costs as much a query as some thousand items: a small gallery has none to spare. On a
+    cluster all are small. `unit` rows stay together; a shard has about `most` rows at most.
+    """
+    threads, large = process.threads, gallery
+    if process.workers:  # they come and go
+        threads = process.shares
+    elif threads > 1 and gallery >= SMALL_SHARD * process.shares:
+        large = gallery * (SHARDS_PER_THREAD - 1) // SHARDS_PER_THREAD
+    large = min(-(-large // unit) * unit, gallery)
+    shards = []
+    for begin, end in ((0, large), (large, gallery)):
+        count = threads * max(-(-(end - begin) // (threads * max(most, 1))), 1)
+        step = max(-(-(end - begin) // (count * unit)), 1) * unit
+        shards += [(start, min(start + step, end)) for start in range(begin, end, step)]
+    return shards or [(0, 0)]
+
+
+def _matrix_parts(problem: Problem, process: Process, rows: int, items: int) -> dict[str, int]:
+    data, threads = problem.data, process.threads
+    cells = rows * items * (data.itemsize + data.converted * data.stored_itemsize)
+    shared = items >= max(problem.gallery, 1)  # by all strips
+    columns = items * (16 + data.itemsize * (2 + problem.classes[0]))
+    own = {
+        "distances": threads * (cells + data.scratch(rows, items)),
+        "items": (1 if shared else threads) * columns,
+    }
+    return _parts(problem, process, own, rows, items)
+
+
+def _plan_matrix(problem: Problem, process: Process) -> Plan:
+    """Cut a stored matrix into strips of whole rows, where one fits, else into rectangles."""
+    data, gallery = problem.data, max(problem.gallery, 1)
+    rows = chunk_rows = max(min(data.chunks[0], problem.queries), 1)
+    items = chunk_items = max(min(data.chunks[1], problem.gallery), 1)
+
+    def fits(rows: int, items: int) -> bool:
+        return sum(_matrix_parts(problem, process, rows, items).values()) <= process.memory
+
+    def small(rows: int, items: int) -> bool:
+        return rows * items * data.itemsize < STRIP_BYTES
+
+    layout: Layout = "strips" if fits(rows, gallery) else "rectangles"
+    if layout == "strips":
+        items, even = gallery, -(-problem.queries // process.shares)
+        while small(rows, items) and rows < even and fits(rows + chunk_rows, items):
+            rows += chunk_rows
+    else:
+        while small(rows, items) and items < gallery and fits(rows, items + chunk_items):
+            items += chunk_items
+    parts = _matrix_parts(problem, process, rows, items)
+    if sum(parts.values()) > process.memory:
+        remedy = "raise --memory, lower --threads, or store the matrix in smaller chunks than "
+        raise refusal(problem, process, parts, f"{remedy}{data.chunks[0]} × {data.chunks[1]}")
+    query_ranges = ranges(problem.queries, rows)
+    across = ranges(problem.gallery, items if problem.shots is None else gallery)
+    matrix = problem.queries * problem.gallery * data.stored_itemsize
+    return Plan(
+        layout,
+        tuple(Task(q, g) for q in query_ranges for g in across),
+        items,
+        (rows, items),
+        process.threads,
+        process.memory,
+        parts,
+        matrix * (problem.passes + (layout == "rectangles")),
+        0,
+        process.workers,
+    )

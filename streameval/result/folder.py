@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streameval.arrays.zarr_chunks import check_complete
+from streameval.arrays.zarr_array import check_complete
 from streameval.errors import InputError, OutputError, check_path
 from streameval.output import NewFolder, check_new, hidden_path, reason_of
 from streameval.statistics import FIELDS, REQUIRED, RankStatistics

@@ -5,9 +5,11 @@ from streameval.arrays import fingerprint as fingerprint_module
 from streameval.arrays import npy as npy_module
 from streameval.arrays import open_array as open_array
 from streameval.arrays import remote as remote_module
+from streameval.arrays import scattered as scattered_module
 from streameval.arrays.array import Array as Array
 from streameval.arrays.composed import JoinedArray as JoinedArray
 from streameval.arrays.composed import SelectedArray as SelectedArray
+from streameval.arrays.composed import natural_order as natural_order
 from streameval.arrays.convert import chunks_for as chunks_for
 from streameval.arrays.convert import convert as convert
 from streameval.arrays.fingerprint import content as content
@@ -15,7 +17,6 @@ from streameval.arrays.fingerprint import fingerprint as fingerprint
 from streameval.arrays.fingerprint import of_labels as of_labels
 from streameval.arrays.memory import LoadedArray as LoadedArray
 from streameval.arrays.npy import NpyArray as NpyArray
-from streameval.arrays.shards import natural_order as natural_order
 from streameval.arrays.uri import FORMATS as FORMATS
 from streameval.arrays.uri import parse_uri as parse_uri
 
@@ -38,4 +39,5 @@ __all__ = [
     "open_array",
     "parse_uri",
     "remote_module",
+    "scattered_module",
 ]
