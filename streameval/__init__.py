@@ -22,7 +22,6 @@
     metrics      RankStatistics -> scalars and curves
     protocols    labels, pairs, named protocols, the conventions of other tools
     choices      names that options choose among
-    histograms   edges of histograms, and their sums
     statistics   RankStatistics, the one currency
     output       files and folders, written whole or not at all
     errors       the exceptions, and the warning

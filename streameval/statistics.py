@@ -1,12 +1,8 @@
 """RankStatistics: the per-query sufficient statistics that every metric is a function of.
 
-Nothing here sorts a gallery. For each positive of a query the statistics say how many
-negatives are closer and how many are exactly as far; for each threshold, how many negatives
-are within it. These are integers: they add across gallery shards and stack across queries,
-so the same statistics come out however the work was cut.
-
-Each field declares its shape, its dtype, and how it merges and subtracts (`FIELDS`); merging,
-subtracting, stacking and saving read the declaration. A new statistic is one more entry.
+Nothing here sorts a gallery. Most fields are counts, integers that add across gallery shards and
+stack across queries, so the same statistics come out however the work was cut. Each field declares
+its shape, its dtype, and how it merges and subtracts (`FIELDS`); a new statistic is one more entry.
 """
 
 from __future__ import annotations
@@ -38,13 +34,10 @@ class Field:
     dtype : str
         NumPy dtype of the array.
     merge : {"same", "sum", "min", "least", "whole"}
-        How the values of two shards combine. "same": both hold equal values; "least": the M
-        least of both stay, ascending; "whole": not at all, the whole gallery is needed.
-    subtract : {"same", "sum", "recount", "refuse"}
-        How a shard is taken out. "sum": the difference; "recount": what is left can't be told
-        from both values, and is given; "refuse": not at all.
-    identity : float
-        The value that leaves the other side of the merge as it is; unused for "same" and "whole".
+        How the values of two shards combine, and how one is taken out again (subtracted).
+        "same": both hold equal values. "sum": subtracted as the difference. "min", and "least",
+        the M least of both, ascending: what is left can't be told from both values, and is given.
+        "whole": neither, the whole gallery is needed.
     optional : bool
         Whether the field may be None.
     """
@@ -52,22 +45,20 @@ class Field:
     axes: tuple[str, ...]
     dtype: str
     merge: str
-    subtract: str
-    identity: float = 0.0
     optional: bool = False
 
 
 def _same(axis: str, dtype: str = "int64") -> Mapping[str, Field]:
-    return {"field": Field((axis,), dtype, "same", "same")}
+    return {"field": Field((axis,), dtype, "same")}
 
 
 def _sum(*axes: str) -> Mapping[str, Field]:
-    return {"field": Field(axes, "int64", "sum", "sum")}
+    return {"field": Field(axes, "int64", "sum")}
 
 
-_NEAREST = {"field": Field(("query",), "float64", "min", "recount", np.inf)}
-_NEAREST_SEVERAL = {"field": Field(("query", "near"), "float64", "least", "recount", np.inf)}
-_SHOTS = {"field": Field(("query", "rule", "rank"), "float64", "whole", "refuse")}
+_NEAREST = {"field": Field(("query",), "float64", "min")}
+_NEAREST_SEVERAL = {"field": Field(("query", "near"), "float64", "least")}
+_SHOTS = {"field": Field(("query", "rule", "rank"), "float64", "whole")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,25 +134,19 @@ class RankStatistics:
 
     def __post_init__(self) -> None:
         """Check that every field has the dtype and the shape that it declares."""
-        sizes = {
-            "pointer": len(self.indptr),
-            "query": len(self.indptr) - 1,
-            "positive": int(self.indptr[-1]) if len(self.indptr) else 0,
-            "threshold": len(self.thresholds),
-            "group": 0 if self.group_histogram is None else len(self.group_histogram),
-            "rule": len(SHOT_RULES),
-            "rank": 0 if self.single_shot is None else self.single_shot.shape[-1],
-            "near": 0 if self.nearest_negatives is None else self.nearest_negatives.shape[-1],
-        }
-        if (self.impostor_histogram is None) != (self.histogram_edges is None):
+        queries, edges = len(self.indptr) - 1, self.histogram_edges
+        positives = int(self.indptr[-1]) if len(self.indptr) else 0
+        sizes = {"query": queries, "positive": positives, "rule": len(SHOT_RULES)}
+        if (self.impostor_histogram is None) != (edges is None):
             raise ValueError("impostor_histogram and histogram_edges are given both or neither")
-        if self.histogram_edges is not None:
-            sizes |= {"edge": len(self.histogram_edges), "bin": len(self.histogram_edges) + 1}
+        if edges is not None:
+            sizes["bin"] = len(edges) + 1
         for name, layout in FIELDS.items():
             array = getattr(self, name)
             if array is None and layout.optional:
                 continue
-            shape = tuple(sizes[axis] for axis in layout.axes)
+            own = zip(layout.axes, array.shape, strict=False)
+            shape = tuple(sizes.setdefault(axis, size) for axis, size in own)
             if array.shape != shape or array.dtype != np.dtype(layout.dtype):
                 raise ValueError(
                     f"RankStatistics.{name} is {array.dtype} {array.shape}; "
@@ -178,25 +163,25 @@ class RankStatistics:
         positive_item: IntArray | None = None,
     ) -> RankStatistics:
         """Return the identity of `merge`: an empty gallery shard, with a histogram by edges."""
-        sizes = {
-            "query": len(indptr) - 1,
-            "positive": len(positive_distance),
-            "threshold": len(thresholds),
-        }
+        sizes = {"query": len(indptr) - 1, "positive": len(positive_distance)}
+        sizes["threshold"] = len(thresholds)
         if histogram_edges is not None:
             sizes["bin"] = len(histogram_edges) + 1
+        identity = {"sum": 0, "min": np.inf}
         counted: dict[str, Any] = {
-            name: np.full([sizes[axis] for axis in layout.axes], layout.identity, layout.dtype)
+            name: np.full(
+                [sizes[axis] for axis in layout.axes], identity[layout.merge], layout.dtype
+            )
             for name, layout in FIELDS.items()
-            if layout.merge in ("sum", "min") and sizes.keys() >= set(layout.axes)
+            if layout.merge in identity and sizes.keys() >= set(layout.axes)
         }
         same: dict[str, Any] = {"histogram_edges": histogram_edges, "positive_item": positive_item}
         return cls(indptr, positive_distance, thresholds, **counted, **same)
 
     def __repr__(self) -> str:
-        fields = ", ".join(name for name in FIELDS if getattr(self, name) is not None)
-        positives = len(self.positive_distance)
-        return f"<RankStatistics of {self.queries} queries, {positives} positives: {fields}>"
+        held = ", ".join(name for name in FIELDS if getattr(self, name) is not None)
+        sizes = f"{self.queries} queries, {len(self.positive_distance)} positives"
+        return f"<RankStatistics of {sizes}: {held}>"
 
     @property
     def queries(self) -> int:
@@ -240,14 +225,7 @@ class RankStatistics:
             If the two differ in queries, positives or thresholds, or hold what only a whole
             gallery has.
         """
-        return RankStatistics(
-            **{
-                name: _combine(
-                    name, layout.merge, getattr(self, name), getattr(other, name), _MERGE
-                )
-                for name, layout in FIELDS.items()
-            }
-        )
+        return self._combine(other, {"sum": np.add, "min": np.minimum, "least": _least}, {})
 
     def minus(self, other: RankStatistics, recounted: Mapping[str, FloatArray]) -> RankStatistics:
         """Take the statistics of a gallery shard out: the inverse of `merge`.
@@ -265,16 +243,33 @@ class RankStatistics:
             If the two differ in queries, positives or thresholds, hold what only a whole gallery
             has, or a field that can't be subtracted isn't given.
         """
-        left: dict[str, Any] = {}
+        return self._combine(other, {"sum": np.subtract}, recounted)
+
+    def _combine(
+        self,
+        other: RankStatistics,
+        rules: Mapping[str, Callable[..., Any]],
+        given: Mapping[str, FloatArray],
+    ) -> RankStatistics:
+        """Combine each field by its rule; or take it from what is given, where it has none."""
+        combined: dict[str, Any] = {}
         for name, layout in FIELDS.items():
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if layout.subtract != "recount" or mine is None or theirs is None:
-                left[name] = _combine(name, layout.subtract, mine, theirs, {"sum": np.subtract})
-            elif name in recounted:
-                left[name] = recounted[name]
+            mine, theirs, rule = getattr(self, name), getattr(other, name), layout.merge
+            if rule == "whole" and not (mine is None and theirs is None):
+                raise ValueError(
+                    f"{name} is of a whole gallery, and can't be merged or subtracted: count the "
+                    "gallery as one"
+                )
+            if rule == "same" or mine is None or theirs is None:
+                _check_same(name, mine, theirs)
+                combined[name] = mine
+            elif rule in rules:
+                combined[name] = rules[rule](mine, theirs)
+            elif name in given:
+                combined[name] = given[name]
             else:
                 raise ValueError(f"{name} can't be subtracted: give what is left of it")
-        return RankStatistics(**left)
+        return RankStatistics(**combined)
 
     @staticmethod
     def stack(parts: Sequence[RankStatistics]) -> RankStatistics:
@@ -288,9 +283,7 @@ class RankStatistics:
         if not parts:
             raise ValueError("there are no statistics to stack")
         counts = np.concatenate([part.positives for part in parts])
-        stacked: dict[str, Any] = {
-            "indptr": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        }
+        stacked: dict[str, Any] = {"indptr": _ends(counts)}
         for name, layout in FIELDS.items():
             values = [getattr(part, name) for part in parts]
             held = all(value is not None for value in values)
@@ -314,13 +307,16 @@ class RankStatistics:
         counts = self.positives[wanted]
         start = np.repeat(self.indptr[wanted] - np.cumsum(counts) + counts, counts)
         of = {"query": wanted, "positive": start + np.arange(int(counts.sum()))}
-        taken: dict[str, Any] = {
-            name: getattr(self, name)[of[layout.axes[0]]]
+        taken = self._rows(of) | {"group": None} | self._histogram_of(wanted)
+        return RankStatistics(indptr=_ends(counts), thresholds=self.thresholds, **taken)
+
+    def _rows(self, of: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+        """Return the fields of some axes, an index or a mask each, with these rows alone."""
+        return {
+            name: values[of[layout.axes[0]]]
             for name, layout in FIELDS.items()
-            if layout.axes[0] in of and name != "group" and getattr(self, name) is not None
-        } | self._histogram_of(wanted)
-        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return RankStatistics(indptr=indptr, thresholds=self.thresholds, **taken)
+            if layout.axes[0] in of and (values := getattr(self, name)) is not None
+        }
 
     def _histogram_of(self, queries: IntArray) -> dict[str, Any]:
         """Return the histogram of some of the queries and its edges; nothing where it's unknown."""
@@ -339,19 +335,30 @@ class RankStatistics:
 
         What is drawn of all positives is left out.
         """
-        left = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[self.indptr]
-        of_positives: dict[str, Any] = {
-            name: getattr(self, name)[kept]
-            for name, layout in FIELDS.items()
-            if layout.axes[0] == "positive" and getattr(self, name) is not None
-        }
-        return replace(self, indptr=left, single_shot=None, sampled_shots=None, **of_positives)
+        left = _ends(kept)[self.indptr]
+        kept_rows = self._rows({"positive": kept})
+        return replace(self, indptr=left, single_shot=None, sampled_shots=None, **kept_rows)
 
     def with_positives(self, kept: npt.NDArray[np.bool_]) -> RankStatistics:
         """Return the statistics with some of the positives, by a mask [P], the others ignored."""
         left = self.select_positives(kept)
         dropped = self.positives - left.positives
         return replace(left, valid=self.valid - dropped, ignored=self.ignored + dropped)
+
+    def merge_edges(self, other: RankStatistics) -> RankStatistics:
+        """Refine the histogram by that of other statistics of the same pairs."""
+        if self.histogram_edges is None or other.histogram_edges is None:
+            raise ValueError("the statistics hold no impostor_histogram")
+        both = np.append(self.histogram_edges, other.histogram_edges)
+        edges, first = np.unique(both, return_index=True)
+        merged: dict[str, Any] = {"histogram_edges": edges}
+        for name in ("impostor_histogram", "group_histogram"):
+            counts, more = getattr(self, name), getattr(other, name)
+            if counts is not None and more is not None:
+                within = [np.cumsum(each, axis=-1)[..., :-1] for each in (counts, more)]
+                joined = np.concatenate(within, axis=-1)[..., first]
+                merged[name] = histogram_of(joined, counts.sum(axis=-1))
+        return replace(self, **merged)
 
     def equals(self, other: RankStatistics, *, ignoring: Sequence[str] = ()) -> bool:
         """Tell whether all fields are equal, bit for bit, except those named."""
@@ -371,27 +378,21 @@ SHOT_FIELDS = frozenset({"single_shot", "sampled_shots"})
 """Fields that hold what is drawn of each gallery identity."""
 
 
+def histogram_of(within: IntArray, pairs: IntArray | int) -> IntArray:
+    """Return the histogram [.., E + 1] of `pairs` [..], of which `within` [.., E] are within edges.
+
+    A distance d is in bin ``np.searchsorted(edges, d, side="left")``.
+    """
+    return np.diff(within, prepend=0, append=np.asarray(pairs)[..., None])
+
+
 def _least(mine: FloatArray, theirs: FloatArray) -> FloatArray:
-    both: FloatArray = np.sort(np.concatenate([mine, theirs], axis=1), axis=1)
-    return both[:, : mine.shape[1]]
+    return np.sort(np.concatenate([mine, theirs], axis=1), axis=1)[:, : mine.shape[1]]
 
 
-_MERGE: Mapping[str, Callable[..., Any]] = {"sum": np.add, "min": np.minimum, "least": _least}
-
-
-def _combine(
-    name: str, rule: str, mine: Any, theirs: Any, functions: Mapping[str, Callable[..., Any]]
-) -> Any:
-    """Return the combination of a field's values in two shards by its rule."""
-    if rule in ("whole", "refuse") and not (mine is None and theirs is None):
-        raise ValueError(
-            f"{name} is of a whole gallery, and can't be merged or subtracted: count the gallery "
-            "as one"
-        )
-    if rule == "same" or mine is None or theirs is None:
-        _check_same(name, mine, theirs)
-        return mine
-    return functions[rule](mine, theirs)
+def _ends(counts: npt.NDArray[Any]) -> IntArray:
+    """Return where each of several stretches of so many begins, and the last one ends."""
+    return np.append(0, np.cumsum(counts, dtype=np.int64))
 
 
 def _check_same(name: str, mine: Any, theirs: Any) -> None:

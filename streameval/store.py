@@ -18,7 +18,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,26 +35,7 @@ BRANCH = "main"
 CHUNK = 16 << 20  # bytes, at most
 MESSAGE = 200  # characters of an error's message that are quoted: icechunk says where, at length
 
-_ALIGNED = 8  # bytes: where each packed array begins
-_LENGTH = 8  # bytes that hold the length of the table of contents
-_INTEGERS = ("int8", "int16", "int32")
-
-
-@dataclass(frozen=True)
-class Wording:
-    """Error messages of a store: templates with ``{place}``, where it lies.
-
-    Attributes
-    ----------
-    busy : str
-        Another process holds the lock; with ``{wait}``, in seconds.
-    read, written : str
-        The store can't be read, or written; with ``{error}``.
-    """
-
-    busy: str
-    read: str
-    written: str
+_WORD = 8  # bytes that hold the length of the table of contents; packed arrays begin at multiples
 
 
 class Store:
@@ -65,15 +45,24 @@ class Store:
     ----------
     location : str or Path
         A local folder, or ``s3://bucket/prefix``, ``gs://bucket/prefix``.
+
+    Attributes
+    ----------
     inside : str
         Folder of the repository in a local folder.
-    wording : Wording
+    busy, read, written : str
+        Error messages: another process holds the lock for longer than ``{wait}`` s; the store
+        ``{place}`` can't be read, or written, because of ``{error}``.
     """
 
-    def __init__(self, location: str | Path, inside: str, wording: Wording) -> None:
+    inside: str
+    busy: str
+    read: str
+    written: str
+
+    def __init__(self, location: str | Path) -> None:
         self.location = str(location)
         self.local = None if is_remote(self.location) else Path(location).absolute()
-        self._inside, self._wording = inside, wording
         self._repository: Any = None
 
     @property
@@ -91,7 +80,7 @@ class Store:
         import icechunk
 
         if self.local is not None:
-            return any((self.local / self._inside / "refs").rglob("ref.json"))
+            return any((self.local / self.inside / "refs").rglob("ref.json"))
         return bool(icechunk.Repository.exists(self._storage()))
 
     def create(self) -> None:
@@ -99,7 +88,7 @@ class Store:
         import icechunk
 
         if self.local is not None:
-            shutil.rmtree(self.local / self._inside, ignore_errors=True)
+            shutil.rmtree(self.local / self.inside, ignore_errors=True)
         self._repository = icechunk.Repository.create(self._storage())
 
     def open(self) -> None:
@@ -117,9 +106,8 @@ class Store:
     def readable(self, snapshot: str | None = None) -> Any:
         """Return a session that reads the newest snapshot, or the one of an id."""
         with self.guard("read"):
-            if snapshot is None:
-                return self._repository.readonly_session(BRANCH)
-            return self._repository.readonly_session(snapshot_id=snapshot)
+            at = {"branch": BRANCH} if snapshot is None else {"snapshot_id": snapshot}
+            return self._repository.readonly_session(**at)
 
     def writable(self) -> Any:
         """Return a session to write in."""
@@ -157,8 +145,9 @@ class Store:
             try:
                 lock.acquire(timeout=wait)
             except Timeout as error:
-                text = self._wording.busy.format(place=self.location, wait=f"{wait:g}")
-                raise OutputError(text) from error
+                raise OutputError(
+                    self.busy.format(place=self.location, wait=f"{wait:g}")
+                ) from error
         try:
             yield
         finally:
@@ -179,16 +168,19 @@ class Store:
                 "change has been kept: run it again"
             ) from error
         except Exception as error:  # icechunk's own, zarr's, the codecs', the file system's
-            template: str = getattr(self._wording, what)
-            place, line = self.location, _in_a_line(error)
-            raise OutputError(template.format(place=place, error=line)) from error
+            text = " ".join(str(error).split())
+            text = text if len(text) < MESSAGE else f"{text[:MESSAGE]} ..."
+            template: str = getattr(self, what)
+            raise OutputError(
+                template.format(place=self.location, error=f"{type(error).__name__}: {text}")
+            ) from error
 
     def _storage(self) -> Any:
         import icechunk
 
         icechunk.set_logs_filter("error")  # that local commits must not be concurrent: see `locked`
         if self.local is not None:
-            return icechunk.local_filesystem_storage(str(self.local / self._inside))
+            return icechunk.local_filesystem_storage(str(self.local / self.inside))
         scheme, _, rest = self.location.partition("://")
         bucket, _, prefix = rest.strip("/").partition("/")
         if not bucket or not prefix:
@@ -201,13 +193,14 @@ class Store:
             raise OptionError(
                 f"{self.location}: a ledger lies in a local folder, or at s3:// or gs://"
             )
-        endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
+        known = os.environ
+        endpoint = known.get("AWS_ENDPOINT_URL") or known.get("AWS_ENDPOINT")
         return icechunk.s3_storage(
             bucket=bucket,
             prefix=prefix,
-            region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
+            region=known.get("AWS_REGION") or known.get("AWS_DEFAULT_REGION"),
             endpoint_url=endpoint,
-            allow_http="AWS_ALLOW_HTTP" in os.environ,
+            allow_http="AWS_ALLOW_HTTP" in known,
             force_path_style=endpoint is not None,
             from_env=True,
         )
@@ -300,55 +293,31 @@ def narrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return integers in the narrowest signed type that holds them; other values as they are."""
     if values.dtype.kind != "i":
         return values
-    least, most = int(values.min(initial=0)), int(values.max(initial=0))
-    for dtype in map(np.dtype, _INTEGERS):
-        limits = np.iinfo(dtype)
-        if dtype.itemsize >= values.dtype.itemsize:
-            break
-        if int(limits.min) <= least and most <= int(limits.max):
-            return values.astype(dtype)
-    return values
+    least = min(int(values.min(initial=0)), -1 - int(values.max(initial=0)))
+    return values.astype(np.min_scalar_type(least), copy=False)
 
 
 def pack(arrays: Arrays) -> Bytes:
     """Return arrays of numbers as bytes: a table of contents, then the arrays, narrowed."""
-    narrowed = [narrow(array) for array in arrays.values()]
-    contents = [
-        [name, array.dtype.str, few.dtype.str, list(array.shape)]
-        for (name, array), few in zip(arrays.items(), narrowed, strict=True)
-    ]
+    contents: list[Any] = []
+    parts: list[Any] = []
+    for name, array in arrays.items():
+        few = np.ascontiguousarray(narrow(array))
+        contents.append([name, array.dtype.str, few.dtype.str, list(array.shape)])
+        parts += [few, bytes(-few.nbytes % _WORD)]
     text = json.dumps(contents, separators=(",", ":")).encode()
-    begin = _aligned(_LENGTH + len(text))
-    ends = begin + np.cumsum([_aligned(few.nbytes) for few in narrowed], dtype=np.int64)
-    packed = np.zeros(int(ends[-1]) if len(ends) else begin, np.uint8)
-    packed[:_LENGTH].view("<i8")[0] = len(text)
-    packed[_LENGTH : _LENGTH + len(text)] = np.frombuffer(text, np.uint8)
-    for end, few in zip(ends.tolist(), narrowed, strict=True):
-        start = end - _aligned(few.nbytes)
-        raw = np.ascontiguousarray(few).reshape(-1).view(np.uint8)
-        packed[start : start + few.nbytes] = raw
-    return packed
+    head = len(text).to_bytes(_WORD, "little"), text, bytes(-len(text) % _WORD)
+    return np.frombuffer(b"".join([*head, *parts]), np.uint8)
 
 
 def unpack(packed: Bytes) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays that `pack` was given; views of the bytes, but for narrowed integers."""
-    length = int(packed[:_LENGTH].view("<i8")[0])
-    contents = json.loads(packed[_LENGTH : _LENGTH + length].tobytes())
+    start = _WORD + int.from_bytes(packed[:_WORD].tobytes(), "little")
     arrays: dict[str, npt.NDArray[Any]] = {}
-    start = _aligned(_LENGTH + length)
-    for name, dtype, stored, shape in contents:
-        size = math.prod(shape) * np.dtype(stored).itemsize
-        values = packed[start : start + size].view(stored).reshape(shape)
+    for name, dtype, stored, shape in json.loads(packed[_WORD:start].tobytes()):
+        start += -start % _WORD
+        end = start + math.prod(shape) * np.dtype(stored).itemsize
+        values = packed[start:end].view(stored).reshape(shape)
         arrays[name] = values.astype(dtype, copy=False)
-        start += _aligned(size)
+        start = end
     return arrays
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNED) * _ALIGNED
-
-
-def _in_a_line(error: Exception) -> str:
-    """Return an error as one line of a message."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text if len(text) < MESSAGE else text[:MESSAGE] + ' ...'}"

@@ -18,7 +18,6 @@ from streameval.errors import BadRowError, InputError
 from streameval.kernels.edges import Positives as KnownPositives
 from streameval.ledger.head import Segment, Settings
 from streameval.ledger.state import Positives
-from streameval.planning import Plan
 from streameval.planning.range import NotUnitError, Range
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import find_pairs
@@ -27,8 +26,6 @@ from streameval.run.passes import count_stretches, find_positives
 from streameval.run.ranks import rank_stretches
 from streameval.run.session import Session
 from streameval.run.task import RangeError
-from streameval.sources.distances import Distances
-from streameval.sources.features import Features
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 
@@ -51,9 +48,6 @@ class Part:
     labels: Labels
     array: Array
     rows: IntArray | None = None
-
-    def __len__(self) -> int:
-        return self.segment.size if self.rows is None else len(self.rows)
 
     def place(self, index: IntArray) -> IntArray:
         """Return the number of these items before each of some indices of the segment."""
@@ -98,26 +92,22 @@ class Block:
         self.parts = parts
         self.queries = np.arange(len(labels)) if queries is None else queries
         self._settings, self._session = settings, session
-        self._ends = np.cumsum([len(part) for part in parts]).astype(np.int64)
-        self.source = self._source(features, queries)
+        self._range = settings.range or Range(0.0, 1.0)
+        self._begin = np.cumsum([0, *(len(part.labels) for part in parts)]).astype(np.int64)
+        self._numbers = np.array([part.segment.number for part in parts])
+        self.source = settings.source(*self._sides(features, queries))
         own = labels if queries is None else labels.take(queries)
         items = [part.labels for part in parts]
-        where = items[0].source if len(items) == 1 else f"the gallery, {len(items)} segments"
+        where = items[0].source if len(items) == 1 else self._name
         self.pairs = find_pairs(own, Labels.join(items, where), settings.protocol)
-        self._watch = session.watch
 
     @property
     def size(self) -> int:
         """Number of pairs."""
-        return len(self.queries) * int(self._ends[-1])
+        return len(self.queries) * int(self._begin[-1])
 
     def find_positives(self, serial: int) -> Positives:
-        """Find the distances of the positive pairs.
-
-        Parameters
-        ----------
-        serial : int
-            Of the first.
+        """Find the distances of the positive pairs, whose serials begin with `serial`.
 
         Raises
         ------
@@ -125,19 +115,14 @@ class Block:
             If an input can't be read, or a distance lies outside the range.
         """
         with self._explain_errors():
-            job = self._job(self._plan(0, 0))
-            found = find_positives(job, self._session).positives
-        if found is None:
-            raise RuntimeError("the positives have not been found")
-        query = np.repeat(self.queries, np.diff(found.indptr))
-        number = np.searchsorted(self._ends, found.item, side="right")
-        segment, index = np.empty(len(query), np.int64), np.empty(len(query), np.int64)
+            found = find_positives(self._job(0, 0), self._session).known_positives()
+        number = np.searchsorted(self._begin, found.item, side="right") - 1
+        index = found.item - self._begin[number]
         for at, part in enumerate(self.parts):
-            inside = number == at
-            segment[inside] = part.segment.number
-            index[inside] = part.index(found.item[inside] - self._begin(at))
+            index[number == at] = part.index(index[number == at])
+        query = np.repeat(self.queries, np.diff(found.indptr))
         serials = np.arange(serial, serial + len(query))
-        return Positives(serials, query, segment, index, found.distance)
+        return Positives(serials, query, self._numbers[number], index, found.distance)
 
     def count(
         self, positives: Positives, near: int = 0, reach: FloatArray | None = None
@@ -170,22 +155,17 @@ class Block:
             if near:
                 reach = np.full(len(self.queries), np.inf) if reach is None else reach
                 job = replace(job, near=Near(near, reach))
-            counted = count_stretches(job, self._ends.tolist(), self._session)
+            counted = count_stretches(job, self._begin[1:].tolist(), self._session)
         nearest = [
-            (part.segment.number, shard.nearest_negatives)
-            for part, shard in zip(self.parts, counted, strict=True)
+            (number, shard.nearest_negatives)
+            for number, shard in zip(self._numbers.tolist(), counted, strict=True)
             if shard.nearest_negatives is not None
         ]
         bare = [replace(shard, positive_item=None, nearest_negatives=None) for shard in counted]
         return bare, nearest
 
     def ahead(self, positives: Positives) -> IntArray:
-        """Count the negatives ahead of positives, each part apart; nothing else.
-
-        Parameters
-        ----------
-        positives : Positives
-            Of these queries; they lie behind all parts.
+        """Count the negatives ahead of positives that lie behind all parts, each part apart.
 
         Returns
         -------
@@ -199,47 +179,43 @@ class Block:
         """
         with self._explain_errors():
             job = self._counting(positives, 0)
-            return rank_stretches(job, self._ends.tolist(), self._session)
+            return rank_stretches(job, self._begin[1:].tolist(), self._session)
 
     def _counting(self, positives: Positives, near: int) -> Job:
         """Return the job that counts what is ahead of positives."""
-        item = self._items(positives)
+        number = np.searchsorted(self._numbers, positives.segment)
+        item = self._begin[number]
+        for at, part in enumerate(self.parts):
+            inside = positives.segment == self._numbers[at]
+            item[inside] += part.place(positives.index[inside])
         given = KnownPositives(positives.indptr(self.queries), positives.distance, item)
-        job = replace(self._job(self._plan(len(positives), near)), positives=given)
-        self._watch.begin(self.size, job.plan.bytes_read)
+        job = replace(self._job(len(positives), near), positives=given)
+        self._session.watch.begin(self.size, job.plan.bytes_read)
         return job
 
-    def _items(self, positives: Positives) -> IntArray:
-        """Return the number of items of the block before each positive, [P]."""
-        numbers = np.array([part.segment.number for part in self.parts])
-        first = np.searchsorted(numbers, positives.segment)
-        item = np.append(0, self._ends)[first]
-        for part in self.parts:
-            inside = positives.segment == part.segment.number
-            item[inside] += part.place(positives.index[inside])
-        return item
+    def _sides(
+        self, features: Array | None, queries: IntArray | None
+    ) -> tuple[Array | None, Array]:
+        """Return the features of the queries, if any, and those of the items, or distances."""
+        axis = "rows" if features is not None else "columns"
+        arrays = [
+            part.array if part.rows is None else SelectedArray(part.array, **{axis: part.rows})
+            for part in self.parts
+        ]
+        whole = arrays[0]
+        if len(arrays) > 1:
+            whole = JoinedArray(arrays, int(features is None), self._name)
+        if queries is None:
+            return features, whole
+        if features is None:
+            return None, SelectedArray(whole, queries)
+        return SelectedArray(features, queries), whole
 
-    def _begin(self, part: int) -> int:
-        return int(self._ends[part - 1]) if part else 0
+    @property
+    def _name(self) -> str:
+        return f"the gallery, {len(self.parts)} segments"
 
-    def _source(self, features: Array | None, queries: IntArray | None) -> Features | Distances:
-        columns = features is None
-        arrays: list[Array] = []
-        for part in self.parts:
-            array = part.array
-            if part.rows is not None:
-                chosen = (None, part.rows) if columns else (part.rows, None)
-                array = SelectedArray(array, *chosen)
-            arrays.append(array)
-        name = f"the gallery, {len(arrays)} segments"
-        whole = arrays[0] if len(arrays) == 1 else JoinedArray(arrays, int(columns), name)
-        if queries is not None and features is not None:
-            features = SelectedArray(features, queries)
-        elif queries is not None:
-            whole = SelectedArray(whole, queries)
-        return self._settings.source(features, whole)
-
-    def _plan(self, positives: int, near: int) -> Plan:
+    def _job(self, positives: int, near: int) -> Job:
         settings, source = self._settings, self.source
         problem = source.problem(self.pairs)
         problem = replace(
@@ -253,33 +229,29 @@ class Block:
         plan = source.plan(problem, self._session.limits(source))
         if plan.layout == "strips":  # these would take their positives from themselves
             plan = replace(plan, layout="rectangles")
-        return plan
-
-    def _job(self, plan: Plan) -> Job:
-        used = self._settings.range or Range(0.0, 1.0)
-        return Job(self.source, self.pairs, plan, Thresholds(used, *self._settings.limits))
+        return Job(source, self.pairs, plan, Thresholds(self._range, *settings.limits))
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
         """Raise errors that name the pair outside the range, or the first row that is wrong."""
-        used = self._settings.range or Range(0.0, 1.0)
+        low, high = self._range.low, self._range.high
         try:
             yield
         except RangeError as error:
-            at = int(np.searchsorted(self._ends, error.item, side="right"))
+            at = int(np.searchsorted(self._begin, error.item, side="right")) - 1
             part = self.parts[at]
-            item = int(part.index(np.array([error.item - self._begin(at)]))[0])
+            item = int(part.index(np.array([error.item - self._begin[at]]))[0])
             raise InputError(
                 f"the distance of query {int(self.queries[error.query])} to item {item} of segment "
-                f"{part.segment.name!r} is {error.value!r}, outside the range "
-                f"[{used.low!r}, {used.high!r}] that the ledger was created with; nothing has been "
-                "changed: correct the data, or create a ledger with a wider --range"
+                f"{part.segment.name!r} is {error.value!r}, outside the range [{low!r}, {high!r}] "
+                "that the ledger was created with; nothing has been changed: correct the data, or "
+                "create a ledger with a wider --range"
             ) from error
         except NotUnitError as error:
             raise InputError(
-                f"the range [{used.low!r}, {used.high!r}] is that of vectors of length 1, and "
-                "there are others; nothing has been changed: scale them to length 1, or create a "
-                "ledger with --range LO,HI"
+                f"the range [{low!r}, {high!r}] is that of vectors of length 1, and there are "
+                "others; nothing has been changed: scale them to length 1, or create a ledger with "
+                "--range LO,HI"
             ) from error
         except BadRowError as error:  # a pass may meet a later one first
             self.source.first_bad_row(error.row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,13 +17,14 @@ from streameval.arrays.fingerprint import content
 from streameval.arrays.fingerprint import state as files_state
 from streameval.arrays.remote import is_remote
 from streameval.arrays.uri import open_array
-from streameval.errors import InputError, OptionError
-from streameval.ledger.block import Part
-from streameval.ledger.head import Head, Place, Segment
-from streameval.ledger.state import Positives, State
+from streameval.errors import InputError
+from streameval.ledger.block import Block, Part
+from streameval.ledger.head import Place, Segment
+from streameval.ledger.state import State
 from streameval.ledger.store import Contents
 from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.protocols.labels import AnyArray, Labels
+from streameval.run.session import Session
 from streameval.statistics import IntArray
 
 
@@ -61,11 +63,11 @@ def place_of(array: Array) -> Place:
     return Place(array.uri, content(array), files)
 
 
-def check_same(array: Array, place: Place) -> None:
-    """Raise InputError if the files of an array have changed since `place_of` read it."""
-    if files_state(array) != place.files:
+def check_same(array: Array, uri: str, files: str) -> None:
+    """Raise InputError if the files of an array have changed since it was read."""
+    if files_state(array) != files:
         raise InputError(
-            f"{place.uri} has changed while it was read: nothing has been changed in the ledger; "
+            f"{uri} has changed while it was read: nothing has been changed in the ledger; "
             "run this again when it is written"
         )
 
@@ -78,81 +80,87 @@ class Gallery:
     path : str
         Of the ledger, for messages.
     contents : Contents
-    state : State
+    session : Session, optional
+        What counts; not needed to look things up.
     thorough : bool
         Whether the content of all data is compared, and not only their files' times.
 
     Attributes
     ----------
-    head : Head
-    gone : [f] int64
-        Forgotten items, ascending, as indices into all items that were ever appended.
+    state : State
+        A change puts a newer one in its place.
     """
 
     def __init__(
-        self, path: str, contents: Contents, state: State, *, thorough: bool = False
+        self,
+        path: str,
+        contents: Contents,
+        session: Session | None = None,
+        *,
+        thorough: bool = False,
     ) -> None:
-        self.head, self.gone = state.head, state.forgotten
-        self._path, self._contents, self._thorough = path, contents, thorough
+        self.contents, self.state = contents, contents.state()
+        self._path, self._session, self._thorough = path, session, thorough
         self._arrays: dict[tuple[str, str], Array] = {}
         self._opened: list[tuple[Array, Place, str]] = []
-        self._labels: dict[str, AnyArray] | None = None
 
     @cached_property
     def queries(self) -> Labels:
         """The labels of all queries."""
-        return self._contents.queries()
+        return self.contents.queries()
+
+    @cached_property
+    def _columns(self) -> dict[str, AnyArray]:
+        return self.contents.gallery()
 
     def labels(self, segment: Segment) -> Labels:
         """Return the labels of all items of a segment, including forgotten ones."""
+        source = f"segment {segment.name}"
         if not segment.size:
-            return Labels(np.empty(0, np.int64), source=f"segment {segment.name}")
-        if self._labels is None:
-            self._labels = self._contents.gallery()
-        items = slice(segment.begin, segment.begin + segment.size)
-        columns = {name: self._labels[name][items] for name in segment.columns}
-        return Labels.of(columns, f"segment {segment.name}")
+            return Labels(np.empty(0, np.int64), source=source)
+        items = slice(segment.begin, segment.end)
+        return Labels.of({name: self._columns[name][items] for name in segment.columns}, source)
 
     def forgotten(self, segment: Segment) -> IntArray:
         """Return the indices of the forgotten items of a segment, ascending."""
-        ends = np.searchsorted(self.gone, [segment.begin, segment.begin + segment.size])
-        return self.gone[slice(*ends)] - segment.begin
+        ends = np.searchsorted(self.state.forgotten, [segment.begin, segment.end])
+        return self.state.forgotten[slice(*ends)] - segment.begin
 
-    def items(self, positives: Positives) -> IntArray:
+    def positive_items(self) -> IntArray:
         """Return the gallery index of each positive, without forgotten items, [P] int64."""
+        positives = self.state.positives
         item, begin = np.empty(len(positives), np.int64), 0
-        for segment in self.head.segments:
+        for segment in self.state.head.segments:
             inside = positives.segment == segment.number
             index = positives.index[inside]
             item[inside] = begin + index - np.searchsorted(self.forgotten(segment), index)
             begin += segment.items
         return item
 
-    def cameras(self, positives: Positives) -> PositiveCameras | None:
+    def positive_cameras(self) -> PositiveCameras | None:
         """Return the camera of each positive, where both sides have cameras."""
-        segments = [segment for segment in self.head.segments if segment.items]
-        columns = [self.labels(segment).cam for segment in segments]
-        cams = [cam for cam in columns if cam is not None]
-        if self.queries.cam is None or len(cams) < len(segments):
+        segments, positives = self.state.head.segments, self.state.positives
+        own = self.queries.cam
+        if own is None or any("cam" not in part.columns for part in segments if part.items):
             return None
-        if not segments:
-            return PositiveCameras.of(np.empty(0, self.queries.cam.dtype))
-        begin = np.cumsum([0, *map(len, cams)])
+        if not len(positives):
+            return PositiveCameras.of(np.empty(0, own.dtype))
         number = np.searchsorted([segment.number for segment in segments], positives.segment)
-        return PositiveCameras.of(np.concatenate(cams)[begin[number] + positives.index])
+        begin = np.array([segment.begin for segment in segments])
+        return PositiveCameras.of(self._columns["cam"][begin[number] + positives.index])
 
     def provenance(self) -> dict[str, Any]:
         """Return the provenance of an evaluation of the ledger, as JSON values."""
-        head, count = self.head, len(self.head.segments)
-        features = [batch.place.uri for batch in head.batches if batch.place is not None]
+        head = self.state.head
+        count, settings = len(head.segments), head.settings
         gallery = f"{count} segment{'' if count == 1 else 's'} of {self._path}"
         inputs: dict[str, Any] = {"distances": gallery}
-        if head.settings.metric is not None:
-            inputs = {"query": ", ".join(features), "gallery": gallery}
-            inputs |= {"metric": head.settings.metric}
+        if settings.metric is not None:
+            features = (batch.place.uri for batch in head.batches if batch.place is not None)
+            inputs = {"query": ", ".join(features), "gallery": gallery, "metric": settings.metric}
         return {
             "inputs": inputs,
-            "protocol": asdict(head.settings.protocol),
+            "protocol": asdict(settings.protocol),
             "ledger": {
                 "path": self._path,
                 "snapshot": len(head.happened) - 1,
@@ -161,9 +169,11 @@ class Gallery:
             "gallery": head.gallery,
         }
 
-    def forget(self, items: IntArray) -> None:
-        """Mark further items as forgotten; indices count all items that were ever appended."""
-        self.gone = np.union1d(self.gone, items)
+    def forget(self, segment: Segment, rows: IntArray) -> Segment:
+        """Mark further items of a segment as forgotten; return the segment without them."""
+        gone = np.union1d(self.state.forgotten, segment.begin + rows)
+        self.state = replace(self.state, forgotten=gone)
+        return replace(segment, forgotten=segment.forgotten + len(rows))
 
     def part(self, segment: Segment, rows: IntArray | None = None) -> Part:
         """Return some items of a segment; all that are in the gallery by default.
@@ -182,7 +192,21 @@ class Gallery:
 
     def parts(self) -> list[Part]:
         """Return the items of all segments, without empty ones; see `part`."""
-        return [self.part(segment) for segment in self.head.segments if segment.items]
+        return [self.part(segment) for segment in self.state.head.segments if segment.items]
+
+    def block(
+        self, parts: Sequence[Part], queries: IntArray | None = None, *, ranks: bool = False
+    ) -> Block:
+        """Return some queries against parts of segments; see `Block`.
+
+        With `ranks`, nothing is counted but negatives ahead of positives.
+        """
+        if self._session is None:
+            raise RuntimeError("nothing is counted without a session")
+        settings = self.state.head.settings
+        if ranks:
+            settings = replace(settings, range=None, thresholds=0, edges=0)
+        return Block(settings, self.queries, self.features(), parts, self._session, queries)
 
     def features(self) -> Array | None:
         """Return the features of all queries; None where distances are stored.
@@ -192,9 +216,9 @@ class Gallery:
         InputError
             If they have changed, or are gone, or those that came later are of another width.
         """
-        if self.head.settings.metric is None:
+        if self.state.head.settings.metric is None:
             return None
-        places = [batch.place for batch in self.head.batches]
+        places = [batch.place for batch in self.state.head.batches]
         arrays = [self._open(place, "queries", "--query URI") for place in places if place]
         widths = [array.shape[1] for array in arrays]
         if len(set(widths)) > 1:
@@ -212,19 +236,16 @@ class Gallery:
         InputError
             If they have changed, or are gone.
         """
-        stored = self.head.settings.metric is None
-        option = (
-            f"--name {shlex.quote(segment.name)} {'--distances' if stored else '--gallery'} URI"
-        )
-        what = f"segment {segment.name!r}"
-        arrays = [self._open(place, what, option) for place in segment.places]
-        if not stored:
-            return arrays[0]
+        stored = self.state.head.settings.metric is None
+        side = "--distances" if stored else "--gallery"
+        option = f"--name {shlex.quote(segment.name)} {side} URI"
         blocks: list[Array] = []
-        for place, array in zip(segment.places, arrays, strict=True):
-            columns = np.arange(place.column, place.column + segment.size)
-            whole = array.shape[1] == segment.size
-            blocks.append(array if whole else SelectedArray(array, None, columns))
+        for place in segment.places:
+            array = self._open(place, f"segment {segment.name!r}", option)
+            if stored and array.shape[1] != segment.size:
+                columns = np.arange(place.column, place.column + segment.size)
+                array = SelectedArray(array, None, columns)
+            blocks.append(array)
         return blocks[0] if len(blocks) == 1 else JoinedArray(blocks, 0, segment.name)
 
     def _open(self, place: Place, what: str, option: str) -> Array:
@@ -263,31 +284,13 @@ class Gallery:
         """
         newer: dict[tuple[str, str], str] = {}
         for array, place, files in self._opened:
-            check_same(array, replace(place, files=files))
-            if files != place.files:
-                newer[place.uri, place.content] = files
-        if not newer:
-            return after
+            check_same(array, place.uri, files)
+            newer[place.uri, place.content] = files
 
         def put(place: Place) -> Place:
             return replace(place, files=newer.get((place.uri, place.content), place.files))
 
         return replace(after, head=after.head.with_places(put))
-
-
-def find_segment(head: Head, name: str) -> Segment:
-    """Return the segment of a name.
-
-    Raises
-    ------
-    OptionError
-        If there is none.
-    """
-    for segment in head.segments:
-        if segment.name == name:
-            return segment
-    known = ", ".join(segment.name for segment in head.segments) or "none"
-    raise OptionError(f"there is no segment {name!r}; there are {known}")
 
 
 def move(state: State, name: str | None, place: Place) -> State:
@@ -309,22 +312,21 @@ def move(state: State, name: str | None, place: Place) -> State:
             return old
         return replace(old, uri=place.uri, files=place.files)
 
+    after = head.with_places(put)
     if name is not None:
-        segment = find_segment(head, name)
+        segment = head.find_segment(name)
         if all(old.content != place.content for old in segment.places):
             raise InputError(
                 f"{place.uri} does not hold what segment {name!r} held when it came "
                 f"({segment.places[0].uri}): nothing has been changed; give the same data, or "
                 "remove the segment and append it anew"
             )
-    elif all(batch.place is None or batch.place.content != place.content for batch in head.batches):
+        return replace(state, head=replace(after, batches=head.batches))
+    if all(batch.place is None or batch.place.content != place.content for batch in head.batches):
         raise InputError(
             f"{place.uri} holds none of the queries' data as they were when they came: nothing has "
             "been changed; give the same data"
         )
-    after = head.with_places(put)
-    if name is not None:
-        after = replace(after, batches=head.batches)
-    elif head.settings.metric is not None:
+    if head.settings.metric is not None:
         after = replace(after, segments=head.segments)
     return replace(state, head=after)

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from streameval.arrays.array import Array
-from streameval.errors import OutputError
+from streameval.errors import OptionError, OutputError
 from streameval.metrics.options import MetricOptions
 from streameval.planning.range import Range
 from streameval.protocols.protocol import Protocol
@@ -61,10 +61,6 @@ class Settings:
         if self.metric is None or query is None:
             return Distances(gallery)
         return Features(query, gallery, self.metric)
-
-    def ranks_alone(self) -> Settings:
-        """Return the settings for counting only negatives ahead of positives."""
-        return replace(self, range=None, thresholds=0, edges=0)
 
     def near(self, queries: int) -> int:
         """Return the number of nearest negatives that are kept of each query."""
@@ -127,6 +123,11 @@ class Segment:
     def items(self) -> int:
         """Number of items in the gallery."""
         return self.size - self.forgotten
+
+    @property
+    def end(self) -> int:
+        """Index after its last item among all that were ever appended."""
+        return self.begin + self.size
 
 
 @dataclass(frozen=True)
@@ -211,10 +212,18 @@ class Head:
         entry: Mapping[str, Any] = json.loads(self.happened[-1])
         return entry
 
+    def find_segment(self, name: str) -> Segment:
+        """Return the segment of a name; raise OptionError if there is none."""
+        for segment in self.segments:
+            if segment.name == name:
+                return segment
+        known = ", ".join(segment.name for segment in self.segments) or "none"
+        raise OptionError(f"there is no segment {name!r}; there are {known}")
+
     def with_places(self, put: Callable[[Place], Place]) -> Head:
         """Return the head with `put` applied to each place."""
-        batches = [replace(batch, place=batch.place and put(batch.place)) for batch in self.batches]
-        segments = [replace(part, places=tuple(map(put, part.places))) for part in self.segments]
+        batches = (replace(batch, place=batch.place and put(batch.place)) for batch in self.batches)
+        segments = (replace(part, places=tuple(map(put, part.places))) for part in self.segments)
         return replace(self, batches=tuple(batches), segments=tuple(segments))
 
     def with_entry(self, entry: Mapping[str, Any]) -> Head:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,15 +12,13 @@ import numpy.typing as npt
 
 from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
 from streameval.errors import OptionError
-from streameval.ledger.append import NewSegment
-from streameval.ledger.create import first_state
-from streameval.ledger.gallery import Gallery, find_segment, move, open_matrix, place_of
+from streameval.ledger.gallery import Gallery, move, open_matrix, place_of
 from streameval.ledger.head import Head, Segment
-from streameval.ledger.queries import add_queries
-from streameval.ledger.removal import forget_identities, list_identities, remove_segment
+from streameval.ledger.queries import add_queries, first_state
+from streameval.ledger.segments import NewSegment, forget_identities, remove_segment
 from streameval.ledger.state import State
-from streameval.ledger.store import Contents, LedgerStore
-from streameval.ledger.trajectory import NOTHING, Forecast, Snapshot, entry_of, range_summary
+from streameval.ledger.store import LedgerStore
+from streameval.ledger.trajectory import NOTHING, Forecast, Snapshot, entry_of, result_of
 from streameval.ledger.verification import differences
 from streameval.metrics.options import MetricOptions, is_number
 from streameval.planning.range import Range
@@ -28,7 +26,6 @@ from streameval.protocols.labels import Labels, label_column
 from streameval.protocols.protocol import Protocol
 from streameval.request import check_labels
 from streameval.result import Evaluation
-from streameval.run.preparation import query_columns
 from streameval.run.progress import Progress
 from streameval.run.session import open_session
 
@@ -38,8 +35,8 @@ if TYPE_CHECKING:
 DEFAULT_KEEP = "4MB"
 DEFAULT_WAIT = 60.0  # seconds
 
-Change = tuple[State, str, Forecast]
-"""The state after a change, its name in the trajectory, and what was counted for it."""
+Change = Callable[[Gallery], tuple[State, str, Forecast]]
+"""Returns the state after a change, its name in the trajectory, and what was counted for it."""
 
 
 class Ledger:
@@ -116,8 +113,7 @@ class Ledger:
         """
         given = locals()
         check_labels({"query_labels": query_labels})
-        store = LedgerStore(path)
-        store.make(first_state(given), query_labels)
+        LedgerStore(path).make(first_state(given), query_labels)
         return cls(path)
 
     def __repr__(self) -> str:
@@ -157,17 +153,10 @@ class Ledger:
         OutputError
             If the ledger can't be read.
         """
-        contents = self._store.contents(at)
-        state = contents.state()
-        gallery = Gallery(self.path, contents, state)
-        return Evaluation.compute(
-            replace(state.statistics, positive_item=gallery.items(state.positives)),
-            state.head.settings.options,
-            range=range_summary(state.head.settings),
-            columns=query_columns(gallery.queries),
-            provenance=gallery.provenance(),
-            positive_cams=gallery.cameras(state.positives),
-        )
+        gallery = Gallery(self.path, self._store.contents(at))
+        settings, cams = gallery.state.head.settings, gallery.positive_cameras()
+        statistics = replace(gallery.state.statistics, positive_item=gallery.positive_items())
+        return result_of(statistics, settings, gallery.queries, gallery.provenance(), cams)
 
     def append(
         self,
@@ -208,14 +197,11 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
+        given = locals()
         check_labels({"labels": labels})
-        with open_session(locals()) as session:
-
-            def make(state: State, ledger: Gallery, change: Contents) -> Change:
-                segment = NewSegment(state, ledger, gallery, labels, name, session)
-                return segment.append(change), segment.name, segment.forecast
-
-            return self._change("append", wait, make)
+        return self._change(
+            "append", given, lambda ledger: NewSegment(ledger, gallery, labels, name).append()
+        )
 
     def plan(
         self,
@@ -230,10 +216,8 @@ class Ledger:
         """Return what `append` would count, and change nothing; it has the same parameters."""
         check_labels({"labels": labels})
         with open_session(locals()) as session:
-            contents = self._store.contents()
-            state = contents.state()
-            ledger = Gallery(self.path, contents, state)
-            return NewSegment(state, ledger, gallery, labels, name, session).forecast
+            ledger = Gallery(self.path, self._store.contents(), session)
+            return NewSegment(ledger, gallery, labels, name).forecast
 
     def remove(self, name: str, *, wait: float = DEFAULT_WAIT) -> Snapshot:
         """Remove a segment from the gallery; its data are not read.
@@ -245,11 +229,7 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-
-        def make(state: State, ledger: Gallery, change: Contents) -> Change:
-            return remove_segment(state, find_segment(state.head, name), change), name, NOTHING
-
-        return self._change("remove", wait, make)
+        return self._change("remove", locals(), lambda ledger: remove_segment(ledger, name))
 
     def forget(
         self,
@@ -278,14 +258,9 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
+        given = locals()
         wanted = label_column(ids, "identities to be forgotten")
-        with open_session(locals()) as session:
-
-            def make(state: State, ledger: Gallery, change: Contents) -> Change:
-                after, work = forget_identities(state, wanted, ledger, change, session)
-                return after, list_identities(wanted), work
-
-            return self._change("forget", wait, make)
+        return self._change("forget", given, lambda ledger: forget_identities(ledger, wanted))
 
     def add_queries(
         self,
@@ -317,14 +292,9 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
+        given = locals()
         check_labels({"labels": labels})
-        with open_session(locals()) as session:
-
-            def make(state: State, ledger: Gallery, change: Contents) -> Change:
-                after, work = add_queries(state, query, labels, ledger, change, session)
-                return after, f"{len(labels)} of {Path(str(query)).name}", work
-
-            return self._change("add-queries", wait, make)
+        return self._change("add-queries", given, lambda ledger: add_queries(ledger, query, labels))
 
     def move(self, name: str | None, uri: str | Path, *, wait: float = DEFAULT_WAIT) -> Snapshot:
         """Set the new place of the data of a segment, or of queries; the content must be the same.
@@ -345,12 +315,13 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
+        given = locals()
         place = place_of(open_matrix(uri, "array"))
-
-        def make(state: State, ledger: Gallery, change: Contents) -> Change:
-            return move(state, name, place), name or "queries", NOTHING
-
-        return self._change("move", wait, make)
+        return self._change(
+            "move",
+            given,
+            lambda ledger: (move(ledger.state, name, place), name or "queries", NOTHING),
+        )
 
     def verify(
         self,
@@ -372,26 +343,25 @@ class Ledger:
             Empty if nothing differs.
         """
         with open_session(locals()) as session:
-            return list(differences(self._store, session))
+            return differences(self._store, session)
 
     def queries(self) -> Labels:
         """Return the labels of the queries."""
         return self._store.contents().queries()
 
-    def _change(
-        self, kind: str, wait: float, make: Callable[[State, Gallery, Contents], Change]
-    ) -> Snapshot:
-        """Make a change and commit it."""
+    def _change(self, kind: str, given: Mapping[str, Any], change: Change) -> Snapshot:
+        """Make a change and commit it; `given` are the keywords of its method."""
+        wait = given["wait"]
         if not (is_number(wait) and wait >= 0):
             raise OptionError(f"wait is {wait!r}; seconds are needed, 0 or more")
-        started = time.perf_counter()
-        with self._store.locked(wait):
-            change = self._store.change()
-            state = change.state()
-            gallery = Gallery(self.path, change, state)
-            after, name, work = make(state, gallery, change)
-            after = gallery.settled(after)
-            seconds = time.perf_counter() - started
-            entry = entry_of(state, after, gallery.queries, (kind, name), work, seconds)
-            change.save(after.with_entry(entry))
+        with open_session(given) as session:
+            started = time.perf_counter()
+            with self._store.locked(wait):
+                gallery = Gallery(self.path, self._store.change(), session)
+                before = gallery.state
+                after, name, work = change(gallery)
+                after = gallery.settled(after)
+                seconds = time.perf_counter() - started
+                entry = entry_of(before, after, gallery.queries, (kind, name), work, seconds)
+                gallery.contents.save(replace(after, head=after.head.with_entry(entry)))
         return Snapshot.of(entry)

@@ -1,25 +1,28 @@
-"""Further queries of a ledger: counted against all of its segments."""
+"""The queries of a ledger: those that it is created with, and further ones."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from streameval.arrays.array import Array
-from streameval.errors import BadRowError, InputError
-from streameval.ledger.block import Block
+from streameval.errors import BadRowError, InputError, OptionError
 from streameval.ledger.gallery import Gallery, check_same, open_matrix, place_of
-from streameval.ledger.head import Batch, Head, Place, Record, Settings
-from streameval.ledger.history import cells_of, record_of
-from streameval.ledger.state import Near, Positives, State, no_statistics
-from streameval.ledger.store import Contents
-from streameval.ledger.trajectory import Forecast
-from streameval.planning.range import UNIT_TOLERANCE
+from streameval.ledger.head import Batch, Head, Place, Settings
+from streameval.ledger.state import Near, Positives, State, arrays_of, cells_of, no_statistics
+from streameval.ledger.trajectory import NOTHING, Forecast, entry_of
+from streameval.planning.range import UNIT_TOLERANCE, Range
 from streameval.protocols.labels import Labels
-from streameval.run.session import Session
+from streameval.protocols.pairs import find_pairs
+from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
+from streameval.request import Terms
+from streameval.run.preparation import BINS, THRESHOLDS
+from streameval.run.sizes import parse_bytes
 from streameval.sources.distances import Distances
 from streameval.sources.features import Features
 from streameval.statistics import RankStatistics
@@ -27,83 +30,144 @@ from streameval.statistics import RankStatistics
 _ROWS = 4096  # of features that are checked at a time
 
 
-def add_queries(
-    state: State,
-    uri: str | Path,
-    labels: Labels,
-    gallery: Gallery,
-    change: Contents,
-    session: Session,
-) -> tuple[State, Forecast]:
-    """Return the state with further queries, and what was counted for it.
+def first_state(given: Mapping[str, Any]) -> State:
+    """Return the state of a ledger without a gallery, from the keywords of `Ledger.create`.
+
+    Raises
+    ------
+    InputError
+        If labels and features don't fit, or the features can't be evaluated.
+    OptionError
+        If an option is unknown, or can't be kept up to date.
+    """
+    labels: Labels = given["query_labels"]
+    terms, uri = Terms.of(given), given["query"]
+    array = None if uri is None else open_matrix(uri, "query features")
+    settings = settings_of(array, given["metric"], terms, given["keep"])
+    if array is not None and array.shape[0] != len(labels):
+        raise InputError(
+            f"query features {array.uri} have {array.shape[0]} rows, and {labels.source} "
+            f"{len(labels)} ids: one id a query is needed"
+        )
+    if not len(labels):
+        raise InputError(f"{labels.source} has no ids: at least one query is needed")
+    nothing = labels.take(np.empty(0, np.int64))
+    find_pairs(labels, nothing, settings.protocol)  # what it refuses, it always would
+    place = None
+    if array is not None:
+        _check_rows(array, settings)
+        place = place_of(array)
+    head = Head(settings, (Batch(0, len(labels), place),))
+    empty = State.empty(head)
+    entry = entry_of(empty, empty, labels, ("create", ""), NOTHING, 0.0)
+    return replace(empty, head=head.with_entry(entry))
+
+
+def settings_of(array: Array | None, metric: str | None, terms: Terms, keep: str | int) -> Settings:
+    """Return the settings of a ledger, which stay fixed.
+
+    Raises
+    ------
+    OptionError
+        If an option can't be kept up to date while the gallery grows.
+    """
+    if array is None and metric is not None:
+        raise OptionError(
+            f"got metric {metric} without query features: give them, or leave it out where "
+            "distances are stored"
+        )
+    chosen = terms.protocol
+    if chosen.listed:
+        raise OptionError(
+            f"protocol {chosen.name} takes its pairs from lists of the whole gallery, which a "
+            "ledger does not have beforehand: choose a protocol by identity and camera"
+        )
+    if chosen.self_match == "index":
+        raise OptionError(
+            "self_match by index means that query i is gallery item i, and a gallery that grows "
+            "has others: match by key"
+        )
+    if chosen.cmc == SINGLE_GALLERY_SHOT:
+        raise OptionError(
+            f"protocol {chosen.name} draws one item of each gallery identity, which is no sum over "
+            "segments: choose market1501 or separate-camera, or evaluate the whole gallery"
+        )
+    needs, used = terms.fields_needed, terms.range if isinstance(terms.range, Range) else None
+    thresholds = THRESHOLDS if "negatives_within" in needs or used else 0
+    edges = BINS + 1 if "impostor_histogram" in needs else 0
+    features = None if array is None else Features(array, array, metric or "cosine")
+    if terms.range == "auto" and features is not None and (thresholds or edges):
+        used = features.bounds()
+    if used is None and (thresholds or edges):
+        raise OptionError(
+            f"range is {terms.range}, and would be the least and greatest distance of the data: it "
+            "moves when the gallery grows, and all that was counted with it; give a range that "
+            "stays (--range LO,HI), or metrics that need none (--metrics CMC@1,mAP,mINP)"
+        )
+    of = None if features is None else features.metric
+    size = parse_bytes(keep, "keep")
+    return Settings(of, chosen, terms.options, used, thresholds, edges, size)
+
+
+def add_queries(gallery: Gallery, uri: str | Path, labels: Labels) -> tuple[State, str, Forecast]:
+    """Return the state with further queries, what messages call them, and what was counted.
 
     Parameters
     ----------
-    state : State
+    gallery : Gallery
+        Of the ledger.
     uri : str or Path
         Of their features, or of their distances from all items of all segments.
     labels : Labels
-    gallery : Gallery
-        Of the ledger.
-    change, session
 
     Raises
     ------
     InputError
         If they can't be evaluated, or data that are to be read have changed, or are gone.
     """
-    head, settings, first, more = state.head, state.head.settings, state.head.queries, len(labels)
+    state, more = gallery.state, len(labels)
+    settings, first = state.head.settings, state.head.queries
     array = open_matrix(uri, "queries")
-    _check_fits(array, more, head)
-    check_rows(array, settings)
-    both = _stack_labels(gallery.queries, labels)
+    _check_fits(array, more, state.head)
+    _check_rows(array, settings)
+    gallery.queries = _stack_labels(gallery.queries, labels)
     place = place_of(array)
-    grown = _with_place(head, place, more)
-    gallery.head = grown
-    features, parts = gallery.features(), gallery.parts()
-    most, positives = settings.near(first + more), Positives.none()
-    statistics, near = no_statistics(more, settings), Near.none(more, most)
-    size = 0
+    head = _with_place(state.head, place, more)
+    gallery.state = replace(state, head=head)
+    parts, most, size = gallery.parts(), settings.near(first + more), 0
+    positives, statistics = Positives.none(), no_statistics(more, settings)
+    near = Near.none(more, most)
     if parts:
-        chosen = np.arange(first, first + more)
-        block = Block(settings, both, features, parts, session, chosen)
+        block = gallery.block(parts, np.arange(first, first + more))
         try:
             size, positives = block.size, block.find_positives(head.next_serial)
-            counted, nearest = block.count(positives, most, np.full(more, np.inf))
+            counted, nearest = block.count(positives, most)
         except BadRowError:  # the new array itself is named, not what is made of it
             settings.source(array, array).first_bad_row(more)
             raise
         statistics, near = reduce(RankStatistics.merge, counted), near.merge(nearest, most)
-        numbers = tuple(part.segment.number for part in parts)
+        numbers = [part.segment.number for part in parts]
         cells = [
             cells_of(positives.serial, number, shard.closer, shard.tied)
             for number, shard in zip(numbers, counted, strict=True)
         ]
-        record = Record(len(head.happened), numbers, first, first + more)
-        change.write_record(record.number, record_of(cells, counted))
-        serial = head.next_serial + len(positives)
-        grown = replace(grown, records=(*head.records, record), next_serial=serial)
-    check_same(array, place)
-    change.write_queries(both)
-    gallery.queries = both
+        added = [arrays_of(shard) for shard in counted]
+        head = gallery.contents.write_record(head, numbers, cells, added, first)
+        head = replace(head, next_serial=head.next_serial + len(positives))
+    check_same(array, place.uri, place.files)
+    gallery.contents.write_queries(gallery.queries)
     after = State(
-        grown,
+        head,
         state.positives.join(positives)[0],
         RankStatistics.stack([state.statistics, statistics]),
         state.near.stack(near, most),
         state.forgotten,
     )
-    return after, Forecast(size, 0, 0, 0)
+    return after, f"{more} of {Path(str(uri)).name}", Forecast(size, 0, 0, 0)
 
 
-def check_rows(array: Array, settings: Settings) -> None:
-    """Check features of queries: they can't be removed from a ledger.
-
-    Raises
-    ------
-    InputError
-        If a row can't be evaluated, or is not of length 1 where the range relies on it.
-    """
+def _check_rows(array: Array, settings: Settings) -> None:
+    """Raise InputError for features of queries that can't be evaluated: none is ever removed."""
     if settings.metric is None:
         Distances(array)
         return
@@ -136,15 +200,15 @@ def _check_fits(array: Array, queries: int, head: Head) -> None:
 def _with_place(head: Head, place: Place, queries: int) -> Head:
     """Return the head with the place of the data of further queries."""
     first, last = head.queries, head.queries + queries
-    batches = (*head.batches, Batch(first, last, place))
+    head = replace(head, batches=(*head.batches, Batch(first, last, place)))
     if head.settings.metric is not None:
-        return replace(head, batches=batches)
+        return head
     segments, column = [], 0
     for segment in head.segments:
         columns = replace(place, start=first, stop=last, column=column)
         segments.append(replace(segment, places=(*segment.places, columns)))
         column += segment.size
-    return replace(head, batches=batches, segments=tuple(segments))
+    return replace(head, segments=tuple(segments))
 
 
 def _stack_labels(labels: Labels, more: Labels) -> Labels:

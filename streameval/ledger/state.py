@@ -1,9 +1,14 @@
-"""The state of a ledger: its positives, the statistics of its gallery, and nearest negatives."""
+"""The state of a ledger: its positives, the statistics of its gallery, and nearest negatives.
+
+What a segment adds to the counts of positives is sparse: a *cell* holds what it adds to one
+positive, unless both counts are 0. Cells are [4, c] int64: the serial of the positive, the number
+of the segment, closer, tied.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,23 +50,29 @@ class Positives:
 
     def take(self, chosen: npt.NDArray[Any]) -> Positives:
         """Return the positives of an index or a mask."""
-        return Positives(*(getattr(self, column.name)[chosen] for column in fields(self)))
+        return Positives(*(column[chosen] for column in vars(self).values()))
 
     def join(self, more: Positives) -> tuple[Positives, IntArray]:
         """Return both, sorted, and the place of each in their concatenation."""
-        both = Positives(
-            *(
-                np.concatenate([getattr(self, column.name), getattr(more, column.name)])
-                for column in fields(self)
-            )
-        )
+        both = Positives(*_stacked(self, more))
         order = np.lexsort((both.index, both.segment, both.distance, both.query))
         return both.take(order), order.astype(np.int64)
 
     def indptr(self, queries: IntArray) -> IntArray:
         """Return the first positive of each of these queries, ascending, and the end, [q + 1]."""
-        begin = np.searchsorted(self.query, queries)
-        return np.append(begin, len(self)).astype(np.int64)
+        return np.append(np.searchsorted(self.query, queries), len(self)).astype(np.int64)
+
+    def sum_cells(self, cells: IntArray) -> IntArray:
+        """Return the sums of closer and of tied over the cells of each positive, [2, P] int64."""
+        sums = np.zeros((2, len(self)), np.int64)
+        if len(self):
+            order = np.argsort(self.serial)
+            at = np.searchsorted(self.serial, cells[0], sorter=order)
+            place = order[np.minimum(at, len(self) - 1)]
+            known = self.serial[place] == cells[0]
+            for counts, added in zip(sums, cells[2:, known], strict=True):
+                np.add.at(counts, place[known], added)
+        return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,47 +99,46 @@ class Near:
         shape = queries, most
         return cls(np.full(shape, np.inf), np.full(shape, -1, np.int32), np.full(queries, np.inf))
 
+    def sorted(self, most: int) -> Near:
+        """Return those nearer than the reach in ascending order, `most` columns wide."""
+        distance = np.where(self.distance < self.reach[:, None], self.distance, np.inf)
+        order = np.argsort(distance, axis=1, kind="stable")[:, : most + 1]
+        distance = np.take_along_axis(distance, order, axis=1)
+        segment = np.take_along_axis(self.segment, order, axis=1)
+        reach = self.reach
+        if distance.shape[1] > most:
+            reach = np.minimum(reach, distance[:, most])
+        inside = distance < reach[:, None]
+        found = Near.none(len(reach), most)
+        width = min(most, distance.shape[1])
+        found.distance[:, :width] = np.where(inside, distance, np.inf)[:, :width]
+        found.segment[:, :width] = np.where(inside, segment, -1)[:, :width]
+        return replace(found, reach=reach)
+
     def merge(self, further: Sequence[tuple[int, FloatArray]], most: int) -> Near:
         """Return these and those of further segments, at most so many of each query.
 
         Parameters
         ----------
-        further : sequence of (int, [Q, m] float64)
+        further : sequence of (int, [q, m] float64)
             A segment, and its nearest negatives: all that are within the reach, or m of them;
             −inf where float32 can't tell them apart.
         most : int
         """
-        distances, owners = [self.distance], [self.segment]
+        distances, owners, reach = [self.distance], [self.segment], self.reach
         for number, values in further:
             finite = values[:, : int(np.isfinite(values).sum(axis=1).max(initial=0)) + 1]
             distances.append(finite)
             owners.append(np.full(finite.shape, number, np.int32))
-        distance, segment = np.concatenate(distances, axis=1), np.concatenate(owners, axis=1)
-        reach = np.where((distance == -np.inf).any(axis=1), -np.inf, self.reach)
-        distance = np.where(distance < reach[:, None], distance, np.inf)
-        order = np.argsort(distance, axis=1, kind="stable")[:, : most + 1]
-        distance = np.take_along_axis(distance, order, axis=1)
-        segment = np.take_along_axis(segment, order, axis=1)
-        for _, values in further:  # m of a segment, and there may be more of it
-            reach = np.minimum(reach, values[:, -1])
-        if distance.shape[1] > most:
-            reach = np.minimum(reach, distance[:, most])
-        return Near(distance, segment, reach)._within_reach(most)
-
-    def _within_reach(self, most: int) -> Near:
-        """Return what is nearer than the reach, `most` columns wide."""
-        inside = self.distance < self.reach[:, None]
-        more = [(0, 0), (0, max(most - self.distance.shape[1], 0))]
-        distance = np.pad(np.where(inside, self.distance, np.inf), more, constant_values=np.inf)
-        segment = np.pad(np.where(inside, self.segment, -1), more, constant_values=-1)
-        return Near(distance[:, :most], segment[:, :most].astype(np.int32), self.reach)
+            reach = np.minimum(reach, values[:, -1])  # m of a segment, and there may be more of it
+            reach = np.where((values == -np.inf).any(axis=1), -np.inf, reach)
+        every = np.concatenate(distances, axis=1), np.concatenate(owners, axis=1)
+        return Near(*every, reach).sorted(most)
 
     def without(self, gone: npt.NDArray[np.bool_]) -> Near:
         """Return the negatives without those of a mask, [Q, M]."""
-        distance = np.where(gone, np.inf, self.distance)
-        order = np.argsort(distance, axis=1, kind="stable")
-        segment = np.take_along_axis(np.where(gone, -1, self.segment), order, axis=1)
-        return Near(np.take_along_axis(distance, order, axis=1), segment, self.reach)
+        left = replace(self, distance=np.where(gone, np.inf, self.distance))
+        return left.sorted(gone.shape[1])
 
     def without_distances(self, segment: int, values: FloatArray) -> Near:
         """Return the negatives without some of a segment, given by their distances, [Q, m]."""
@@ -137,20 +147,15 @@ class Near:
         for i in np.flatnonzero(np.isfinite(values[:, 0])).tolist():
             inside = np.flatnonzero(self.segment[i] == segment)
             at = np.searchsorted(self.distance[i, inside], values[i])
-            earlier = np.arange(values.shape[1]) - np.searchsorted(values[i], values[i])
-            at = at + earlier  # of equal distances, the first for the first
+            at += np.arange(len(at)) - np.searchsorted(values[i], values[i])  # of equal distances
             known = at < len(inside)
             known[known] &= self.distance[i, inside[at[known]]] == values[i][known]
             gone[i, inside[at[known]]] = True
-        gone |= reach[:, None] == -np.inf
-        return Near(self.distance, self.segment, reach).without(gone)
+        return replace(self, reach=reach).without(gone)
 
     def stack(self, other: Near, most: int) -> Near:
         """Return these and those of further queries, at most so many of each."""
-        parts = self.merge([], most), other.merge([], most)
-        return Near(
-            *(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(self))
-        )
+        return Near(*_stacked(self.sorted(most), other.sorted(most)))
 
     def few(self) -> npt.NDArray[np.bool_]:
         """Return a mask of queries with under half of their nearest negatives left, [Q]."""
@@ -160,12 +165,10 @@ class Near:
 
     def put(self, queries: IntArray, other: Near) -> Near:
         """Return the negatives with those of some queries replaced."""
-        arrays = []
-        for column in fields(self):
-            values = getattr(self, column.name).copy()
-            values[queries] = getattr(other, column.name)
-            arrays.append(values)
-        return Near(*arrays)
+        both = Near(*(values.copy() for values in vars(self).values()))
+        for name, values in vars(other).items():
+            getattr(both, name)[queries] = values
+        return both
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,10 +200,6 @@ class State:
         statistics = no_statistics(queries, settings)
         return cls(head, Positives.none(), statistics, near, np.empty(0, np.int64))
 
-    def with_entry(self, entry: Mapping[str, Any]) -> State:
-        """Return the state with a further entry of its trajectory."""
-        return replace(self, head=self.head.with_entry(entry))
-
 
 def no_statistics(queries: int, settings: Settings) -> RankStatistics:
     """Return the statistics of so many queries against an empty gallery."""
@@ -213,12 +212,16 @@ def add_positives(
 ) -> RankStatistics:
     """Return statistics with further positives, whose counts are 0; see `Positives.join`."""
     more = np.zeros(len(positives) - len(statistics.closer), np.int64)
-    counts = {
-        name: np.concatenate([getattr(statistics, name), more])[order]
-        for name in ("closer", "tied", "tied_before")
-    }
-    indptr = positives.indptr(np.arange(statistics.queries))
-    return replace(statistics, indptr=indptr, positive_distance=positives.distance, **counts)
+    old = statistics.closer, statistics.tied, statistics.tied_before
+    closer, tied, before = (np.append(counts, more)[order] for counts in old)
+    return replace(
+        statistics,
+        indptr=positives.indptr(np.arange(statistics.queries)),
+        positive_distance=positives.distance,
+        closer=closer,
+        tied=tied,
+        tied_before=before,
+    )
 
 
 def arrays_of(statistics: RankStatistics) -> dict[str, npt.NDArray[Any]]:
@@ -241,15 +244,10 @@ def arrays_of(statistics: RankStatistics) -> dict[str, npt.NDArray[Any]]:
 
 
 def statistics_from(
-    arrays: Arrays,
-    settings: Settings,
-    positives: Positives,
-    closer: IntArray,
-    tied: IntArray,
-    tied_before: IntArray,
+    arrays: Arrays, settings: Settings, positives: Positives, counts: Sequence[IntArray]
 ) -> RankStatistics:
-    """Return statistics from the counts of positives, and those of queries by `arrays_of`."""
-    thresholds, edges = settings.limits
+    """Return statistics from counts of queries by `arrays_of`, and (closer, tied, tied_before)."""
+    (thresholds, edges), (closer, tied, before) = settings.limits, counts
     valid, ignored, same_identity = np.ascontiguousarray(arrays["per_query"].T)
     return RankStatistics(
         indptr=positives.indptr(np.arange(len(valid))),
@@ -257,7 +255,7 @@ def statistics_from(
         thresholds=thresholds,
         closer=closer,
         tied=tied,
-        tied_before=tied_before,
+        tied_before=before,
         negatives_within=arrays["within"],
         nearest_negative=arrays["nearest"],
         valid=valid,
@@ -266,3 +264,22 @@ def statistics_from(
         impostor_histogram=None if edges is None else arrays["histogram"],
         histogram_edges=edges,
     )
+
+
+def cells_of(
+    serial: IntArray, segment: int | IntArray, closer: IntArray, tied: IntArray
+) -> IntArray:
+    """Return the cells of positives whose counts are not all 0, [4, c] int64."""
+    every = np.stack(np.broadcast_arrays(serial, segment, closer, tied)).astype(np.int64)
+    return every[:, (closer != 0) | (tied != 0)]
+
+
+def join_cells(cells: Sequence[IntArray]) -> IntArray:
+    """Return cells one after the other."""
+    return np.concatenate([np.empty((4, 0), np.int64), *cells], axis=1)
+
+
+def _stacked(one: object, other: object) -> list[npt.NDArray[Any]]:
+    """Return each array of a dataclass, with that of another appended."""
+    pairs = zip(vars(one).values(), vars(other).values(), strict=True)
+    return [np.concatenate(pair) for pair in pairs]

@@ -2,8 +2,8 @@
 
     ledger      everything but the arrays, as JSON: see `Head`
     state       the state, written anew with each change
-    record-N    what change N added, but for counts within thresholds, which are in
-    within-N    never changed; both are deleted with the segment that they are of
+    record-N    what change N added, by segment, but for counts within thresholds, which are in
+    within-N    never changed; both are deleted with the segment that they are of: see `Record`
     gallery/    labels of all items that were ever appended, in order
     queries     labels of the queries
 
@@ -12,7 +12,8 @@ Labels are kept as an array a column: small integers, strings as code points.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -21,34 +22,47 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, OptionError, OutputError, check_path
-from streameval.ledger.head import Head
-from streameval.ledger.state import Near, Positives, State, arrays_of, statistics_from
+from streameval.ledger.head import Head, Record
+from streameval.ledger.state import (
+    Near,
+    Positives,
+    State,
+    arrays_of,
+    join_cells,
+    no_statistics,
+    statistics_from,
+)
 from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray, Labels
-from streameval.store import Arrays, Store, View, Wording, check_packages, create_array, narrow
+from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.store import Arrays, Store, View, check_packages, create_array, narrow
 
-SNAPSHOTS = "snapshots"  # the folder of the repository
 HEAD, STATE, GALLERY, QUERIES = "ledger", "state", "gallery", "queries"
 RECORD, WITHIN = "record-{}", "within-{}"
 LABELS = 1 << 18  # labels in a chunk: the last one is written anew
-COLUMNS = ("serial", "query", "segment", "index", "closer", "tied", "before")  # of positives
-WORDING = Wording(
-    busy="another process changes {place}, and has not ended within {wait} s; nothing has been "
-    "changed: run this again when it has, or wait longer (--wait)",
-    read="the ledger {place} can't be read ({error}): if files of it are damaged, restore them "
-    "from a copy; other snapshots may be whole: streameval ledger evaluate --at",
-    written="the ledger {place} can't be written ({error}): the last snapshot is as it was: make "
-    "room, or mend the permissions, and run it again",
-)
 _MORE = "more:"  # before the name of a further column
 
 
 class LedgerStore(Store):
     """The store of a ledger, at a local folder, ``s3://bucket/prefix`` or ``gs://bucket/prefix``."""
 
+    inside = "snapshots"
+    busy = (
+        "another process changes {place}, and has not ended within {wait} s; nothing has been "
+        "changed: run this again when it has, or wait longer (--wait)"
+    )
+    read = (
+        "the ledger {place} can't be read ({error}): if files of it are damaged, restore them "
+        "from a copy; other snapshots may be whole: streameval ledger evaluate --at"
+    )
+    written = (
+        "the ledger {place} can't be written ({error}): the last snapshot is as it was: make "
+        "room, or mend the permissions, and run it again"
+    )
+
     def __init__(self, location: str | Path) -> None:
         check_packages("a ledger")
         check_path(location)
-        super().__init__(location, SNAPSHOTS, WORDING)
+        super().__init__(location)
 
     def make(self, state: State, labels: Labels) -> None:
         """Write the first snapshot.
@@ -59,32 +73,24 @@ class LedgerStore(Store):
             If there is something already, or it can't be written.
         """
         if self.local is not None and self.local.exists():
-            _check_unfinished(self.local)
+            _check_unfinished(self.local, self.inside)
         with self.guard("written"), self.locked():
-            if self.exists():
+            if not self.exists():
+                self.create()
+            else:
                 super().open()
                 if not self.is_empty:
                     raise OutputError(
                         f"{self.location} holds a ledger already: choose another name"
                     )
-            else:
-                self._check_nothing_lost()
-                self.create()
             change = self.change()
             change.write_queries(labels)
             change.save(state)
 
     def open(self) -> None:
-        """Open the repository.
-
-        Raises
-        ------
-        OutputError
-            If there is none, or it can't be read.
-        """
+        """Open the repository; raise OutputError if there is none, or it can't be read."""
         with self.guard("read"):
             if not self.exists():
-                self._check_nothing_lost()
                 raise OutputError(
                     f"{self.location} is no ledger; make one: "
                     f"streameval ledger create {self.location}"
@@ -92,6 +98,19 @@ class LedgerStore(Store):
             super().open()
             if self.is_empty:
                 raise OutputError(f"the ledger {self.location} was not made whole: create it again")
+
+    def exists(self) -> bool:
+        """Tell whether there is a repository; raise OutputError if it has lost its branch."""
+        if super().exists():
+            return True
+        # The branch is written before any chunk.
+        snapshots = None if self.local is None else self.local / self.inside
+        if snapshots is not None and any((snapshots / "chunks").glob("*")):
+            raise OutputError(
+                f"{self.local} has lost {snapshots / 'refs'}, which says what its last snapshot "
+                "is: restore it from a copy, or delete the folder and make the ledger again"
+            )
+        return False
 
     def contents(self, at: int | str | None = None) -> Contents:
         """Return the contents of the newest snapshot, or of one by number or segment name.
@@ -119,21 +138,12 @@ class LedgerStore(Store):
         """Return the contents of the ledger, to be changed."""
         return Contents(self, self.writable())
 
-    def _check_nothing_lost(self) -> None:
-        """Raise OutputError if there are snapshots without a branch, which is written first."""
-        snapshots = None if self.local is None else self.local / SNAPSHOTS
-        if snapshots is not None and any((snapshots / "chunks").glob("*")):
-            raise OutputError(
-                f"{self.local} has lost {snapshots / 'refs'}, which says what its last snapshot "
-                "is: restore it from a copy, or delete the folder and make the ledger again"
-            )
 
-
-def _check_unfinished(folder: Path) -> None:
+def _check_unfinished(folder: Path, inside: str) -> None:
     """Raise OutputError if a folder holds more than a killed creation leaves."""
     if not folder.is_dir():
         raise OutputError(f"{folder} is a file; a folder to be made is expected")
-    others = {entry.name for entry in folder.iterdir()} - {"lock", SNAPSHOTS}
+    others = {entry.name for entry in folder.iterdir()} - {"lock", inside}
     if others:
         raise OutputError(f"{folder} holds {min(others)}: a ledger needs a folder of its own")
 
@@ -153,28 +163,11 @@ class Contents(View):
         """Read the state."""
         head, arrays = self.head(), self.read(STATE)
         with self._store.guard("read"):
-            columns = dict(zip(COLUMNS, arrays["positives"], strict=True))
-            counts = {
-                "closer": columns.pop("closer"),
-                "tied": columns.pop("tied"),
-                "tied_before": columns.pop("before"),
-            }
-            positives = Positives(distance=arrays["distance"], **columns)
-            return State(
-                head,
-                positives,
-                statistics_from(arrays, head.settings, positives, **counts),
-                Near(arrays["near_distance"], arrays["near_segment"], arrays["near_reach"]),
-                arrays["forgotten"],
-            )
-
-    def outline(self, number: int) -> dict[str, npt.NDArray[Any]]:
-        """Read the arrays of a record, without the large one, ``within``."""
-        return self.read(RECORD.format(number))
-
-    def within(self, number: int) -> dict[str, npt.NDArray[Any]]:
-        """Read the large array of a record."""
-        return self.read(WITHIN.format(number))
+            serial, query, segment, index, *counts = arrays["positives"]
+            positives = Positives(serial, query, segment, index, arrays["distance"])
+            statistics = statistics_from(arrays, head.settings, positives, counts)
+            near = Near(arrays["near_distance"], arrays["near_segment"], arrays["near_reach"])
+            return State(head, positives, statistics, near, arrays["forgotten"])
 
     def queries(self) -> Labels:
         """Read the labels of all queries."""
@@ -188,21 +181,9 @@ class Contents(View):
 
     def write_queries(self, labels: Labels) -> None:
         """Write the labels of all queries."""
-        self.write(QUERIES, label_arrays(labels))
+        self.write(QUERIES, _label_arrays(labels))
 
-    def write_record(self, number: int, arrays: Arrays) -> None:
-        """Write the arrays of a record."""
-        rest = dict(arrays)
-        self.write(WITHIN.format(number), {"within": rest.pop("within")})
-        self.write(RECORD.format(number), rest)
-
-    def delete_record(self, number: int) -> None:
-        """Delete the arrays of a record."""
-        with self._store.guard("written"):
-            for path in (RECORD, WITHIN):
-                del self.root[path.format(number)]
-
-    def append_labels(self, begin: int, size: int, labels: Arrays) -> None:
+    def append_labels(self, begin: int, labels: Labels) -> None:
         """Write labels of further items of the gallery; a column that they lack is filled with 0.
 
         Raises
@@ -213,10 +194,10 @@ class Contents(View):
         with self._store.guard("written"):
             group = self.root.require_group(GALLERY)
             there: dict[str, Any] = dict(group.arrays())
-            labels = labels if size else {}
-            for name in there.keys() - labels.keys():
-                there[name].resize((begin + size, *there[name].shape[1:]))
-            for name, values in labels.items():
+            more = _label_arrays(labels) if len(labels) else {}
+            for name in there.keys() - more.keys():
+                there[name].resize((begin + len(labels), *there[name].shape[1:]))
+            for name, values in more.items():
                 array = there.get(name)
                 if array is None:
                     array = _create_column(group, name, begin, values)
@@ -231,8 +212,87 @@ class Contents(View):
                     array = _create_column(group, name, begin, known)
                     array[...] = known
                 width = tuple(map(max, array.shape[1:], values.shape[1:]))
-                array.resize((begin + size, *width))
+                array.resize((begin + len(labels), *width))
                 array[(slice(begin, None), *map(slice, values.shape[1:]))] = values
+
+    def write_record(
+        self,
+        head: Head,
+        segments: Iterable[int],
+        cells: Sequence[IntArray],
+        added: Sequence[Arrays],
+        start: int = 0,
+    ) -> Head:
+        """Write what a change adds; return the head with its record.
+
+        Parameters
+        ----------
+        head : Head
+            After the change, but for its entry in the trajectory.
+        segments : iterable of int
+            Numbers of segments that it adds to.
+        cells : sequence of [4, c] int64
+        added : sequence of mapping of str to array
+            By segment, as `arrays_of` makes them.
+        start : int
+            The first of the queries, which go up to the last.
+        """
+        record = Record(len(head.happened), tuple(segments), start, head.queries)
+        rows = {name: np.stack([one[name] for one in added]) for name in added[0]}
+        self.write(WITHIN.format(record.number), {"within": rows.pop("within")})
+        self.write(RECORD.format(record.number), {"cells": join_cells(cells), **rows})
+        return replace(head, records=(*head.records, record))
+
+    def delete_record(self, number: int) -> None:
+        """Delete the arrays of a record."""
+        with self._store.guard("written"):
+            for path in (RECORD, WITHIN):
+                del self.root[path.format(number)]
+
+    def shares(
+        self, head: Head, positives: Positives, numbers: Collection[int] = ()
+    ) -> tuple[dict[int, FloatArray], dict[int, RankStatistics]]:
+        """Return the nearest negative of each query by segment, and what some segments have added.
+
+        Parameters
+        ----------
+        head : Head
+        positives : Positives
+            Of the shares.
+        numbers : collection of int
+            The segments whose shares are wanted.
+
+        Returns
+        -------
+        dict of int to [Q] float64
+        dict of int to RankStatistics
+        """
+        queries, settings = head.queries, head.settings
+        nearest = {segment.number: np.full(queries, np.inf) for segment in head.segments}
+        sums = {number: arrays_of(no_statistics(queries, settings)) for number in numbers}
+        cells: dict[int, list[IntArray]] = {number: [] for number in numbers}
+        for record in head.records:
+            arrays = self.read(RECORD.format(record.number))
+            if not sums.keys().isdisjoint(record.segments):
+                arrays |= self.read(WITHIN.format(record.number))
+            for number, own in cells.items():
+                own.append(arrays["cells"][:, arrays["cells"][1] == number])
+            chosen = slice(record.start, record.stop)
+            for row, number in enumerate(record.segments):
+                if number in sums:
+                    sums[number]["per_query"][chosen] += arrays["per_query"][row]
+                    sums[number]["within"][chosen] += arrays["within"][row]
+                    sums[number]["histogram"] += arrays["histogram"][row]
+                if number in nearest:
+                    newer, known = arrays["nearest"][row], nearest[number][chosen]
+                    known[...] = np.where(np.isnan(newer), known, newer)
+        shares = {}
+        for number in numbers:
+            closer, tied = positives.sum_cells(join_cells(cells[number]))
+            counts = closer, tied, np.where(positives.segment > number, tied, 0)
+            own_arrays = sums[number] | {"nearest": nearest[number]}
+            shares[number] = statistics_from(own_arrays, settings, positives, counts)
+        return nearest, shares
 
     def save(self, state: State) -> None:
         """Write the state, and commit all.
@@ -243,22 +303,16 @@ class Contents(View):
             If it can't be written, or another process has committed in the meantime.
         """
         statistics, positives, near = state.statistics, state.positives, state.near
-        counts = {
-            "closer": statistics.closer,
-            "tied": statistics.tied,
-            "before": statistics.tied_before,
-        }
-        columns = [counts[name] if name in counts else getattr(positives, name) for name in COLUMNS]
+        *columns, distance = vars(positives).values()
+        columns += [statistics.closer, statistics.tied, statistics.tied_before]
         self.write_text(HEAD, state.head.as_lines())
         self.write(
             STATE,
             {
                 "positives": np.stack(columns),
-                "distance": positives.distance,
+                "distance": distance,
                 **arrays_of(statistics),
-                "near_distance": near.distance,
-                "near_segment": near.segment,
-                "near_reach": near.reach,
+                **{f"near_{name}": values for name, values in vars(near).items()},
                 "forgotten": state.forgotten,
             },
         )
@@ -272,7 +326,7 @@ def _create_column(group: Any, name: str, items: int, like: npt.NDArray[Any]) ->
     return create_array(group, name, (items, *width), like.dtype, chunks)
 
 
-def label_arrays(labels: Labels) -> dict[str, npt.NDArray[Any]]:
+def _label_arrays(labels: Labels) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of labels as arrays of numbers."""
     return {
         name if name in KNOWN_COLUMNS else _MORE + quote(name, safe=""): _numbers(values)
@@ -290,8 +344,7 @@ def _numbers(values: AnyArray) -> npt.NDArray[Any]:
         return narrow(values)
     width = values.dtype.itemsize // 4
     texts = np.ascontiguousarray(values, f"<U{width}")
-    points: npt.NDArray[Any] = texts.view("<u4")
-    return points.reshape(len(values), width)
+    return texts.view("<u4").reshape(len(values), width)
 
 
 def _texts(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

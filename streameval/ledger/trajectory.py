@@ -7,14 +7,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import StreamevalWarning
 from streameval.ledger.head import Settings
 from streameval.ledger.state import State
+from streameval.metrics.camera_pairs import PositiveCameras
 from streameval.protocols.labels import Labels
 from streameval.result import Evaluation
 from streameval.result.summary import plain
@@ -24,7 +25,6 @@ from streameval.statistics import RankStatistics
 ROW_PAIRS = 220  # pairs that take as long as reading and preparing a row of gallery features
 RANK = 0.75  # what a pair takes that is counted for ranks alone
 NEAR = 1.7  # and where the nearest negatives are looked for from nothing
-POSITIVE, NEGATIVE, EXCLUDED = "positive", "negative", "excluded"
 
 
 @dataclass(frozen=True)
@@ -131,24 +131,14 @@ class Snapshot:
     def entry(self) -> dict[str, Any]:
         """Return the entry as it is written: JSON values."""
         values: dict[str, Any] = plain(asdict(self))
-        first = {
-            name: values.pop(name) for name in ("number", "time", "change", "name", "segments")
-        }
-        return {**first, "queries": self.queries, **values}
+        return dict(islice(values.items(), 5)) | {"queries": self.queries} | values
 
 
-def range_summary(settings: Settings) -> dict[str, Any]:
-    """Describe the range, as `Prepared.range_summary` does."""
-    used = settings.range
-    if used is None:
-        return {"mode": UNUSED, "low": None, "high": None}
-    return {"mode": "given" if used.strict else "auto", "low": used.low, "high": used.high}
-
-
-def sides_of(statistics: RankStatistics) -> npt.NDArray[Any]:
+def _sides(statistics: RankStatistics) -> list[str]:
     """Return the side of each query: positive (Q+), negative (Q−) or excluded."""
     sides = [statistics.has_positive, statistics.identity_absent]
-    return np.select(sides, [POSITIVE, NEGATIVE], EXCLUDED)
+    named: list[str] = np.select(sides, ["positive", "negative"], "excluded").tolist()
+    return named
 
 
 def entry_of(
@@ -161,8 +151,7 @@ def entry_of(
 ) -> dict[str, Any]:
     """Return the entry of the trajectory for a change: its kind and name, and its work."""
     metrics, counts = scalars_of(after, queries)
-    was, now = sides_of(before.statistics), sides_of(after.statistics)
-    moves = zip(was.tolist(), now[: len(was)].tolist(), strict=True)
+    moves = zip(_sides(before.statistics), _sides(after.statistics), strict=False)  # queries grow
     snapshot = Snapshot(
         number=len(before.head.happened),
         time=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -186,11 +175,28 @@ def scalars_of(
     """Return the metrics and counts of a state, as the trajectory has them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamevalWarning)  # said where the result is asked for
-        result = Evaluation.compute(
-            state.statistics,
-            state.head.settings.options,
-            range=range_summary(state.head.settings),
-            columns=query_columns(queries),
-            provenance={},
-        )
+        result = result_of(state.statistics, state.head.settings, queries, {})
     return plain(result.metrics.scalars), result.counts
+
+
+def result_of(
+    statistics: RankStatistics,
+    settings: Settings,
+    queries: Labels,
+    provenance: Mapping[str, Any],
+    cams: PositiveCameras | None = None,
+) -> Evaluation:
+    """Return the result of a ledger's statistics."""
+    used = settings.range
+    summary: dict[str, Any] = {"mode": UNUSED, "low": None, "high": None}
+    if used is not None:
+        mode = "given" if used.strict else "auto"
+        summary = {"mode": mode, "low": used.low, "high": used.high}
+    return Evaluation.compute(
+        statistics,
+        settings.options,
+        range=summary,
+        columns=query_columns(queries),
+        provenance=provenance,
+        positive_cams=cams,
+    )

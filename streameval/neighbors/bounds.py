@@ -24,11 +24,10 @@ from typing import Any
 import numba
 import numpy as np
 
-from streameval.histograms import histogram_of
 from streameval.kernels.edges import first_not_below
 from streameval.neighbors.lists import BoolArray, Lists, Places
 from streameval.protocols.pairs import Pairs
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import FloatArray, IntArray, RankStatistics, histogram_of
 
 FURTHEST = np.finfo(np.float64).max
 NEVER = 1 << 40  # negatives ahead of a positive that is never found: beyond every cutoff

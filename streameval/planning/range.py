@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streameval.histograms import uniform_edges
 from streameval.kernels.thresholds import threshold_distances
 from streameval.statistics import FloatArray
 
@@ -57,3 +56,13 @@ class Range:
         if thresholds:
             distances = threshold_distances(self.low, self.high, clipped=self.unit)
         return distances, uniform_edges(self.low, self.high, edges - 1) if edges else None
+
+
+def uniform_edges(low: float, high: float, bins: int) -> FloatArray:
+    """Return the edges of B uniform bins between two distances, [B + 1] float64, ascending.
+
+    Fewer where they are not B distances apart: each edge once.
+    """
+    edges = low + (high - low) * (np.arange(bins + 1) / bins)
+    edges[-1] = high
+    return np.unique(edges)

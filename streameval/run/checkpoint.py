@@ -26,17 +26,22 @@ import numpy as np
 from streameval.errors import OutputError, TaskError
 from streameval.planning import Plan, Task, format_bytes
 from streameval.run.record import Arrays, Manifest, Record, Stage
-from streameval.store import Store, View, Wording
+from streameval.store import Store, View
 
 FORMAT = 2  # of what is written; no other one is read
 COMMIT_SECONDS = 5.0  # between commits, and before the first
 SWEEP_EVERY = 20  # commits, after which what earlier ones held is deleted
 EVALUATION, DONE = "evaluation", "done"
-WORDING = Wording(
-    busy="another process writes to {place}: wait for it, or choose another folder",
-    read="{place} can't be read ({error}): remove it, and begin again",
-    written="finished work can't be kept in {place} ({error}): make room, or choose another folder",
-)
+CUT = ("layout", "block", "tile", "parts", "threads")  # of a plan, beside its tasks
+
+
+class _WorkStore(Store):
+    inside = "record"
+    busy = "another process writes to {place}: wait for it, or choose another folder"
+    read = "{place} can't be read ({error}): remove it, and begin again"
+    written = (
+        "finished work can't be kept in {place} ({error}): make room, or choose another folder"
+    )
 
 
 class Checkpoint(Record):
@@ -57,10 +62,10 @@ class Checkpoint(Record):
 
     def __init__(self, folder: Path, *, resume: bool) -> None:
         self._folder = folder
-        self._store = _store(folder)
+        self._store = _WorkStore(folder)
         self._lock = ExitStack()
         self._cut: dict[str, Any] = {}
-        self._stages: dict[str, tuple[np.ndarray, dict[str, Arrays]]] = {}
+        self._stages: dict[str, tuple[np.ndarray, Mapping[str, Arrays]]] = {}
         self._variant = ""
         self._changed: dict[tuple[str, str], _StageOnDisk] = {}
         self._commits = 0
@@ -93,16 +98,9 @@ class Checkpoint(Record):
         if self._cut:
             _compare(self._cut["manifest"], manifest, self._folder)
             return _with_cut(plan, self._cut, self._folder)
-        self._cut = {
-            "format": FORMAT,
-            "manifest": manifest,
-            "layout": plan.layout,
-            "block": plan.block,
-            "tile": plan.tile,
-            "parts": dict(plan.parts),
-            "threads": plan.threads,
-            "tasks": [(*task.queries, *task.gallery) for task in plan.tasks],
-        }
+        self._cut = {"format": FORMAT, "manifest": manifest}
+        self._cut |= {name: getattr(plan, name) for name in CUT}
+        self._cut["tasks"] = [(*task.queries, *task.gallery) for task in plan.tasks]
         return plan
 
     def begin(self, variant: str) -> None:
@@ -114,7 +112,8 @@ class Checkpoint(Record):
         where = f"{self._variant}/{name}"
         stage = _StageOnDisk(self, where, tasks)
         if where in self._stages:
-            stage.done, stage.state = self._stages.pop(where)
+            stage.done, kept = self._stages.pop(where)
+            stage.state.update(kept)
             if len(stage.done) != tasks:
                 raise OutputError(
                     f"{self._folder} is damaged: {where} has {len(stage.done)} tasks in it, and "
@@ -146,10 +145,10 @@ class Checkpoint(Record):
                 change.write_text(EVALUATION, json.dumps(self._cut).encode())
             for (where, name), stage in self._changed.items():
                 change.write(f"{where}/{name}", stage.state[name])
-            stages = {stage.where: stage for stage in self._changed.values()}
-            for where, stage in stages.items():
-                change.write(f"{where}/{DONE}", {DONE: stage.done})
-            change.commit(f"{int(sum(stage.done.sum() for stage in stages.values()))} tasks")
+            stages = {stage.where: stage.done for stage in self._changed.values()}
+            for where, done in stages.items():
+                change.write(f"{where}/{DONE}", {DONE: done})
+            change.commit(f"{sum(map(np.count_nonzero, stages.values()))} tasks")
             self._commits += 1
             if self._commits % SWEEP_EVERY == 0:
                 self._store.expire()
@@ -164,8 +163,7 @@ class Checkpoint(Record):
     def remove(self) -> None:
         """Remove the record: the result is written."""
         self._changed.clear()
-        if self._folder.exists():
-            shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
         self._lock.close()
 
     def __enter__(self) -> Checkpoint:
@@ -214,9 +212,7 @@ class Checkpoint(Record):
         for variant, stages in view.root.groups():
             for name, names in stages.groups():
                 where = f"{variant}/{name}"
-                state: dict[str, Arrays] = {
-                    key: view.read(f"{where}/{key}") for key in names.array_keys()
-                }
+                state = {key: view.read(f"{where}/{key}") for key in names.array_keys()}
                 self._stages[where] = state.pop(DONE)[DONE], state
 
 
@@ -243,12 +239,8 @@ def discard(folder: Path) -> None:
         If another process writes to it.
     """
     if (folder / "lock").exists():
-        with _store(folder).locked():
+        with _WorkStore(folder).locked():
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _store(folder: Path) -> Store:
-    return Store(folder, "record", WORDING)
 
 
 def _compare(recorded: Manifest, manifest: Manifest, folder: Path) -> None:
@@ -261,11 +253,9 @@ def _compare(recorded: Manifest, manifest: Manifest, folder: Path) -> None:
             if isinstance(was, dict) and isinstance(now, dict):
                 keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
                 was, now = ({key: side.get(key) for key in keys} for side in (was, now))
-            what = (
-                "their content has changed"
-                if section == "inputs"
-                else f"it was {was!r}, and is {now!r}"
-            )
+            what = f"it was {was!r}, and is {now!r}"
+            if section == "inputs":
+                what = "their content has changed"
             raise OutputError(
                 f"{folder} is of another evaluation; {section} differ, {name}: "
                 f"{what}. Resume with what it was, or remove the folder"
@@ -282,17 +272,12 @@ def _with_cut(plan: Plan, cut: Mapping[str, Any], folder: Path) -> Plan:
             f"the plan in {folder} is for {cut['threads']} threads of each worker, and there are "
             f"{plan.threads}: start workers of no more, or remove the folder"
         )
-    peak = sum(cut["parts"].values())
-    if peak > plan.memory:
+    tasks = tuple(Task((q, r), (g, h)) for q, r, g, h in cut["tasks"])
+    same = {"threads": plan.threads, "tasks": tasks, "tile": tuple(cut["tile"])}
+    resumed = replace(plan, **{name: cut[name] for name in CUT} | same)
+    if resumed.peak > plan.memory:
         raise OutputError(
-            f"the plan in {folder} needs {format_bytes(peak)}, and the budget is "
+            f"the plan in {folder} needs {format_bytes(resumed.peak)}, and the budget is "
             f"{format_bytes(plan.memory)}: raise --memory, or remove the folder"
         )
-    return replace(
-        plan,
-        layout=cut["layout"],
-        block=cut["block"],
-        tile=(cut["tile"][0], cut["tile"][1]),
-        parts=cut["parts"],
-        tasks=tuple(Task((q, r), (g, h)) for q, r, g, h in cut["tasks"]),
-    )
+    return resumed

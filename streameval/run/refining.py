@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from streameval.histograms import merge_edges
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranked import RankedQueries
@@ -51,7 +50,7 @@ def refine(
             break
         further = replace(beside, thresholds=Thresholds(range_, np.empty(0), edges))
         finer = count_all(further, session, f"refining {number}")
-        counted = merge_edges(counted, finer)
+        counted = counted.merge_edges(finer)
     return counted
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError
-from streameval.histograms import histogram_of
 from streameval.kernels.counting import RankCounter
 from streameval.kernels.edges import Edges, Positives
 from streameval.kernels.extremes import ExtremesCounter
@@ -25,7 +24,7 @@ from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.progress import Watch
 from streameval.single_shot.counter import ShotCounter
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import FloatArray, IntArray, RankStatistics, histogram_of
 
 
 def count(job: Job, task: Task, watch: Watch) -> RankStatistics:

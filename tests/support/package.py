@@ -1,7 +1,7 @@
 """What tests use of the modules at the root of the package."""
 
-from streameval.histograms import uniform_edges as uniform_edges
 from streameval.output import NewFile as NewFile
+from streameval.planning.range import uniform_edges as uniform_edges
 from streameval.request import Terms as Terms
 from streameval.statistics import FIELDS as FIELDS
 from streameval.statistics import REQUIRED as REQUIRED
