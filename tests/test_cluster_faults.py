@@ -89,11 +89,15 @@ def beside(act: Callable[[threading.Event], None]) -> Iterator[None]:
 
 
 def kill(running: LocalCluster, number: int) -> bool:
-    """Kill a worker's process; its nanny starts another."""
-    process = list(running.workers.values())[number % len(running.workers)].pid
-    if process:
-        os.kill(process, signal.SIGKILL)
-    return bool(process)
+    """Kill the process of a worker that has started; its nanny starts another.
+
+    A nanny whose worker dies while it starts gives up, and in the end no worker would be left.
+    """
+    nanny = list(running.workers.values())[number % len(running.workers)]
+    started = nanny.worker_address in running.scheduler.workers
+    if started:
+        os.kill(nanny.pid, signal.SIGKILL)
+    return started
 
 
 def test_a_worker_killed_in_its_task(folder: Path) -> None:

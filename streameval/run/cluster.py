@@ -38,6 +38,7 @@ PER_THREAD = 3  # tasks in flight: one that runs, and some that wait for their t
 DEATHS = 2  # times that Dask may give up on a task, after several workers each
 MERGE_DEATHS = 6  # the same of a sum: more often it dies with a worker that a task has killed
 LOOK_EVERY = 2.0  # seconds between looks at how many workers there are
+FETCH = 30.0  # seconds in which a finished part is to come, else it is computed again
 RESCUE = 10.0  # seconds in which a finished part is to come, where the run ends in an error
 
 
@@ -147,7 +148,7 @@ class _Run(Generic[Item, Part]):
         self._done: queue.SimpleQueue[Future[Part]] = queue.SimpleQueue()
         self._threads = 0
         self._looked = -LOOK_EVERY
-        self._seen = time.monotonic()
+        self._none_since: float | None = None
 
     def parts(self) -> Generator[tuple[tuple[int, ...], Part], None, None]:
         """Yield the parts of the result that come to the client."""
@@ -173,7 +174,7 @@ class _Run(Generic[Item, Part]):
             roots += self._flush()
             for node in roots:
                 try:
-                    part = node.future.result(timeout=PATIENCE)
+                    part = node.future.result(timeout=FETCH)
                 except (MemoryError, StreamevalError):
                     raise
                 except Exception:  # cancelled, or its worker has died: it is computed again
@@ -213,8 +214,10 @@ class _Run(Generic[Item, Part]):
         with suppress(OSError, TimeoutError):
             self._threads = sum(self._connection.client.nthreads().values())
         if self._threads:
-            self._seen = now
-        elif now - self._seen > PATIENCE:
+            self._none_since = None
+        elif self._none_since is None:
+            self._none_since = now
+        elif now - self._none_since > PATIENCE:
             raise TaskError(
                 f"there has been no worker for {PATIENCE:.0f} s, and {len(self._pending)} tasks "
                 f"of {self._work.name} have not begun: start workers"
