@@ -126,8 +126,8 @@ def test_intervals_enclose_the_value_and_follow_the_seed() -> None:
 def test_draws_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     result = evaluation(seed=2)
     whole = result.confidence(resamples=50).intervals
-    monkeypatch.setattr("streameval.metrics.resampling.BLOCK_BYTES", 8 * 15 * 7)
-    monkeypatch.setattr("streameval.metrics.resampling.CACHED_BYTES", 8 * 60 * 3)
+    monkeypatch.setattr("streameval.metrics.confidence.BLOCK_BYTES", 8 * 15 * 7)
+    monkeypatch.setattr("streameval.metrics.confidence.CACHED_BYTES", 8 * 60 * 3)
     parts = result.confidence(resamples=50).intervals
     assert parts.keys() == whole.keys()
     for name, interval in parts.items():

@@ -135,7 +135,7 @@ def test_what_a_public_function_returns_is_in_the_reference() -> None:
         "ledger.Snapshot",
         "ledger.trajectory.Forecast",
         "metrics.Metrics",
-        "metrics.camera_pairs.CameraMatrix",
+        "metrics.groups.CameraMatrix",
         "metrics.confidence.Confidence",
         "protocols.presets.Preset",
         "result.comparison.Comparison",

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.metrics import (
     ExpectedRanks,
-    expected_inverse_of_first,
-    expected_inverse_of_last,
+    expected_inverse,
     harmonic_difference,
 )
 
@@ -107,7 +106,7 @@ def test_last_place_by_recurrence_and_by_sum(positives: int, ahead: int) -> None
         Fraction(comb(k - 1, positives - 1), comb(size, positives)) / (ahead + k)
         for k in range(positives, size + 1)
     )
-    computed = expected_inverse_of_last(np.array([[positives, negatives, ahead]]))[0]
+    computed = expected_inverse(np.array([[positives, negatives, ahead]]), last=True)[0]
     assert computed == pytest.approx(float(exact), rel=1e-12)
 
 
@@ -120,7 +119,7 @@ def test_first_place_by_recurrence_and_by_sum(positives: int, ahead: int) -> Non
         Fraction(comb(size - k, positives - 1), comb(size, positives)) / (ahead + k)
         for k in range(1, negatives + 2)
     )
-    computed = expected_inverse_of_first(np.array([[positives, negatives, ahead]]))[0]
+    computed = expected_inverse(np.array([[positives, negatives, ahead]]), last=False)[0]
     assert computed == pytest.approx(float(exact), rel=1e-12)
 
 

@@ -12,7 +12,7 @@ from streameval.cli.types import is_column
 from streameval.errors import OptionError
 
 if TYPE_CHECKING:
-    from streameval.metrics.resampling import Resampling
+    from streameval.metrics.confidence import Resampling
     from streameval.protocols.labels import AnyArray, Labels
     from streameval.protocols.listed import ListedPairs
     from streameval.protocols.protocol import Protocol
@@ -283,7 +283,7 @@ def parse_level(percent: float, **draws: int) -> Resampling:
     ------
     OptionError
     """
-    from streameval.metrics.resampling import Resampling
+    from streameval.metrics.confidence import Resampling
 
     if not 1 <= percent < 100:
         raise OptionError(f"--ci is {percent:g}; expected a percentage from 1 to below 100: 95")

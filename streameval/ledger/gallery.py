@@ -22,7 +22,7 @@ from streameval.ledger.block import Block, Part
 from streameval.ledger.head import Place, Segment
 from streameval.ledger.state import State
 from streameval.ledger.store import Contents
-from streameval.metrics.camera_pairs import PositiveCameras
+from streameval.metrics.groups import PositiveCameras
 from streameval.protocols.labels import AnyArray, Labels
 from streameval.run.session import Session
 from streameval.statistics import IntArray

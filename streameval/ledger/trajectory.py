@@ -15,7 +15,7 @@ import numpy as np
 from streameval.errors import StreamevalWarning
 from streameval.ledger.head import Settings
 from streameval.ledger.state import State
-from streameval.metrics.camera_pairs import PositiveCameras
+from streameval.metrics.groups import PositiveCameras
 from streameval.protocols.labels import Labels
 from streameval.result import Evaluation
 from streameval.result.summary import plain

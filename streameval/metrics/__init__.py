@@ -6,7 +6,7 @@ other options without touching the distances.
 
 ::
 
-    block of queries ──> RankedQueries ──> Gathered ──> Totals ──────> Measure.finish ──> Value
+    block of queries ──> RankedQueries ──> gathered ──> Totals ──────> Measure.finish ──> Value
     (RankStatistics)     (ranks of the     (values,     (of all        (one function      (merged
                           positives under   columns,     blocks,        a declaration)     into
                           a tie rule)       exact sums)  rounded once)                     Metrics)
@@ -14,25 +14,23 @@ other options without touching the distances.
 A metric is one `Metric`: its name with its parameters, the fields that it needs, the queries
 that it is over (it is NaN where there are none), its formula and where that comes from, and what
 it asks of a block: values to be averaged, terms to be added up, columns to be kept. `METRICS` is
-the list of them; `compute_metrics` knows none by name. A new metric is a declaration beside its
-functions, and an entry of the list.
+the list of them; `compute_metrics` knows none by name. A new metric is a declaration in the
+`METRICS` of a file, beside its functions.
 
-    retrieval     CMC, mAP, mINP, MRR, median rank, precision at recall
-    single_shot   CMC where one item is drawn of each gallery identity
-    cutoffs       AP@k, precision@k, recall@k, recall@p%, R-precision, MAP@R, nDCG@k
+    retrieval     CMC in all its readings, mAP, mINP, MRR, median rank
+    cutoffs       AP@k, precision@k, recall@k, recall@p%, R-precision, MAP@R, nDCG@k,
+                  precision at recall
     gom           GOM
     openset       DIR at FAR, FNIR at FPIR, TTR at FTR
     verification  TAR at FAR, EER, AUC from the histogram of impostors
     matching      precision, recall, F1 on the thresholds
-    kind          what values are: fractions, ranks, distances, counts, thresholds
-    ranks         ranks under a tie rule; `expected`, `tie_groups`, `harmonic`: their expectations
-    sums          exact sums; `totals`: sums and columns of blocks of queries
-    resampling    bootstrap over identities: how metrics are read off resamples
-    confidence    confidence intervals
-    registry      the list
-    selection     metrics by name; `required_fields`, what a plan has to count for them
+    ranks         ranks under a tie rule; `expected`: their expectations over tie-breaks
+    blocks        blocks of queries as metrics read them, and what all blocks add up to
+    sums          exact sums
+    confidence    confidence intervals by bootstrap over identities
+    selection     the list, metrics by name; `required_fields`, what a plan has to count for them
     compute       values, tie intervals, curves and columns of some statistics
-    groups        the same of groups of queries; `camera_pairs`: and of pairs of cameras
+    groups        the same of groups of queries, and of pairs of cameras
     bounds        the same of lists of neighbours: bounds, or those of a system as deployed
 
 All sums over queries are exact and rounded once, so no result depends on the order of the
@@ -43,8 +41,7 @@ from streameval.metrics.compute import Detail, Metrics, compute_metrics
 from streameval.metrics.gom import gom_scalars
 from streameval.metrics.metric import Measure, Metric, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
-from streameval.metrics.registry import METRICS
-from streameval.metrics.selection import required_fields
+from streameval.metrics.selection import METRICS, required_fields
 
 __all__ = [
     "DEFAULT_OPTIONS",

@@ -1,8 +1,8 @@
-"""Metrics of lists of neighbours: between the extremes that they leave, or as a system deployed.
+"""Metrics of lists of neighbours: intervals, or those of a system as deployed.
 
-Lists leave out items, of which the labels tell the number and nothing tells the place. Read as
-*bounds*, each metric is an interval: between its values of the worst and of the best statistics
-that the lists allow (`counting.returned`), as far as its declaration says that it moves one way
+Lists leave items out. The labels tell how many, nothing tells where they stand. Read as
+*bounds*, each metric is an interval between its values of the worst and of the best statistics
+that the lists allow (`neighbors.bounds`), as far as its declaration says that it moves one way
 (`Metric.tail`); a value, where the two coincide. Read as *never*, what is not returned is not
 found, and the list is the ranking.
 """
@@ -10,7 +10,7 @@ found, and the list is the ranking.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,16 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.choices import Missing
-from streameval.metrics.compute import (
-    Detail,
-    Metrics,
-    empty_populations,
-    metrics_of,
-    value_detail,
-)
-from streameval.metrics.metric import Measure, Value
+from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.compute import Detail, Metrics, metrics_of, tie_intervals, value_detail
+from streameval.metrics.metric import Bounds, Measure, Tail, Value
 from streameval.metrics.options import MetricOptions
-from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.selection import (
     available_fields,
     find_measure,
@@ -35,10 +29,7 @@ from streameval.metrics.selection import (
     wanted_measures,
     with_named,
 )
-from streameval.metrics.totals import facts_of, query_columns, query_counts
 from streameval.statistics import FIELDS, IntArray, RankStatistics
-
-Bounds = tuple[float, float]
 
 NO_RANGE = (
     "needs thresholds, and lists alone don't tell the range of all distances: give one (--range)"
@@ -85,6 +76,16 @@ class ListReading:
             best=None if self.best is None else self.best.take(queries),
         )
 
+    def uncertain(self, stats: RankStatistics, place: int | None) -> npt.NDArray[np.bool_]:
+        """Return whether places up to one are uncertain, of queries with positives, [Q] bool."""
+        open_ = stats.has_positive & (self.effective < stats.valid)
+        return open_ if place is None else open_ & (self.effective < place)
+
+    @property
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """What is known of each query's list, [Q] each, by name."""
+        return {"effective_k": self.effective, "missing_positives": self.missing_positives}
+
 
 @dataclass(frozen=True)
 class ListMetrics(Metrics):
@@ -114,122 +115,116 @@ def compute_list_metrics(
     OptionError
         If a metric is unknown.
     """
-    if reading.best is None:
-        return _as_deployed(stats, reading, options)
-    measures, without = _possible(stats, options)
-    best = reading.best
-    if _alike(stats, best, FIELDS):
-        known = metrics_of(stats, options, measures)
-        bounds = {name: (one, one) for name, one in known.scalars.items() if not math.isnan(one)}
-        known = replace(known, per_query=known.per_query | _list_columns(reading))
-        return _list_metrics(known, without, bounds, {})
-    ends = RankedQueries(stats, options), RankedQueries(best, options)
-    shown = replace(best, tied=_shown_ties(stats, best))
-    between = _Between(reading, ends)
-    scalars: dict[str, float] = {}
-    details: dict[str, Detail] = {}
-    found: dict[str, Bounds] = {}
-    curves, columns = {}, _merged(query_columns(stats), query_columns(shown))
-    for measure in measures:
-        one, other = measure.compute(ends[0]), measure.compute(ends[1])
-        scalars[measure.name], details[measure.name], interval = between.read(measure, one, other)
-        if interval is not None:
-            found[measure.name] = interval
-        if interval is not None or measure.tail == "monotone":
-            curves.update(_merged(one.curves, other.curves))
-            columns.update(_merged(one.per_query, other.per_query))
-    ties = _tie_intervals(ends, [one for one in measures if not math.isnan(scalars[one.name])])
-    columns |= _list_columns(reading)
-    metrics = Metrics(scalars, details, ties, curves, columns, query_counts(shown))
-    places = {
-        one.name: closing_places(one, stats, reading)
-        for one in measures
-        if math.isnan(scalars[one.name]) and (one.name in found or one.tail == "cutoff")
-    }
-    return _list_metrics(metrics, without, found, places)
-
-
-def _possible(
-    stats: RankStatistics, options: MetricOptions
-) -> tuple[list[Measure], dict[str, Detail]]:
-    """Return the metrics that the statistics allow, and of named others why they don't."""
+    cut = cut_names(reading.depth)
+    if reading.best is None and not options.metrics:
+        options = with_named(options, [find_measure(name) for name in cut])
     named, listed = wanted_measures(options)
-    available = available_fields(stats)
     # A part of the list does not ask for draws, which lists never have.
     wanted = in_order([*named, *(one for one in listed if "sampled_shots" not in one.metric.needs)])
-    possible = [one for one in wanted if set(one.metric.needs_under(options)) <= available]
-    reasons = {
-        one.name: Detail(
-            one.metric.part,
-            NO_RANGE if "negatives_within" in one.metric.needs else ALL_DISTANCES,
-            kind=one.metric.kind,
-        )
-        for one in wanted
-        if one not in possible
+    available = available_fields(stats)
+    reasons: dict[Measure, str] = {}
+    for measure in wanted:
+        if not measure.metric.needs_under(options) <= available:
+            ranged = "negatives_within" in measure.metric.needs
+            reasons[measure] = NO_RANGE if ranged else ALL_DISTANCES
+        elif reading.best is None and not measure.metric.deployed:
+            reasons[measure] = (
+                f"asks where positives stand that are never found: read {', '.join(cut)}"
+            )
+    measures = [one for one in wanted if one not in reasons]
+    found = (_deployed if reading.best is None else _bounded)(stats, reading, options, measures)
+    without = {
+        one.name: Detail(one.metric.part, reason, kind=one.metric.kind)
+        for one, reason in reasons.items()
     }
-    return possible, reasons
+    scalars, details = dict.fromkeys(without, math.nan) | found.scalars, without | found.details
+    names = [one.name for one in wanted]
+    return replace(
+        found,
+        scalars={name: scalars[name] for name in names},
+        details={name: details[name] for name in names},
+        per_query=found.per_query | reading.columns,
+    )
 
 
-def _alike(one: RankStatistics, other: RankStatistics, fields: Iterable[str]) -> bool:
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in fields)
+def _deployed(
+    stats: RankStatistics, reading: ListReading, options: MetricOptions, measures: list[Measure]
+) -> ListMetrics:
+    """Compute the metrics of a system that finds what it returns and nothing else."""
+    metrics = metrics_of(stats, options, measures)
+    columns = metrics.per_query
+    if "first_rank" in columns:
+        found = columns["first_rank"] <= (stats.valid + stats.ignored)
+        columns["first_rank"] = np.where(found, columns["first_rank"], np.nan)
+    nearest = columns["nearest_positive"]
+    columns["nearest_positive"] = np.where(np.isfinite(nearest), nearest, np.nan)
+    return ListMetrics(**vars(metrics))
 
 
-@dataclass(frozen=True, eq=False)
-class _Between:
-    """Reads metrics between the two extremes."""
+def _bounded(
+    stats: RankStatistics, reading: ListReading, options: MetricOptions, measures: list[Measure]
+) -> ListMetrics:
+    """Compute the metrics between the worst statistics and the best."""
+    best = reading.best or stats
+    ends = RankedQueries(stats, options), RankedQueries(best, options)
+    alike = {name for name in FIELDS if np.array_equal(getattr(stats, name), getattr(best, name))}
+    shown = Totals.of(RankedQueries(replace(best, tied=_shown_ties(stats, best)), options))
+    scalars: dict[str, float] = {}
+    details: dict[str, Detail] = {}
+    bounds: dict[str, Bounds] = {}
+    places: dict[str, tuple[int, int]] = {}
+    curves, columns = {}, _merged(ends[0].once(Totals.of).columns, shown.columns)
+    for measure in measures:
+        name, known = measure.name, measure.metric.needs_under(options) <= alike
+        tail = "monotone" if known else measure.tail
+        one, other = measure.compute(ends[0]), measure.compute(ends[1])
+        details[name], interval = _read(measure, tail, ends, (one, other), reading)
+        scalars[name] = math.nan
+        if interval is not None:
+            bounds[name] = interval
+            if interval[0] == interval[1]:
+                scalars[name] = interval[0]
+        if interval is not None or tail == "monotone":
+            curves.update(_merged(one.curves, other.curves))
+            columns.update(_merged(one.per_query, other.per_query))
+        if math.isnan(scalars[name]) and (interval is not None or tail == "cutoff"):
+            places[name] = closing_places(measure, stats, reading)
+    ties: dict[str, Bounds] = {}
+    if best.tied.any():  # of returned items: from pessimistic at worst to optimistic at best
+        worst_ties = RankedQueries(stats, replace(options, ties="pessimistic"))
+        best_ties = RankedQueries(best, replace(options, ties="optimistic"))
+        valued = [one for one in measures if not math.isnan(scalars[one.name])]
+        ties = tie_intervals((Totals.of(worst_ties), Totals.of(best_ties)), valued)
+    return ListMetrics(scalars, details, ties, curves, columns, shown.counts, bounds, places)
 
-    reading: ListReading
-    ends: tuple[RankedQueries, RankedQueries]
 
-    def read(
-        self, measure: Measure, one: Value, other: Value
-    ) -> tuple[float, Detail, Bounds | None]:
-        """Return the value (NaN where it is open), what is to be said, and the interval."""
-        worst, best = (end.stats for end in self.ends)
-        empty = empty_populations(self.ends[0].once(facts_of))
-        tail, reason = measure.tail, ""
-        if _alike(worst, best, measure.metric.needs_under(self.ends[0].options)):
-            tail = "monotone"
-        elif empty.intersection(measure.metric.over):
-            return math.nan, value_detail(measure, replace(one, value=math.nan), empty), None
-        elif tail == "cutoff":
-            reason = NEEDS_PLACES if self._uncertain(cutoff_of(measure)).any() else ""
-        elif tail == "own":
-            own = measure.between(*self.ends)
-            reason = MOVES_BOTH_WAYS if own is None else ""
-            one, other = (
-                replace(value, value=end)
-                for value, end in zip((one, other), own or (math.nan, math.nan), strict=True)
-            )
-        elif tail == "withheld":
-            reason = MOVES_BOTH_WAYS
-        undefined = math.isnan(one.value) + math.isnan(other.value)
-        if not reason and undefined == 1:
-            reason = MOVES_BOTH_WAYS
-        if reason:
-            return (
-                math.nan,
-                Detail(measure.metric.part, reason, kind=measure.metric.kind, open=True),
-                None,
-            )
-        detail = value_detail(measure, one, empty)
-        if one.threshold != other.threshold:
-            detail = replace(detail, threshold=None, threshold_error=0.0)
-        if undefined:
-            return math.nan, detail, None
-        low, high = sorted((one.value, other.value))
-        if low == high:
-            return low, detail, (low, high)
+def _read(
+    measure: Measure,
+    tail: Tail,
+    ends: tuple[RankedQueries, RankedQueries],
+    values: tuple[Value, Value],
+    reading: ListReading,
+) -> tuple[Detail, Bounds | None]:
+    """Return what is to be said of a metric, and its interval; None where it has none."""
+    metric, empty = measure.metric, ends[0].once(Totals.of).empty
+    worst, best = values
+    if empty.intersection(metric.over):
+        return value_detail(measure, replace(worst, value=math.nan), empty), None
+    withheld = Detail(metric.part, MOVES_BOTH_WAYS, kind=metric.kind, open=True)
+    if tail == "cutoff" and reading.uncertain(ends[0].stats, cutoff_of(measure)).any():
+        return replace(withheld, reason=NEEDS_PLACES), None
+    between = measure.between(*ends) if tail == "own" else (worst.value, best.value)
+    if tail == "withheld" or between is None or sum(map(math.isnan, between)) == 1:
+        return withheld, None
+    detail = value_detail(measure, replace(worst, value=between[0]), empty)
+    if worst.threshold != best.threshold:
+        detail = replace(detail, threshold=None, threshold_error=0.0)
+    low, high = sorted(between)
+    if math.isnan(low):
+        return detail, None
+    if low < high:
         detail = replace(detail, reason=ITEMS_MISSING, open=True)
-        return math.nan, detail, (low, high)
-
-    def _uncertain(self, place: int | None) -> npt.NDArray[np.bool_]:
-        """[Q] bool: whether places up to one are uncertain, of queries with positives."""
-        stats = self.ends[0].stats
-        whole = self.reading.effective >= stats.valid
-        short = np.True_ if place is None else self.reading.effective < place
-        uncertain: npt.NDArray[np.bool_] = stats.has_positive & ~whole & short
-        return uncertain
+    return detail, (low, high)
 
 
 def cutoff_of(measure: Measure) -> int | None:
@@ -248,14 +243,14 @@ def closing_places(
     be as long as the gallery.
     """
     gallery = int((stats.valid + stats.ignored).max(initial=0))
-    open_ = reading.effective < stats.valid
-    least = reading.depth + 1
     x = cutoff_of(measure)
     if measure.metric.part == "retrieval" and x is not None:
+        open_ = reading.effective < stats.valid
+        least = reading.depth + 1
         most = x + int(stats.ignored[open_].max(initial=0)) + 1
         return min(least, gallery), min(max(most, least), gallery)
-    missing = int(reading.missing_positives.max(initial=0))
-    return min(reading.depth + max(missing, 1), gallery), gallery
+    missing = int(reading.missing_positives.max(initial=1))
+    return min(reading.depth + missing, gallery), gallery
 
 
 def _merged(
@@ -268,10 +263,9 @@ def _merged(
     merged: dict[str, npt.NDArray[Any]] = {}
     for name in (one for one in worst if one in best):
         one, other = worst[name], best[name]
-        numbers = one.dtype.kind in "if"
-        if one.shape == other.shape and np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
+        if np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
             merged[name] = one
-        elif one.shape == other.shape and numbers:
+        elif one.shape == other.shape and one.dtype.kind in "if":
             merged[f"{name}/lower"] = np.fmin(one, other)
             merged[f"{name}/upper"] = np.fmax(one, other)
     return merged
@@ -290,80 +284,6 @@ def _shown_ties(worst: RankStatistics, best: RankStatistics) -> IntArray:
     tied = best.tied.copy()
     tied[own[best.positive_distance[own] != worst.positive_distance[others]]] = 0
     return tied
-
-
-def _tie_intervals(
-    ends: tuple[RankedQueries, RankedQueries], measures: Iterable[Measure]
-) -> dict[str, Bounds]:
-    """Return the metrics that are known, and that ties of returned items leave open.
-
-    From the pessimistic rule at worst to the optimistic one at best.
-    """
-    if not ends[1].stats.tied.any():
-        return {}
-    options = ends[0].options
-    worst = RankedQueries(ends[0].stats, replace(options, ties="pessimistic"))
-    best = RankedQueries(ends[1].stats, replace(options, ties="optimistic"))
-    intervals: dict[str, Bounds] = {}
-    for measure in measures:
-        if measure.metric.depends_on_ties:
-            low, high = sorted((measure.compute(worst).value, measure.compute(best).value))
-            if low != high and not math.isnan(low + high):
-                intervals[measure.name] = (low, high)
-    return intervals
-
-
-def _list_columns(reading: ListReading) -> dict[str, npt.NDArray[Any]]:
-    return {"effective_k": reading.effective, "missing_positives": reading.missing_positives}
-
-
-def _list_metrics(
-    metrics: Metrics,
-    without: Mapping[str, Detail],
-    bounds: Mapping[str, Bounds],
-    places: Mapping[str, tuple[int, int]],
-) -> ListMetrics:
-    """Return the metrics, and those without a value, in the order of the list of all."""
-    scalars = {**metrics.scalars, **dict.fromkeys(without, math.nan)}
-    details = {**metrics.details, **without}
-    order = [one.name for one in in_order([find_measure(name) for name in scalars])]
-    return ListMetrics(
-        {name: scalars[name] for name in order},
-        {name: details[name] for name in order},
-        metrics.intervals,
-        metrics.curves,
-        metrics.per_query,
-        metrics.counts,
-        bounds,
-        places,
-    )
-
-
-def _as_deployed(
-    stats: RankStatistics, reading: ListReading, options: MetricOptions
-) -> ListMetrics:
-    """Compute the metrics of a system that finds what it returns and nothing else."""
-    if not options.metrics:
-        options = with_named(options, [find_measure(one) for one in cut_names(reading.depth)])
-    possible, without = _possible(stats, options)
-    cut = ", ".join(cut_names(reading.depth))
-    for measure in possible:
-        if not measure.metric.deployed:
-            without[measure.name] = Detail(
-                measure.metric.part,
-                f"asks where positives stand that are never found: read {cut}",
-                kind=measure.metric.kind,
-            )
-    metrics = metrics_of(stats, options, [one for one in possible if one.metric.deployed])
-    columns = metrics.per_query | _list_columns(reading)
-    if "first_rank" in columns:
-        found = columns["first_rank"] <= (stats.valid + stats.ignored)
-        columns["first_rank"] = np.where(found, columns["first_rank"], np.nan)
-    columns["nearest_positive"] = np.where(
-        np.isfinite(columns["nearest_positive"]), columns["nearest_positive"], np.nan
-    )
-    metrics = replace(metrics, per_query=columns)
-    return _list_metrics(metrics, without, {}, {})
 
 
 def cut_names(depth: int) -> tuple[str, ...]:

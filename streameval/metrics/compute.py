@@ -12,12 +12,10 @@ from typing import Any
 import numpy.typing as npt
 
 from streameval.errors import StreamevalWarning
-from streameval.metrics.kind import FRACTION, Kind
-from streameval.metrics.metric import EMPTY, Bounds, Measure, Population, Value
+from streameval.metrics.blocks import RankedQueries, Shared, Totals, gathered
+from streameval.metrics.metric import EMPTY, FRACTION, Bounds, Kind, Measure, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
-from streameval.metrics.ranked import RankedQueries
 from streameval.metrics.selection import available_fields, measures_of
-from streameval.metrics.totals import Facts, Gathered, Totals
 from streameval.statistics import RankStatistics
 
 MOST_TOLD = 14  # metrics in a repr: as many as there are usually
@@ -121,11 +119,16 @@ def compute_metrics(
         raise ValueError("there are no statistics to compute metrics of")
     measures = measures_of(options, available_fields(first))
     metrics = metrics_of(chain([first], blocks), options, measures)
-    if not metrics.counts["queries_positive"]:
-        undefined = [one.name for one in measures if "Q+" in one.metric.over]
-        warnings.warn(
-            _no_positives_message(metrics.counts, undefined), StreamevalWarning, stacklevel=2
-        )
+    counts = metrics.counts
+    if not counts["queries_positive"]:
+        undefined = ", ".join(one.name for one in measures if "Q+" in one.metric.over)
+        message = f"{EMPTY['Q+']} (Q+ is empty), so these are NaN: {undefined}"
+        if counts["queries_excluded"]:
+            message += (
+                f"; of {counts['queries_excluded']} queries every item of the same identity is "
+                "ignored"
+            )
+        warnings.warn(message, StreamevalWarning, stacklevel=2)
     return metrics
 
 
@@ -137,53 +140,42 @@ def metrics_of(
     """Compute some metrics, all of which the statistics allow; without a warning."""
     blocks = (stats,) if isinstance(stats, RankStatistics) else stats
     computed = list(measures)
-    totals, extremes = _gathered(blocks, options, computed)
-    empty = empty_populations(totals.facts)
+    totals, extremes = _totals(blocks, options, computed)
     scalars: dict[str, float] = {}
     details: dict[str, Detail] = {}
     curves: dict[str, npt.NDArray[Any]] = {}
-    per_query = dict(totals.facts.columns)
+    per_query = dict(totals.columns)
     for measure in computed:
         value = measure.finish(totals)
-        if empty.intersection(measure.metric.over):
+        if totals.empty.intersection(measure.metric.over):
             value = replace(value, value=math.nan)
         scalars[measure.name] = value.value
-        details[measure.name] = value_detail(measure, value, empty)
+        details[measure.name] = value_detail(measure, value, totals.empty)
         curves.update(value.curves)
         per_query.update(value.per_query)
     intervals = tie_intervals(extremes, computed) if totals.tied else {}
-    return Metrics(scalars, details, intervals, curves, per_query, dict(totals.facts.counts))
+    return Metrics(scalars, details, intervals, curves, per_query, totals.counts)
 
 
-def _gathered(
+def _totals(
     blocks: Iterable[RankStatistics], options: MetricOptions, measures: Sequence[Measure]
 ) -> tuple[Totals, tuple[Totals, Totals]]:
     """Return what blocks add up to: under the options; and where ties are worst, and best."""
     demands = [demand for one in measures for demand in one.demands()]
     on_ties = [demand for one in measures if one.metric.depends_on_ties for demand in one.demands()]
-    worst, best = (replace(options, ties=ties) for ties in ("pessimistic", "optimistic"))
-    gathered: list[list[Gathered]] = [[], [], []]
+    extremes = (replace(options, ties=ties) for ties in ("pessimistic", "optimistic"))
+    rules = options, *extremes
+    parts: list[list[Shared]] = [[] for _ in rules]
     for block in blocks:
-        own = Gathered.of(RankedQueries(block, options), demands)
-        gathered[0].append(own)
-        for rule, parts in ((worst, gathered[1]), (best, gathered[2])):
+        own = gathered(RankedQueries(block, options), demands)
+        for rule, kept in zip(rules, parts, strict=True):
             same = rule == options or not block.tied.any()
-            parts.append(own if same else Gathered.of(RankedQueries(block, rule), on_ties))
-    totals = Totals(gathered[0], options)
-    return totals, (Totals(gathered[1], worst), Totals(gathered[2], best))
+            kept.append(own if same else gathered(RankedQueries(block, rule), on_ties))
+    totals, worst, best = map(Totals, parts, rules)
+    return totals, (worst, best)
 
 
-def empty_populations(facts: Facts) -> set[Population]:
-    """Return what there is nothing of, of what metrics are means or rates over."""
-    empty: dict[Population, bool] = {
-        "Q+": not len(facts.known),
-        "Q−": not len(facts.strangers),
-        "negatives": not facts.negatives,
-    }
-    return {population for population, is_empty in empty.items() if is_empty}
-
-
-def value_detail(measure: Measure, value: Value, empty: set[Population]) -> Detail:
+def value_detail(measure: Measure, value: Value, empty: set[str]) -> Detail:
     """Return what there is to say of a value, where these populations are empty."""
     metric = measure.metric
     reason = ""
@@ -200,11 +192,8 @@ def tie_intervals(
 ) -> dict[str, Bounds]:
     """Return the scalars that differ where ties are worst and where they are best.
 
-    Returns
-    -------
-    dict of str to (float, float)
-        The lower and the upper of the two. They bound the scalar under every tie rule, but for
-        tau_max, which is a place and not a score.
+    The lower and the upper of the two bound the scalar under every tie rule, but for tau_max,
+    which is a place and not a score.
     """
     intervals: dict[str, Bounds] = {}
     for measure in measures:
@@ -213,14 +202,3 @@ def tie_intervals(
             if low != high and not math.isnan(low + high):
                 intervals[measure.name] = low, high
     return intervals
-
-
-def _no_positives_message(counts: Mapping[str, int], undefined: Iterable[str]) -> str:
-    message = (
-        "no query has a positive in the gallery (Q+ is empty), so these are NaN: "
-        + ", ".join(undefined)
-    )
-    excluded = counts["queries_excluded"]
-    if excluded:
-        message += f"; of {excluded} queries every item of the same identity is ignored"
-    return message

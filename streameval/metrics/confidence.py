@@ -1,23 +1,219 @@
-"""Confidence intervals of metrics, by bootstrap over identities: see `resampling`."""
+"""Confidence intervals of metrics, by bootstrap over identities, from the statistics alone.
+
+Queries of one identity are not independent, so identities are drawn, with replacement, as many
+as there are; the queries of an identity that is drawn k times are there k times. The gallery
+stays. What a metric adds over queries is then a product of how often each identity is drawn,
+[R, I], with sums by identity, [I]: nothing is counted or sorted again. `Metric.resampled` says how
+a metric that is no mean over queries is read off `Resamples`.
+
+Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, §13.3 (percentile intervals);
+of clusters: Field and Welsh 2007.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.metrics.metric import Measure, Population
+from streameval.errors import OptionError
+from streameval.metrics.blocks import RankedQueries, Shared, Terms, Totals
 from streameval.metrics.options import MetricOptions
-from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.resampling import Identities, Resamples, Resampling
-from streameval.statistics import FloatArray, RankStatistics
+from streameval.statistics import FloatArray, IntArray, RankStatistics
 
+if TYPE_CHECKING:
+    from streameval.metrics.metric import Measure
+
+Side = Literal["Q+", "Q−"]
 ONE_IDENTITY = "the queries are of one identity: there is nothing to draw from"
 UNDEFINED_SHARE = 0.05
 """Share of resamples without a value beyond which there is no interval."""
+
+BLOCK_BYTES = 128 << 20  # of one block of draws, [r, I] float64
+CACHED_BYTES = 2 << 20  # of the weights of queries that are looked at together
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How intervals are made.
+
+    Attributes
+    ----------
+    level : float
+        Share of the resamples inside the interval, in (0, 1).
+    resamples : int
+        How many, R; at least 2.
+    seed : int
+        Of the draws, not negative.
+
+    Raises
+    ------
+    OptionError
+        If a value can't be.
+    """
+
+    level: float = 0.95
+    resamples: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        level: Any = self.level
+        if not isinstance(level, Real) or not 0 < float(level) < 1:
+            raise OptionError(f"level is {level!r}; expected a share between 0 and 1: 0.95")
+        for name, least in (("resamples", 2), ("seed", 0)):
+            value: Any = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+                raise OptionError(f"{name} is {value!r}; expected an integer of at least {least}")
+
+
+class Identities:
+    """The identities of the queries.
+
+    Parameters
+    ----------
+    labels : [Q] array of integers or strings
+
+    Attributes
+    ----------
+    code : [Q] int64
+        Which identity each query has, 0 .. I − 1, in the order of the labels.
+    count : int
+        Number of identities, I.
+    """
+
+    def __init__(self, labels: npt.NDArray[Any]) -> None:
+        known, code = np.unique(labels, return_inverse=True)
+        self.code: IntArray = code.reshape(-1).astype(np.int64)
+        self.count = len(known)
+
+    def draws(self, how: Resampling) -> Iterator[FloatArray]:
+        """Give how often each identity is drawn, [r, I] float64, in blocks of R resamples.
+
+        The draws do not depend on the blocks.
+        """
+        rng = np.random.default_rng(how.seed)
+        block = max(BLOCK_BYTES // (8 * max(self.count, 1)), 1)
+        for start in range(0, how.resamples, block):
+            rows = min(block, how.resamples - start)
+            drawn = np.empty((rows, self.count))
+            for row in drawn:
+                picked = rng.integers(0, self.count, self.count)
+                row[:] = np.bincount(picked, minlength=self.count)
+            yield drawn
+
+    def sums(self, values: npt.NDArray[Any], queries: IntArray | None = None) -> FloatArray:
+        """Return the sums by identity of values of all queries, or of some, [I] float64."""
+        code = self.code if queries is None else self.code[queries]
+        return np.bincount(code, values, self.count).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Resamples(Shared):
+    """The queries in R resamples of their identities.
+
+    Attributes
+    ----------
+    ranked : RankedQueries
+        The queries as they are.
+    identities : Identities
+    drawn : [R, I] float64
+        How often each identity is drawn.
+    """
+
+    ranked: RankedQueries
+    identities: Identities
+    drawn: FloatArray
+
+    @property
+    def totals(self) -> Totals:
+        """What the queries as they are add up to."""
+        return self.ranked.once(Totals.of)
+
+    @cached_property
+    def known(self) -> FloatArray:
+        """Number of queries of Q+ in each resample, [R] float64."""
+        return self.sums(self.ranked.stats.has_positive)
+
+    @cached_property
+    def strangers(self) -> FloatArray:
+        """Number of queries of Q− in each resample, [R] float64."""
+        return self.sums(self.ranked.stats.identity_absent)
+
+    def sums(self, values: npt.NDArray[Any], queries: IntArray | None = None) -> FloatArray:
+        """Return the sums over the queries of each resample, [R] float64.
+
+        Parameters
+        ----------
+        values : [Q] or [n] array
+        queries : [n] int64, optional
+            Which queries the values are of.
+        """
+        return self.drawn @ self.identities.sums(values, queries)
+
+    def mean(self, values: FloatArray) -> FloatArray:
+        """Return the means over Q+ of [N] float64 in each resample, [R] float64."""
+        return divided(self.sums(values, self.totals.queries), self.known)
+
+    def curves(self, terms: Terms, over: Side | None, *parameters: Any) -> FloatArray:
+        """Return sums that a metric `adds`, in each resample, [R, K] float64.
+
+        Parameters
+        ----------
+        terms : callable
+            Its terms [k, n] are of a query each.
+        over : {"Q+", "Q−"}, optional
+            Which queries these are; all by default.
+        *parameters
+            Of the terms.
+        """
+        sums = self.ranked.once(_identity_sums, self.identities, terms, over, *parameters)
+        return self.drawn @ sums
+
+    def weights(self, *queries: IntArray) -> Iterator[tuple[slice, list[FloatArray]]]:
+        """Give how often some queries are there, [r, n] float64 for each [n], by resamples."""
+        codes = [self.identities.code[some] for some in queries]
+        rows = max(CACHED_BYTES // (8 * max(sum(map(len, codes)), 1)), 1)
+        for start in range(0, len(self.drawn), rows):
+            block = slice(start, start + rows)
+            yield block, [np.take(self.drawn[block], code, axis=1) for code in codes]
+
+    def empty(self, measure: Measure) -> npt.NDArray[np.bool_]:
+        """Return in which resamples there is nothing of what a metric is over, [R] bool."""
+        numbers = {
+            "Q+": self.known,
+            "Q−": self.strangers,
+            "negatives": self.sums(self.ranked.stats.negatives),
+        }
+        over = [numbers[one] == 0 for one in measure.metric.over]
+        empty: npt.NDArray[np.bool_] = np.any(over, axis=0)
+        return empty
+
+
+def _identity_sums(
+    ranked: RankedQueries,
+    identities: Identities,
+    terms: Terms,
+    over: Side | None,
+    *parameters: Any,
+) -> FloatArray:
+    """Return the sums of terms by identity, [I, K] float64."""
+    queries = {"Q+": ranked.ranks.queries, "Q−": ranked.negative_queries}.get(over or "")
+    rows = [identities.sums(row, queries) for each in terms(ranked, *parameters) for row in each]
+    return np.array(rows).reshape(-1, identities.count).T
+
+
+def divided(sums: FloatArray, by: FloatArray) -> FloatArray:
+    """Return sums by others of the same shape, or of [R] beside [R, T]; NaN where these are 0."""
+    by = by if sums.ndim == by.ndim else by[:, None]
+    quotient: FloatArray = np.divide(sums, by, out=np.full(sums.shape, np.nan), where=by > 0)
+    return quotient
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +262,11 @@ def confidence_of(
     possible = [one for one in wanted if one.name not in reasons]
     intervals: dict[str, tuple[float, float]] = {}
     for name, values in resampled_values(stats, options, possible, identities, how).items():
-        undefined = int(np.isnan(values).sum())
-        if undefined > UNDEFINED_SHARE * len(values):
-            reasons[name] = f"without a value in {undefined:,} of {len(values):,} resamples"
+        found = interval(values, how.level)
+        if isinstance(found, str):
+            reasons[name] = found
         else:
-            intervals[name] = interval(values, how.level)
+            intervals[name] = found
     return Confidence(how, identities.count, intervals, reasons)
 
 
@@ -81,8 +277,14 @@ def withheld(measure: Measure, identities: Identities) -> str:
     return ONE_IDENTITY if identities.count < 2 else ""
 
 
-def interval(values: FloatArray, level: float) -> tuple[float, float]:
-    """Return the quantiles that enclose a share of the values; those of NaN are left out."""
+def interval(values: FloatArray, level: float) -> tuple[float, float] | str:
+    """Return the quantiles that enclose a share of the values [R], or why there are none.
+
+    Values of NaN are left out; there may be few.
+    """
+    undefined = int(np.isnan(values).sum())
+    if undefined > UNDEFINED_SHARE * len(values):
+        return f"without a value in {undefined:,} of {len(values):,} resamples"
     tail = (1 - level) / 2
     low, high = np.quantile(values[~np.isnan(values)], (tail, 1 - tail))
     return float(low), float(high)
@@ -106,20 +308,6 @@ def resampled_values(
     for drawn in identities.draws(how) if wanted else ():
         resamples = Resamples(ranked, identities, drawn)
         for one in wanted:
-            values = np.where(_is_empty(resamples, one), math.nan, one.resampled(resamples))
+            values = np.where(resamples.empty(one), math.nan, one.resampled(resamples))
             parts[one.name].append(values)
     return {name: np.concatenate(values) for name, values in parts.items()}
-
-
-def _is_empty(resamples: Resamples, measure: Measure) -> npt.NDArray[np.bool_]:
-    """Return in which resamples there is nothing of what the metric is over, [R] bool."""
-    negatives = resamples.ranked.stats.negatives.astype(np.float64)
-    numbers: Mapping[Population, FloatArray] = {
-        "Q+": resamples.known,
-        "Q−": resamples.strangers,
-        "negatives": resamples.sums(negatives),
-    }
-    empty: npt.NDArray[np.bool_] = np.any(
-        [numbers[one] == 0 for one in measure.metric.over], axis=0
-    )
-    return empty

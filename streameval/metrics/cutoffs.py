@@ -1,20 +1,30 @@
 """Retrieval within the first ranks: AP@k, P@k, recall@k, recall@p%, R-precision, MAP@R, nDCG@k.
 
 All are means over Q+ of what the positives within a cutoff k give. Of a query with fewer valid
-items than k, all are within it; k stays what it is.
+items than k, all are within it; k stays what it is. Precision at a recall is cut by recall.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
-from streameval.metrics.metric import RANK_FIELDS, Metric
-from streameval.metrics.parameters import choice, percentage, rank
-from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.metric import RANK_FIELDS, Metric, Value
+from streameval.metrics.parameters import choice, percentage, rank, rate
+from streameval.metrics.sums import mean
 from streameval.statistics import FloatArray, IntArray
+
+RECALLS = 101
+
+NO_EXPECTED_PRECISION = (
+    "an interpolated precision has no closed expectation over tie-breaks: read it under another "
+    "tie rule"
+)
 
 
 def everywhere(ranked: RankedQueries, k: int) -> IntArray:
@@ -22,9 +32,10 @@ def everywhere(ranked: RankedQueries, k: int) -> IntArray:
     return np.full(len(ranked.ranks.queries), k, np.int64)
 
 
-def hits(ranked: RankedQueries, cutoff: IntArray) -> FloatArray:
-    """Return the number of positives within each query's cutoff, [N] float64."""
-    return ranked.ranks.counts(ranked.ranks.hits(cutoff))
+def hits(ranked: RankedQueries, cutoff: int | IntArray) -> FloatArray:
+    """Return the number of positives within a cutoff, of all queries or each, [N] float64."""
+    own = everywhere(ranked, cutoff) if isinstance(cutoff, int) else cutoff
+    return ranked.ranks.counts(ranked.ranks.hits(own))
 
 
 def truncated_average_precisions(ranked: RankedQueries, k: int, denominator: str) -> FloatArray:
@@ -40,21 +51,6 @@ def truncated_average_precisions(ranked: RankedQueries, k: int, denominator: str
     return ranks.totals(ranks.precision(rule, cutoff)) / most
 
 
-def precisions_at(ranked: RankedQueries, k: int) -> FloatArray:
-    """Return the share of positives among the first k, [N] float64."""
-    return hits(ranked, everywhere(ranked, k)) / k
-
-
-def attainable_precisions_at(ranked: RankedQueries, k: int) -> FloatArray:
-    """Return the positives among the first k by the most that there can be, [N] float64."""
-    return hits(ranked, everywhere(ranked, k)) / np.minimum(ranked.ranks.count, k)
-
-
-def recalls_at(ranked: RankedQueries, k: int) -> FloatArray:
-    """Return the share of the positives that are among the first k, [N] float64."""
-    return hits(ranked, everywhere(ranked, k)) / ranked.ranks.count
-
-
 def recalls_at_percent(ranked: RankedQueries, p: float) -> FloatArray:
     """Return the share of positives among the nearest p % of the valid items, [N] float64.
 
@@ -66,11 +62,6 @@ def recalls_at_percent(ranked: RankedQueries, p: float) -> FloatArray:
     return hits(ranked, cutoff[query]) / ranked.ranks.count
 
 
-def r_precisions(ranked: RankedQueries) -> FloatArray:
-    """Return the share of positives among the first G, [N] float64."""
-    return hits(ranked, ranked.ranks.count) / ranked.ranks.count
-
-
 def average_precisions_at_r(ranked: RankedQueries) -> FloatArray:
     """Return the AP terms of the positives within rank G, by G, [N] float64."""
     ranks = ranked.ranks
@@ -80,103 +71,139 @@ def average_precisions_at_r(ranked: RankedQueries) -> FloatArray:
 def discounted_gains(ranked: RankedQueries, k: int) -> FloatArray:
     """Return nDCG@k of each query, discounted by log2(rank + 1), [N] float64."""
     ranks, cutoff = ranked.ranks, everywhere(ranked, k)
-    ideal = np.where(ranks.order <= ranks.of_positives(cutoff), 1 / np.log2(ranks.order + 1), 0.0)
+    ideal = np.where(ranks.order <= k, 1 / np.log2(ranks.order + 1), 0.0)
     return ranks.totals(ranks.gains(cutoff)) / ranks.totals(ideal)
 
 
+def interpolated_precision(ranked: RankedQueries) -> FloatArray:
+    """Return max_{l >= j} l/r_l for the positives j of each query, [P] float64."""
+    ranks, highest = ranked.ranks, ranked.ranks.precision("step")
+    for start, last in zip(ranks.start.tolist(), ranks.last.tolist(), strict=True):
+        backwards = highest[start : last + 1][::-1]
+        np.maximum.accumulate(backwards, out=backwards)
+    return highest
+
+
+def at_recall(ranked: RankedQueries, of_positives: FloatArray, recall: float) -> FloatArray:
+    """Return the value of the first positive j with j/G >= recall, [N] float64."""
+    count = ranked.ranks.count
+    j = np.clip(np.ceil(recall * count).astype(np.int64), 1, count)
+    j -= (j > 1) & ((j - 1) / count >= recall)  # the product above is rounded
+    j += (j < count) & (j / count < recall)
+    found: FloatArray = of_positives[ranked.ranks.start + j - 1]
+    return found
+
+
+def precisions_at(ranked: RankedQueries, r: float) -> FloatArray:
+    """Return the interpolated precision of each query at a recall, [N] float64."""
+    return at_recall(ranked, ranked.once(interpolated_precision), r)
+
+
+def precision_terms(ranked: RankedQueries) -> Iterator[FloatArray]:
+    """Give the interpolated precisions at recalls 0, 0.01 .. 1, [1, N] float64 each."""
+    return (precisions_at(ranked, t / (RECALLS - 1))[None] for t in range(RECALLS))
+
+
+def precision_at_recall(totals: Totals, r: float) -> Value:
+    """Return the mean interpolated precision at a recall, and the curve at 101 of them.
+
+    Curves: ``recall`` and ``mPrecision``, both [101] float64.
+    """
+    if totals.options.ties == "expected" and totals.tied:
+        return Value(math.nan, reason=NO_EXPECTED_PRECISION)
+    curves = {
+        "recall": np.arange(RECALLS) / (RECALLS - 1),
+        "mPrecision": totals.means(precision_terms),
+    }
+    return Value(mean(totals.column(precisions_at, r)), curves=curves)
+
+
 _K = rank(lambda _: (5, 10))
+_within = partial(Metric, tail="monotone", deployed=True)
 
-AP_AT_K = Metric(
-    name="mAP@{k}/{denominator}",
-    formula="1/N Σ (Σ_{r_j <= k} j/r_j) / D; D = |{r_j <= k}| (hits), G (total), min(k, G) (min); "
-    "j/r_j as --ap has it",
-    source="hits: torchmetrics; total: ranx, trec_eval; min: OML, Kaggle",
-    values=truncated_average_precisions,
-    column="AP@{k}/{denominator}",
-    parameters={"k": _K, "denominator": choice("hits", "total", "min")},
-    also=("mAP@{k}", "AP@{k}"),
-    tail=lambda denominator: "cutoff" if denominator == "hits" else "monotone",
-    deployed=True,
-)
-
-PRECISION_AT_K = Metric(
-    name="P@{k}",
-    formula="1/N Σ |{r_j <= k}| / k",
-    source="Manning et al. 2008, §8.4",
-    values=precisions_at,
-    column="P@{k}",
-    parameters={"k": _K},
-    also=("precision@{k}", "precision-at-{k}"),
-    tail="monotone",
-    deployed=True,
-)
-
-PRECISION_AT_K_MIN = Metric(
-    name="P@{k}/min",
-    formula="1/N Σ |{r_j <= k}| / min(k, G)",
-    source="OML, calc_precision",
-    values=attainable_precisions_at,
-    column="P@{k}/min",
-    parameters={"k": _K},
-    tail="monotone",
-    deployed=True,
-)
-
-RECALL_AT_K = Metric(
-    name="recall@{k}",
-    formula="1/N Σ |{r_j <= k}| / G",
-    source="Manning et al. 2008, §8.4; the recall@k of metric learning is CMC@k",
-    values=recalls_at,
-    column="recall@{k}",
-    parameters={"k": _K},
-    also=("recall-at-{k}",),
-    tail="monotone",
-    deployed=True,
-)
-
-RECALL_AT_PERCENT = Metric(
-    name="recall@{p}%",
-    formula="1/N Σ |{r_j <= k}| / G; k = ceil(p · valid / 100), valid items of the query's gallery",
-    source="Manning et al. 2008, §8.4, at a share of the gallery as in place recognition "
-    "(Arandjelović et al. 2016)",
-    values=recalls_at_percent,
-    column="recall@{p}%",
-    needs=(*RANK_FIELDS, "valid"),
-    parameters={"p": percentage(1, 5)},
-    also=("recall-at-{p}%", "recall-at-top-{p}%", "top-{p}%-recall"),
-    tail="monotone",
-    deployed=True,
-)
-
-R_PRECISION = Metric(
-    name="R-precision",
-    formula="1/N Σ |{r_j <= G}| / G",
-    source="Manning et al. 2008, §8.4",
-    values=r_precisions,
-    column="R-precision",
-    tail="monotone",
-    deployed=True,
-)
-
-MAP_AT_R = Metric(
-    name="MAP@R",
-    formula="1/N Σ 1/G Σ_{r_j <= G} j/r_j; j/r_j as --ap has it",
-    source="Musgrave et al. 2020, Eq. 3",
-    values=average_precisions_at_r,
-    column="AP@R",
-    also=("mean-average-precision-at-R",),
-    tail="monotone",
-    deployed=True,
-)
-
-NDCG_AT_K = Metric(
-    name="nDCG@{k}",
-    formula="1/N Σ (Σ_{r_j <= k} 1/log2(r_j + 1)) / Σ_{j <= min(k,G)} 1/log2(j + 1)",
-    source="Järvelin and Kekäläinen 2002, relevance 0 or 1",
-    values=discounted_gains,
-    column="nDCG@{k}",
-    parameters={"k": _K},
-    also=("NDCG-cut-{k}",),
-    tail="monotone",
-    deployed=True,
+METRICS = (
+    _within(
+        name="mAP@{k}/{denominator}",
+        formula="1/N Σ (Σ_{r_j <= k} j/r_j) / D; D = |{r_j <= k}| (hits), G (total), min(k, G) "
+        "(min); j/r_j as --ap has it",
+        source="hits: torchmetrics; total: ranx, trec_eval; min: OML, Kaggle",
+        values=truncated_average_precisions,
+        column="AP@{k}/{denominator}",
+        parameters={"k": _K, "denominator": choice("hits", "total", "min")},
+        also=("mAP@{k}", "AP@{k}"),
+        tail=lambda denominator: "cutoff" if denominator == "hits" else "monotone",
+    ),
+    _within(
+        name="P@{k}",
+        formula="1/N Σ |{r_j <= k}| / k",
+        source="Manning et al. 2008, §8.4",
+        values=lambda ranked, k: hits(ranked, k) / k,
+        column="P@{k}",
+        parameters={"k": _K},
+        also=("precision@{k}", "precision-at-{k}"),
+    ),
+    _within(
+        name="P@{k}/min",
+        formula="1/N Σ |{r_j <= k}| / min(k, G)",
+        source="OML, calc_precision",
+        values=lambda ranked, k: hits(ranked, k) / np.minimum(ranked.ranks.count, k),
+        column="P@{k}/min",
+        parameters={"k": _K},
+    ),
+    _within(
+        name="recall@{k}",
+        formula="1/N Σ |{r_j <= k}| / G",
+        source="Manning et al. 2008, §8.4; the recall@k of metric learning is CMC@k",
+        values=lambda ranked, k: hits(ranked, k) / ranked.ranks.count,
+        column="recall@{k}",
+        parameters={"k": _K},
+        also=("recall-at-{k}",),
+    ),
+    _within(
+        name="recall@{p}%",
+        formula="1/N Σ |{r_j <= k}| / G; k = ceil(p · valid / 100), valid items of the query's "
+        "gallery",
+        source="Manning et al. 2008, §8.4, at a share of the gallery as in place recognition "
+        "(Arandjelović et al. 2016)",
+        values=recalls_at_percent,
+        column="recall@{p}%",
+        needs=(*RANK_FIELDS, "valid"),
+        parameters={"p": percentage(1, 5)},
+        also=("recall-at-{p}%", "recall-at-top-{p}%", "top-{p}%-recall"),
+    ),
+    _within(
+        name="R-precision",
+        formula="1/N Σ |{r_j <= G}| / G",
+        source="Manning et al. 2008, §8.4",
+        values=lambda ranked: hits(ranked, ranked.ranks.count) / ranked.ranks.count,
+        column="R-precision",
+    ),
+    _within(
+        name="MAP@R",
+        formula="1/N Σ 1/G Σ_{r_j <= G} j/r_j; j/r_j as --ap has it",
+        source="Musgrave et al. 2020, Eq. 3",
+        values=average_precisions_at_r,
+        column="AP@R",
+        also=("mean-average-precision-at-R",),
+    ),
+    _within(
+        name="nDCG@{k}",
+        formula="1/N Σ (Σ_{r_j <= k} 1/log2(r_j + 1)) / Σ_{j <= min(k,G)} 1/log2(j + 1)",
+        source="Järvelin and Kekäläinen 2002, relevance 0 or 1",
+        values=discounted_gains,
+        column="nDCG@{k}",
+        parameters={"k": _K},
+        also=("NDCG-cut-{k}",),
+    ),
+    _within(
+        name="mP@recall={r}",
+        formula="1/N Σ max {j/r_j : j/G >= r}",
+        source="Salton and McGill 1983 (interpolated precision); at 101 points: COCO",
+        values=precisions_at,
+        adds=(precision_terms,),
+        finish=precision_at_recall,
+        parameters={"r": rate(0.1, 0.5, 0.9)},
+        also=("interpolated-precision@{r}",),
+        deployed=False,
+    ),
 )

@@ -8,26 +8,28 @@ fn = G − tp. Source: Wang et al., "Re-identification = Retrieval + Verificatio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
 
 from streameval.choices import VerificationPrecision
-from streameval.metrics.kind import FRACTION, TAU, Kind
-from streameval.metrics.metric import RANK_FIELDS, Metric, Tail, Value
-from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.resampling import Resamples, divided
+from streameval.metrics.blocks import (
+    RankedQueries,
+    Totals,
+    normalised_thresholds,
+    positives_returned,
+)
+from streameval.metrics.confidence import Resamples, divided
+from streameval.metrics.metric import RANK_FIELDS, TAU, Metric, Value
 from streameval.metrics.sums import mean, trapezoid
-from streameval.metrics.thresholds import normalised_thresholds, positives_returned
-from streameval.metrics.totals import Totals
 from streameval.statistics import FloatArray, IntArray
 
 _REP = (
-    "mReP = 1/N Σ sqrt(RP·VP); RP = 1/tp Σ_{j<=tp} j/r_j, as --ap has it; "
+    "; mReP = 1/N Σ sqrt(RP·VP); RP = 1/tp Σ_{j<=tp} j/r_j, as --ap has it; "
     "VP = tp/(fn + min(tp + fp, r_G)) (reference) or tp/(tp + fn + fp) (equation)"
 )
+_FR = "; mFR = 1/M Σ min(fp/B, 1)"
 NEVER_RETURNS = "no query of Q− returns anything, even at τ = 1"
 
 
@@ -212,61 +214,66 @@ def resampled_false_rates(resamples: Resamples) -> list[dict[str, float]]:
     return [false_rate_scalars(tau, curve) for curve in mfr]
 
 
-def resampled_reid_value(resamples: Resamples, name: str) -> FloatArray:
-    """Return one of `reid_scalars` of each resample, [R] float64."""
-    return np.array([scalars[name] for scalars in resamples.once(resampled_reid)])
+def _resampled(
+    resamples: Resamples, name: str, *, scalars: Callable[[Resamples], list[dict[str, float]]]
+) -> FloatArray:
+    """Return one of the scalars of each resample, [R] float64."""
+    return np.array([each[name] for each in resamples.once(scalars)])
 
 
-def resampled_false_rate_value(resamples: Resamples, name: str) -> FloatArray:
-    """Return one of `false_rate_scalars` of each resample, [R] float64."""
-    return np.array([scalars[name] for scalars in resamples.once(resampled_false_rates)])
+_reid = partial(
+    Metric,
+    part="gom",
+    needs=(*RANK_FIELDS, "thresholds", "negatives_within"),
+    source="GOM paper, Eq. 4, 5, 6, 9; the reference VP: the authors' published code",
+    adds=(reid_terms,),
+    finish=reid_value,
+    resampled=partial(_resampled, scalars=resampled_reid),
+    default=True,
+    tail="own",
+    between=reid_bounds,
+    deployed=True,
+)
 
+_false_rate = partial(
+    Metric,
+    part="gom",
+    needs=("indptr", "thresholds", "negatives_within", "same_identity"),
+    over=("Q−",),
+    source="GOM paper, Eq. 7, 8, 10",
+    adds=(false_rate_terms,),
+    finish=false_rate_value,
+    default=True,
+    tail="monotone",
+    deployed=True,
+)
 
-def _reid(name: str, formula: str, *, kind: Kind = FRACTION, tail: Tail = "own") -> Metric:
-    return Metric(
-        name=name,
-        part="gom",
-        needs=(*RANK_FIELDS, "thresholds", "negatives_within"),
-        formula=f"{formula}; {_REP}",
-        source="GOM paper, Eq. 4, 5, 6, 9; the reference VP: the authors' published code",
-        adds=(reid_terms,),
-        finish=partial(reid_value, name=name),
-        resampled=partial(resampled_reid_value, name=name),
-        default=True,
-        kind=kind,
-        better="higher" if kind.is_score else "neither",
-        tail=tail,
-        between=None if tail == "monotone" else partial(reid_bounds, name=name),
-        deployed=True,
-    )
-
-
-def _false_rate(name: str, formula: str, *, kind: Kind = FRACTION) -> Metric:
-    return Metric(
-        name=name,
-        part="gom",
-        needs=("indptr", "thresholds", "negatives_within", "same_identity"),
-        over=("Q−",),
-        formula=f"{formula}; mFR = 1/M Σ min(fp/B, 1)",
-        source="GOM paper, Eq. 7, 8, 10",
-        adds=(false_rate_terms,),
-        finish=partial(false_rate_value, name=name),
-        resampled=partial(resampled_false_rate_value, name=name),
-        default=True,
-        kind=kind,
-        better="lower" if kind.is_score else "higher",  # strangers get answers from further on
+METRICS = (
+    _reid(
+        name="mVP_max",
+        formula=f"max over τ of mVP = 1/N Σ VP{_REP}",
         tail="monotone",
-        deployed=True,
-    )
-
-
-MVP_MAX = _reid("mVP_max", "max over τ of mVP = 1/N Σ VP", tail="monotone")
-MREP_MAX = _reid("mReP_max", "max over τ of mReP")
-TAU_MAX = _reid("tau_max", "the first τ at which mReP is greatest", kind=TAU)
-MREP = _reid("MREP", "area under mReP(τ)")
-MFR = _false_rate("MFR", "area under mFR(τ)")
-TAU_NZ = replace(
-    _false_rate("tau_nz", "the smallest τ with mFR > 0", kind=TAU),
-    resampled=None,  # Bickel and Freedman 1981: the bootstrap fails for extremes
-    no_interval="an extreme of the queries: no resample goes beyond it, and all tell too little",
+        between=None,
+    ),
+    _reid(name="mReP_max", formula=f"max over τ of mReP{_REP}"),
+    _reid(
+        name="tau_max",
+        formula=f"the first τ at which mReP is greatest{_REP}",
+        kind=TAU,
+        better="neither",
+    ),
+    _reid(name="MREP", formula=f"area under mReP(τ){_REP}"),
+    _false_rate(
+        name="MFR",
+        formula=f"area under mFR(τ){_FR}",
+        resampled=partial(_resampled, scalars=resampled_false_rates),
+        better="lower",
+    ),
+    _false_rate(  # no interval: Bickel and Freedman 1981: the bootstrap fails for extremes
+        name="tau_nz",
+        formula=f"the smallest τ with mFR > 0{_FR}",
+        no_interval="an extreme of the queries: no resample goes beyond it, and all tell too "
+        "little",
+        kind=TAU,  # higher is better: strangers get answers from further on
+    ),
 )

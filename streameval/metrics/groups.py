@@ -1,9 +1,18 @@
-"""Metrics of groups of queries: by camera, by identity, by any label that queries have."""
+"""Metrics of groups of queries: by camera, by identity, by any label; and by pairs of cameras.
+
+The cell of query camera a and gallery camera b is over the queries of camera a that have a
+positive of camera b. Only positives of camera b are relevant; positives of other cameras take no
+part, as if they were ignored: they are neither found nor in the way. All negatives stay in the
+list, whatever their camera. CMC@k of the cell tells how often the nearest positive of camera b
+is among the first k, and mAP how well all positives of camera b are ranked. Statistics count
+negatives alone, so a cell is made by leaving positives out.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +21,9 @@ import numpy.typing as npt
 from streameval.errors import InputError
 from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.compute import Detail, Metrics, metrics_of
-from streameval.metrics.confidence import Confidence, confidence_of
-from streameval.metrics.metric import Measure
+from streameval.metrics.confidence import Confidence, Identities, Resampling, confidence_of
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
-from streameval.metrics.resampling import Identities, Resampling
-from streameval.metrics.selection import available_fields, measures_of
+from streameval.metrics.selection import available_fields, find_name, measures_of
 from streameval.statistics import RankStatistics
 
 NOT_BY_QUERY = (
@@ -24,9 +31,14 @@ NOT_BY_QUERY = (
     "most"
 )
 
+Labels = npt.NDArray[Any]
+
 
 def metrics_by_group(
-    stats: RankStatistics, labels: npt.NDArray[Any], options: MetricOptions = DEFAULT_OPTIONS
+    stats: RankStatistics,
+    labels: Labels,
+    options: MetricOptions = DEFAULT_OPTIONS,
+    lists: ListReading | None = None,
 ) -> dict[Any, Metrics]:
     """Compute the metrics of the queries of each label, as if there were no others.
 
@@ -35,6 +47,8 @@ def metrics_by_group(
     stats : RankStatistics
     labels : [Q] array of integers or strings
     options : MetricOptions, optional
+    lists : ListReading, optional
+        Of lists of neighbours: how they are read.
 
     Returns
     -------
@@ -48,17 +62,25 @@ def metrics_by_group(
     OptionError
         See `compute_metrics`.
     """
-    _check_labels(stats, labels)
-    measures = measures_of(options, available_fields(stats))
+    if labels.shape != (stats.queries,):
+        raise InputError(
+            f"the column of groups has shape {labels.shape}, and there are {stats.queries} "
+            "queries: one label a query is needed"
+        )
+    measures = [] if lists else measures_of(options, available_fields(stats))
     groups: dict[Any, Metrics] = {}
     for label in np.unique(labels).tolist():
-        own = stats.take(labels == label)
+        queries = labels == label
+        own = stats.take(queries)
+        if lists:
+            groups[label] = compute_list_metrics(own, lists.take(queries), options)
+            continue
         split = [one for one in measures if set(one.metric.needs) <= available_fields(own)]
-        metrics = metrics_of(own, options, split)
+        metrics = groups[label] = metrics_of(own, options, split)
         for measure in measures:
             if measure not in split:
-                _leave_out(metrics, measure)
-        groups[label] = metrics
+                metrics.scalars[measure.name] = math.nan
+                metrics.details[measure.name] = Detail(measure.metric.part, NOT_BY_QUERY)
     return groups
 
 
@@ -92,43 +114,133 @@ def confidence_by_group(
     return found
 
 
-def list_metrics_by_group(
+@dataclass(frozen=True, eq=False)
+class PositiveCameras:
+    """The camera of each of P positives.
+
+    Attributes
+    ----------
+    known : [C] array of integers or strings
+        The cameras, ascending.
+    code : [P] int32
+        Which of these.
+    """
+
+    known: Labels
+    code: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, cameras: Labels) -> PositiveCameras:
+        """Return them from a label a positive, [P]."""
+        known, code = np.unique(cameras, return_inverse=True)
+        return cls(known, code.astype(np.int32))
+
+    @property
+    def labels(self) -> Labels:
+        """The label of each positive, [P]."""
+        return self.known[self.code]
+
+    def take(self, order: npt.NDArray[np.int64]) -> PositiveCameras:
+        """Return those of some positives, in that order."""
+        return PositiveCameras(self.known, self.code[order])
+
+
+def metrics_by_camera_pair(
     stats: RankStatistics,
-    lists: ListReading,
-    labels: npt.NDArray[Any],
+    query_cam: Labels,
+    positive_cam: PositiveCameras,
     options: MetricOptions = DEFAULT_OPTIONS,
-) -> dict[Any, Metrics]:
-    """Compute the metrics of the queries of each label, of lists of neighbours.
+) -> dict[tuple[Any, Any], Metrics]:
+    """Compute the metrics of each pair of a query's camera and a positive's.
 
     Parameters
     ----------
     stats : RankStatistics
-    lists : ListReading
-        How they are read.
-    labels : [Q] array of integers or strings
+    query_cam : [Q] array of integers or strings
+    positive_cam : PositiveCameras
+        Of the P positives.
     options : MetricOptions, optional
+
+    Returns
+    -------
+    dict of (query camera, gallery camera) to Metrics
+        In the order of the labels; pairs without a positive are left out. Of the metrics, those
+        that are over Q+ alone; not CMC under single gallery shot, which is not kept by positive.
 
     Raises
     ------
     InputError
-        If there is not one label a query.
+        If there is not one camera a query, or a positive.
+    OptionError
+        See `compute_metrics`.
     """
-    _check_labels(stats, labels)
-    chosen = {label: np.flatnonzero(labels == label) for label in np.unique(labels).tolist()}
-    return {
-        label: compute_list_metrics(stats.take(own), lists.take(own), options)
-        for label, own in chosen.items()
-    }
+    for what, given, wanted in (
+        ("query_cam", len(query_cam), stats.queries),
+        ("positive_cam", len(positive_cam.code), len(stats.positive_distance)),
+    ):
+        if given != wanted:
+            raise InputError(f"{what} has {given} cameras, and {wanted} are needed")
+    measures = [
+        one for one in measures_of(options, available_fields(stats)) if one.metric.over == ("Q+",)
+    ]
+    cells: dict[tuple[Any, Any], Metrics] = {}
+    known = positive_cam.known.tolist()
+    of_query = np.repeat(np.arange(stats.queries), stats.positives)
+    for camera in np.unique(query_cam).tolist():
+        own = query_cam == camera
+        row, codes = stats.take(own), positive_cam.code[own[of_query]]
+        for code in np.unique(codes).tolist():
+            cell = row.with_positives(codes == code)
+            cell = cell.take(cell.has_positive)
+            possible = [
+                one for one in measures if one.metric.needs_under(options) <= available_fields(cell)
+            ]
+            label = camera, known[code]
+            cells[label] = metrics_of(cell, options, possible)
+    return cells
 
 
-def _check_labels(stats: RankStatistics, labels: npt.NDArray[Any]) -> None:
-    if labels.shape != (stats.queries,):
-        raise InputError(
-            f"the column of groups has shape {labels.shape}, and there are {stats.queries} "
-            "queries: one label a query is needed"
-        )
+@dataclass(frozen=True, eq=False)
+class CameraMatrix:
+    """One number of every pair of cameras.
+
+    Attributes
+    ----------
+    query_cams : [A] array of integers or strings
+        Ascending: cameras of queries with a positive.
+    gallery_cams : [B] array of integers or strings
+        Ascending: cameras of positives.
+    values : [A, B] float64
+        NaN where queries of the one camera have no positive of the other.
+    """
+
+    query_cams: Labels
+    gallery_cams: Labels
+    values: npt.NDArray[np.float64]
 
 
-def _leave_out(metrics: Metrics, measure: Measure) -> None:
-    metrics.scalars[measure.name] = math.nan
-    metrics.details[measure.name] = Detail(measure.metric.part, NOT_BY_QUERY)
+def camera_matrix(cells: Mapping[tuple[Any, Any], Metrics], name: str) -> CameraMatrix:
+    """Return a metric, or a number of ``counts`` (``queries``, ``pairs_positive``), as a matrix.
+
+    Parameters
+    ----------
+    cells : mapping
+        As `metrics_by_camera_pair` returns.
+    name : str
+
+    Raises
+    ------
+    KeyError
+        If the cells have no such metric.
+    """
+    query_cams = np.unique([pair[0] for pair in cells])
+    gallery_cams = np.unique([pair[1] for pair in cells])
+    values = np.full((len(query_cams), len(gallery_cams)), np.nan)
+    for (query, gallery), metrics in cells.items():
+        own = metrics.scalars | metrics.counts
+        found = find_name(name, own)
+        if found is None:
+            raise KeyError(f"no metric {name!r} of camera pairs; there are {', '.join(own)}")
+        at = np.searchsorted(query_cams, query), np.searchsorted(gallery_cams, gallery)
+        values[at] = own[found]
+    return CameraMatrix(query_cams, gallery_cams, values)

@@ -7,21 +7,24 @@ queries together; ``macro`` is the mean over the queries of Q+ of what each has.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
-from streameval.metrics.metric import Metric, Tail, Value
+from streameval.metrics.blocks import (
+    RankedQueries,
+    Terms,
+    Totals,
+    normalised_thresholds,
+    positives_returned,
+)
+from streameval.metrics.confidence import Resamples, divided
+from streameval.metrics.metric import Metric, Value
 from streameval.metrics.parameters import choice, threshold
-from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.resampling import Resamples, divided
-from streameval.metrics.thresholds import normalised_thresholds, positives_returned
-from streameval.metrics.totals import Terms, Totals
 from streameval.statistics import FloatArray
 
 NOTHING_RETURNED = "nothing is returned at this τ"
-
 
 FIGURES = ("precision", "recall", "F1")
 
@@ -54,25 +57,18 @@ def figure_curves(totals: Totals, average: str) -> dict[str, FloatArray]:
     sums = totals.sums(figure_terms, average).reshape(-1, len(FIGURES), 2)
     sums[:, 2, 1] *= sums[:, 1, 1] > 0  # without positives F1 is undefined, whatever is returned
     curves = divided(sums[..., 0], sums[..., 1]).T
-    tau = normalised_thresholds(len(totals.thresholds))
-    return {
-        "tau": tau,
-        **{f"{name}/{average}": curve for name, curve in zip(FIGURES, curves, strict=True)},
-    }
+    named = {f"{name}/{average}": curve for name, curve in zip(FIGURES, curves, strict=True)}
+    return {"tau": normalised_thresholds(len(totals.thresholds)), **named}
 
 
-def figure_at(totals: Totals, average: str, tau: float, *, name: str) -> Value:
+def figure_at(totals: Totals, average: str, tau: float, name: str) -> Value:
     """Return precision, recall or F1 at one of the thresholds, and the curves."""
     at = _index(totals.thresholds, tau)
     if at is None:
         return Value(math.nan, reason=_not_counted(totals))
     curves = totals.once(figure_curves, average)
-    return Value(
-        float(curves[f"{name}/{average}"][at]),
-        threshold=float(totals.thresholds[at]),
-        reason=NOTHING_RETURNED,
-        curves=curves,
-    )
+    value = float(curves[f"{_figure(name)}/{average}"][at])
+    return Value(value, float(totals.thresholds[at]), reason=NOTHING_RETURNED, curves=curves)
 
 
 def greatest_f1(totals: Totals, average: str) -> Value:
@@ -80,7 +76,7 @@ def greatest_f1(totals: Totals, average: str) -> Value:
     curves = totals.once(figure_curves, average)
     values = curves[f"F1/{average}"]
     best = int(np.argmax(values))
-    return Value(float(values[best]), threshold=float(totals.thresholds[best]), curves=curves)
+    return Value(float(values[best]), float(totals.thresholds[best]), curves=curves)
 
 
 def false_match_terms(ranked: RankedQueries, tau: float) -> list[FloatArray]:
@@ -104,7 +100,11 @@ def ratio_at(totals: Totals, tau: float, *, terms: Terms) -> Value:
     above, below = totals.sums(terms, tau)
     if at is None or not below:
         return Value(math.nan, reason=_not_counted(totals))
-    return Value(float(above / below), threshold=float(totals.thresholds[at]))
+    return Value(float(above / below), float(totals.thresholds[at]))
+
+
+def _figure(name: str) -> str:
+    return name.partition("/")[0]
 
 
 def _index(thresholds: FloatArray, tau: float) -> int | None:
@@ -124,9 +124,9 @@ def resampled_figures(resamples: Resamples, average: str, name: str) -> FloatArr
     return divided(ratios[..., 0], ratios[..., 1])
 
 
-def resampled_figure(resamples: Resamples, average: str, tau: float, *, name: str) -> FloatArray:
+def resampled_figure(resamples: Resamples, average: str, tau: float, name: str) -> FloatArray:
     """Return precision, recall or F1 at one of the thresholds in each resample, [R] float64."""
-    curves = resamples.once(resampled_figures, average, name)
+    curves = resamples.once(resampled_figures, average, _figure(name))
     return curves[:, _index(resamples.totals.thresholds, tau)]
 
 
@@ -146,77 +146,69 @@ _FIELDS = ("indptr", "positive_distance", "thresholds", "negatives_within")
 _AVERAGE = choice("micro", "macro")
 _TAU = threshold(0.25, 0.5)
 
-
-def _figure(name: str, formula: str, tail: Tail | Callable[..., Tail] = "monotone") -> Metric:
-    return Metric(
-        name=f"{name}/{{average}}@tau={{tau}}",
-        part="verification",
-        needs=_FIELDS,
-        formula=f"{formula} at τ, over all pairs (micro), or its mean over Q+ (macro)",
-        source="van Rijsbergen 1979; micro and macro: Manning et al. 2008, §13.6",
-        adds=(figure_terms,),
-        finish=partial(figure_at, name=name),
-        resampled=partial(resampled_figure, name=name),
-        parameters={"average": _AVERAGE, "tau": _TAU},
-        also=(f"{name}@tau={{tau}}",),
-        tail=tail,
-        deployed=True,
-    )
-
-
-PRECISION = _figure(  # what returns anything is another set of queries in each extreme
-    "precision",
-    "tp/(tp + fp), of what returns anything,",
-    lambda average: "monotone" if average == "micro" else "withheld",
-)
-RECALL = _figure("recall", "tp/(tp + fn)")
-F1 = _figure("F1", "2tp/(2tp + fp + fn)")
-
-F1_MAX = Metric(
-    name="F1_max/{average}",
-    part="verification",
-    needs=_FIELDS,
-    formula="max over the thresholds (τ = 0, 0.01 .. 1) of F1 of all pairs (micro), or of its mean "
-    "over Q+ (macro)",
-    source="van Rijsbergen 1979",
+_matched = partial(Metric, part="verification", needs=_FIELDS, tail="monotone", deployed=True)
+_at_tau = partial(
+    _matched,
+    source="van Rijsbergen 1979; micro and macro: Manning et al. 2008, §13.6",
     adds=(figure_terms,),
-    finish=greatest_f1,
-    resampled=resampled_greatest_f1,
-    parameters={"average": _AVERAGE},
-    also=("F1-max", "max-F1"),
-    tail="monotone",
-    deployed=True,
+    finish=figure_at,
+    resampled=resampled_figure,
+    parameters={"average": _AVERAGE, "tau": _TAU},
 )
+_MEANS = "at τ, over all pairs (micro), or its mean over Q+ (macro)"
 
-FMR = Metric(
-    name="FMR@tau={tau}",
-    part="verification",
-    needs=("indptr", "thresholds", "negatives_within", "valid"),
-    over=("negatives",),
-    formula="|{impostor : d <= τ}| / I",
-    source="ISO/IEC 19795-1",
-    adds=(false_match_terms,),
-    finish=partial(ratio_at, terms=false_match_terms),
-    resampled=partial(resampled_ratio, terms=false_match_terms),
-    parameters={"tau": _TAU},
-    also=("FAR@tau={tau}",),
-    better="lower",
-    tail="monotone",
-    deployed=True,
-)
-
-FNMR = Metric(
-    name="FNMR@tau={tau}",
-    part="verification",
-    needs=("indptr", "thresholds", "positive_distance"),
-    formula="|{genuine : d > τ}| / P",
-    source="ISO/IEC 19795-1",
-    adds=(false_non_match_terms,),
-    finish=partial(ratio_at, terms=false_non_match_terms),
-    resampled=partial(resampled_ratio, terms=false_non_match_terms),
-    parameters={"tau": _TAU},
-    also=("FRR@tau={tau}",),
-    better="lower",
-    tail="monotone",
-    deployed=True,
+METRICS = (
+    _at_tau(
+        name="precision/{average}@tau={tau}",
+        formula=f"tp/(tp + fp), of what returns anything, {_MEANS}",
+        also=("precision@tau={tau}",),
+        # what returns anything is another set of queries in each extreme
+        tail=lambda average: "monotone" if average == "micro" else "withheld",
+    ),
+    _at_tau(
+        name="recall/{average}@tau={tau}",
+        formula=f"tp/(tp + fn) {_MEANS}",
+        also=("recall@tau={tau}",),
+    ),
+    _at_tau(
+        name="F1/{average}@tau={tau}",
+        formula=f"2tp/(2tp + fp + fn) {_MEANS}",
+        also=("F1@tau={tau}",),
+    ),
+    _matched(
+        name="F1_max/{average}",
+        formula="max over the thresholds (τ = 0, 0.01 .. 1) of F1 of all pairs (micro), or of its "
+        "mean over Q+ (macro)",
+        source="van Rijsbergen 1979",
+        adds=(figure_terms,),
+        finish=greatest_f1,
+        resampled=resampled_greatest_f1,
+        parameters={"average": _AVERAGE},
+        also=("F1-max", "max-F1"),
+    ),
+    _matched(
+        name="FMR@tau={tau}",
+        needs=("indptr", "thresholds", "negatives_within", "valid"),
+        over=("negatives",),
+        formula="|{impostor : d <= τ}| / I",
+        source="ISO/IEC 19795-1",
+        adds=(false_match_terms,),
+        finish=partial(ratio_at, terms=false_match_terms),
+        resampled=partial(resampled_ratio, terms=false_match_terms),
+        parameters={"tau": _TAU},
+        also=("FAR@tau={tau}",),
+        better="lower",
+    ),
+    _matched(
+        name="FNMR@tau={tau}",
+        needs=("indptr", "thresholds", "positive_distance"),
+        formula="|{genuine : d > τ}| / P",
+        source="ISO/IEC 19795-1",
+        adds=(false_non_match_terms,),
+        finish=partial(ratio_at, terms=false_non_match_terms),
+        resampled=partial(resampled_ratio, terms=false_non_match_terms),
+        parameters={"tau": _TAU},
+        also=("FRR@tau={tau}",),
+        better="lower",
+    ),
 )

@@ -10,19 +10,19 @@ from functools import cache
 from inspect import signature
 from itertools import product
 from string import Formatter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
 from streameval.errors import OptionError
-from streameval.metrics.kind import FRACTION, Kind
+from streameval.metrics.blocks import Column, Demand, RankedQueries, Terms, Totals, partial_sums
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import Parameter, write
-from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.resampling import Resampled, Resamples
 from streameval.metrics.sums import mean
-from streameval.metrics.totals import Column, Demand, Terms, Totals, partial_sums
 from streameval.statistics import FIELDS, FloatArray
+
+if TYPE_CHECKING:
+    from streameval.metrics.confidence import Resamples
 
 Part = Literal["retrieval", "open-set", "gom", "verification"]
 Population = Literal["Q+", "Q−", "negatives"]
@@ -39,6 +39,38 @@ EMPTY: Mapping[Population, str] = {
     "negatives": "there is no negative pair",
 }
 """Why a metric over a population has no value where that is empty."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the values of a metric are, and how they are written for people.
+
+    Attributes
+    ----------
+    name : str
+    scale : float
+        Factor from the value to the number that is written: 100 for percent.
+    unit : str
+        What stands behind that number.
+    digits : int
+        Decimal places.
+    is_score : bool
+        Whether one value can be better than another by some amount. False for a place on an axis:
+        a difference of two places has no p-value.
+    """
+
+    name: str
+    scale: float = 1.0
+    unit: str = ""
+    digits: int = 2
+    is_score: bool = True
+
+
+FRACTION = Kind("fraction", 100.0, " %")
+RANK = Kind("rank", digits=1)
+COUNT = Kind("count", digits=0)
+DISTANCE = Kind("distance", digits=4, is_score=False)
+TAU = Kind("tau", is_score=False)
 
 
 @dataclass(frozen=True)
@@ -73,12 +105,12 @@ class Value:
     per_query: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Metric:
     """One metric, declared.
 
     Its functions take `RankedQueries`, `Totals` or `Resamples`, and then those of its parameters
-    that they name. None of them has side effects.
+    that they name; ``name`` is the metric's own. None of them has side effects.
 
     Attributes
     ----------
@@ -159,7 +191,7 @@ class Metric:
     also: tuple[str, ...] = ()
     default: bool = False
     reads: Callable[[MetricOptions], tuple[str, ...]] | None = None
-    resampled: Resampled | None = None
+    resampled: Callable[..., FloatArray] | None = None
     no_interval: str = "read off a histogram of all queries together, which can't be resampled"
     unsettled: Callable[..., Bounds | None] | None = None
     tail: Tail | Callable[..., Tail] = "withheld"
@@ -208,11 +240,7 @@ class Metric:
         OptionError
             If a parameter has a value that it can't have.
         """
-        pattern = "".join(
-            re.escape(text) + ("" if parameter is None else f"(?P<{parameter}>[^@|/=%]*)")
-            for text, parameter, _, _ in Formatter().parse(self.name)
-        )
-        found = re.fullmatch(pattern, name)
+        found = re.fullmatch(_pattern(self.name, re.escape, "[^@|/=%]*"), name)
         if found is None:
             return None
         values = []
@@ -225,12 +253,12 @@ class Metric:
                     f"metric {name!r}: {parameter} of {self.name} is {text!r}; expected "
                     f"{declared.expects}"
                 ) from None
-        return Measure(self, tuple(values))
+        return self.measure(*values)
 
     def called(self, name: str) -> list[Measure]:
         """Return what another tool's name, or one in other letters, stands for; or nothing."""
         for template in (self.name, *self.also):
-            found = re.fullmatch(_loose_pattern(template), name, re.IGNORECASE)
+            found = re.fullmatch(_pattern(template, _loose, "[^@|/=]+"), name, re.IGNORECASE)
             if found is None:
                 continue
             given = found.groupdict()
@@ -245,13 +273,17 @@ class Metric:
         return []
 
 
-def _loose_pattern(template: str) -> str:
+def _pattern(template: str, written: Callable[[str], str], value: str) -> str:
+    """Return the pattern of a metric's name, with a group for each parameter."""
+    return "".join(
+        written(text) + ("" if parameter is None else f"(?P<{parameter}>{value})")
+        for text, parameter, _, _ in Formatter().parse(template)
+    )
+
+
+def _loose(text: str) -> str:
     """Return a pattern to which hyphens are blanks or nothing, and @ and | are one."""
-    parts = []
-    for text, parameter, _, _ in Formatter().parse(template):
-        loose = re.sub(r"[@|]", "[@|]", re.sub(r"-", "[-_ ]?", text))
-        parts.append(loose + ("" if parameter is None else f"(?P<{parameter}>[^@|/=]+)"))
-    return "".join(parts)
+    return re.sub(r"[@|]", "[@|]", re.sub(r"-", "[-_ ]?", text))
 
 
 @dataclass(frozen=True)
@@ -324,16 +356,16 @@ class Measure:
     def unsettled(self, ranked: RankedQueries) -> Bounds | None:
         """Return the distances that its threshold lies between; None where it has none."""
         between = self.metric.unsettled
-        totals = ranked.once(Totals.of)
-        return None if between is None else between(totals, *self._given(between))
+        return None if between is None else between(ranked.once(Totals.of), *self._given(between))
 
     def _given(self, function: Callable[..., Any]) -> tuple[Any, ...]:
-        """Return the parameters that a function names."""
-        named = dict(zip(self.metric.parameters, self.values, strict=True))
+        """Return the parameters that a function names, and the metric's name."""
+        named = {"name": self.metric.name}
+        named |= zip(self.metric.parameters, self.values, strict=True)
         return tuple(named[name] for name in _names(function) if name in named)
 
     def _written(self, template: str) -> str:
-        texts = (write(value) for value in self.values)
+        texts = map(write, self.values)
         return template.format_map(dict(zip(self.metric.parameters, texts, strict=True)))
 
 

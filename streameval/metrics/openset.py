@@ -7,20 +7,23 @@ at the nearest negatives of Q−, so everything here is exact, with no grid of t
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
+from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.confidence import Resamples, divided
 from streameval.metrics.metric import Metric, Value
 from streameval.metrics.parameters import choice, rank, rate_of_options
-from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.resampling import Resamples, divided
 from streameval.metrics.sums import prefix_sums
-from streameval.metrics.totals import Totals
 from streameval.statistics import FloatArray
 
 _NEAREST_FIELDS = ("indptr", "positive_distance", "nearest_negative", "same_identity")
-_RANK_FIELDS = (*_NEAREST_FIELDS, "closer", "tied", "tied_before")
+
+Accepted = Callable[..., tuple[FloatArray, FloatArray]]
+"""`Totals` and a parameter to the distance at which each query of Q+ is accepted, and by what
+share it then counts, both [N] float64."""
 
 
 def stranger_distances(ranked: RankedQueries) -> FloatArray:
@@ -46,21 +49,33 @@ def target_distances(ranked: RankedQueries, verification: str) -> FloatArray:
     return np.minimum(ranked.nearest_positive, nearest_negative)
 
 
+def identified(totals: Totals, x: int) -> tuple[FloatArray, FloatArray]:
+    """Return d_1, and [r_1 <= x] or its probability."""
+    return totals.column(nearest_positives), totals.column(found_within, x)
+
+
+def verified(totals: Totals, verification: str) -> tuple[FloatArray, FloatArray]:
+    """Return the distance of the nearest valid item ("set") or positive ("individual"), and 1."""
+    distance = totals.column(target_distances, verification)
+    return distance, np.ones(len(distance))
+
+
 def detection_identification(totals: Totals, x: int, f: float) -> Value:
     """Return DIR@x at the largest FAR <= f, and the ROC; NaN where M strangers don't support f.
 
     Curves, each [n]: ``ROC_tau`` (the limits of `false_accepts`), ``FAR`` and ``DIR@x`` where
     what is closer than a limit is accepted.
     """
-    return _at_rate(totals, f, f"DIR@{x}", totals.once(detection_rates, x))
+    return _at_rate(totals, f, f"DIR@{x}", totals.once(sums_closer, identified, x))
 
 
 def missed_identification(totals: Totals, x: int, f: float) -> Value:
-    """Return FNIR@x = 1 − DIR@x at the largest FPIR <= f; FPIR is FAR.
+    """Return FNIR@x = 1 − DIR@x, counted, at the largest FPIR <= f; FPIR is FAR.
 
     Curves as of `detection_identification`, ``FNIR@x`` in place of ``DIR@x``.
     """
-    return _at_rate(totals, f, f"FNIR@{x}", totals.once(missed_rates, x))
+    missed = len(totals.queries) - totals.once(sums_closer, identified, x)
+    return _at_rate(totals, f, f"FNIR@{x}", missed)
 
 
 def true_target_rate(totals: Totals, verification: str, f: float) -> Value:
@@ -68,31 +83,29 @@ def true_target_rate(totals: Totals, verification: str, f: float) -> Value:
 
     FTR is FAR. Curves as of `detection_identification`, ``TTR/set`` or ``TTR/individual``.
     """
-    rates = totals.once(true_target_rates, verification)
-    return _at_rate(totals, f, f"TTR/{verification}", rates)
+    sums = totals.once(sums_closer, verified, verification)
+    return _at_rate(totals, f, f"TTR/{verification}", sums)
 
 
-def _at_rate(totals: Totals, f: float, name: str, rates: FloatArray) -> Value:
+def _at_rate(totals: Totals, f: float, name: str, sums: FloatArray) -> Value:
+    """Return sums at each limit by N, at the largest FAR <= f, and the ROC."""
     limits, far = totals.once(false_accepts)
+    queries, strangers = len(totals.queries), len(totals.strangers)
+    rates = np.where(np.isnan(limits) | (queries == 0), math.nan, sums / max(queries, 1))
     curves = {"ROC_tau": limits, "FAR": far, name: rates}
-    strangers = len(totals.strangers)
     if strangers and 1 / strangers > f:
-        return Value(math.nan, reason=unsupported(strangers, f), curves=curves)
+        return Value(math.nan, reason=unsupported(strangers, f, "queries of Q−"), curves=curves)
     point = max(int(np.searchsorted(far, f, side="right")) - 1, 0)
     limit = float(limits[point])
-    defined = not math.isnan(limit)
-    return Value(
-        float(rates[point]),
-        threshold=largest_below(limit) if defined else None,
-        curves=curves,
-    )
+    threshold = None if math.isnan(limit) else largest_below(limit)
+    return Value(float(rates[point]), threshold, curves=curves)
 
 
-def unsupported(strangers: int, f: float) -> str:
-    """Return in words that a rate is too small to be measured on so many queries of Q−."""
+def unsupported(count: int, f: float, what: str) -> str:
+    """Return in words that a rate is too small to be measured on so many queries or pairs."""
     if f == 0:
-        return "no number of queries of Q− supports a rate of 0"
-    return f"needs {math.ceil(1 / f):,} queries of Q−, has {strangers:,}"
+        return f"no number of {what} supports a rate of 0"
+    return f"needs {math.ceil(1 / f):,} {what}, has {count:,}"
 
 
 def largest_below(limit: float) -> float:
@@ -115,47 +128,13 @@ def false_accepts(totals: Totals) -> tuple[FloatArray, FloatArray]:
     return limits, accepted / len(nearest)
 
 
-def detection_rates(totals: Totals, x: int) -> FloatArray:
-    """Return DIR@x = |{i in Q+ : r_1 <= x, d_1 < limit}| / N at each limit, [n] float64.
-
-    NaN where N is 0, and at a limit of NaN.
-    """
-    return shares(totals, identified_closer(totals, x))
-
-
-def missed_rates(totals: Totals, x: int) -> FloatArray:
-    """Return FNIR@x = 1 − DIR@x at each limit, counted, [n] float64."""
-    return shares(totals, len(totals.queries) - identified_closer(totals, x))
-
-
-def identified_closer(totals: Totals, x: int) -> FloatArray:
-    """Return |{i in Q+ : r_1 <= x, d_1 < limit}| at each limit, [n] float64."""
-    return sums_closer(totals, totals.column(nearest_positives), totals.column(found_within, x))
-
-
-def true_target_rates(totals: Totals, verification: str) -> FloatArray:
-    """Return TTR = |{i in Q+ : d < limit}| / N at each limit, [n] float64.
-
-    d is the distance of the nearest valid item of the query ("set"), or of its nearest positive
-    ("individual"). NaN where N is 0, and at a limit of NaN.
-    """
-    distance = totals.column(target_distances, verification)
-    return shares(totals, sums_closer(totals, distance, np.ones(len(distance))))
-
-
-def sums_closer(totals: Totals, distance: FloatArray, weight: FloatArray) -> FloatArray:
-    """Return the sum of the weights [N] with distance < limit, at each limit, [n] float64."""
+def sums_closer(totals: Totals, accepted: Accepted, parameter: int | str) -> FloatArray:
+    """Return the sum of the shares with distance < limit, at each limit, [n] float64."""
     limits, _ = totals.once(false_accepts)
+    distance, share = accepted(totals, parameter)
     order = np.argsort(distance)
     inside = np.searchsorted(distance[order], limits, side="left")
-    return prefix_sums(weight[order])[inside]
-
-
-def shares(totals: Totals, sums: FloatArray) -> FloatArray:
-    """Return sums at each limit by N; NaN where N is 0, and at a limit of NaN, [n] float64."""
-    limits, _ = totals.once(false_accepts)
-    queries = len(totals.queries)
-    return np.where(np.isnan(limits) | (queries == 0), math.nan, sums / max(queries, 1))
+    return prefix_sums(share[order])[inside]
 
 
 def roc_area(totals: Totals, x: int) -> Value:
@@ -165,14 +144,13 @@ def roc_area(totals: Totals, x: int) -> Value:
     than that of a stranger drawn at random (Mann and Whitney).
     """
     nearest = np.sort(totals.column(stranger_distances))
-    distance = totals.column(nearest_positives)
+    distance, found = identified(totals, x)
     pairs = len(distance) * len(nearest)
     if not pairs:
         return Value(math.nan)
     further = len(nearest) - np.searchsorted(nearest, distance, side="right")
     not_closer = len(nearest) - np.searchsorted(nearest, distance, side="left")
-    halves = math.fsum((totals.column(found_within, x) * (further + not_closer)).tolist())
-    return Value(halves / (2 * pairs))
+    return Value(math.fsum((found * (further + not_closer)).tolist()) / (2 * pairs))
 
 
 def resampled_limits(resamples: Resamples, f: float) -> FloatArray:
@@ -197,14 +175,15 @@ def resampled_limits(resamples: Resamples, f: float) -> FloatArray:
     return found
 
 
-def resampled_shares(
-    resamples: Resamples, distance: FloatArray, weight: FloatArray, f: float
+def _resampled(
+    resamples: Resamples, accepted: Accepted, parameter: int | str, f: float
 ) -> FloatArray:
-    """Return the sum of the weights [N] with distance < limit by N, in each resample, [R]."""
+    """Return the sum of the shares with distance < limit by N, in each resample, [R]."""
     limits = resamples.once(resampled_limits, f)
+    distance, share = accepted(resamples.totals, parameter)
     order = np.argsort(distance)
     inside = np.searchsorted(distance[order], limits, side="left")
-    own = weight[order]
+    own = share[order]
     sums = np.full(len(limits), math.nan)
     for block, (drawn,) in resamples.weights(resamples.totals.queries[order]):
         ends = inside[block].tolist()
@@ -212,36 +191,18 @@ def resampled_shares(
     return np.where(np.isnan(limits), math.nan, divided(sums, resamples.known))
 
 
-def resampled_detections(resamples: Resamples, x: int, f: float) -> FloatArray:
-    """Return DIR@x|FAR=f of each resample, [R] float64."""
-    totals = resamples.totals
-    distance, found = totals.column(nearest_positives), totals.column(found_within, x)
-    return resampled_shares(resamples, distance, found, f)
-
-
-def resampled_misses(resamples: Resamples, x: int, f: float) -> FloatArray:
-    """Return FNIR@x|FPIR=f of each resample, [R] float64."""
-    return 1 - resampled_detections(resamples, x, f)
-
-
-def resampled_targets(resamples: Resamples, verification: str, f: float) -> FloatArray:
-    """Return TTR|FTR=f of each resample, [R] float64."""
-    distance = resamples.totals.column(target_distances, verification)
-    return resampled_shares(resamples, distance, np.ones(len(distance)), f)
-
-
 def resampled_area(resamples: Resamples, x: int) -> FloatArray:
     """Return `roc_area` of each resample, [R] float64."""
     totals = resamples.totals
-    nearest, distance = totals.column(stranger_distances), totals.column(nearest_positives)
+    nearest = totals.column(stranger_distances)
+    distance, found = identified(totals, x)
     order = np.argsort(distance)
-    distance, found = distance[order], totals.column(found_within, x)[order]
-    ends = [np.searchsorted(distance, nearest, side=side) for side in ("left", "right")]
+    ends = [np.searchsorted(distance[order], nearest, side=side) for side in ("left", "right")]
     sums = np.empty(len(resamples.drawn))
     queries = totals.queries[order], totals.strangers
     for block, (known, strangers) in resamples.weights(*queries):
         closer = np.zeros((len(known), len(order) + 1))
-        np.cumsum(known * found, axis=1, out=closer[:, 1:])
+        np.cumsum(known * found[order], axis=1, out=closer[:, 1:])
         halves = closer[:, ends[0]] + closer[:, ends[1]]
         sums[block] = np.sum(strangers * halves, axis=1)
     return divided(sums, 2 * resamples.known * resamples.strangers)
@@ -250,60 +211,59 @@ def resampled_area(resamples: Resamples, x: int) -> FloatArray:
 _X = rank(lambda options: options.dir_ranks)
 _F = rate_of_options(lambda options: options.false_accept_rates)
 
-DIR_FAR = Metric(
-    name="DIR@{x}|FAR={f}",
+_open = partial(
+    Metric,
     part="open-set",
-    needs=_RANK_FIELDS,
+    needs=(*_NEAREST_FIELDS, "closer", "tied", "tied_before"),
     over=("Q+", "Q−"),
-    formula="DIR(τ,x) = |{Q+ : r_1 <= x, d_1 <= τ}|/N at the largest τ with FAR(τ) = "
-    "|{Q− : min d <= τ}|/M <= f; withheld where f < 1/M",
-    source="Liao et al. 2014; GOM paper, §4.4",
     keeps=(nearest_positives, found_within, stranger_distances),
-    finish=detection_identification,
-    resampled=resampled_detections,
-    parameters={"x": _X, "f": _F},
-    default=True,
-    also=("DIR@FAR={f}", "TPIR@FPIR={f}", "TPIR@{x}|FPIR={f}"),
     tail="monotone",
     deployed=True,
 )
 
-FNIR_FPIR = replace(
-    DIR_FAR,
-    name="FNIR@{x}|FPIR={f}",
-    formula="FNIR(τ,x) = 1 − DIR(τ,x) at the largest τ with FPIR(τ) = FAR(τ) <= f; withheld where "
-    "f < 1/M",
-    source="ISO/IEC 19795-1; NIST FRVT 1:N",
-    finish=missed_identification,
-    resampled=resampled_misses,
-    also=("FNIR@FPIR={f}",),
-    better="lower",
-    default=False,
-)
-
-DIR_AUC = replace(
-    DIR_FAR,
-    name="DIR_AUC@{x}",
-    formula="1/(N·M) Σ_{i in Q+} Σ_{u in Q−} [r_1 <= x]·([d_1 < d_u] + ½[d_1 = d_u])",
-    source="area under the ROC of Liao et al. 2014, by Mann and Whitney 1947",
-    finish=roc_area,
-    resampled=resampled_area,
-    parameters={"x": _X},
-    default=False,
-    also=(),
-)
-
-TTR_FTR = replace(
-    DIR_FAR,
-    name="TTR/{verification}|FTR={f}",
-    needs=_NEAREST_FIELDS,
-    formula="TTR(τ) = |{Q+ : d <= τ}|/N at the largest τ with FTR(τ) = |{Q− : min d <= τ}|/M <= "
-    "f; d = min over all valid items (set), or d_1 (individual); withheld where f < 1/M",
-    source="Zheng et al. 2016 (one-shot group-based verification)",
-    keeps=(target_distances, stranger_distances),
-    finish=true_target_rate,
-    resampled=resampled_targets,
-    parameters={"verification": choice("set", "individual"), "f": _F},
-    also=("TTR@FTR={f}",),
-    default=False,
+METRICS = (
+    _open(
+        name="DIR@{x}|FAR={f}",
+        formula="DIR(τ,x) = |{Q+ : r_1 <= x, d_1 <= τ}|/N at the largest τ with FAR(τ) = "
+        "|{Q− : min d <= τ}|/M <= f; withheld where f < 1/M",
+        source="Liao et al. 2014; GOM paper, §4.4",
+        finish=detection_identification,
+        resampled=lambda resamples, x, f: _resampled(resamples, identified, x, f),
+        parameters={"x": _X, "f": _F},
+        default=True,
+        also=("DIR@FAR={f}", "TPIR@FPIR={f}", "TPIR@{x}|FPIR={f}"),
+    ),
+    _open(
+        name="FNIR@{x}|FPIR={f}",
+        formula="FNIR(τ,x) = 1 − DIR(τ,x) at the largest τ with FPIR(τ) = FAR(τ) <= f; withheld "
+        "where f < 1/M",
+        source="ISO/IEC 19795-1; NIST FRVT 1:N",
+        finish=missed_identification,
+        resampled=lambda resamples, x, f: 1 - _resampled(resamples, identified, x, f),
+        parameters={"x": _X, "f": _F},
+        also=("FNIR@FPIR={f}",),
+        better="lower",
+    ),
+    _open(
+        name="DIR_AUC@{x}",
+        formula="1/(N·M) Σ_{i in Q+} Σ_{u in Q−} [r_1 <= x]·([d_1 < d_u] + ½[d_1 = d_u])",
+        source="area under the ROC of Liao et al. 2014, by Mann and Whitney 1947",
+        finish=roc_area,
+        resampled=resampled_area,
+        parameters={"x": _X},
+    ),
+    _open(
+        name="TTR/{verification}|FTR={f}",
+        needs=_NEAREST_FIELDS,
+        formula="TTR(τ) = |{Q+ : d <= τ}|/N at the largest τ with FTR(τ) = |{Q− : min d <= τ}|/M "
+        "<= f; d = min over all valid items (set), or d_1 (individual); withheld where f < 1/M",
+        source="Zheng et al. 2016 (one-shot group-based verification)",
+        keeps=(target_distances, stranger_distances),
+        finish=true_target_rate,
+        resampled=lambda resamples, verification, f: _resampled(
+            resamples, verified, verification, f
+        ),
+        parameters={"verification": choice("set", "individual"), "f": _F},
+        also=("TTR@FTR={f}",),
+    ),
 )

@@ -76,15 +76,16 @@ class MetricOptions:
                 )
         for option in ("false_rate_budget", "max_rank"):
             _check(option, getattr(self, option), is_count, "a positive integer")
-        for option in ("cmc_ranks", "dir_ranks", "false_accept_rates"):
+        for option, accepts, expected in (
+            ("cmc_ranks", is_count, "positive integers"),
+            ("dir_ranks", is_count, "positive integers"),
+            ("false_accept_rates", _is_fraction, "fractions between 0 and 1"),
+        ):
             given = getattr(self, option)
             _check(option, given, _is_several, f"several of them: ({given!r},)")
-        for option in ("cmc_ranks", "dir_ranks"):
-            for rank in getattr(self, option):
-                _check(option, rank, is_count, "positive integers")
+            for one in given:
+                _check(option, one, accepts, expected)
         _check("metrics", self.metrics, _is_names, "a tuple of names of metrics")
-        for rate in self.false_accept_rates:
-            _check("false_accept_rates", rate, _is_fraction, "fractions between 0 and 1")
 
 
 def _check(option: str, value: Any, accepts: Callable[[Any], bool], expected: str) -> None:

@@ -33,7 +33,8 @@ class Parameter:
 
 def rank(defaults: Defaults) -> Parameter:
     """Return a parameter that is a positive integer: a rank, or a length of the list."""
-    return Parameter("a positive integer", _positive_integer, defaults)
+    expects = "a positive integer"
+    return _parameter(expects, int, lambda one: one >= 1, defaults, str.isdecimal)
 
 
 def rate(*defaults: float) -> Parameter:
@@ -41,30 +42,30 @@ def rate(*defaults: float) -> Parameter:
     return rate_of_options(lambda _: defaults)
 
 
-def threshold(*defaults: float) -> Parameter:
-    """Return a parameter that is one of the 101 thresholds τ."""
-    return Parameter("a multiple of 0.01 between 0 and 1", _hundredth, lambda _: defaults)
-
-
 def rate_of_options(defaults: Defaults) -> Parameter:
     """Return a parameter that is a fraction in [0, 1], with defaults from the options."""
-    return Parameter("a fraction between 0 and 1", _fraction, defaults)
+    return _parameter("a fraction between 0 and 1", float, lambda one: 0 <= one <= 1, defaults)
+
+
+def threshold(*defaults: float) -> Parameter:
+    """Return a parameter that is one of the 101 thresholds τ."""
+    return _parameter(
+        "a multiple of 0.01 between 0 and 1",
+        float,
+        lambda one: 0 <= one <= 1 and one == round(100 * one) / 100,
+        lambda _: defaults,
+    )
 
 
 def percentage(*defaults: float) -> Parameter:
     """Return a parameter that is a percentage above 0 and at most 100."""
-    return Parameter("a percentage above 0, at most 100", _percentage, lambda _: defaults)
+    expects = "a percentage above 0, at most 100"
+    return _parameter(expects, float, lambda one: 0 < one <= 100, lambda _: defaults)
 
 
 def choice(*known: str) -> Parameter:
     """Return a parameter that is one of some words; all of them are the default."""
-
-    def parse(text: str) -> str:
-        if text not in known:
-            raise ValueError(text)
-        return text
-
-    return Parameter(" or ".join(known), parse, lambda _: known)
+    return _parameter(" or ".join(known), str, known.__contains__, lambda _: known)
 
 
 def write(value: Any) -> str:
@@ -75,29 +76,17 @@ def write(value: Any) -> str:
     return short if float(short) == value else repr(value)
 
 
-def _positive_integer(text: str) -> int:
-    value = int(text)
-    if value < 1 or not text.isdecimal():
-        raise ValueError(text)
-    return value
+def _parameter(
+    expects: str,
+    read: Callable[[str], Any],
+    accepts: Callable[[Any], bool],
+    defaults: Defaults,
+    is_text: Callable[[str], bool] = bool,
+) -> Parameter:
+    def parse(text: str) -> Any:
+        value = read(text)
+        if not (accepts(value) and is_text(text)):
+            raise ValueError(text)
+        return value
 
-
-def _fraction(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise ValueError(text)
-    return value
-
-
-def _percentage(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 100:
-        raise ValueError(text)
-    return value
-
-
-def _hundredth(text: str) -> float:
-    value = _fraction(text)
-    if value != round(100 * value) / 100:
-        raise ValueError(text)
-    return value
+    return Parameter(expects, parse, defaults)

@@ -7,7 +7,6 @@ puts first.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Literal
 
 import numpy as np
@@ -17,112 +16,37 @@ from streameval.choices import AveragePrecision
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 
-class Ranks(ABC):
+class Ranks:
     """Where the positives stand in the ranking, for each query of Q+ in their order.
 
-    N is the number of queries in Q+, P the number of positives in all.
-
-    Attributes
-    ----------
-    queries : [N] int64
-        Which queries these are.
-    start, count : [N] int64
-        Where the positives of each begin in the [P] arrays; how many there are, G.
-    order : [P] int64
-        j of each positive: 1 .. G within its query.
-    """
-
-    def __init__(self, stats: RankStatistics) -> None:
-        self.queries: IntArray = np.flatnonzero(stats.has_positive).astype(np.int64)
-        self.start: IntArray = stats.indptr[self.queries]
-        self.count: IntArray = stats.positives[self.queries]
-        self.order: IntArray = np.arange(1, len(stats.closer) + 1) - np.repeat(
-            self.start, self.count
-        )
-
-    @abstractmethod
-    def first_rank(self) -> FloatArray:
-        """Return r_1, or its expectation, [N] float64."""
-
-    @abstractmethod
-    def first_within(self, rank: int) -> FloatArray:
-        """Return [r_1 <= rank] as 0 or 1, or its probability, [N] float64."""
-
-    @abstractmethod
-    def hit_terms(self, ranks: int) -> FloatArray:
-        """Return terms whose sums are those of `first_within` at 1 .. ranks, [ranks, n] float64."""
-
-    @abstractmethod
-    def precision(self, rule: AveragePrecision, cutoff: IntArray | None = None) -> FloatArray:
-        """Return the term of AP that each positive adds, or its expectation, [P] float64.
-
-        Parameters
-        ----------
-        rule : {"step", "trapezoid", "threshold"}
-        cutoff : [N] int64, optional
-            Ranks beyond which a positive adds nothing.
-        """
-
-    @abstractmethod
-    def precision_per_hit(self, rule: AveragePrecision, cutoff: IntArray) -> FloatArray:
-        """Return the mean term of the positives within the cutoff, 0 where none is, [N] float64."""
-
-    @abstractmethod
-    def hits(self, cutoff: IntArray) -> FloatArray:
-        """Return [r_j <= cutoff] of each positive, or its probability, [P] float64."""
-
-    @abstractmethod
-    def gains(self, cutoff: IntArray) -> FloatArray:
-        """Return 1/log2(r_j + 1) within the cutoff, else 0, or its expectation, [P] float64."""
-
-    @abstractmethod
-    def shots(self, rank: int) -> FloatArray:
-        """Return [c_j + 1 <= rank] of each positive, or its probability, [P] float64."""
-
-    @abstractmethod
-    def inverse_first_rank(self) -> FloatArray:
-        """Return 1 / r_1, or its expectation, [N] float64."""
-
-    @abstractmethod
-    def inverse_penalty(self) -> FloatArray:
-        """Return INP = G / r_G, or its expectation, [N] float64."""
-
-    def counts(self, chances: FloatArray) -> FloatArray:
-        """Return the sums of each query's 0s and 1s, or of chances between, [N] float64."""
-        sums: FloatArray = np.add.reduceat(chances, self.start)
-        return sums
-
-    def totals(self, terms: FloatArray) -> FloatArray:
-        """Return the sums of each query's terms 1 .. G, added in that order, [N] float64."""
-        totals: FloatArray = self.running_totals(terms)[self.start + self.count - 1]
-        return totals
-
-    def running_totals(self, terms: FloatArray) -> FloatArray:
-        """Return the sums of each query's terms 1 .. j, added in that order, [P] float64."""
-        sums = np.empty_like(terms)
-        ends = self.start + self.count
-        for start, end in zip(self.start.tolist(), ends.tolist(), strict=True):
-            np.cumsum(terms[start:end], out=sums[start:end])
-        return sums
-
-    def of_positives(self, values: IntArray) -> IntArray:
-        """Spread [N] over the positives of each query, [P]."""
-        return np.repeat(values, self.count)
-
-
-class FixedRanks(Ranks):
-    """Ranks under a rule that decides every tie.
+    N is the number of queries in Q+, P the number of positives in all. `ExpectedRanks` gives
+    expectations in place of values, and probabilities in place of 0 and 1.
 
     Parameters
     ----------
     stats : RankStatistics
     ties : {"pessimistic", "optimistic", "stable"}
+
+    Attributes
+    ----------
+    queries : [N] int64
+        Which queries these are.
+    start, last, count : [N] int64
+        The first and the last positive of each in the [P] arrays; how many there are, G.
+    order : [P] int64
+        j of each positive: 1 .. G within its query.
+    rank : [P] int64
+        r_j.
     """
 
     def __init__(
         self, stats: RankStatistics, ties: Literal["pessimistic", "optimistic", "stable"]
     ) -> None:
-        super().__init__(stats)
+        self.queries: IntArray = np.flatnonzero(stats.has_positive)
+        self.start = stats.indptr[self.queries]
+        self.count = stats.positives[self.queries]
+        self.last: IntArray = self.start + self.count - 1
+        self.order: IntArray = np.arange(1, len(stats.closer) + 1) - self.of_positives(self.start)
         tied_ahead = {
             "pessimistic": stats.tied,
             "optimistic": np.zeros_like(stats.tied),
@@ -140,63 +64,84 @@ class FixedRanks(Ranks):
         return (self.rank[self.start] <= rank).astype(np.float64)
 
     def hit_terms(self, ranks: int) -> FloatArray:
-        """Return the number of queries with r_1 <= 1 .. ranks, [ranks, 1] float64."""
-        found_at = np.bincount(np.minimum(self.rank[self.start], ranks + 1), minlength=ranks + 1)
-        return np.cumsum(found_at[1 : ranks + 1]).astype(np.float64)[:, None]
+        """Return terms whose sums are those of `first_within` at 1 .. ranks, [ranks, n] float64."""
+        return counts_within(self.rank[self.start], ranks)
 
     def precision(self, rule: AveragePrecision, cutoff: IntArray | None = None) -> FloatArray:
-        """Return the AP terms, [P] float64.
+        """Return the term of AP that each positive adds, [P] float64.
 
         step: j / r_j. trapezoid (the MATLAB code of Market-1501, after Oxford Buildings):
         ½[(j − 1)/(r_j − 1) + j/r_j], the first of the two 1 where r_j = 1. threshold
         (scikit-learn): the positives as near as it or nearer, by all items that are.
+
+        Parameters
+        ----------
+        rule : {"step", "trapezoid", "threshold"}
+        cutoff : [N] int64, optional
+            Ranks beyond which a positive adds nothing.
         """
-        after = self.order / self.rank
-        terms = after
+        terms: FloatArray = self.order / self.rank
         if rule == "threshold":
-            terms = self._precision_at_own_distance()
+            first, size = tie_groups(self._stats.positive_distance, self.start)
+            through = np.repeat(self.order[first] + size - 1, size)
+            terms = through / (self._stats.closer + self._stats.tied + through)
         elif rule == "trapezoid":
             before = np.where(self.rank == 1, 1.0, (self.order - 1) / np.maximum(self.rank - 1, 1))
-            terms = (before + after) / 2
+            terms = (before + terms) / 2
         return terms if cutoff is None else np.where(self._within(cutoff), terms, 0.0)
 
     def precision_per_hit(self, rule: AveragePrecision, cutoff: IntArray) -> FloatArray:
-        """Return the sum of the terms within the cutoff by their number, [N] float64."""
-        hits = self.counts(self.hits(cutoff))
-        per_hit: FloatArray = self.totals(self.precision(rule, cutoff)) / np.maximum(hits, 1)
-        return per_hit
+        """Return the mean term of the positives within the cutoff, 0 where none is, [N] float64."""
+        hits = np.maximum(self.counts(self.hits(cutoff)), 1)
+        return self.totals(self.precision(rule, cutoff)) / hits
 
     def hits(self, cutoff: IntArray) -> FloatArray:
-        """Return [r_j <= cutoff], [P] float64."""
+        """Return [r_j <= cutoff] of each positive, [P] float64."""
         return self._within(cutoff).astype(np.float64)
 
     def gains(self, cutoff: IntArray) -> FloatArray:
-        """Return 1/log2(r_j + 1) within the cutoff, [P] float64."""
+        """Return 1/log2(r_j + 1) within the cutoff, else 0, [P] float64."""
         return np.where(self._within(cutoff), 1 / np.log2(self.rank + 1), 0.0)
 
     def shots(self, rank: int) -> FloatArray:
-        """Return [c_j + 1 <= rank], [P] float64."""
+        """Return [c_j + 1 <= rank] of each positive, [P] float64."""
         return (self.rank - self.order + 1 <= rank).astype(np.float64)
 
     def inverse_first_rank(self) -> FloatArray:
         """Return 1 / r_1, [N] float64."""
-        inverse: FloatArray = 1 / self.rank[self.start]
-        return inverse
-
-    def _precision_at_own_distance(self) -> FloatArray:
-        first, size = tie_groups(self._stats.positive_distance, self.start)
-        through = np.repeat(self.order[first] + size - 1, size)
-        precision: FloatArray = through / (self._stats.closer + self._stats.tied + through)
-        return precision
-
-    def _within(self, cutoff: IntArray) -> npt.NDArray[np.bool_]:
-        within: npt.NDArray[np.bool_] = self.rank <= self.of_positives(cutoff)
-        return within
+        return 1 / self.rank[self.start]
 
     def inverse_penalty(self) -> FloatArray:
-        """Return G / r_G, [N] float64."""
-        inverse: FloatArray = self.count / self.rank[self.start + self.count - 1]
-        return inverse
+        """Return INP = G / r_G, [N] float64."""
+        return self.count / self.rank[self.last]
+
+    def counts(self, chances: FloatArray) -> FloatArray:
+        """Return the sums of each query's 0s and 1s, or of chances between, [N] float64."""
+        return np.add.reduceat(chances, self.start)
+
+    def totals(self, terms: FloatArray) -> FloatArray:
+        """Return the sums of each query's terms 1 .. G, added in that order, [N] float64."""
+        return self.running_totals(terms)[self.last]
+
+    def running_totals(self, terms: FloatArray) -> FloatArray:
+        """Return the sums of each query's terms 1 .. j, added in that order, [P] float64."""
+        sums = np.empty_like(terms)
+        for start, last in zip(self.start.tolist(), self.last.tolist(), strict=True):
+            np.cumsum(terms[start : last + 1], out=sums[start : last + 1])
+        return sums
+
+    def of_positives(self, values: IntArray) -> IntArray:
+        """Spread [N] over the positives of each query, [P]."""
+        return np.repeat(values, self.count)
+
+    def _within(self, cutoff: IntArray) -> npt.NDArray[np.bool_]:
+        return self.rank <= self.of_positives(cutoff)
+
+
+def counts_within(first: IntArray, ranks: int) -> FloatArray:
+    """Return the number of first ranks within 1 .. ranks, [ranks, 1] float64."""
+    found_at = np.bincount(np.minimum(first, ranks + 1), minlength=ranks + 1)
+    return np.cumsum(found_at[1 : ranks + 1]).astype(np.float64)[:, None]
 
 
 def tie_groups(distance: FloatArray, start: IntArray) -> tuple[IntArray, IntArray]:

@@ -1,28 +1,26 @@
-"""Closed-world retrieval over whole lists: CMC, mAP, mINP, MRR, MedR, and precision at recall."""
+"""Closed-world retrieval over whole lists: CMC in all its readings, mAP, mINP, MRR, MedR."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
-from streameval.metrics.kind import RANK
-from streameval.metrics.metric import RANK_FIELDS, Metric, Value
-from streameval.metrics.parameters import rank, rate
-from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.resampling import Resamples
-from streameval.metrics.single_shot import shot_terms, shot_value, shots_within
+from streameval.errors import OptionError
+from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.confidence import Resamples
+from streameval.metrics.metric import RANK, RANK_FIELDS, Metric, Value
+from streameval.metrics.parameters import rank
 from streameval.metrics.sums import mean
-from streameval.metrics.totals import Totals
-from streameval.statistics import FloatArray
+from streameval.statistics import SHOT_RULES, FloatArray
 
-RECALLS = 101
-
-NO_EXPECTED_PRECISION = (
-    "an interpolated precision has no closed expectation over tie-breaks: read it under another "
-    "tie rule"
+NO_EXPECTED_SHOT = (
+    "the draw of an item and random tie-breaks are not taken together: read it under another tie "
+    "rule"
 )
 NO_EXPECTED_MEDIAN = (
     "a median has no closed expectation over tie-breaks: read it under another tie rule"
@@ -38,7 +36,7 @@ def matches_within(ranked: RankedQueries, x: int) -> FloatArray:
     """Return what CMC@x is the mean of under the reading of the options, [N] float64."""
     if ranked.options.cmc == "single-gallery-shot":
         return shots_within(ranked, x, "single_shot")
-    x = min(x, max(ranked.gallery, 1))
+    x = min(x, int(np.max(ranked.stats.valid + ranked.stats.ignored, initial=1)))
     if ranked.options.cmc == "first-match":
         return ranked.ranks.first_within(x)
     return ranked.ranks.counts(ranked.ranks.shots(x)) / ranked.ranks.count
@@ -56,32 +54,66 @@ def matching_terms(ranked: RankedQueries) -> Iterable[FloatArray]:
 
 def cumulative_matching(totals: Totals, x: int) -> Value:
     """Return CMC@x, the CMC curve [K] (K ranks, at most the gallery) and r_1 of each query."""
-    first_rank = totals.of_all_queries(totals.column(first_ranks))
+    columns = {"first_rank": totals.of_all_queries(totals.column(first_ranks))}
     curve = totals.means(matching_terms)
     if totals.options.cmc == "single-gallery-shot":
         value = shot_value(totals, "CMC", curve, x)
         shown = {"CMC": value.curves["CMC"][: totals.options.max_rank]}
-        return replace(value, curves=shown, per_query={"first_rank": first_rank})
-    return Value(
-        mean(totals.column(matches_within, x)),
-        curves={"CMC": curve[: totals.facts.gallery]},
-        per_query={"first_rank": first_rank},
-    )
+        return replace(value, curves=shown, per_query=columns)
+    value_at = mean(totals.column(matches_within, x))
+    return Value(value_at, curves={"CMC": curve[: totals.gallery]}, per_query=columns)
 
 
-def average_precisions(ranked: RankedQueries) -> FloatArray:
-    """Return AP of each query, [N] float64."""
-    return ranked.average_precision
+def shots_of(ranked: RankedQueries, field: str) -> FloatArray:
+    """Return how likely each query's drawn positive is within the ranks 1 .. R, [N, R] float64.
+
+    Raises
+    ------
+    OptionError
+        If the statistics don't hold the field.
+    """
+    shots: npt.NDArray[np.float64] | None = getattr(ranked.stats, field)
+    if shots is None:
+        raise OptionError(
+            f"CMC under single gallery shot needs {field}, which these statistics do not hold: "
+            "evaluate again, from the distances or features, with --protocol cuhk03"
+        )
+    ties = ranked.options.ties
+    rule = 0 if ties == "expected" else SHOT_RULES.index(ties)
+    likely: FloatArray = shots[ranked.stats.has_positive, rule]
+    return likely
 
 
-def inverse_penalties(ranked: RankedQueries) -> FloatArray:
-    """Return INP of each query, [N] float64."""
-    return ranked.inverse_penalty
+def shot_terms(ranked: RankedQueries, field: str) -> list[FloatArray]:
+    """Return what CMC adds at the ranks 1 .. R, [R, N] float64."""
+    return [shots_of(ranked, field).T]
 
 
-def reciprocal_ranks(ranked: RankedQueries) -> FloatArray:
-    """Return 1/r_1, or its expectation, [N] float64."""
-    return ranked.ranks.inverse_first_rank()
+def shots_within(ranked: RankedQueries, x: int, field: str) -> FloatArray:
+    """Return what CMC@x is the mean of, [N] float64; of R beyond the last rank that was counted."""
+    shots = shots_of(ranked, field)
+    return shots[:, min(x, shots.shape[1]) - 1]
+
+
+def shot_value(totals: Totals, name: str, curve: FloatArray, x: int) -> Value:
+    """Return a point of the curve of that name, [R] float64, and the curve.
+
+    Both are NaN where ``ties="expected"`` and there are ties.
+    """
+    if totals.options.ties == "expected" and totals.tied:
+        curve = np.full(len(curve), math.nan)
+    if x > len(curve):
+        reason = f"only ranks up to {len(curve)} were counted"
+        return Value(math.nan, reason=reason, curves={name: curve})
+    return Value(float(curve[x - 1]), reason=NO_EXPECTED_SHOT, curves={name: curve})
+
+
+sampled_terms = partial(shot_terms, field="sampled_shots")
+
+
+def sampled_matching(totals: Totals, x: int) -> Value:
+    """Return CMC@x as a mean over seeded draws, and its curve [R]."""
+    return shot_value(totals, "CMC_sampled", totals.means(sampled_terms), x)
 
 
 def median_rank(totals: Totals) -> Value:
@@ -109,131 +141,82 @@ def resampled_median_rank(resamples: Resamples) -> FloatArray:
     return medians
 
 
-def precision_at_recall(totals: Totals, r: float) -> Value:
-    """Return the mean interpolated precision at a recall, and the curve at 101 of them.
-
-    Curves: ``recall`` and ``mPrecision``, both [101] float64.
-    """
-    if totals.options.ties == "expected" and totals.tied:
-        return Value(math.nan, reason=NO_EXPECTED_PRECISION)
-    curves = {
-        "recall": np.arange(RECALLS) / (RECALLS - 1),
-        "mPrecision": totals.means(precision_terms),
-    }
-    return Value(mean(totals.column(precisions_at, r)), curves=curves)
-
-
-def interpolated_precision(ranked: RankedQueries) -> FloatArray:
-    """Return max_{l >= j} l/r_l for the positives j of each query, [P] float64."""
-    precision = ranked.ranks.precision("step")
-    highest = np.empty_like(precision)
-    ends = ranked.ranks.start + ranked.ranks.count
-    for start, end in zip(ranked.ranks.start.tolist(), ends.tolist(), strict=True):
-        highest[start:end] = np.maximum.accumulate(precision[start:end][::-1])[::-1]
-    return highest
-
-
-def at_recall(ranked: RankedQueries, of_positives: FloatArray, recall: float) -> FloatArray:
-    """Return the value of the first positive j with j/G >= recall, [N] float64."""
-    count = ranked.ranks.count
-    j = np.clip(np.ceil(recall * count).astype(np.int64), 1, count)
-    j -= (j > 1) & ((j - 1) / count >= recall)  # the product above is rounded
-    j += (j < count) & (j / count < recall)
-    found: FloatArray = of_positives[ranked.ranks.start + j - 1]
-    return found
-
-
-def precisions_at(ranked: RankedQueries, r: float) -> FloatArray:
-    """Return the interpolated precision of each query at a recall, [N] float64."""
-    return at_recall(ranked, ranked.once(interpolated_precision), r)
-
-
-def precision_terms(ranked: RankedQueries) -> Iterator[FloatArray]:
-    """Give the interpolated precisions at recalls 0, 0.01 .. 1, [1, N] float64 each."""
-    return (precisions_at(ranked, t / (RECALLS - 1))[None] for t in range(RECALLS))
-
-
 def precision_recall(ranked: RankedQueries) -> tuple[FloatArray, FloatArray]:
-    """Return recall j/G and precision j/r_j at each positive, both [P] float64.
-
-    Not interpolated.
-    """
+    """Return recall j/G and precision j/r_j at each positive, not interpolated, [P] float64."""
     ranks = ranked.ranks
     return ranks.order / ranks.of_positives(ranks.count), ranks.precision("step")
 
 
-CMC = Metric(
-    name="CMC@{x}",
-    needs=(*RANK_FIELDS, "valid", "ignored"),
-    reads=lambda options: ("single_shot",) if options.cmc == "single-gallery-shot" else (),
-    formula="1/N Σ [r_1 <= x] (first match) or 1/N Σ 1/G Σ_j [c_j + 1 <= x] (all shots), or its "
-    "expectation where one item is drawn of each gallery identity (single gallery shot)",
-    source="Gray et al. 2007; GOM paper, Eq. 1; all shots: open-reid",
-    values=matches_within,
-    adds=(matching_terms,),
-    keeps=(first_ranks,),
-    finish=cumulative_matching,
-    parameters={"x": rank(lambda options: options.cmc_ranks)},
-    default=True,
-    also=("Rank-{x}", "R{x}", "R@{x}", "top-{x}", "hit-rate@{x}"),
-    tail="monotone",
-    deployed=True,
-)
+_X = rank(lambda options: options.cmc_ranks)
 
-MAP = Metric(
-    name="mAP",
-    formula="1/N Σ AP; AP = 1/G Σ_j j/r_j (step), or 1/G Σ_j ½[(j−1)/(r_j−1) + j/r_j] "
-    "(trapezoid), or 1/G Σ_j of the precision at distance d_j (threshold)",
-    source="Zheng et al. 2015 (Market-1501); GOM paper, Eq. 2",
-    values=average_precisions,
-    column="AP",
-    default=True,
-    also=("AP", "mean-average-precision"),
-    tail="monotone",
-)
-
-MINP = Metric(
-    name="mINP",
-    formula="1/N Σ G/r_G",
-    source="Ye et al. 2020 (AGW); GOM paper, Eq. 3",
-    values=inverse_penalties,
-    column="INP",
-    default=True,
-    also=("INP",),
-    tail="monotone",
-)
-
-MRR = Metric(
-    name="MRR",
-    formula="1/N Σ 1/r_1",
-    source="Voorhees 1999 (TREC-8); pytorch-metric-learning, torchmetrics, ranx",
-    values=reciprocal_ranks,
-    column="RR",
-    also=("RR", "mean-reciprocal-rank"),
-    tail="monotone",
-)
-
-MEDIAN_RANK = Metric(
-    name="MedR",
-    formula="median over Q+ of r_1",
-    source="Hodosh, Young and Hockenmaier 2013 (median rank of image and text retrieval)",
-    keeps=(first_ranks,),
-    finish=median_rank,
-    resampled=resampled_median_rank,
-    kind=RANK,
-    better="lower",
-    also=("MdR", "Med-r", "median-rank", "median-first-rank"),
-    tail="monotone",
-)
-
-PRECISION_AT_RECALL = Metric(
-    name="mP@recall={r}",
-    formula="1/N Σ max {j/r_j : j/G >= r}",
-    source="Salton and McGill 1983 (interpolated precision); at 101 points: COCO",
-    values=precisions_at,
-    adds=(precision_terms,),
-    finish=precision_at_recall,
-    parameters={"r": rate(0.1, 0.5, 0.9)},
-    also=("interpolated-precision@{r}",),
-    tail="monotone",
+METRICS = (
+    Metric(
+        name="CMC@{x}",
+        needs=(*RANK_FIELDS, "valid", "ignored"),
+        reads=lambda options: ("single_shot",) if options.cmc == "single-gallery-shot" else (),
+        formula="1/N Σ [r_1 <= x] (first match) or 1/N Σ 1/G Σ_j [c_j + 1 <= x] (all shots), or "
+        "its expectation where one item is drawn of each gallery identity (single gallery shot)",
+        source="Gray et al. 2007; GOM paper, Eq. 1; all shots: open-reid",
+        values=matches_within,
+        adds=(matching_terms,),
+        keeps=(first_ranks,),
+        finish=cumulative_matching,
+        parameters={"x": _X},
+        default=True,
+        also=("Rank-{x}", "R{x}", "R@{x}", "top-{x}", "hit-rate@{x}"),
+        tail="monotone",
+        deployed=True,
+    ),
+    Metric(
+        name="CMC_sampled@{x}",
+        needs=("indptr", "tied", "sampled_shots"),
+        formula="1/N Σ [c + 1 <= x], mean over draws of one item of each gallery identity",
+        source="Li et al. 2014 (CUHK03); torchreid and open-reid: 10 draws, without a seed",
+        values=partial(shots_within, field="sampled_shots"),
+        adds=(sampled_terms,),
+        finish=sampled_matching,
+        parameters={"x": _X},
+    ),
+    Metric(
+        name="mAP",
+        formula="1/N Σ AP; AP = 1/G Σ_j j/r_j (step), or 1/G Σ_j ½[(j−1)/(r_j−1) + j/r_j] "
+        "(trapezoid), or 1/G Σ_j of the precision at distance d_j (threshold)",
+        source="Zheng et al. 2015 (Market-1501); GOM paper, Eq. 2",
+        values=lambda ranked: ranked.average_precision,
+        column="AP",
+        default=True,
+        also=("AP", "mean-average-precision"),
+        tail="monotone",
+    ),
+    Metric(
+        name="mINP",
+        formula="1/N Σ G/r_G",
+        source="Ye et al. 2020 (AGW); GOM paper, Eq. 3",
+        values=lambda ranked: ranked.inverse_penalty,
+        column="INP",
+        default=True,
+        also=("INP",),
+        tail="monotone",
+    ),
+    Metric(
+        name="MRR",
+        formula="1/N Σ 1/r_1",
+        source="Voorhees 1999 (TREC-8); pytorch-metric-learning, torchmetrics, ranx",
+        values=lambda ranked: ranked.ranks.inverse_first_rank(),
+        column="RR",
+        also=("RR", "mean-reciprocal-rank"),
+        tail="monotone",
+    ),
+    Metric(
+        name="MedR",
+        formula="median over Q+ of r_1",
+        source="Hodosh, Young and Hockenmaier 2013 (median rank of image and text retrieval)",
+        keeps=(first_ranks,),
+        finish=median_rank,
+        resampled=resampled_median_rank,
+        kind=RANK,
+        better="lower",
+        also=("MdR", "Med-r", "median-rank", "median-first-rank"),
+        tail="monotone",
+    ),
 )

@@ -1,4 +1,4 @@
-"""Which metrics are asked for, by name; and which statistics they need."""
+"""The list of metrics; which are asked for, by name; and which statistics they need."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from difflib import get_close_matches
 from typing import Any, get_args
 
 from streameval.errors import OptionError
+from streameval.metrics import cutoffs, gom, matching, openset, retrieval, verification
 from streameval.metrics.metric import Measure, Metric, Part
 from streameval.metrics.options import MetricOptions
-from streameval.metrics.registry import METRICS
 from streameval.statistics import FIELDS, SHOT_FIELDS, RankStatistics
 
+METRICS: tuple[Metric, ...] = (
+    *retrieval.METRICS,
+    *cutoffs.METRICS,
+    *gom.METRICS,
+    *openset.METRICS,
+    *verification.METRICS,
+    *matching.METRICS,
+)
 PARTS: tuple[str, ...] = get_args(Part)
 ALL = "all"
 
@@ -85,14 +93,12 @@ def find_measure(name: str) -> Measure:
     if len(called) == 1:
         return called[0]
     if called:
-        names = " or ".join(one.name for one in called)
-        raise OptionError(
-            f"unknown metric {name!r}: here that is {names}; `streameval metrics` lists all"
-        )
-    known = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
-    folded = {one.lower(): one for one in (*known, *PARTS)}
-    near = [folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.5)]
-    hint = f"the nearest are {', '.join(near)}" if near else "none has a name like it"
+        hint = f"here that is {' or '.join(one.name for one in called)}"
+    else:
+        known = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
+        folded = {one.lower(): one for one in (*known, *PARTS)}
+        near = [folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.5)]
+        hint = f"the nearest are {', '.join(near)}" if near else "none has a name like it"
     raise OptionError(f"unknown metric {name!r}: {hint}; `streameval metrics` lists all")
 
 
@@ -117,16 +123,16 @@ def wanted_measures(options: MetricOptions) -> tuple[list[Measure], list[Measure
     OptionError
         If a name is unknown.
     """
-    named: list[Measure] = []
-    listed: list[Measure] = []
-    if not options.metrics:
-        listed.extend(_of(options, (metric for metric in METRICS if metric.default)))
-    for name in options.metrics:
-        if name == ALL or name in PARTS:
-            listed.extend(_of(options, (one for one in METRICS if name in (ALL, one.part))))
+    named: dict[Measure, None] = {}
+    listed: dict[Measure, None] = {}
+    for name in options.metrics or (None,):
+        if name is None or name in (ALL, *PARTS):
+            for metric in METRICS:
+                if metric.default if name is None else name in (ALL, metric.part):
+                    listed |= dict.fromkeys(metric.measures(options))
         else:
-            named.append(find_measure(name))
-    return _once(named), _once(one for one in listed if one not in named)
+            named[find_measure(name)] = None
+    return list(named), [one for one in listed if one not in named]
 
 
 def refined_measures(names: Iterable[str]) -> list[Measure]:
@@ -145,28 +151,14 @@ def refined_measures(names: Iterable[str]) -> list[Measure]:
                 f"{measure.name} has no threshold that is known to within a bin only: nothing to "
                 f"be refined; known: {known}"
             )
-    return _once(measures)
+    return list(dict.fromkeys(measures))
 
 
 def with_named(options: MetricOptions, measures: Sequence[Measure]) -> MetricOptions:
     """Return options under which these metrics are computed, too."""
-    names = [one.name for one in measures]
-    if not options.metrics:
-        _, usual = wanted_measures(options)
-        names = [*(one.name for one in usual), *names]
-    return replace(options, metrics=(*options.metrics, *names)) if measures else options
-
-
-def _of(options: MetricOptions, metrics: Iterable[Metric]) -> list[Measure]:
-    return [measure for metric in metrics for measure in metric.measures(options)]
-
-
-def _once(measures: Iterable[Measure]) -> list[Measure]:
-    unique: list[Measure] = []
-    for measure in measures:
-        if measure not in unique:
-            unique.append(measure)
-    return unique
+    before = options.metrics or tuple(one.name for one in wanted_measures(options)[1])
+    names = (one.name for one in measures)
+    return replace(options, metrics=(*before, *names)) if measures else options
 
 
 def required_fields(options: MetricOptions) -> frozenset[str]:

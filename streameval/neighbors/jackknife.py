@@ -16,8 +16,7 @@ import numpy as np
 from streameval.errors import StreamevalWarning
 from streameval.metrics.bounds import compute_list_metrics
 from streameval.metrics.compute import metrics_of
-from streameval.metrics.kind import FRACTION, Kind
-from streameval.metrics.metric import Measure
+from streameval.metrics.metric import FRACTION, Kind, Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import find_measure
 from streameval.result import Evaluation

@@ -17,7 +17,7 @@ from streameval.report.table import Cell, Table, facts, number
 from streameval.report.terminal import Style, render
 
 if TYPE_CHECKING:
-    from streameval.metrics.kind import Kind
+    from streameval.metrics.metric import Kind
     from streameval.result import Evaluation
 
 THIS_RUN = "this run"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.metrics.bounds import ListMetrics
-from streameval.metrics.kind import FRACTION, TAU, Kind
+from streameval.metrics.metric import FRACTION, TAU, Kind
 from streameval.metrics.selection import find_measure
 from streameval.planning import format_bytes
 from streameval.report.groups import group_blocks

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import InputError, OptionError
-from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.retrieval import precision_terms
-from streameval.metrics.totals import Totals
+from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.cutoffs import precision_terms
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.cells import one_line
 

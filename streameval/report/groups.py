@@ -7,9 +7,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from streameval.metrics.bounds import ListMetrics
-from streameval.metrics.camera_pairs import camera_matrix
-from streameval.metrics.groups import NOT_BY_QUERY
-from streameval.metrics.kind import COUNT, FRACTION, Kind
+from streameval.metrics.groups import NOT_BY_QUERY, camera_matrix
+from streameval.metrics.metric import COUNT, FRACTION, Kind
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.report.numbers import DASH, number_text
 from streameval.report.table import Table, number

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from streameval.errors import OutputError
-from streameval.metrics.kind import FRACTION
+from streameval.metrics.metric import FRACTION
 from streameval.neighbors.comparison import CONFIDENCE, LISTED, Comparison, Difference
 from streameval.output import write_new
 from streameval.planning import format_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from streameval.metrics.kind import FRACTION, Kind
+from streameval.metrics.metric import FRACTION, Kind
 from streameval.planning.plan import plural as plural
 
 DASH = "–"

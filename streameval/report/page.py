@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.choices import KINDS
 from streameval.errors import InputError, OptionError
-from streameval.metrics.resampling import Resampling
+from streameval.metrics.confidence import Resampling
 from streameval.report.evaluation import compared_metrics
 from streameval.report.figures import COLOURS, DASHES, images_of, shortened
 from streameval.report.numbers import plural

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streameval.metrics.ranked import RankedQueries
+from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.rankings import Item, Kind, RankedList
 from streameval.report.figures import shortened
 from streameval.report.pictures import Images, Thumbnail
@@ -123,12 +123,12 @@ def queries_table(results: Mapping[str, Evaluation], queries: Sequence[int]) -> 
 
 def _average_precision(result: Evaluation) -> FloatArray:
     ranked = RankedQueries(result.statistics, result.options)
-    return ranked.of_all_queries(ranked.average_precision)
+    return Totals.of(ranked).of_all_queries(ranked.average_precision)
 
 
 def _first_rank(result: Evaluation) -> FloatArray:
     ranked = RankedQueries(result.statistics, result.options)
-    return ranked.of_all_queries(ranked.ranks.first_rank())
+    return Totals.of(ranked).of_all_queries(ranked.ranks.first_rank())
 
 
 def _strip(run: str, result: Evaluation, ranked: RankedList, images: Images) -> Strip:

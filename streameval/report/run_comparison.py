@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streameval.metrics.kind import FRACTION, Kind
+from streameval.metrics.metric import FRACTION, Kind
 from streameval.report.numbers import DASH, number_text, percent, plural, value_text
 from streameval.report.table import Cell, Part, Row, Span, Table, facts, number
 from streameval.report.terminal import Style, render

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from streameval.metrics.kind import FRACTION, Kind
+from streameval.metrics.metric import FRACTION, Kind
 from streameval.report.numbers import number_text
 
 ROOM = 64  # characters of a line: what a terminal of 80 columns leaves beside the names of `facts`

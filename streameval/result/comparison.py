@@ -1,6 +1,6 @@
 """Comparison of runs on the same queries, paired: by resample, and query by query.
 
-Every run is read off the same resamples of the identities (see `metrics.resampling`), so a
+Every run is read off the same resamples of the identities (see `metrics.confidence`), so a
 difference is taken within each resample: what is easy or hard about the queries drawn cancels.
 
 The p-value of a difference is twice the share of resamples on the other side of 0, with one added
@@ -20,11 +20,9 @@ import numpy.typing as npt
 
 from streameval.choices import KINDS
 from streameval.errors import OptionError, check_type
-from streameval.metrics.confidence import UNDEFINED_SHARE, interval, resampled_values, withheld
-from streameval.metrics.kind import FRACTION, Kind
-from streameval.metrics.metric import Measure
-from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.resampling import Resampling
+from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.confidence import Resampling, interval, resampled_values, withheld
+from streameval.metrics.metric import FRACTION, Kind, Measure
 from streameval.metrics.selection import names_of
 from streameval.result import Evaluation
 from streameval.result.same_task import check_comparable
@@ -126,7 +124,7 @@ class Comparison:
         for name, labels in self.results[self.first].columns.items():
             columns[name] = np.asarray(labels)[queries]
         for suffix, one in zip(("_first", ""), ranked, strict=True):
-            of_all = one.of_all_queries
+            of_all = Totals.of(one).of_all_queries
             columns[f"AP{suffix}"] = of_all(one.average_precision)[queries]
             columns[f"first_rank{suffix}"] = of_all(one.ranks.first_rank())[queries]
         gained = columns["AP"] - columns["AP_first"]
@@ -283,11 +281,9 @@ def _difference(
     if reason or before is None or after is None:
         return Difference(measure.name, run, *values, reason=reason, kind=kind)
     gained = after - before
-    undefined = int(np.isnan(gained).sum())
-    if undefined > UNDEFINED_SHARE * len(gained):
-        reason = f"without a value in {undefined:,} of {len(gained):,} resamples"
-        return Difference(measure.name, run, *values, reason=reason, kind=kind)
     between = interval(gained, level)
+    if isinstance(between, str):
+        return Difference(measure.name, run, *values, reason=between, kind=kind)
     if not kind.is_score:
         return Difference(measure.name, run, *values, between, reason=A_PLACE, kind=kind)
     return Difference(measure.name, run, *values, between, p_value(gained), kind=kind)

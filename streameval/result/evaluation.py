@@ -16,16 +16,15 @@ import numpy.typing as npt
 from streameval.choices import AveragePrecision, CmcReading, TieRule, VerificationPrecision
 from streameval.errors import InputError, check_path, check_type
 from streameval.metrics import Measure, MetricOptions, Metrics, compute_metrics
+from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.bounds import ListReading, compute_list_metrics
-from streameval.metrics.camera_pairs import (
+from streameval.metrics.compute import scalars_text
+from streameval.metrics.confidence import Confidence, Identities, Resampling, confidence_of
+from streameval.metrics.groups import (
     CameraMatrix,
     PositiveCameras,
     camera_matrix,
 )
-from streameval.metrics.compute import scalars_text
-from streameval.metrics.confidence import Confidence, confidence_of
-from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.resampling import Identities, Resampling
 from streameval.metrics.retrieval import precision_recall
 from streameval.metrics.selection import (
     available_fields,
@@ -183,7 +182,7 @@ class Evaluation:
     ) -> Confidence:
         """Return confidence intervals of the metrics, by bootstrap over identities.
 
-        No distance is computed again: see `streameval.metrics.resampling`.
+        No distance is computed again: see `streameval.metrics.confidence`.
 
         Parameters
         ----------

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from streameval.metrics import Metrics
-from streameval.metrics.camera_pairs import metrics_by_camera_pair
 from streameval.metrics.confidence import Confidence
-from streameval.metrics.groups import confidence_by_group, list_metrics_by_group, metrics_by_group
+from streameval.metrics.groups import confidence_by_group, metrics_by_camera_pair, metrics_by_group
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.cells import harmless
 from streameval.result.columns import check_not_of_lists
@@ -29,9 +28,7 @@ def metrics_of_groups(result: Evaluation) -> Mapping[Any, Metrics]:
             result.statistics, result.columns["cam"], result.positive_cams, result.options
         )
     labels = result.columns[by]
-    if result.lists is not None:
-        return list_metrics_by_group(result.statistics, result.lists, labels, result.options)
-    return metrics_by_group(result.statistics, labels, result.options)
+    return metrics_by_group(result.statistics, labels, result.options, result.lists)
 
 
 def confidence_of_groups(result: Evaluation) -> Mapping[Any, Confidence]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import OutputError
-from streameval.metrics.camera_pairs import PositiveCameras
+from streameval.metrics.groups import PositiveCameras
 from streameval.result.folder import POSITIVES
 from streameval.statistics import FloatArray, RankStatistics
 

@@ -15,8 +15,8 @@ import numpy as np
 from streameval.errors import OutputError
 from streameval.metrics import Metrics
 from streameval.metrics.bounds import ListMetrics
-from streameval.metrics.kind import FRACTION, TAU
-from streameval.metrics.resampling import Resampling
+from streameval.metrics.confidence import Resampling
+from streameval.metrics.metric import FRACTION, TAU
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.columns import group_name
 from streameval.result.folder import FORMAT, STATISTICS, SUMMARY

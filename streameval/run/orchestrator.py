@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from streameval.errors import BadRowError
-from streameval.metrics.camera_pairs import PositiveCameras
+from streameval.metrics.groups import PositiveCameras
 from streameval.planning.range import NotUnitError
 from streameval.request import Request
 from streameval.result.evaluation import Evaluation

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streameval.arrays.fingerprint import of_labels
-from streameval.metrics.camera_pairs import PositiveCameras
+from streameval.metrics.groups import PositiveCameras
 from streameval.planning import Plan, Problem
 from streameval.planning.plan import Limits
 from streameval.planning.range import Range

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
-from streameval.metrics.ranked import RankedQueries
-from streameval.metrics.totals import Totals
 from streameval.metrics.verification import settling_edges
 from streameval.run.job import Job, Thresholds
 from streameval.run.passes import count_all

@@ -6,23 +6,25 @@ from streameval.metrics import Metrics as Metrics
 from streameval.metrics import compute_metrics as compute_metrics
 from streameval.metrics import gom_scalars as gom_scalars
 from streameval.metrics import required_fields as required_fields
+from streameval.metrics.blocks import RankedQueries as RankedQueries
+from streameval.metrics.blocks import normalised_thresholds as normalised_thresholds
 from streameval.metrics.bounds import ListReading as ListReading
 from streameval.metrics.bounds import compute_list_metrics as compute_list_metrics
-from streameval.metrics.camera_pairs import PositiveCameras as PositiveCameras
-from streameval.metrics.camera_pairs import metrics_by_camera_pair as metrics_by_camera_pair
 from streameval.metrics.compute import metrics_of as metrics_of
+from streameval.metrics.confidence import Identities as Identities
+from streameval.metrics.confidence import Resampling as Resampling
 from streameval.metrics.confidence import resampled_values as resampled_values
+from streameval.metrics.cutoffs import at_recall as at_recall
 from streameval.metrics.expected import ExpectedRanks as ExpectedRanks
+from streameval.metrics.expected import expected_inverse as expected_inverse
+from streameval.metrics.expected import harmonic_difference as harmonic_difference
+from streameval.metrics.groups import PositiveCameras as PositiveCameras
+from streameval.metrics.groups import metrics_by_camera_pair as metrics_by_camera_pair
 from streameval.metrics.groups import metrics_by_group as metrics_by_group
-from streameval.metrics.harmonic import harmonic_difference as harmonic_difference
-from streameval.metrics.kind import FRACTION as FRACTION
-from streameval.metrics.kind import RANK as RANK
 from streameval.metrics.metric import EMPTY as EMPTY
+from streameval.metrics.metric import FRACTION as FRACTION
+from streameval.metrics.metric import RANK as RANK
 from streameval.metrics.options import CHOICES as CHOICES
-from streameval.metrics.ranked import RankedQueries as RankedQueries
-from streameval.metrics.resampling import Identities as Identities
-from streameval.metrics.resampling import Resampling as Resampling
-from streameval.metrics.retrieval import at_recall as at_recall
 from streameval.metrics.retrieval import precision_recall as precision_recall
 from streameval.metrics.selection import PARTS as PARTS
 from streameval.metrics.selection import available_fields as available_fields
@@ -33,9 +35,6 @@ from streameval.metrics.selection import wanted_measures as wanted_measures
 from streameval.metrics.sums import exact_parts as exact_parts
 from streameval.metrics.sums import prefix_sums as prefix_sums
 from streameval.metrics.sums import rounded as rounded
-from streameval.metrics.thresholds import normalised_thresholds as normalised_thresholds
-from streameval.metrics.tie_groups import expected_inverse_of_first as expected_inverse_of_first
-from streameval.metrics.tie_groups import expected_inverse_of_last as expected_inverse_of_last
 
 __all__ = [
     "CHOICES",
@@ -57,8 +56,7 @@ __all__ = [
     "compute_list_metrics",
     "compute_metrics",
     "exact_parts",
-    "expected_inverse_of_first",
-    "expected_inverse_of_last",
+    "expected_inverse",
     "find_measure",
     "gom_scalars",
     "harmonic_difference",

@@ -1,0 +1,257 @@
+"""Blocks of queries: what metrics read of each, and what all of them add up to.
+
+A block is read as `RankedQueries`. What metrics declare of it is kept: exact sums over its queries
+(`Metric.adds`) and numbers by query (`Metric.keeps`, `Metric.values`). Its statistics are dropped.
+`Totals` rounds each sum once, over all blocks, so no value depends on where blocks begin and end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval.metrics.expected import ExpectedRanks
+from streameval.metrics.options import MetricOptions
+from streameval.metrics.ranks import Ranks
+from streameval.metrics.sums import Parts, exact_parts, rounded
+from streameval.statistics import FloatArray, IntArray, RankStatistics
+
+T = TypeVar("T")
+
+Terms = Callable[..., Iterable[FloatArray]]
+"""`RankedQueries` and parameters to arrays [k, n]: terms of k sums, over any n."""
+
+Column = Callable[..., npt.NDArray[Any]]
+"""`RankedQueries` and parameters to an array that blocks are concatenated of."""
+
+Demand = tuple[Any, ...]
+"""A function of `RankedQueries` and its parameters."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """Results that several metrics share, each computed once."""
+
+    results: dict[Demand, Any] = field(default_factory=dict, repr=False, kw_only=True)
+
+    def once(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Return ``function(self, *arguments)``, computed at the first call."""
+        key = (function, *arguments)
+        if key not in self.results:
+            self.results[key] = function(self, *arguments)
+        result: T = self.results[key]
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class RankedQueries(Shared):
+    """A block of queries, or all of them, as metrics read it.
+
+    Attributes
+    ----------
+    stats : RankStatistics
+    options : MetricOptions
+    """
+
+    stats: RankStatistics
+    options: MetricOptions
+
+    @cached_property
+    def ranks(self) -> Ranks:
+        """The ranks of the positives of Q+ under the tie rule."""
+        if self.options.ties == "expected":
+            return ExpectedRanks(self.stats)
+        return Ranks(self.stats, self.options.ties)
+
+    @cached_property
+    def negative_queries(self) -> IntArray:
+        """[M] int64: which queries are in Q−."""
+        return np.flatnonzero(self.stats.identity_absent)
+
+    @cached_property
+    def precision_sums(self) -> FloatArray:
+        """[P] float64: AP terms of each query's positives 1 .. j, added in that order."""
+        return self.ranks.running_totals(self.ranks.precision(self.options.ap))
+
+    @cached_property
+    def average_precision(self) -> FloatArray:
+        """[N] float64: AP of the queries of Q+."""
+        return self.precision_sums[self.ranks.last] / self.ranks.count
+
+    @cached_property
+    def inverse_penalty(self) -> FloatArray:
+        """[N] float64: INP of the queries of Q+."""
+        return self.ranks.inverse_penalty()
+
+    @cached_property
+    def nearest_positive(self) -> FloatArray:
+        """[N] float64: distance d_1 of the nearest positive of the queries of Q+."""
+        return self.stats.positive_distance[self.ranks.start]
+
+
+def partial_sums(ranked: RankedQueries, terms: Terms, *parameters: Any) -> Parts:
+    """Return the exact sums of terms over the queries of a block."""
+    return exact_parts(terms(ranked, *parameters))
+
+
+def query_columns(ranked: RankedQueries) -> dict[str, npt.NDArray[Any]]:
+    """Return what is known of each query before any metric, [Q] each.
+
+    ``class`` is "positive" (Q+), "negative" (Q−) or "excluded"; ``ties`` the number of
+    positive-negative pairs at the same distance; ``nearest_positive`` and ``nearest_negative``
+    distances, NaN where there is none.
+    """
+    stats = ranked.stats
+    positive = stats.has_positive
+    nearest = np.full(stats.queries, np.nan)
+    nearest[positive] = ranked.nearest_positive
+    return {
+        "class": np.select([positive, stats.identity_absent], ["positive", "negative"], "excluded"),
+        "positives": stats.positives,
+        "negatives": stats.negatives,
+        "ignored": stats.ignored,
+        "ties": np.diff(np.append(0, np.cumsum(stats.tied))[stats.indptr]),
+        "nearest_positive": nearest,
+        "nearest_negative": np.where(stats.negatives > 0, stats.nearest_negative, np.nan),
+    }
+
+
+def distance_axes(ranked: RankedQueries) -> tuple[FloatArray, FloatArray | None]:
+    """Return the thresholds [T] and the edges of the histogram [E]."""
+    return ranked.stats.thresholds, ranked.stats.histogram_edges
+
+
+def gathered(ranked: RankedQueries, demands: Iterable[Demand]) -> Shared:
+    """Return what a block gives of some demands, without its statistics."""
+    wanted = ((query_columns,), (distance_axes,), *demands)
+    return Shared(results={demand: ranked.once(*demand) for demand in wanted})
+
+
+@dataclass(frozen=True, eq=False)
+class Totals(Shared):
+    """What blocks of queries add up to.
+
+    Attributes
+    ----------
+    blocks : sequence of Shared
+        `RankedQueries`, or what is `gathered` of them, in the order of the queries; at least one.
+    options : MetricOptions
+        How they are read.
+    """
+
+    blocks: Sequence[Shared] = field(repr=False)
+    options: MetricOptions
+
+    @classmethod
+    def of(cls, ranked: RankedQueries) -> Totals:
+        """Return those of one block, of which anything may be asked."""
+        return cls((ranked,), ranked.options)
+
+    def sums(self, terms: Terms, *parameters: Any) -> FloatArray:
+        """Return sums that the metric `adds`, each rounded once, [K] float64."""
+        return rounded(block.once(partial_sums, terms, *parameters) for block in self.blocks)
+
+    def means(self, terms: Terms, *parameters: Any, over: str = "Q+") -> FloatArray:
+        """Return these sums by the number of queries of Q+ or of Q−, [K] float64; NaN of none."""
+        count = len(self.queries if over == "Q+" else self.strangers)
+        sums = self.sums(terms, *parameters)
+        return sums / count if count else np.full(len(sums), np.nan)
+
+    def column(self, values: Column, *parameters: Any) -> npt.NDArray[Any]:
+        """Return values that the metric `keeps`, of all blocks."""
+        return np.concatenate([block.once(values, *parameters) for block in self.blocks])
+
+    @cached_property
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """`query_columns` of all queries."""
+        blocks = [block.once(query_columns) for block in self.blocks]
+        return {name: np.concatenate([one[name] for one in blocks]) for name in blocks[0]}
+
+    @cached_property
+    def queries(self) -> IntArray:
+        """[N] int64: which queries are in Q+."""
+        return np.flatnonzero(self.columns["class"] == "positive")
+
+    @cached_property
+    def strangers(self) -> IntArray:
+        """[M] int64: which queries are in Q−."""
+        return np.flatnonzero(self.columns["class"] == "negative")
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Numbers of queries of each class, of pairs, and of ties."""
+        queries, known, strangers = map(len, (self.columns["class"], self.queries, self.strangers))
+        return {
+            "queries": queries,
+            "queries_positive": known,
+            "queries_negative": strangers,
+            "queries_excluded": queries - known - strangers,
+            "pairs_positive": int(self.columns["positives"].sum()),
+            "pairs_ignored": int(self.columns["ignored"].sum()),
+            "ties": int(self.columns["ties"].sum()),
+        }
+
+    @cached_property
+    def empty(self) -> set[str]:
+        """The populations of `Metric.over` that there is nothing of."""
+        sizes = {
+            "Q+": len(self.queries),
+            "Q−": len(self.strangers),
+            "negatives": self.columns["negatives"].sum(),
+        }
+        return {population for population, size in sizes.items() if not size}
+
+    @property
+    def gallery(self) -> int:
+        """Number of gallery items."""
+        parts = (self.columns[name] for name in ("positives", "negatives", "ignored"))
+        return int(np.max(sum(parts), initial=0))
+
+    @property
+    def thresholds(self) -> FloatArray:
+        """[T] float64: distances that the statistics count within."""
+        return self.blocks[0].once(distance_axes)[0]
+
+    @property
+    def histogram_edges(self) -> FloatArray | None:
+        """[E] float64: edges of the histogram of impostors; None where there is none."""
+        return self.blocks[0].once(distance_axes)[1]
+
+    @property
+    def tied(self) -> bool:
+        """Whether a positive and a negative of any query are at one distance."""
+        return self.counts["ties"] > 0
+
+    def of_all_queries(self, values: FloatArray) -> FloatArray:
+        """Spread [N] float64 of Q+ over all queries, [Q] float64; NaN elsewhere."""
+        spread = np.full(len(self.columns["class"]), np.nan)
+        spread[self.queries] = values
+        return spread
+
+
+def normalised_thresholds(count: int) -> FloatArray:
+    """Return τ_t = t/(T − 1), [T] float64."""
+    return np.arange(count) / max(count - 1, 1)
+
+
+def positives_returned(ranked: RankedQueries) -> Iterator[IntArray]:
+    """Give tp, the positives of each query of Q+ within τ_t, [N] int64, for t = 0 .. T − 1.
+
+    One threshold at a time: memory stays O(N).
+    """
+    stats, ranks = ranked.stats, ranked.ranks
+    returned_from = np.searchsorted(stats.thresholds, stats.positive_distance, side="left")
+    order = np.argsort(returned_from, kind="stable")
+    query = ranks.of_positives(np.arange(len(ranks.queries)))[order]
+    ends = np.searchsorted(returned_from[order], np.arange(len(stats.thresholds)), side="right")
+    tp = np.zeros(len(ranks.queries), dtype=np.int64)
+    begin = 0
+    for end in ends.tolist():
+        tp = tp + np.bincount(query[begin:end], minlength=len(tp))
+        begin = end
+        yield tp
