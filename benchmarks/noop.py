@@ -22,7 +22,7 @@ from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import connect
 from streameval.run.executor import Pass
 from streameval.run.job import Job
-from streameval.run.passes import pairs_of, queries_of
+from streameval.run.passes import by_queries
 from streameval.run.preparation import prepare
 from streameval.run.progress import Progress, Watch
 from streameval.run.session import open_session
@@ -40,7 +40,7 @@ def total(one: int, other: int) -> int:
     return one + other
 
 
-NO_OP = Pass("no-op", nothing, total, queries_of, pairs_of)
+NO_OP = Pass("no-op", nothing, total, by_queries)
 
 
 def small_job() -> Job:

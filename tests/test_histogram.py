@@ -20,7 +20,7 @@ from oracle_pairs import (
 from reference import canonical_distances
 from support.package import uniform_edges
 from support.run import BINS
-from support.run import refining_module as refining
+from support.run import passes_module as refining
 from support.runs import prepare
 from test_exactness import (
     GALLERY,

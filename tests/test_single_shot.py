@@ -216,7 +216,7 @@ def test_positives_behind_too_many_identities(
     oracle = expected(canonical_distances(q, g, "euclidean"), sides, protocol)
     monkeypatch.setattr("streameval.single_shot.counter.SHOT_DOUBTS", 1)  # folded often
     for tile, entries in (((12, 1500), 10**4), ((3, 40), 10**4), ((12, 100), 0)):
-        monkeypatch.setattr("streameval.run.sizes.most_entries", lambda *_, n=entries: n)
+        monkeypatch.setattr("streameval.run.preparation.most_entries", lambda *_, n=entries: n)
         found = shots(
             se.Features(q, g, "euclidean"), sides, protocol=protocol, tile=tile, threads=2
         )

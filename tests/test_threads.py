@@ -25,7 +25,7 @@ JOB = Job(
 
 
 def work(compute: Callable[[int, Watch], int]) -> Pass[int, int]:
-    return Pass("count", lambda _, item, watch: compute(item, watch), None, str, lambda _: 1)
+    return Pass("count", lambda _, item, watch: compute(item, watch))
 
 
 @settings(max_examples=60, deadline=None)

@@ -48,7 +48,7 @@ def audit(**given: Any) -> None:
     from streameval.protocols.pairs import find_pairs
     from streameval.protocols.protocol import with_options
     from streameval.report.audit import render_audit
-    from streameval.run.sizes import parse_bytes
+    from streameval.run.session import parse_bytes
 
     values = with_bundle(given)
     check_labels(values)

@@ -31,7 +31,7 @@ def convert(source: str, out: str, **values: Any) -> None:
     """
     from streameval.arrays import convert as conversion
     from streameval.arrays import open_array
-    from streameval.run.sizes import parse_bytes
+    from streameval.run.session import parse_bytes
 
     memory = parse_bytes(values["memory"])
     done = conversion.convert(open_array(source), out, memory=memory, overwrite=values["overwrite"])

@@ -244,7 +244,7 @@ def _print_result(result: Evaluation, values: Values, *, saved: bool) -> None:
 def _print_plan(prepared: Prepared, values: Values) -> None:
     """Print what would be done."""
     from streameval.report.plan import plan_summary, render_plan
-    from streameval.run.sizes import parse_bytes
+    from streameval.run.session import parse_bytes
 
     rate = None if values["rate"] is None else parse_bytes(values["rate"], "rate")
     print_answer(

@@ -90,8 +90,8 @@ class Output:
         OutputError
             If what is saved is of another evaluation.
         """
-        from streameval.run.manifest import identity, manifest
         from streameval.run.orchestrator import carry_out
+        from streameval.run.provenance import identity, manifest
 
         if self._out is None:
             return carry_out(prepared, session)

@@ -22,8 +22,7 @@ from streameval.planning.range import NotUnitError, Range
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import find_pairs
 from streameval.run.job import Job, Near, Thresholds
-from streameval.run.passes import count_stretches, find_positives
-from streameval.run.ranks import rank_stretches
+from streameval.run.passes import count_stretches, find_positives, rank_stretches
 from streameval.run.session import Session
 from streameval.run.task import RangeError
 from streameval.statistics import FloatArray, IntArray, RankStatistics

@@ -22,7 +22,7 @@ from streameval.protocols.pairs import find_pairs
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
 from streameval.request import Terms
 from streameval.run.preparation import BINS, THRESHOLDS
-from streameval.run.sizes import parse_bytes
+from streameval.run.session import parse_bytes
 from streameval.sources.distances import Distances
 from streameval.sources.features import Features
 from streameval.statistics import RankStatistics

@@ -25,7 +25,7 @@ from streameval.planning.range import UNIT_TOLERANCE, NotUnitError
 from streameval.protocols.pairs import Pairs
 from streameval.run.executor import Pass
 from streameval.run.job import Job
-from streameval.run.passes import listed_distances, pairs_of, queries_of, wider
+from streameval.run.passes import by_queries, listed_distances, whole_range, wider
 from streameval.run.progress import Watch
 from streameval.source import Source
 from streameval.sources.features import Features
@@ -126,18 +126,18 @@ def _scan(
     return hits
 
 
-def lengths(job: Job, task: Task, watch: Watch) -> tuple[float, float]:
-    """Return the least and the greatest length of a task's gallery vectors."""
+def lengths(job: Job, task: Task, watch: Watch) -> FloatArray:
+    """Return the least and the greatest length of a task's gallery vectors, [2] float64."""
     features, (least, most) = cast("Features", job.source), (math.inf, 0.0)
     for start in range(*task.gallery, job.plan.block):
         _, norms = features.read_gallery(start, min(start + job.plan.block, task.gallery[1]))
         least, most = min(least, float(norms.min())), max(most, float(norms.max()))
     watch.advance(task.pairs)
-    return least, most
+    return np.array([least, most])
 
 
-SEARCH = Pass("search", search, Hits.merge, queries_of, pairs_of)
-LENGTHS = Pass("lengths", lengths, wider, queries_of, pairs_of)
+SEARCH: Pass[Task, Hits] = Pass("search", search, Hits.merge, by_queries)
+LENGTHS: Pass[Task, FloatArray] = Pass("lengths", lengths, wider, whole_range)
 
 
 def search_block(
@@ -145,25 +145,19 @@ def search_block(
 ) -> Hits:
     """Search the queries of a block."""
     tasks = [task for task in plan.tasks if queries[0] <= task.queries[0] < queries[1]]
-    parts: dict[int, Hits] = {}
-    for indices, part in session.run(SEARCH, _job(source, plan), tasks, "search"):
-        first = tasks[indices[0]].queries[0]
-        parts[first] = parts[first].merge(part) if first in parts else part
-    return Hits.stack([parts[first] for first in sorted(parts)])
+    parts = session.sums(SEARCH, _job(source, plan), tasks, "search")
+    return Hits.stack(list(parts.values()))
 
 
-def gallery_lengths(features: Features, plan: Plan, session: Session) -> tuple[float, float]:
+def gallery_lengths(features: Features, plan: Plan, session: Session) -> FloatArray:
     """Return the least and the greatest length of all gallery vectors, in one pass over them."""
     items = features.shape[1]
     step = max(-(-items // (4 * plan.threads * max(plan.workers, 1))), plan.block)
     tasks = tuple(
         Task((0, 1), (start, min(start + step, items))) for start in range(0, items, step)
     )
-    least, most = math.inf, 0.0
     job = _job(features, replace(plan, tasks=tasks))
-    for _, part in session.run(LENGTHS, job, tasks, "lengths"):
-        least, most = wider((least, most), part)
-    return least, most
+    return session.sums(LENGTHS, job, tasks, "lengths")[None]
 
 
 def check_unit(features: Features, plan: Plan, session: Session) -> None:
@@ -177,8 +171,7 @@ def check_unit(features: Features, plan: Plan, session: Session) -> None:
         _, norms = features.read_query(start, min(start + plan.block, features.shape[0]))
         if np.any(np.abs(norms - 1) > UNIT_TOLERANCE):
             raise NotUnitError
-    ends = gallery_lengths(features, plan, session)
-    if max(abs(length - 1) for length in ends) > UNIT_TOLERANCE:
+    if np.any(np.abs(gallery_lengths(features, plan, session) - 1) > UNIT_TOLERANCE):
         raise NotUnitError
 
 

@@ -17,18 +17,18 @@ import queue
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 from streameval.errors import StreamevalError, TaskError
 from streameval.planning import FAN_IN
 from streameval.run.connection import PATIENCE, TICK, Connection
-from streameval.run.executor import Item, Part, Pass, merged
+from streameval.run.executor import Item, Part, Pass
 from streameval.run.job import Job
 from streameval.run.progress import Watch
-from streameval.run.worker import VERSION, load_job, packed, run_on_worker
+from streameval.run.worker import VERSION, load_job, merge_on_worker, packed, run_on_worker
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -80,6 +80,8 @@ class _Node(Generic[Part]):
     future : Future
     indices : tuple of int
         Of the items in it.
+    group : hashable
+        Of its items.
     level : int
         0 of a task; of a sum, one more than of what it sums up.
     root : bool
@@ -88,33 +90,9 @@ class _Node(Generic[Part]):
 
     future: Future[Part]
     indices: tuple[int, ...]
+    group: Hashable
     level: int = 0
     root: bool = False
-
-
-@dataclass
-class _Group:
-    """The items whose results merge.
-
-    Attributes
-    ----------
-    away : int
-        Items whose result has not come to the client.
-    unfinished : int
-        Items that wait, or run: in the result of no task that is done.
-    merging : int
-        Sums that are on their way, but for roots.
-    finished : list of _Node
-        Tasks and sums that are done, and in no sum yet.
-    flushed : float
-        When what was merged was last brought to the client, by the monotonic clock.
-    """
-
-    away: int = 0
-    unfinished: int = 0
-    merging: int = 0
-    finished: list[_Node[Any]] = field(default_factory=list)
-    flushed: float = field(default_factory=time.monotonic)
 
 
 class _Run(Generic[Item, Part]):
@@ -129,50 +107,40 @@ class _Run(Generic[Item, Part]):
         watch: Watch,
     ) -> None:
         self._connection = connection
-        self._work = work
-        self._items = items
-        self._watch = watch
+        self._work, self._items, self._watch = work, items, watch
         self._token = uuid.uuid4().hex[:12]
         self._number = 0
         self._blob = packed(job)
         self._job: Future[Job] | None = None
         self._pending = list(items)  # a heap
-        self._deaths: Counter[int] = Counter()
-        self._merge_deaths: Counter[int] = Counter()
+        self._left = set(items)  # whose result has not come to the client
         self._running: dict[Hashable, _Node[Part]] = {}
-        self._groups: dict[Hashable, _Group] = defaultdict(_Group)
-        for item in items.values():
-            group = self._groups[work.group(item)]
-            group.away += 1
-            group.unfinished += 1
         self._done: queue.SimpleQueue[Future[Part]] = queue.SimpleQueue()
+        self._finished: dict[Hashable, list[_Node[Part]]] = defaultdict(list)  # and in no sum yet
+        self._busy = Counter(map(work.group, items.values()))  # nodes that wait, or run
+        self._flushed: dict[Hashable, float] = defaultdict(time.monotonic)
+        self._deaths: Counter[tuple[bool, int]] = Counter()
+        self._errors: dict[int, BaseException] = {}
+        self._failed = 0.0  # when the first error came
         self._threads = 0
         self._looked = -LOOK_EVERY
         self._none_since: float | None = None
 
     def parts(self) -> Generator[tuple[tuple[int, ...], Part], None, None]:
         """Yield the parts of the result that come to the client."""
-        while self._groups:
+        while self._left and not self._settled():
             self._connection.revive()
             self._look()
             self._submit()
-            roots: list[_Node[Part]] = []
-            for future in self._wait():
-                node = self._running.pop(future.key, None)
-                if node is None:
-                    continue
-                self._groups[self._key(node)].merging -= node.level > 0 and not node.root
-                if future.status == "finished":
+            for node in self._completed():
+                self._busy[node.group] -= 1
+                if node.future.status == "finished":
                     self._note(node)
-                    roots += [node] if node.root else []
-                elif future.status == "error" and not _workers_died(future.exception()):
-                    error = self._first_error(node, roots)
-                    yield from self._rescued(roots)
-                    raise error
+                elif node.future.status == "error" and not _workers_died(node.future):
+                    self._fail(node)
                 else:
                     self._repeat(node)
-            roots += self._flush()
-            for node in roots:
+            for node in self._ready():
                 try:
                     part = node.future.result(timeout=FETCH)
                 except (MemoryError, StreamevalError):
@@ -181,11 +149,14 @@ class _Run(Generic[Item, Part]):
                     self._repeat(node)
                 else:
                     yield node.indices, part
-                    self._account(node)
+                    self._left.difference_update(node.indices)
+        if self._errors:
+            yield from self._rescued()
+            raise self._errors[min(self._errors)]
 
-    def _rescued(self, roots: Sequence[_Node[Part]]) -> Iterator[tuple[tuple[int, ...], Part]]:
+    def _rescued(self) -> Iterator[tuple[tuple[int, ...], Part]]:
         """Yield what is finished and has not come to the client, as the run ends in an error."""
-        nodes = [*roots, *(node for group in self._groups.values() for node in group.finished)]
+        nodes = [node for finished in self._finished.values() for node in finished]
         nodes += [n for n in self._running.values() if n.level or n.future.status == "finished"]
         for node in nodes:
             try:
@@ -202,7 +173,7 @@ class _Run(Generic[Item, Part]):
             with suppress(Exception):  # the cluster may be gone
                 future.release()
         self._running.clear()
-        self._groups.clear()
+        self._finished.clear()
         self._job = None
 
     def _look(self) -> None:
@@ -224,21 +195,17 @@ class _Run(Generic[Item, Part]):
             )
 
     def _submit(self) -> None:
-        """Send tasks, as many as are to be in flight."""
-        tasks = sum(1 for node in self._running.values() if node.level == 0)
-        while self._pending and tasks < max(PER_THREAD * self._threads, 1):
+        """Send tasks, as many as are to be in flight; none once one has failed."""
+        tasks = sum(not node.level for node in self._running.values())
+        most = 0 if self._errors else max(PER_THREAD * self._threads, 1)
+        for _ in range(min(most - tasks, len(self._pending))):
             index = heapq.heappop(self._pending)
             item = self._items[index]
-            name = f"{self._work.name}-{item}"
-            alone = self._work.merge is None
-            self._send(
-                _Node(
-                    self._call(name, run_on_worker, self._work, self._send_job(), item, VERSION),
-                    (index,),
-                    root=alone,
-                )
+            call = self._call(
+                f"{self._work.name}-{item}", run_on_worker, self._work, self._send_job(), item
             )
-            tasks += 1
+            alone = self._work.merge is None
+            self._send(_Node(call, (index,), self._work.group(item), root=alone))
 
     def _send_job(self) -> Future[Job]:
         """Return the job on the cluster, sent there where it is not."""
@@ -246,15 +213,18 @@ class _Run(Generic[Item, Part]):
 
         if self._job is None or self._job.status in ("cancelled", "lost", "error"):
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-                self._job = self._call("open inputs", load_job, self._blob, VERSION)
+                self._job = self._call("open inputs", load_job, self._blob)
         return self._job
 
-    def _call(self, name: str, function: Any, *arguments: Any, urgent: bool = False) -> Any:
+    def _call(
+        self, name: str, function: Callable[..., Any], *arguments: Any, urgent: bool = False
+    ) -> Any:
         # The name goes before the first dash and what follows it is shown, too. It is new each
         # time: Dask remembers of a name that workers died of it.
         self._number += 1
         return self._connection.client.submit(
             function,
+            VERSION,
             *arguments,
             key=f"{name}-{self._token}-{self._number}",
             pure=False,
@@ -262,62 +232,71 @@ class _Run(Generic[Item, Part]):
         )
 
     def _send(self, node: _Node[Part]) -> None:
+        self._busy[node.group] += node.level > 0  # tasks are from the beginning
         self._running[node.future.key] = node
         node.future.add_done_callback(self._done.put)
 
-    def _wait(self) -> Iterator[Future[Part]]:
-        """Yield the futures that are done by now, or within a moment."""
+    def _completed(self) -> Iterator[_Node[Part]]:
+        """Yield the nodes that are done by now, or within a moment."""
         with suppress(queue.Empty):
-            yield self._done.get(timeout=TICK)
+            future = self._done.get(timeout=TICK)
             while True:
-                yield self._done.get_nowait()
+                if (node := self._running.pop(future.key, None)) is not None:
+                    yield node
+                future = self._done.get_nowait()
 
     def _note(self, node: _Node[Part]) -> None:
         """Note that a node is finished; merge, where there are enough of its level."""
-        group = self._groups[self._key(node)]
-        if node.level == 0:
-            group.unfinished -= 1
+        if not node.level:
             self._watch.advance(self._pairs(node))
-        if node.root:
-            return
-        group.finished.append(node)
-        alike = [one for one in group.finished if one.level == node.level]
+        finished = self._finished[node.group]
+        finished.append(node)
+        alike = [other for other in finished if other.level == node.level and not other.root]
         if len(alike) >= FAN_IN:
-            group.finished = [one for one in group.finished if one.level != node.level]
-            group.merging += 1
+            self._finished[node.group] = [
+                other for other in finished if other.level != node.level or other.root
+            ]
             self._send(self._merge(alike))
 
     def _merge(self, nodes: Sequence[_Node[Part]], *, root: bool = False) -> _Node[Part]:
         indices = tuple(index for node in nodes for index in node.indices)
         futures = [node.future for node in nodes]
         name = f"merge-{self._work.name} of {len(indices)} tasks"
-        future = self._call(name, merged, self._work, *futures, urgent=True)
-        return _Node(future, indices, max(node.level for node in nodes) + 1, root)
+        call = self._call(name, merge_on_worker, self._work, *futures, urgent=True)
+        return _Node(call, indices, nodes[0].group, max(node.level for node in nodes) + 1, root)
 
-    def _flush(self) -> list[_Node[Part]]:
-        """Bring to the client what is merged, of groups that are due; return what is there."""
-        ready: list[_Node[Part]] = []
+    def _ready(self) -> Iterator[_Node[Part]]:
+        """Yield the roots that are finished; have what is due merged to further ones."""
         now = time.monotonic()
-        for group in self._groups.values():
-            over = not group.unfinished and not group.merging
-            if group.finished and (over or now - group.flushed >= FLUSH_SECONDS):
-                nodes = group.finished
-                group.finished, group.flushed = [], now
-                if len(nodes) == 1:
-                    ready += nodes
-                    continue
+        for group, finished in self._finished.items():
+            roots = [node for node in finished if node.root]
+            nodes = [node for node in finished if not node.root]
+            if nodes and (not self._busy[group] or now - self._flushed[group] >= FLUSH_SECONDS):
+                self._flushed[group] = now
                 while len(nodes) > FAN_IN:
                     starts = range(0, len(nodes), FAN_IN)
                     nodes = [self._merge(nodes[start : start + FAN_IN]) for start in starts]
-                self._send(self._merge(nodes, root=True))
-        return ready
+                if len(nodes) == 1:
+                    roots += nodes
+                else:
+                    self._send(self._merge(nodes, root=True))
+                nodes = []
+            self._finished[group] = nodes
+            yield from roots
 
-    def _account(self, node: _Node[Part]) -> None:
-        """Note that items have come to the client: a group that is complete is forgotten."""
-        key = self._key(node)
-        self._groups[key].away -= len(node.indices)
-        if not self._groups[key].away:
-            del self._groups[key]
+    def _fail(self, node: _Node[Part]) -> None:
+        """Note the error of a task: the run ends once all before it are done."""
+        if error := node.future.exception():
+            self._failed = self._failed or time.monotonic()
+            self._errors[min(node.indices)] = error
+            node.future.release()
+
+    def _settled(self) -> bool:
+        """Tell whether the first error is known: no earlier task runs, or for too long."""
+        if not self._errors:
+            return False
+        first, late = min(self._errors), time.monotonic() > self._failed + PATIENCE
+        return late or all(node.indices[0] >= first for node in self._running.values())
 
     def _repeat(self, node: _Node[Part]) -> None:
         """Have the items of a node done again: it was cancelled, or workers died of it.
@@ -329,13 +308,13 @@ class _Run(Generic[Item, Part]):
         """
         error = node.future.exception() if node.future.status == "error" else None
         if node.level or node.future.status == "finished":  # they had been done
-            self._groups[self._key(node)].unfinished += len(node.indices)
             self._watch.advance(-self._pairs(node))
-        deaths, most = (self._merge_deaths, MERGE_DEATHS) if node.level else (self._deaths, DEATHS)
+        self._busy[node.group] += len(node.indices)
+        most = MERGE_DEATHS if node.level else DEATHS
         for index in node.indices:
             if error is not None:
-                deaths[index] += 1
-                if deaths[index] >= most:
+                self._deaths[node.level > 0, index] += 1
+                if self._deaths[node.level > 0, index] >= most:
                     raise self._killed(node, error) from error
             heapq.heappush(self._pending, index)
 
@@ -348,37 +327,11 @@ class _Run(Generic[Item, Part]):
             "were killed for memory: give each more, or lower their threads"
         )
 
-    def _first_error(self, failed: _Node[Part], roots: list[_Node[Part]]) -> BaseException:
-        """Return the error of the first item that fails: all before it have been sent.
-
-        Roots that are finished meanwhile are added to `roots`.
-        """
-        errors: dict[int, BaseException] = {}
-        node: _Node[Part] | None = failed
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            error = node.future.exception() if node and node.future.status == "error" else None
-            if node is not None and error is not None and not _workers_died(error):
-                errors[min(node.indices)] = error
-                node.future.release()
-            first = min(errors)
-            earlier = any(node.indices[0] < first for node in self._running.values())
-            if not earlier or time.monotonic() > deadline:
-                return errors[first]
-            with suppress(queue.Empty):
-                node = self._running.pop(self._done.get(timeout=TICK).key, None)
-                if node is not None and node.future.status == "finished":
-                    self._note(node)  # it is not to be lost
-                    roots += [node] if node.root else []
-
-    def _key(self, node: _Node[Part]) -> Hashable:
-        return self._work.group(self._items[node.indices[0]])
-
     def _pairs(self, node: _Node[Part]) -> int:
-        return sum(self._work.pairs(self._items[index]) for index in node.indices)
+        return sum(self._items[index].pairs for index in node.indices)
 
 
-def _workers_died(error: BaseException | None) -> bool:
+def _workers_died(future: Future[Any]) -> bool:
     from distributed import KilledWorker
 
-    return isinstance(error, KilledWorker)
+    return isinstance(future.exception(), KilledWorker)

@@ -1,21 +1,36 @@
-"""What all modes of execution share: a pass, its tasks, and the contract of what runs them.
+"""Passes, the contract of what runs their tasks, and the executor of one machine.
 
-Every executor runs `run_task`, wherever that is.
+Every executor runs `run_task`, wherever that is. `ThreadExecutor` has a pool of threads, whose
+kernels run outside the GIL.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+from threadpoolctl import threadpool_limits
 
 from streameval.errors import StreamevalError, TaskError
 from streameval.planning.range import NotUnitError
 from streameval.run.job import Job
 from streameval.run.progress import Cancelled, Watch
 
-Item = TypeVar("Item")
+
+class Work(Protocol):
+    """An item of a pass."""
+
+    @property
+    def pairs(self) -> int:
+        """Number of (query, gallery) pairs, or positive pairs, that it works off."""
+
+
+Item = TypeVar("Item", bound=Work)
 Part = TypeVar("Part")
 
 ATTEMPTS = 3  # at a task, where the error may pass
@@ -37,15 +52,12 @@ class Pass(Generic[Item, Part]):
         Two parts of one group to their sum: associative and commutative. None: parts stay apart.
     group : callable
         An item to its group: parts of one group merge.
-    pairs : callable
-        An item to the number of (query, gallery) pairs, or positive pairs, that it works off.
     """
 
     name: str
     compute: Callable[[Job, Item, Watch], Part]
-    merge: Callable[[Part, Part], Part] | None
-    group: Callable[[Item], Hashable]
-    pairs: Callable[[Item], int]
+    merge: Callable[[Part, Part], Part] | None = None
+    group: Callable[[Item], Hashable] = str
 
 
 class Executor(Protocol):
@@ -79,26 +91,24 @@ def run_task(work: Pass[Item, Part], job: Job, item: Item, watch: Watch) -> Part
     TaskError
         If it fails of anything else, again and again; names the task and the cause.
     """
-    attempt = 1
-    while True:
+    for attempt in itertools.count(1):
         beginning = _Beginning(watch)
         try:
             return work.compute(job, item, beginning)
         except (Cancelled, NotUnitError, MemoryError):
             raise
         except Exception as error:
-            if isinstance(error, StreamevalError) and not _may_pass(error):
+            ours = isinstance(error, StreamevalError)
+            if ours and (attempt == ATTEMPTS or not _may_pass(error)):
                 raise
             if attempt == ATTEMPTS:
-                if isinstance(error, StreamevalError):
-                    raise
                 raise TaskError(
                     f"{work.name} of {item} failed {attempt} times "
                     f"({type(error).__name__}: {error}); mend that, and run it again"
                 ) from error
         beginning.take_back()
         time.sleep(BACK_OFF * 2 ** (attempt - 1))
-        attempt += 1
+    raise AssertionError("unreachable")
 
 
 def _may_pass(error: BaseException) -> bool:
@@ -126,11 +136,50 @@ class _Beginning(Watch):
         self._watch.advance(-self._pairs)
 
 
-def merged(work: Pass[Any, Part], *parts: Part) -> Part:
-    """Return the sum of parts of one group."""
-    total = parts[0]
-    for part in parts[1:]:
-        if work.merge is None:
-            raise TypeError(f"parts of {work.name} do not merge")
-        total = work.merge(total, part)
-    return total
+class ThreadExecutor:
+    """A pool of threads, each of which multiplies with one BLAS thread.
+
+    Parameters
+    ----------
+    threads : int
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+    def run(
+        self, work: Pass[Item, Part], job: Job, items: Mapping[int, Item], watch: Watch
+    ) -> Generator[tuple[tuple[int, ...], Part], None, None]:
+        """Yield each result by itself; see `Executor`."""
+        with (
+            threadpool_limits(1, user_api="blas"),
+            ThreadPoolExecutor(self.threads, thread_name_prefix="streameval") as pool,
+        ):
+            running: dict[int, Future[Part]] = {}
+            errors: dict[int, BaseException] = {}
+            pending = iter(items.items())
+
+            def start() -> None:
+                """Start as many as there are threads; what could not start is held back."""
+                while len(running) < self.threads and (following := next(pending, None)):
+                    index, item = following
+                    running[index] = pool.submit(run_task, work, job, item, watch)
+
+            try:
+                start()
+                while running and min(running) < min(errors, default=math.inf):
+                    wait(running.values(), return_when=FIRST_COMPLETED)
+                    finished = {i: running.pop(i) for i in list(running) if running[i].done()}
+                    errors |= {i: e for i, done in finished.items() if (e := done.exception())}
+                    if not errors:
+                        start()  # threads go on while these are merged
+                    while finished:  # not to be lost, whatever else has failed
+                        index, future = finished.popitem()
+                        if index not in errors:
+                            yield (index,), future.result()
+                        del future
+                if errors:
+                    raise errors[min(errors)]
+            except BaseException:
+                watch.cancel()
+                raise

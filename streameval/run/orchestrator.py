@@ -14,9 +14,8 @@ from streameval.metrics.groups import PositiveCameras
 from streameval.planning.range import NotUnitError
 from streameval.request import Request
 from streameval.result.evaluation import Evaluation
-from streameval.run.manifest import manifest
 from streameval.run.preparation import Prepared, prepare
-from streameval.run.provenance import describe_run
+from streameval.run.provenance import describe_run, manifest
 from streameval.run.session import Session
 from streameval.statistics import RankStatistics
 

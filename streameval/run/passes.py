@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import attrgetter, itemgetter
 
 import numpy as np
 
 from streameval.kernels.edges import Positives
+from streameval.kernels.stretches import StretchCounter
+from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.metric import Measure
+from streameval.metrics.options import MetricOptions
+from streameval.metrics.verification import settling_edges
 from streameval.planning import Task
 from streameval.run.executor import Pass
-from streameval.run.job import Job, PairPart
-from streameval.run.record import NO_RECORD, Stage
+from streameval.run.job import Job, PairPart, Thresholds
+from streameval.run.progress import Watch
+from streameval.run.record import NO_RECORD, Arrays, Stage
 from streameval.run.session import Session
-from streameval.run.task import check_range, count, extremes, pair_distances
-from streameval.statistics import FIELDS, FloatArray, RankStatistics
+from streameval.run.task import check_range, count, extremes, masked_tiles, pair_distances
+from streameval.statistics import FIELDS, FloatArray, IntArray, RankStatistics
 
-
-def queries_of(task: Task) -> tuple[int, int]:
-    """Return the group of a counting task: parts of the same queries merge."""
-    return task.queries
+PER_PASS = 1000  # edges that a pass of refining counts: no more than the pass before
 
 
 def whole_range(task: Task) -> None:
     """Return the one group of all tasks that look for the range of the distances."""
 
 
-def pairs_of(task: Task) -> int:
-    """Return the pairs that a task on a rectangle of them works off."""
-    return task.pairs
-
-
-def work_of(part: PairPart) -> int:
-    """Return the pairs that a task on listed pairs works off."""
-    return part.pairs
-
-
-def wider(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+def wider(one: FloatArray, other: FloatArray) -> FloatArray:
     """Return the least and the greatest of both."""
-    return min(one[0], other[0]), max(one[1], other[1])
+    return np.array([min(one[0], other[0]), max(one[1], other[1])])
 
 
-FIND_RANGE = Pass("range", extremes, wider, whole_range, pairs_of)
-FIND_POSITIVES = Pass("positives", pair_distances, None, str, work_of)
-COUNT = Pass("count", count, RankStatistics.merge, queries_of, pairs_of)
+by_queries = attrgetter("queries")
+"""Group of a task: parts of the same queries merge."""
+
+FIND_RANGE: Pass[Task, FloatArray] = Pass("range", extremes, wider, whole_range)
+FIND_POSITIVES: Pass[PairPart, FloatArray] = Pass("positives", pair_distances)
+COUNT: Pass[Task, RankStatistics] = Pass("count", count, RankStatistics.merge, by_queries)
 
 
 def find_positives(job: Job, session: Session) -> Job:
@@ -68,7 +66,7 @@ def listed_distances(
     query: np.ndarray,
     item: np.ndarray,
     session: Session,
-    stage: Callable[[str, int], Stage] | None = None,
+    stage: Callable[[str, int], Stage] = NO_RECORD.stage,
     label: str = "positives",
 ) -> FloatArray:
     """Return the canonical distances of listed pairs, [p] float64.
@@ -79,14 +77,14 @@ def listed_distances(
     query, item : [p] int64
         The pairs, in ascending order of query.
     session : Session
-    stage : callable, optional
-        Begins the stage that keeps them; None where they are not kept.
+    stage : callable
+        Begins the stage that keeps them.
     label : str
         Name of the pass.
     """
     chosen = job.source.pair_parts(job.plan, query, item)
     parts = [part for _, part in chosen]
-    kept = (stage or NO_RECORD.stage)("positives", len(parts))
+    kept = stage("positives", len(parts))
     known = kept.state.get("distance", {})
     distance = np.array(known["values"]) if known else np.empty(len(item))
     for indices, values in session.run(FIND_POSITIVES, job, parts, label, kept):
@@ -95,37 +93,38 @@ def listed_distances(
     return distance
 
 
-def find_extremes(job: Job, session: Session) -> tuple[float, float]:
+def find_extremes(job: Job, session: Session) -> FloatArray:
     """Return the least and greatest distance over all non-ignored pairs; (inf, −inf) of none."""
-    stage = session.stage("range", len(job.plan.tasks))
-    found = np.inf, -np.inf
-    if "found" in stage.state:
-        low, high = stage.state["found"]["range"]
-        found = float(low), float(high)
-    for indices, part in session.run(FIND_RANGE, job, job.plan.tasks, "range", stage):
-        found = wider(found, part)
-        stage.keep(indices, "found", {"range": np.array(found)})
-    return found
+    tasks = job.plan.tasks
+    stage = session.stage("range", len(tasks))
+    pack = _pack_range, itemgetter("range")
+    return session.sums(FIND_RANGE, job, tasks, "range", stage, pack)[None]
+
+
+def _pack_range(range_: FloatArray) -> Arrays:
+    return {"range": range_}
 
 
 def count_all(job: Job, session: Session, name: str = "counting") -> RankStatistics:
     """Count every pair: shards merge, blocks of queries stack."""
     tasks = job.plan.tasks
     stage = session.stage(name, len(tasks))
-    merged = {
-        int(first): RankStatistics(**{name: np.array(one) for name, one in arrays.items()})
-        for first, arrays in stage.state.items()
-    }
-    for indices, part in session.run(COUNT, job, tasks, name.split()[0], stage):
-        first = tasks[indices[0]].queries[0]
-        merged[first] = merged[first].merge(part) if first in merged else part
-        stage.keep(indices, str(first), _fields(merged[first]))
-    return RankStatistics.stack([merged[first] for first in sorted(merged)])
+    parts = session.sums(COUNT, job, tasks, name.split()[0], stage, (_pack, _unpack))
+    return RankStatistics.stack(list(parts.values()))
+
+
+def _pack(statistics: RankStatistics) -> Arrays:
+    values = {name: getattr(statistics, name) for name in FIELDS}
+    return {name: array for name, array in values.items() if array is not None}
+
+
+def _unpack(arrays: Arrays) -> RankStatistics:
+    return RankStatistics(**{name: np.array(array) for name, array in arrays.items()})
 
 
 @dataclass(frozen=True)
-class StretchOf:
-    """Tells the group of a counting task where stretches of the gallery stay apart.
+class Stretch:
+    """Group of a counting task where stretches of the gallery stay apart.
 
     Attributes
     ----------
@@ -135,9 +134,9 @@ class StretchOf:
 
     ends: tuple[int, ...]
 
-    def __call__(self, task: Task) -> tuple[tuple[int, int], int]:
-        """Return the queries of a task, and the number of its stretch."""
-        return task.queries, bisect_right(self.ends, task.gallery[0])
+    def __call__(self, task: Task) -> tuple[int, tuple[int, int]]:
+        """Return the number of a task's stretch, and its queries."""
+        return bisect_right(self.ends, task.gallery[0]), task.queries
 
 
 def count_stretches(job: Job, ends: Sequence[int], session: Session) -> list[RankStatistics]:
@@ -154,26 +153,125 @@ def count_stretches(job: Job, ends: Sequence[int], session: Session) -> list[Ran
     list of RankStatistics
         Of all queries against each stretch.
     """
-    of = StretchOf(tuple(ends))
-    bounds = list(pairwise([0, *ends]))
     tasks = tuple(
         Task(task.queries, (max(left, task.gallery[0]), min(right, task.gallery[1])))
         for task in job.plan.tasks
-        for left, right in bounds
+        for left, right in pairwise([0, *ends])
         if left < task.gallery[1] and task.gallery[0] < right
     )
     job = replace(job, plan=replace(job.plan, tasks=tasks))
-    merged: dict[tuple[tuple[int, int], int], RankStatistics] = {}
-    work = replace(COUNT, group=of)
-    for indices, part in session.run(work, job, tasks, "counting"):
-        key = of(tasks[indices[0]])
-        merged[key] = merged[key].merge(part) if key in merged else part
-    stretches: list[list[RankStatistics]] = [[] for _ in bounds]
-    for key in sorted(merged):
-        stretches[key[1]].append(merged[key])
-    return [parts[0] if len(parts) == 1 else RankStatistics.stack(parts) for parts in stretches]
+    work = replace(COUNT, group=Stretch(tuple(ends)))
+    stretches: list[list[RankStatistics]] = [[] for _ in ends]
+    for (number, _), part in session.sums(work, job, tasks, "counting").items():
+        stretches[number].append(part)
+    return [RankStatistics.stack(parts) for parts in stretches]
 
 
-def _fields(statistics: RankStatistics) -> dict[str, np.ndarray]:
-    values = {name: getattr(statistics, name) for name in FIELDS}
-    return {name: array for name, array in values.items() if array is not None}
+@dataclass(frozen=True)
+class Stretches:
+    """A task, and the stretches that it is in.
+
+    Attributes
+    ----------
+    task : Task
+    cuts : tuple of int
+        Where in the gallery they begin, within the task, and its end.
+    first : int
+        The number of the first.
+    """
+
+    task: Task
+    cuts: tuple[int, ...]
+    first: int
+
+    @property
+    def pairs(self) -> int:
+        """Number of (query, gallery) pairs."""
+        return self.task.pairs
+
+    def __str__(self) -> str:
+        return str(self.task)
+
+
+def ranks(job: Job, item: Stretches, watch: Watch) -> IntArray:
+    """Count negatives closer than each positive of a task's queries, and as far, [s, 2, p]."""
+    queries = item.task.queries
+    positives = job.known_positives().block(*queries)
+    counter = StretchCounter(positives, np.array(item.cuts), job.offset_rows(*queries))
+    for tile in masked_tiles(job, item.task, watch):
+        counter.add(tile)
+    return counter.ahead
+
+
+RANKS: Pass[Stretches, IntArray] = Pass("count", ranks)
+
+
+def rank_stretches(job: Job, ends: Sequence[int], session: Session) -> IntArray:
+    """Count the negatives ahead of the positives of a job, each stretch of the gallery apart.
+
+    Parameters
+    ----------
+    job : Job
+        With its positives.
+    ends : sequence of int
+        Where each stretch ends, strictly ascending; the last is the end of the gallery.
+    session : Session
+
+    Returns
+    -------
+    [stretches, 2, P] int64
+        Negatives closer than each positive, and as far as it.
+    """
+    items: list[Stretches] = []
+    for task in job.plan.tasks:
+        left, right = task.gallery
+        first, last = bisect_right(ends, left), bisect_right(ends, right - 1)
+        items.append(Stretches(task, (left, *ends[first:last], right), first))
+    indptr = job.known_positives().indptr
+    ahead = np.zeros((len(ends), 2, int(indptr[-1])), np.int64)
+    for indices, part in session.run(RANKS, job, items, "counting"):
+        item = items[indices[0]]
+        begin, end = (indptr[query] for query in item.task.queries)
+        ahead[item.first : item.first + len(part), :, begin:end] += part
+    return ahead
+
+
+def refine(
+    job: Job, counted: RankStatistics, measures: Sequence[Measure], session: Session
+) -> RankStatistics:
+    """Return the statistics with edges of the histogram that settle the metrics' thresholds.
+
+    One pass does where there are fewer genuine distances in the bin of a threshold than edges
+    are counted at a time; otherwise each leaves a part of these, as small as the share of the
+    edges in them.
+
+    Parameters
+    ----------
+    job : Job
+    counted : RankStatistics
+        With a histogram.
+    measures : sequence of Measure
+    session : Session
+    """
+    # The range has been checked, and single shots are counted.
+    range_ = replace(job.thresholds.range, strict=False)
+    beside = replace(job, shots=None)
+    for number in itertools.count(1):
+        edges = _settling_edges(counted, measures)
+        if not len(edges):
+            break
+        further = replace(beside, thresholds=Thresholds(range_, np.empty(0), edges))
+        finer = count_all(further, session, f"refining {number}")
+        counted = counted.merge_edges(finer)
+    return counted
+
+
+def _settling_edges(counted: RankStatistics, measures: Sequence[Measure]) -> FloatArray:
+    ranked = RankedQueries(counted, MetricOptions())
+    edges: FloatArray = np.empty(0)
+    for measure in measures:
+        between = measure.unsettled(ranked)
+        if between is not None:
+            most = PER_PASS // len(measures)
+            edges = np.union1d(edges, settling_edges(Totals.of(ranked), between, most))
+    return edges

@@ -10,7 +10,7 @@ import numpy as np
 
 from streameval.arrays.fingerprint import of_labels
 from streameval.metrics.groups import PositiveCameras
-from streameval.planning import Plan, Problem
+from streameval.planning import SHOT_RANKS, Plan, Problem, ShotSizes
 from streameval.planning.plan import Limits
 from streameval.planning.range import Range
 from streameval.protocols.labels import CAMERA_PAIRS, AnyArray, Labels
@@ -24,8 +24,9 @@ from streameval.result.columns import (
     histogram_groups,
 )
 from streameval.run.session import Session
-from streameval.run.sizes import shot_sizes
+from streameval.single_shot.ahead import ROWS, most_entries
 from streameval.single_shot.identities import GalleryIdentities, find_identities
+from streameval.single_shot.poisson_binomial import hopeless_from
 from streameval.source import Source
 from streameval.statistics import SHOT_FIELDS, IntArray
 
@@ -206,3 +207,17 @@ def gallery_fingerprints(gallery: Labels, listed: Pairs | None) -> dict[str, str
     columns |= {f"gallery {name}": labels for name, labels in gallery.more.items()}
     columns |= {} if listed is None else {"listed pairs": listed.item}
     return {name: of_labels(labels) for name, labels in columns.items()}
+
+
+def shot_sizes(pairs: Pairs, identities: GalleryIdentities, needs: frozenset[str]) -> ShotSizes:
+    """Return the sizes of what is drawn from under single gallery shot."""
+    indptr = pairs.positives()[0]
+
+    def most_positives(queries: int) -> int:
+        starts = np.arange(0, pairs.queries, queries)
+        ends = np.minimum(starts + queries, pairs.queries)
+        return int((indptr[ends] - indptr[starts]).max())
+
+    rows = ROWS * int(np.diff(indptr).max(initial=0))
+    entries = most_entries(identities.items, rows, hopeless_from(SHOT_RANKS))
+    return ShotSizes(identities.count, entries, most_positives, len(needs & SHOT_FIELDS))

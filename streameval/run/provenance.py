@@ -1,10 +1,12 @@
-"""Provenance: what a result was made from, by what, where and when."""
+"""Provenance: what a result was made from, by what, where and when; and the manifest of a run."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
@@ -12,11 +14,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 from streameval.run.preparation import Prepared
-from streameval.run.sizes import cores
+from streameval.run.record import Manifest
+from streameval.run.session import cores
 from streameval.source import Source
+from streameval.statistics import SHOT_FIELDS
 
 PACKAGES = ("numpy", "numba", "scipy", "zarr", "zarrs", "pyarrow")
 """What numbers are computed and read with."""
@@ -84,3 +89,63 @@ def _processor() -> str:
             if name.strip() == "model name":
                 return value.strip()
     return platform.processor() or platform.machine()
+
+
+def manifest(prepared: Prepared) -> Manifest:
+    """Return what is counted, as JSON values: the content of the inputs, options and plan.
+
+    Options that are read off the same counts, as the rule of average precision, are left out,
+    unless the source's counts depend on them. A plan for a cluster depends on the workers that
+    there happen to be, and goes on with others.
+    """
+    source, request, plan = prepared.source, prepared.request, prepared.plan
+    inputs = {item.name: item.fingerprint() for item in source.inputs()}
+    inputs["labels"] = _hash(_label_arrays(prepared))
+    options: dict[str, Any] = {
+        **source.options(),
+        "protocol": asdict(request.protocol),
+        "range": None if prepared.range is None else asdict(prepared.range),
+        "thresholds": prepared.problem.thresholds,
+        "histogram edges": prepared.problem.edges,
+        "refine": [measure.name for measure in request.refine],
+        "shots": sorted(request.fields_needed & SHOT_FIELDS),
+        "streameval": version("streameval"),
+    }
+    if source.depends_on_reading:
+        options |= asdict(request.options)
+    local = prepared.limits.workers is None
+    process = {"memory": plan.memory, "threads": plan.threads} if local else {}
+    described: dict[str, Any] = json.loads(json.dumps(options, default=str))
+    # Options first: the pairs, which are hashed as labels, change with them, too.
+    return {
+        "options": described,
+        "inputs": inputs,
+        "plan": {"on": "threads" if local else "workers", **process},
+    }
+
+
+def identity(described: Manifest) -> str:
+    """Return a text that two evaluations have in common only where they count the same."""
+    same = {section: described[section] for section in ("inputs", "options")}
+    return hashlib.blake2b(json.dumps(same, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _label_arrays(prepared: Prepared) -> list[np.ndarray]:
+    pairs, cams = prepared.pairs, prepared.positive_cams
+    arrays = [pairs.indptr, pairs.item, pairs.positive, pairs.same_identity, pairs.junk]
+    arrays += [pairs.classes.query, pairs.classes.code, pairs.classes.item]
+    optional = [
+        *prepared.columns.values(),
+        None if cams is None else cams.labels,
+        None if prepared.identities is None else prepared.identities.code,
+        prepared.groups,
+    ]
+    return arrays + [array for array in optional if array is not None]
+
+
+def _hash(arrays: Iterable[np.ndarray]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(f"{array.shape} {array.dtype.str}".encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return digest.hexdigest()

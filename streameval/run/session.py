@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
+import psutil
 
 from streameval.errors import OptionError, check_path
 from streameval.kernels.caches import forget_stale_kernels
+from streameval.kernels.counting import count_tile
+from streameval.metrics.options import is_count, is_number
 from streameval.planning import Workers
 from streameval.planning.plan import Limits
 from streameval.run.checkpoint import Checkpoint
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import WORKER_BYTES, Connection, open_cluster
-from streameval.run.executor import Executor, Item, Part, Pass
+from streameval.run.executor import Executor, Item, Part, Pass, ThreadExecutor
 from streameval.run.job import Job
 from streameval.run.progress import Progress, Watch, check_progress
-from streameval.run.record import NO_RECORD, Record, Stage
-from streameval.run.sizes import parse_bytes, reserved_bytes, thread_count
-from streameval.run.threads import ThreadExecutor
+from streameval.run.record import NO_RECORD, Arrays, Record, Stage
 from streameval.run.worker import check_sent
 from streameval.source import Source
 from streameval.store import check_packages
 
 DEFAULT_MEMORY = "2GB"
+LIBRARY_BYTES = 160 << 20  # kernels, compiled or loaded, codecs, allocators
+USED_LIBRARY_BYTES = 48 << 20  # what these may still take where they have been used before
 
 
 @dataclass(frozen=True)
@@ -119,11 +126,43 @@ class Session:
             Indices of the tasks that the part is the result of, each once.
         """
         left = dict(enumerate(items)) if stage is None else stage.left(items)
-        self.watch.start(label, sum(map(work.pairs, items)))
-        self.watch.advance(sum(work.pairs(items[i]) for i in range(len(items)) if i not in left))
+        self.watch.start(label, sum(item.pairs for item in items))
+        self.watch.advance(sum(item.pairs for i, item in enumerate(items) if i not in left))
         with closing(self.executor.run(work, job, left, self.watch)) as parts:
             yield from parts
         self.watch.finish()
+
+    def sums(
+        self,
+        work: Pass[Item, Part],
+        job: Job,
+        items: Sequence[Item],
+        label: str,
+        stage: Stage | None = None,
+        pack: tuple[Callable[[Part], Arrays], Callable[[Arrays], Part]] | None = None,
+    ) -> dict[Any, Part]:
+        """Run a pass; return the sum of the parts of each group, in the order of the groups.
+
+        Parameters
+        ----------
+        work, job, items, label, stage
+            As for `run`.
+        pack : (callable, callable), optional
+            A part to the arrays that the stage keeps of it, and back.
+        """
+        if work.merge is None:
+            raise TypeError(f"parts of {work.name} do not merge")
+        groups: list[Any] = sorted({cast(Any, work.group(item)) for item in items})
+        sums: dict[Any, Part] = {}
+        if stage is not None and pack is not None:
+            kept = ((group, stage.state.get(str(group))) for group in groups)
+            sums = {group: pack[1](arrays) for group, arrays in kept if arrays is not None}
+        for indices, part in self.run(work, job, items, label, stage):
+            group = work.group(items[indices[0]])
+            sums[group] = work.merge(sums[group], part) if group in sums else part
+            if stage is not None and pack is not None:
+                stage.keep(indices, str(group), pack[0](sums[group]))
+        return {group: sums[group] for group in groups}
 
 
 @contextmanager
@@ -187,3 +226,61 @@ def open_session(given: Mapping[str, Any]) -> Iterator[Session]:
         with Checkpoint(Path(folder), resume=resume) as record:
             yield replace(session, record=record)
             record.remove()
+
+
+def cores() -> int:
+    """Return how many cores the process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on every system
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def thread_count(threads: int | None) -> int:
+    """Return the threads that are asked for; as many as the process may use where none are.
+
+    Raises
+    ------
+    OptionError
+        If it is no whole number of at least 1.
+    """
+    if threads is None:
+        return cores()
+    if not is_count(threads):
+        raise OptionError(f"threads is {threads!r}; a whole number of at least 1 is needed")
+    return int(threads)
+
+
+def parse_bytes(size: str | float, what: str = "memory") -> int:
+    """Return a number of bytes from a number or a text such as "2GB", "500 MiB".
+
+    Parameters
+    ----------
+    size : str or float
+    what : str
+        What messages call it.
+
+    Raises
+    ------
+    OptionError
+        If it is no size, or not positive.
+    """
+    if is_number(size) and np.isfinite(float(size)):
+        count = int(size)
+    else:
+        text = size if isinstance(size, str) else ""
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)[bB]?\s*", text)
+        if match is None:
+            raise OptionError(f"{what} is {size!r}; expected a size such as 2GB or 500MiB")
+        number, prefix, binary = match.groups()
+        base = 1024 if binary else 1000
+        count = int(float(number) * base ** " KMGT".index(prefix.upper() or " "))
+    if count <= 0:
+        raise OptionError(f"{what} is {size!r}; a positive size is needed")
+    return count
+
+
+def reserved_bytes() -> int:
+    """Return what the process holds, and will for its libraries, beside the evaluation."""
+    used_before = count_tile.signatures
+    libraries = USED_LIBRARY_BYTES if used_before else LIBRARY_BYTES
+    return int(psutil.Process().memory_info().rss) + libraries

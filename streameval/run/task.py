@@ -74,12 +74,12 @@ def masked_tiles(
         yield tile
 
 
-def extremes(job: Job, task: Task, watch: Watch) -> tuple[float, float]:
-    """Return the least and greatest distance over a task's non-ignored pairs."""
+def extremes(job: Job, task: Task, watch: Watch) -> FloatArray:
+    """Return the least and greatest distance over a task's non-ignored pairs, [2] float64."""
     counter = ExtremesCounter(job.offset_rows(*task.queries))
     for tile in masked_tiles(job, task, watch, ~job.pairs.block(*task.queries).positive):
         counter.add(tile)
-    return counter.least, counter.most
+    return np.array([counter.least, counter.most])
 
 
 def pair_distances(job: Job, part: PairPart, watch: Watch) -> FloatArray:

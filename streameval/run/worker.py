@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from functools import cache
+from functools import cache, reduce
 from importlib.metadata import version
+from typing import Any
 
 from streameval.errors import InputError, TaskError
 from streameval.planning import format_bytes
@@ -17,16 +18,8 @@ SENT_BYTES = 100_000_000  # of arrays in memory that are sent to every worker
 VERSION = version("streameval")
 
 
-def load_job(blob: bytes, client_version: str) -> Job:
-    """Open the inputs of a job on a worker.
-
-    Raises
-    ------
-    InputError
-        If one can't be opened there.
-    TaskError
-        If the worker has another version of streameval.
-    """
+def load_job(client_version: str, blob: bytes) -> Job:
+    """Open the inputs of a job on a worker."""
     _check_version(client_version)
     try:
         job: Job = pickle.loads(blob)
@@ -35,14 +28,8 @@ def load_job(blob: bytes, client_version: str) -> Job:
     return job
 
 
-def run_on_worker(work: Pass[Item, Part], job: Job, item: Item, client_version: str) -> Part:
-    """Run a task on a worker: `run_task`, with one BLAS thread.
-
-    Raises
-    ------
-    TaskError
-        If the worker has another version of streameval.
-    """
+def run_on_worker(client_version: str, work: Pass[Item, Part], job: Job, item: Item) -> Part:
+    """Run a task on a worker: `run_task`, with one BLAS thread."""
     _check_version(client_version)
     _limit_blas()
     try:
@@ -53,6 +40,14 @@ def run_on_worker(work: Pass[Item, Part], job: Job, item: Item, client_version: 
         raise
     except MemoryError as error:
         raise MemoryError(f"{work.name} of {item}, on worker {_worker()}: {error}") from error
+
+
+def merge_on_worker(client_version: str, work: Pass[Any, Part], *parts: Part) -> Part:
+    """Return the sum of parts of one group."""
+    _check_version(client_version)
+    if work.merge is None:
+        raise TypeError(f"parts of {work.name} do not merge")
+    return reduce(work.merge, parts)
 
 
 def _unreadable(error: InputError) -> InputError:

@@ -15,9 +15,8 @@ from streameval.planning import Plan, Problem, Task, make_plan
 from streameval.planning.plan import Limits
 from streameval.planning.range import Range
 from streameval.run.job import Job, PairPart, Thresholds
-from streameval.run.passes import count_all, find_extremes, find_positives
+from streameval.run.passes import count_all, find_extremes, find_positives, refine
 from streameval.run.progress import Watch
-from streameval.run.refining import refine
 from streameval.single_shot.counter import Shots
 from streameval.source import Counted, Source
 from streameval.statistics import FloatArray, IntArray
@@ -120,7 +119,7 @@ class TiledSource(Source):
         used = prepared.range
         if used is None:
             job = Job(self, prepared.pairs, plan)
-            used = _range_of(*find_extremes(job, session))
+            used = _range_of(*find_extremes(job, session).tolist())
         thresholds = Thresholds(used, *used.limits(problem.thresholds, problem.edges))
         job = Job(
             self,

@@ -5,7 +5,6 @@ from streameval.run import cluster as cluster_module
 from streameval.run import connection as connection_module
 from streameval.run import passes as passes_module
 from streameval.run import preparation as preparation_module
-from streameval.run import refining as refining_module
 from streameval.run import worker as worker_module
 from streameval.run.checkpoint import Checkpoint as Checkpoint
 from streameval.run.cluster import ClusterExecutor as ClusterExecutor
@@ -14,6 +13,7 @@ from streameval.run.connection import connect as connect
 from streameval.run.connection import local_cluster as local_cluster
 from streameval.run.connection import open_cluster as open_cluster
 from streameval.run.executor import Pass as Pass
+from streameval.run.executor import ThreadExecutor as ThreadExecutor
 from streameval.run.job import Job as Job
 from streameval.run.job import Thresholds as Thresholds
 from streameval.run.passes import find_positives as find_positives
@@ -21,9 +21,8 @@ from streameval.run.preparation import BINS as BINS
 from streameval.run.preparation import Prepared as Prepared
 from streameval.run.progress import Cancelled as Cancelled
 from streameval.run.progress import Watch as Watch
-from streameval.run.sizes import parse_bytes as parse_bytes
+from streameval.run.session import parse_bytes as parse_bytes
 from streameval.run.task import count as count
-from streameval.run.threads import ThreadExecutor as ThreadExecutor
 
 __all__ = [
     "BINS",
@@ -48,6 +47,5 @@ __all__ = [
     "parse_bytes",
     "passes_module",
     "preparation_module",
-    "refining_module",
     "worker_module",
 ]

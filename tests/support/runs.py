@@ -11,14 +11,13 @@ import streameval as se
 from streameval.metrics.selection import with_named
 from streameval.planning import Workers
 from streameval.request import Request
-from streameval.run.executor import Executor
-from streameval.run.manifest import manifest
+from streameval.run.executor import Executor, ThreadExecutor
 from streameval.run.orchestrator import carry_out
 from streameval.run.preparation import Prepared
 from streameval.run.preparation import prepare as prepare_request
+from streameval.run.provenance import manifest
 from streameval.run.record import NO_RECORD, Record
 from streameval.run.session import Session, open_session
-from streameval.run.threads import ThreadExecutor
 from streameval.source import Source
 
 
