@@ -307,4 +307,4 @@ def test_scattered_rows_that_the_kernel_is_refused_are_read_again(tmp_path: Path
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(scattered, "read_scattered", refused)
         np.testing.assert_array_equal(array.take(rows), values[rows])
-    assert tried == list(range(tried[0], 0, -1))
+    assert len(tried) == 1

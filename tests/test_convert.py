@@ -21,7 +21,7 @@ from streameval import BudgetError, InputError, OutputError
 
 MEMORY = 1 << 31
 
-# Converts, and is killed as it writes the n-th chunk: sys.argv is SOURCE OUT N.
+# Converts, and is killed as it writes the n-th block: sys.argv is SOURCE OUT N.
 KILLED = """
 import os, signal, sys
 import zarr
@@ -98,7 +98,7 @@ def test_a_hundred_shards_killed_again_and_again() -> None:
     command[-1] = "1000"
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     blocks, kept = (int(word) for word in done.stdout.split())
-    assert (blocks, kept) == (29, 12)  # 24 chunks
+    assert (blocks, kept) == (29, 24)
     assert np.array_equal(open_array("out.zarr").read_all(), values)
     assert not Path("out.zarr.progress").exists()
     assert not list(Path("out.zarr").rglob("*.partial"))

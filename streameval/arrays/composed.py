@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import io
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,8 +40,8 @@ class SelectedArray(Array):
         columns: npt.NDArray[np.int64] | None = None,
     ) -> None:
         self.uri, self.dtype, self._array = array.uri, array.dtype, array
-        self._rows, self._columns = rows, columns if len(array.shape) == 2 else None
-        chosen = zip(array.shape, (rows, columns), strict=False)
+        self._chosen = (rows, columns)[: len(array.shape)]
+        chosen = zip(array.shape, self._chosen, strict=True)
         self.shape = tuple(size if index is None else len(index) for size, index in chosen)
         self.chunks = tuple(
             max(min(chunk, size), 1) for chunk, size in zip(array.chunks, self.shape, strict=True)
@@ -48,38 +49,41 @@ class SelectedArray(Array):
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return what reading the array itself takes, and what lies between what is wanted."""
-        rows = min(rows if self._rows is None else _DENSE * rows, self._array.shape[0])
-        if len(self.shape) == 1:
-            between, columns = rows, 0
-        else:
-            dense = columns if self._columns is None else _DENSE * columns
-            columns = min(dense, self._array.shape[1])
-            between = rows * columns
-        return between * self.dtype.itemsize + self._array.read_scratch_bytes(rows, columns)
+        sizes = zip((rows, columns), self._chosen, self._array.shape, strict=False)
+        spread = [
+            min(size if index is None else _DENSE * size, whole) for size, index, whole in sizes
+        ]
+        wide = spread[1] if len(spread) == 2 else 0
+        between = math.prod(spread) * self.dtype.itemsize
+        return between + self._array.read_scratch_bytes(spread[0], wide)
 
     def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
-        columns, picked = spans[1] if len(spans) == 2 else None, slice(None)
-        if self._columns is not None and columns is not None:
-            wanted = self._columns[slice(*columns)]
-            columns, picked = (int(wanted[0]), int(wanted[-1]) + 1), wanted - wanted[0]
-        at = (..., picked) if len(spans) == 2 else ...
-        if self._rows is None:
-            out[...] = self._array.read(spans[0], columns)[at]
+        rows, columns = (*self._chosen, None)[:2]
+        span = spans[1] if len(spans) == 2 else None
+        if columns is not None:
+            columns = columns[slice(*spans[1])]
+            span = int(columns[0]), int(columns[-1]) + 1
+            columns = columns - columns[0]
+        if rows is None:
+            out[...] = _pick(self._array.read(spans[0], span), columns)
             return
-        rows = self._rows[slice(*spans[0])]
-        done = 0
+        rows, done = rows[slice(*spans[0])], 0
         while done < len(rows):  # by stretches in which what is wanted lies close together
             reach = np.arange(1, len(rows) - done + 1)
             sparse = rows[done:] - rows[done] >= _DENSE * reach
             stop = done + (int(np.argmax(sparse)) if sparse.any() else len(reach))
             first, last = int(rows[done]), int(rows[stop - 1])
-            block = self._array.read((first, last + 1), columns)
-            out[done:stop] = block[rows[done:stop] - first][at]
+            block = self._array.read((first, last + 1), span)
+            out[done:stop] = _pick(block[rows[done:stop] - first], columns)
             done = stop
 
     def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
-        block = self._array.take(rows if self._rows is None else self._rows[rows])
-        out[...] = block if self._columns is None else block[:, self._columns]
+        chosen, columns = (*self._chosen, None)[:2]
+        out[...] = _pick(self._array.take(rows if chosen is None else chosen[rows]), columns)
+
+
+def _pick(block: AnyArray, columns: npt.NDArray[np.int64] | None) -> AnyArray:
+    return block if columns is None else block[:, columns]
 
 
 class JoinedArray(Array):
@@ -153,13 +157,7 @@ def is_pattern(path: Path) -> bool:
 
 
 def matching(path: Path, uri: str) -> list[Path]:
-    """Return the files that a pattern names, in natural order.
-
-    Raises
-    ------
-    InputError
-        If there are none.
-    """
+    """Return the files that a pattern names, in natural order."""
     # Path.glob takes no absolute pattern.
     found = sorted(glob.glob(str(path)), key=natural_order)  # noqa: PTH207
     if not found:
@@ -168,13 +166,7 @@ def matching(path: Path, uri: str) -> list[Path]:
 
 
 def join_shards(parts: Sequence[Array], uri: str) -> Array:
-    """Return arrays of one width and dtype, read as one.
-
-    Raises
-    ------
-    InputError
-        If widths or dtypes differ.
-    """
+    """Return arrays read as one, if they are of one width and dtype."""
     first = parts[0]
     for part in parts:
         if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:
@@ -189,18 +181,6 @@ class FolderArray(Array):
     """A folder of `.npy` files, a row each, in natural order of their names.
 
     The first file says what all others must be; each is checked when it is read.
-
-    Parameters
-    ----------
-    path : Path
-    names : sequence of str
-        Of the files, at least one.
-    uri : str
-
-    Raises
-    ------
-    InputError
-        If the first file holds no row of numbers.
     """
 
     def __init__(self, path: Path, names: Sequence[str], uri: str) -> None:
@@ -236,13 +216,7 @@ class FolderArray(Array):
 
 
 def open_folder(path: Path, key: str | None, uri: str) -> Array:
-    """Open a folder: Zarr; or `.npy` files, a row each, or of several rows each.
-
-    Raises
-    ------
-    InputError
-        If it is neither, or an array can't be evaluated.
-    """
+    """Open a folder: Zarr; or `.npy` files, a row each, or of several rows each."""
     names: list[str] = []
     if path.is_dir() and not is_zarr(path):
         names = [file.name for file in path.iterdir() if file.suffix.lower() == ".npy"]

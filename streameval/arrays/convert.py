@@ -194,30 +194,21 @@ def _begin(source: Array, progress: Path, chunks: tuple[int, ...]) -> Any:
 
 
 def _write(source: Array, array: Any, folder: Path, block: tuple[int, ...]) -> tuple[int, int]:
-    """Write the chunks that are not there, block by block; return blocks in all, and kept."""
+    """Write the blocks that are not there; return their number, and how many were there."""
     chunk_bytes = int(np.prod(array.chunks)) * source.dtype.itemsize
     buffer = np.empty(block, source.dtype)
     blocks = kept = 0
     for spans in _cut([(0, size) for size in source.shape], block):
         blocks += 1
-        missing = [
-            chunk
-            for chunk in _cut(spans, array.chunks)
-            if not _is_written(folder, array, chunk, chunk_bytes)
-        ]
-        if not missing:
+        chunks = _cut(spans, array.chunks)
+        if all(_is_written(folder, array, chunk, chunk_bytes) for chunk in chunks):
             kept += 1
             continue
         shape = tuple(stop - start for start, stop in spans)
         out = buffer if shape == block else np.empty(shape, source.dtype)
         values = source.read(spans[0], spans[1] if len(spans) == 2 else None, out)
         _check_finite(source, values, spans[0][0])
-        for chunk in missing:
-            pairs = zip(chunk, spans, strict=True)
-            here = tuple(
-                slice(start - origin, stop - origin) for (start, stop), (origin, _) in pairs
-            )
-            array[tuple(slice(*span) for span in chunk)] = values[here]
+        array[tuple(slice(*span) for span in spans)] = values
     return blocks, kept
 
 

@@ -57,19 +57,7 @@ def contents(path: Path) -> tuple[list[str], dict[str, Any]]:
 
 
 class Hdf5Array(Array):
-    """A dataset of an HDF5 file; the file is opened for each read.
-
-    Parameters
-    ----------
-    path : Path
-    key : str
-    uri : str
-
-    Raises
-    ------
-    InputError
-        If it can't be evaluated.
-    """
+    """A dataset of an HDF5 file; the file is opened for each read."""
 
     def __init__(self, path: Path, key: str, uri: str) -> None:
         self.uri = uri
@@ -116,22 +104,7 @@ class Hdf5Array(Array):
 
 
 def open_hdf5(path: Path, key: str | None, uri: str) -> Array:
-    """Open a dataset of an HDF5 file.
-
-    Parameters
-    ----------
-    path : Path
-    key : str or None
-        Name of the dataset; may be left out where there is only one.
-    uri : str
-
-    Raises
-    ------
-    InputError
-        If there is no such dataset.
-    OptionError
-        If h5py is not installed.
-    """
+    """Open a dataset of an HDF5 file."""
     key = None if key is None else key.strip("/")
     return Hdf5Array(path, *choose_key(path, key, contents(path)[0], "dataset"))
 
@@ -159,22 +132,7 @@ class Mat73Array(Hdf5Array):
 
 
 def open_mat(path: Path, key: str | None, uri: str) -> Array:
-    """Open one variable of a `.mat` file: of version 7.3 by blocks, of older ones loaded whole.
-
-    Parameters
-    ----------
-    path : Path
-    key : str or None
-        Name of the variable; may be left out where there is only one.
-    uri : str
-
-    Raises
-    ------
-    InputError
-        If the file is damaged, has no such variable, or it is no array of numbers or text.
-    OptionError
-        If it is of version 7.3, and h5py is not installed.
-    """
+    """Open a variable of a `.mat` file: of version 7.3 by blocks, of older ones loaded whole."""
     import scipy.io
     from scipy.io.matlab import matfile_version
 

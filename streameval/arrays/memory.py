@@ -97,17 +97,7 @@ class MemoryArray(Array):
 
 
 class LoadedArray(MemoryArray):
-    """An array loaded whole from a file; a worker loads it again.
-
-    Parameters
-    ----------
-    values : [n] or [n, m] array
-    uri : str
-    opener : callable
-        What opens it again, from `path`, `key` and `uri`.
-    path : Path
-    key : str or None
-    """
+    """An array loaded whole from a file; a worker calls `opener` again."""
 
     in_memory = False
 
@@ -122,18 +112,7 @@ class LoadedArray(MemoryArray):
 
 
 class DeclaredArray(Array):
-    """An array of a shape without data, which can be planned with, and not read.
-
-    Parameters
-    ----------
-    uri : str
-        ``shape:ROWSxCOLUMNS``, and ``:DTYPE`` where it is not float32.
-
-    Raises
-    ------
-    InputError
-        If the text is no such shape.
-    """
+    """An array without data, which can be planned with: ``shape:ROWSxCOLUMNS[:DTYPE]``."""
 
     def __init__(self, uri: str) -> None:
         match = re.fullmatch(rf"{PREFIX}(\d+)x(\d+)(?::(float16|float32|float64))?", uri)
@@ -157,21 +136,7 @@ class DeclaredArray(Array):
 def open_torch(path: Path, key: str | None, uri: str) -> Array:
     """Load one tensor of a file that ``torch.save`` has written, weights only.
 
-    Parameters
-    ----------
-    path : Path
-    key : str or None
-        Name of the tensor in a dictionary, or its place in a list, with slashes where these are
-        nested; may be left out where there is only one tensor.
-    uri : str
-
-    Raises
-    ------
-    InputError
-        If the file is damaged or holds more than tensors, dictionaries and lists, or has no such
-        tensor.
-    OptionError
-        If PyTorch is not installed.
+    Its key joins its place in nested dictionaries and lists by slashes.
     """
     try:
         import torch

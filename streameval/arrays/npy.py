@@ -62,13 +62,7 @@ class Header(NamedTuple):
 
 
 def read_header(file: IO[bytes], uri: str) -> Header:
-    """Read the header at the start of a file; no pickle is ever loaded.
-
-    Raises
-    ------
-    InputError
-        If it isn't an `.npy` header, or is of an array that can't be evaluated.
-    """
+    """Read the header at the start of a file; no pickle is ever loaded."""
     with reading(uri, "read by its .npy header"):
         version = np.lib.format.read_magic(file)
         if version == (1, 0):
@@ -84,13 +78,7 @@ def read_header(file: IO[bytes], uri: str) -> Header:
 
 
 def open_npy(path: Path, key: str | None, uri: str) -> Array:
-    """Open an `.npy` file.
-
-    Raises
-    ------
-    InputError
-        If a key is given, the header is unreadable, or the file is shorter than it says.
-    """
+    """Open an `.npy` file."""
     refuse_key(uri, key)
     with path.open("rb") as file:
         header = read_header(file, uri)
@@ -105,20 +93,7 @@ def open_npy(path: Path, key: str | None, uri: str) -> Array:
 
 
 def open_npz(path: Path, key: str | None, uri: str) -> Array:
-    """Open one member of an `.npz` file: a stored one in place, a compressed one loaded whole.
-
-    Parameters
-    ----------
-    path : Path
-    key : str or None
-        Name of the member; may be left out where there is only one.
-    uri : str
-
-    Raises
-    ------
-    InputError
-        If the file is no `.npz`, has no such member, or the member is damaged.
-    """
+    """Open a member of an `.npz` file: a stored one in place, a compressed one loaded whole."""
     remedy = "the file is damaged, or no .npz; write it again with numpy.savez"
     with reading(uri, "read as .npz", remedy), zipfile.ZipFile(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
@@ -213,18 +188,11 @@ class NpyArray(Array):
         taken = target.reshape(-1).view(np.uint8).reshape(len(rows), row_bytes)
         with self._path.open("rb", buffering=0) as file:
             for column in range(columns):
-                position = column * self.shape[0]
-                offset, done = self._offset + position * self.dtype.itemsize, 0
-                while done < len(pieces):
-                    waiting = pieces[done:]
-                    done += read_scattered(file.fileno(), offset, rows, waiting, window, taken)
-                    if done < len(pieces):  # again from here, which says why, or goes on
-                        begin, end = pieces[done]
-                        first = int(rows[begin])
-                        piece = window[: int(rows[end - 1]) - first + 1]
-                        self._read_at(file.fileno(), piece, position + first * width)
-                        taken[begin:end] = piece[rows[begin:end] - first]
-                        done += 1
+                offset = self._offset + column * self.shape[0] * self.dtype.itemsize
+                done = read_scattered(file.fileno(), offset, rows, pieces, window, taken)
+                if done < len(pieces):  # again, which says why, or goes on
+                    super()._take(out, rows)
+                    return
                 if target is not out:
                     out[:, column] = target[:, 0]
         self._swap(out)
@@ -260,18 +228,7 @@ def _near(rows: npt.NDArray[np.int64], row_bytes: int) -> npt.NDArray[np.int64]:
 
 
 class VecsArray(Array):
-    """Rows of one length, each after its length.
-
-    Parameters
-    ----------
-    path : Path
-    uri : str
-
-    Raises
-    ------
-    InputError
-        If the file is empty, or no whole number of rows of the first row's length.
-    """
+    """Rows of one length, each after its length."""
 
     def __init__(self, path: Path, uri: str) -> None:
         self.uri = uri
@@ -313,12 +270,6 @@ class VecsArray(Array):
 
 
 def open_vecs(path: Path, key: str | None, uri: str) -> Array:
-    """Open an `.fvecs`, `.ivecs` or `.bvecs` file.
-
-    Raises
-    ------
-    InputError
-        If a key is given, or the file is damaged.
-    """
+    """Open an `.fvecs`, `.ivecs` or `.bvecs` file."""
     refuse_key(uri, key)
     return VecsArray(path, uri)

@@ -29,18 +29,6 @@ class ParquetArray(Array):
     """A column of a Parquet file: [n, m] of lists of m numbers, or [n] of numbers or texts.
 
     A read decodes the row groups that it touches, piece by piece from their beginning.
-
-    Parameters
-    ----------
-    path : Path
-    key : str
-        Name of the column.
-    uri : str
-
-    Raises
-    ------
-    InputError
-        If the column holds something else.
     """
 
     def __init__(self, path: Path, key: str, uri: str) -> None:
@@ -165,20 +153,7 @@ def _dtype(uri: str, kind: Any) -> np.dtype[Any]:
 
 
 def open_parquet(path: Path, key: str | None, uri: str) -> Array:
-    """Open a column of a Parquet file.
-
-    Parameters
-    ----------
-    path : Path
-    key : str or None
-        Name of the column; may be left out where there is only one, or one of lists.
-    uri : str
-
-    Raises
-    ------
-    InputError
-        If there is no such column, or it holds neither numbers, texts, nor lists of numbers.
-    """
+    """Open a column of a Parquet file; without a key the only one, or the only one of lists."""
     from pyarrow import parquet
 
     with reading(uri, "read as Parquet"):

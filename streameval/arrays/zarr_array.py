@@ -40,20 +40,8 @@ Coordinates = tuple[int, ...]
 def open_zarr(path: Path | str, key: str | None, uri: str) -> Array:
     """Open a Zarr array and check that every chunk of it has been written.
 
-    Parameters
-    ----------
-    path : Path or str
-        An array, or a group; a str is a URL, of which an absent chunk is an error once it is read.
-    key : str or None
-        Name of the array in the group, with slashes where it is nested. A local group without one
-        will do where it holds one array only.
-    uri : str
-
-    Raises
-    ------
-    InputError
-        If there is no such array, it can't be evaluated, the store refuses it, or chunks of it are
-        absent: Zarr would read them as the fill value.
+    A str is a URL: there an absent chunk is an error once it is read. A local group needs no key
+    where it holds one array only.
     """
     key = (key or "").strip("/")
     if isinstance(path, str):
@@ -70,20 +58,7 @@ def open_zarr(path: Path | str, key: str | None, uri: str) -> Array:
 
 
 class ZarrArray(Array):
-    """A Zarr array; `open_zarr` also checks that it is complete.
-
-    Parameters
-    ----------
-    path : Path or str
-        The array's folder, or that of the group that `key` is in; a str: its URL.
-    key : str
-        Empty where `path` is the array's.
-    uri : str
-
-    Attributes
-    ----------
-    zarr : zarr.Array
-    """
+    """A Zarr array; `open_zarr` also checks that it is complete."""
 
     def __init__(self, path: Path | str, key: str, uri: str) -> None:
         from zarrs.pipeline import UnsupportedMetadataError
