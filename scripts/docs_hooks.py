@@ -22,8 +22,8 @@ from streameval.cli.help import commands_of
 from streameval.metrics import METRICS, MetricOptions
 from streameval.protocols.presets import EQUIVALENTS, PRESETS, Preset
 from streameval.protocols.protocol import PROTOCOLS, Protocol
-from streameval.report.metric_list import PARTS as METRIC_PARTS
-from streameval.report.metric_list import single_shot_needs
+from streameval.report.conventions import single_shot_needs
+from streameval.report.evaluation import PARTS as METRIC_PARTS
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"^<!-- made: (\S+) -->$", re.M)

@@ -13,12 +13,11 @@ import platform
 import re
 import secrets
 import shutil
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
 from streameval.errors import OutputError
 
@@ -32,23 +31,11 @@ _ATTEMPTS = 10  # at removing a folder that a thread is still writing to
 class Output:
     """A file or folder being written: a context that leaves it whole in its place, or not at all.
 
-    Parameters
-    ----------
-    target : Path
-        Its place. What is there is replaced.
-
-    Attributes
-    ----------
-    partial : Path
-        Where to write it, beside its place.
-
-    Raises
-    ------
-    OutputError
-        On entering and leaving, if it can't be written.
+    What is in its place, the target, is replaced; `partial` is where to write it, beside its place.
+    Entering and leaving raise OutputError if it can't be written.
     """
 
-    refusal = "{target} can't be written: {reason}; give a file that can be made"
+    failure, remedy = "{} can't be written", "give a file that can be made"
 
     def __init__(self, target: Path) -> None:
         self._target = target
@@ -57,25 +44,18 @@ class Output:
         self._lock: int | None = None
 
     def __enter__(self) -> Self:
-        try:
+        with self._refused():
             sweep(self._target)
             self._make()
             with suppress(OSError):  # where nothing can be locked, nothing is swept either
                 self._lock = lock(self.partial)
-        except OSError as error:
-            raise self._refusal(error) from error
         return self
 
     def _make(self) -> None:
         """Make what is written to."""
         raise NotImplementedError
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.discard()
         if self._lock is not None:
             os.close(self._lock)
@@ -91,65 +71,38 @@ class Output:
         if self._replaced is not None:
             remove(self._replaced)
 
-    def _refusal(self, error: OSError) -> OutputError:
-        return OutputError(self.refusal.format(target=self._target, reason=reason_of(error)))
+    def _refused(self) -> AbstractContextManager[None]:
+        return refused(self.failure.format(self._target), self.remedy)
 
 
 class NewFile(Output):
     """A file being written; it is in its place when the context is left without an error.
 
-    Parameters
-    ----------
-    path : str or Path
-    overwrite : bool
-        Whether to replace a file that is there.
-
-    Raises
-    ------
-    OutputError
-        If the file exists and must not be replaced.
+    Raises OutputError if the file exists and must not be replaced.
     """
 
     def __init__(self, path: str | Path, *, overwrite: bool) -> None:
         check_new(path, overwrite=overwrite)
         super().__init__(Path(path))
-        self._file: BinaryIO | None = None
 
     def _make(self) -> None:
         if self._target.is_dir():
             raise IsADirectoryError(0, "Is a directory")
         self._file = self.partial.open("wb")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
-            if self._file is not None:
+            with self._refused():
                 self._file.close()
-            if error is None:
-                self.put_in_place()
-        except OSError as failure:
-            raise self._refusal(failure) from failure
+                if error is None:
+                    self.put_in_place()
         finally:
             super().__exit__(kind, error, trace)
 
     def write(self, content: bytes) -> None:
-        """Write some more.
-
-        Raises
-        ------
-        OutputError
-            If it can't be written.
-        """
-        if self._file is None:
-            raise ValueError("the file is not open")
-        try:
+        """Write some more."""
+        with self._refused():
             self._file.write(content)
-        except OSError as error:
-            raise self._refusal(error) from error
 
     def write_all(self, lines: Iterable[str]) -> None:
         """Write lines, many at a time."""
@@ -161,42 +114,27 @@ class NewFile(Output):
 class NewFolder(Output):
     """A folder being written; it is in its place once `put_in_place` is called."""
 
-    refusal = "{target} can't be written: {reason}; make room or choose another folder"
+    remedy = "make room or choose another folder"
 
     def _make(self) -> None:
         self._target.parent.mkdir(parents=True, exist_ok=True)
         self.partial.mkdir()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         super().__exit__(kind, error, trace)
-        if isinstance(error, OSError) and not isinstance(error, OutputError):
-            raise self._refusal(error) from error
+        if isinstance(error, OSError):
+            with self._refused():
+                raise error
 
 
 def write_new(path: str | Path, content: str | bytes, *, overwrite: bool) -> None:
-    """Write a file, whole or not at all.
-
-    Raises
-    ------
-    OutputError
-        If it exists and must not be replaced, or can't be written.
-    """
+    """Write a file, whole or not at all; see `NewFile`."""
     with NewFile(path, overwrite=overwrite) as file:
         file.write(content if isinstance(content, bytes) else content.encode(errors=ESCAPED))
 
 
 def check_new(path: str | Path, *, overwrite: bool) -> None:
-    """Check that nothing is in a place, or that it may be replaced.
-
-    Raises
-    ------
-    OutputError
-    """
+    """Refuse, with an OutputError, a place where something is that may not be replaced."""
     if not overwrite and (Path(path).exists() or Path(path).is_symlink()):
         raise OutputError(f"{path} exists already; choose another, or replace it: --overwrite")
 
@@ -204,10 +142,7 @@ def check_new(path: str | Path, *, overwrite: bool) -> None:
 def put_in_place(partial: Path, target: Path) -> Path | None:
     """Rename a finished file or folder to its place.
 
-    Returns
-    -------
-    Path or None
-        Where a folder has stepped aside that was there; to be removed.
+    Returns where a folder has stepped aside that was there, to be removed; or None.
     """
     if not target.is_dir():
         partial.rename(target)
@@ -249,10 +184,7 @@ def _hidden_prefix(target: Path, state: str) -> str:
 def lock(path: Path) -> int:
     """Return a descriptor that locks a file or folder until it is closed, or the process ends.
 
-    Raises
-    ------
-    BlockingIOError
-        If another process holds the lock.
+    Raises BlockingIOError if another process holds the lock.
     """
     held = os.open(path, os.O_RDONLY)
     try:
@@ -272,9 +204,16 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def reason_of(error: OSError) -> str:
-    """Return what an error of the system says."""
-    return (error.strerror or str(error)) + (f": {error.filename}" if error.filename else "")
+@contextmanager
+def refused(failure: str, remedy: str) -> Iterator[None]:
+    """While entered, an error of the system is an OutputError: what failed, why, what to do."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as error:
+        reason = (error.strerror or str(error)) + (f": {error.filename}" if error.filename else "")
+        raise OutputError(f"{failure}: {reason}; {remedy}") from error
 
 
 def remove(path: Path) -> None:

@@ -47,7 +47,7 @@ def audited(
     pairs = find_pairs(query_labels, gallery_labels, chosen)
     labels = audit_labels(query_labels, gallery_labels, chosen, pairs)
     source = se.Features(query, gallery, metric)  # type: ignore[arg-type]
-    return labels + audit_features(source, 1 << 20, query_labels, gallery_labels, pairs)
+    return labels + audit_features(source, 1 << 20, gallery_labels, pairs)
 
 
 def names(audit: Audit, severity: str = "warning") -> set[str]:

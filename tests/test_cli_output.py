@@ -134,7 +134,7 @@ import sys, time
 from pathlib import Path
 from streameval.cli import main
 from streameval.result import Evaluation
-from streameval.result.folder import ResultFolder
+from streameval.result.saved import ResultFolder
 
 whole = Evaluation.write
 

@@ -36,7 +36,7 @@ from streameval.run import passes
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import connect
 from streameval.metrics.options import MetricOptions
-from streameval.result.folder import save_statistics
+from streameval.result.saved import save_statistics
 
 folder = Path(sys.argv[1])
 passes.COUNT = replace(passes.COUNT, compute=faults.placed)

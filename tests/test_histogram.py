@@ -195,7 +195,7 @@ def test_too_many_groups_have_no_histogram_of_their_own(monkeypatch: pytest.Monk
     prepared = {
         most: prepare(source, **sides, options=se.MetricOptions(metrics=("EER",)), group_by="cam")
         for most in (100, 2)
-        if not monkeypatch.setattr("streameval.result.columns.MOST_GROUPS", most)
+        if not monkeypatch.setattr("streameval.result.groups.MOST_GROUPS", most)
     }
     assert prepared[100].problem.groups == len(np.unique(sides["query"].cam)) > 2
     assert prepared[2].groups is None

@@ -1,19 +1,58 @@
-"""The audit of labels: identities, cameras, classes of queries, order."""
+"""What an audit says, and the audit of labels: identities, cameras, classes of queries, order."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.arrays.composed import natural_order
-from streameval.audit.finding import Audit, Finding
 from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.protocol import Protocol
+from streameval.statistics import IntArray
 
 _SHOWN = 5
 _IMAGES = (1, 2, 6, 11, 51)  # where the groups of identities by number of images begin
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something in the inputs that is likely not what was meant, or worth to be known."""
+
+    name: str
+    severity: Literal["warning", "note"]
+    message: str  # what was found, where
+    effect: str  # what it changes, and what to do
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.effect}"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Facts by their names, and findings."""
+
+    facts: dict[str, Any] = field(default_factory=dict)  # numbers, texts, or dicts of such
+    findings: list[Finding] = field(default_factory=list)
+
+    def __add__(self, other: Audit) -> Audit:
+        return Audit(self.facts | other.facts, self.findings + other.findings)
+
+    def warn(self, name: str, message: str, effect: str) -> None:
+        """Add a warning."""
+        self.findings.append(Finding(name, "warning", message, effect))
+
+    def note(self, name: str, message: str, effect: str) -> None:
+        """Add what is worth to be known."""
+        self.findings.append(Finding(name, "note", message, effect))
+
+    def summary(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        return {"facts": self.facts, "findings": [asdict(one) for one in self.findings]}
 
 
 def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Finding]:
@@ -40,37 +79,34 @@ def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Fin
 
 
 def _check_keys(audit: Audit, query: AnyArray, gallery: AnyArray) -> None:
-    if np.isin(query, gallery).any():
-        return
-    audit.warn(
-        "no-own-image",
-        f"no query has the key of a gallery item ({_some(query)}; {_some(gallery)})",
-        "--self-match key ignores nothing; if the images are the same under other names, each "
-        "query finds itself: give both sides the same keys",
-    )
+    if not np.isin(query, gallery).any():
+        audit.warn(
+            "no-own-image",
+            f"no query has the key of a gallery item ({_some(query)}; {_some(gallery)})",
+            "--self-match key ignores nothing; if the images are the same under other names, each "
+            "query finds itself: give both sides the same keys",
+        )
 
 
 def _check_cameras(audit: Audit, query: AnyArray, gallery: AnyArray, protocol: Protocol) -> None:
-    sides = [np.unique(cams) for cams in (query, gallery)]
-    if sides[0].dtype.kind != sides[1].dtype.kind and "U" in (
-        sides[0].dtype.kind,
-        sides[1].dtype.kind,
-    ):
+    own, others = np.unique(query), np.unique(gallery)
+    kinds = {own.dtype.kind, others.dtype.kind}
+    if len(kinds) > 1 and "U" in kinds:
         return  # refused elsewhere
-    alone = np.setdiff1d(sides[0], sides[1])
-    if len(sides[0]) == len(sides[1]) == 1 and not len(alone):
+    alone = np.setdiff1d(own, others)
+    if len(own) == len(others) == 1 and not len(alone):
         effect = "no query has a positive then"
         if ("cam",) not in protocol.ignore:
             effect = "every pair of the same identity is ignored, and no query has a positive"
         audit.warn(
             "one-camera",
-            f"all queries and items are of camera {sides[0][0]}",
+            f"all queries and items are of camera {own[0]}",
             f"{effect}; choose --protocol no-camera, or give the true cameras",
         )
-    elif len(alone) == len(sides[0]) and len(alone):
+    elif len(alone) == len(own) and len(alone):
         audit.warn(
             "cameras-apart",
-            f"queries and gallery have no camera in common ({_some(sides[0])}; {_some(sides[1])})",
+            f"queries and gallery have no camera in common ({_some(own)}; {_some(others)})",
             f"protocol {protocol.name} ignores no pair by camera; if the sides number one set of "
             "cameras in two ways, positives are easier than they should be",
         )
@@ -78,7 +114,7 @@ def _check_cameras(audit: Audit, query: AnyArray, gallery: AnyArray, protocol: P
         audit.warn(
             "camera-of-one-side",
             f"{_some(alone)} of the queries' cameras are not in the gallery, which has "
-            f"{_some(sides[1])}",
+            f"{_some(others)}",
             "pairs of these queries are never ignored by camera; if the sides count cameras from "
             "different numbers, the wrong pairs are",
         )
@@ -87,39 +123,31 @@ def _check_cameras(audit: Audit, query: AnyArray, gallery: AnyArray, protocol: P
 def audit_labels(query: Labels, gallery: Labels, protocol: Protocol, pairs: Pairs) -> Audit:
     """Return the facts that the labels tell, and all findings in them.
 
-    Parameters
-    ----------
-    query, gallery : Labels
-    protocol : Protocol
-    pairs : Pairs
-        That the protocol makes of them.
+    `pairs` are those that the protocol makes of them.
     """
     audit = Audit(findings=list(check_labels(query, gallery, protocol)))
-    listed = np.repeat(np.arange(pairs.queries), np.diff(pairs.indptr))
-    positives = np.bincount(listed[pairs.positive], minlength=pairs.queries)
-    known = np.bincount(listed[pairs.same_identity], minlength=pairs.queries) > 0
+    positives, _, same_identity = pairs.counts_in(0, pairs.gallery)
     classes = {
-        "positive": int(np.count_nonzero(positives)),
-        "negative": int(np.count_nonzero(~known)),
-        "excluded": int(np.count_nonzero(known & (positives == 0))),
+        "positive": _count(positives > 0),
+        "negative": _count(same_identity == 0),
+        "excluded": _count((same_identity > 0) & (positives == 0)),
     }
     comparable = (query.id.dtype.kind == "U") == (gallery.id.dtype.kind == "U")
     sought = np.isin(gallery.id, np.unique(query.id)) if comparable else pairs.junk
     identities, images = np.unique(gallery.id[~pairs.junk], return_counts=True)
+    ignored = pairs.same_identity & ~pairs.positive
     audit.facts.update(
         queries={"rows": len(query), "identities": len(np.unique(query.id)), **classes},
         gallery={
             "rows": len(gallery),
             "identities": len(identities),
-            "junk": int(np.count_nonzero(pairs.junk)),
-            "distractors": int(np.count_nonzero(~pairs.junk & ~sought)),
+            "junk": _count(pairs.junk),
+            "distractors": _count(~pairs.junk & ~sought),
             "identities_by_images": _by_images(images),
         },
         pairs={
-            "positive": int(np.count_nonzero(pairs.positive)),
-            "ignored_of_same_identity": int(
-                np.count_nonzero(pairs.same_identity & ~pairs.positive)
-            ),
+            "positive": _count(pairs.positive),
+            "ignored_of_same_identity": _count(ignored),
         },
     )
     _audit_cameras(audit, query, gallery)
@@ -140,7 +168,7 @@ def audit_labels(query: Labels, gallery: Labels, protocol: Protocol, pairs: Pair
     for side, labels in (("query", query), ("gallery", gallery)):
         _audit_order(audit, side, labels)
     if query.key is not None and gallery.key is not None and protocol.self_match is None:
-        both = int(np.count_nonzero(np.isin(query.key, gallery.key)))
+        both = _count(np.isin(query.key, gallery.key))
         if both:
             audit.warn(
                 "keys-of-both-sides",
@@ -153,10 +181,10 @@ def audit_labels(query: Labels, gallery: Labels, protocol: Protocol, pairs: Pair
 def _audit_cameras(audit: Audit, query: Labels, gallery: Labels) -> None:
     if query.cam is None or gallery.cam is None:
         return
-    cams = [np.unique(one) for one in (query.cam, gallery.cam)]
-    audit.facts["cameras"] = {"query": cams[0].tolist(), "gallery": cams[1].tolist()}
-    alone = np.setdiff1d(cams[1], cams[0])
-    if len(alone) and len(alone) < len(cams[1]):
+    own, others = np.unique(query.cam), np.unique(gallery.cam)
+    audit.facts["cameras"] = {"query": own.tolist(), "gallery": others.tolist()}
+    alone = np.setdiff1d(others, own)
+    if 0 < len(alone) < len(others):
         audit.note(
             "cameras-of-the-gallery-alone",
             f"{_some(alone)} of the gallery's cameras have no query",
@@ -168,9 +196,7 @@ def _audit_order(audit: Audit, side: str, labels: Labels) -> None:
     if labels.key is None or len(labels.key) < 3 or labels.key.dtype.kind != "U":
         return
     keys = labels.key.tolist()
-    is_sorted = all(one <= other for one, other in pairwise(keys))
-    order = [natural_order(key) for key in keys]
-    if is_sorted and any(one > other for one, other in pairwise(order)):
+    if keys == sorted(keys) and keys != sorted(keys, key=natural_order):
         audit.warn(
             "order-of-names",
             f"the {side} keys are in the order of characters (10 before 2)",
@@ -179,14 +205,15 @@ def _audit_order(audit: Audit, side: str, labels: Labels) -> None:
         )
 
 
-def _by_images(images: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> dict[str, int]:
+def _by_images(images: IntArray) -> dict[str, int]:
     """Count identities by their number of images."""
-    groups = {}
-    for low, end in pairwise([*_IMAGES, 0]):
-        name = f"{low}-{end - 1}" if end > low + 1 else f"{low}" if end else f"{low}+"
-        within = (images >= low) & (images < end) if end else images >= low
-        groups[name] = int(np.count_nonzero(within))
-    return groups
+    counts, _ = np.histogram(images, [*_IMAGES, np.inf])
+    names = [f"{low}-{end - 1}" if end > low + 1 else f"{low}" for low, end in pairwise(_IMAGES)]
+    return dict(zip([*names, f"{_IMAGES[-1]}+"], counts.tolist(), strict=True))
+
+
+def _count(chosen: npt.NDArray[np.bool_]) -> int:
+    return int(np.count_nonzero(chosen))
 
 
 def _some(labels: AnyArray) -> str:

@@ -47,7 +47,7 @@ def audit(**given: Any) -> None:
     from streameval.errors import BudgetError
     from streameval.protocols.pairs import find_pairs
     from streameval.protocols.protocol import with_options
-    from streameval.report.audit import render_audit
+    from streameval.report.inputs import render_audit
     from streameval.run.session import parse_bytes
 
     values = with_bundle(given)
@@ -79,5 +79,5 @@ def audit(**given: Any) -> None:
                 f"memory is {budget} bytes; the labels, and 40 bytes a gallery row, take {held} "
                 "already: raise --memory by 64 MB beyond that at least"
             )
-        report += audit_features(features, budget - held, query, gallery, pairs)
+        report += audit_features(features, budget - held, gallery, pairs)
     print_answer(values, report.summary, lambda style: render_audit(report, style))

@@ -31,7 +31,7 @@ def compare(folders: tuple[str, ...], queries: int, **values: Any) -> None:
     over the identities of the queries; and the queries that got better and worse. Runs that differ
     in protocol, gallery or options are compared with --despite only.
     """
-    from streameval.report.run_comparison import comparison_table, render_comparison
+    from streameval.report.comparison import comparison_table, render_comparison
     from streameval.result.comparison import compare
 
     check_effect("overwrite", when=values["out"] is not None, remedy="give --out FILE")

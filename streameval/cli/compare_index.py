@@ -10,6 +10,7 @@ from streameval.cli import options
 from streameval.cli.config import takes_config
 from streameval.cli.help import examples
 from streameval.cli.inputs import check_labels, keywords, read_inputs
+from streameval.cli.options import check_effect
 from streameval.cli.printing import print_answer
 from streameval.cli.signals import Interruption
 from streameval.cli.types import Index, Integer, Path
@@ -40,6 +41,7 @@ from streameval.cli.types import Index, Integer, Path
 @options.memory
 @options.threads
 @click.option("--plot", type=Path("FILE.svg"), help="Plot speed against what is lost.")
+@options.overwrite("a plot")
 @options.json("all figures")
 @options.quiet
 def compare_index(settings: tuple[str, ...], **values: Any) -> None:
@@ -50,16 +52,18 @@ def compare_index(settings: tuple[str, ...], **values: Any) -> None:
     the difference of every metric with its confidence interval, the time to build it, queries a
     second and its size.
     """
-    from streameval.report.progress import show_progress
+    from streameval.report.terminal import show_progress
 
     check_labels(values)
     with show_progress(quiet=values["quiet"]) as progress, Interruption(progress.close):
         from streameval.metrics.options import MetricOptions
         from streameval.neighbors import comparison
-        from streameval.report.index_comparison import check_plot, render_comparison, write_plot
+        from streameval.report.comparison import check_plot, render_index_comparison, write_plot
 
-        if values["plot"] is not None:
-            check_plot(values["plot"])
+        plot, overwrite = values["plot"], values["overwrite"]
+        check_effect("overwrite", when=plot is not None, remedy="give --plot FILE.svg")
+        if plot is not None:
+            check_plot(plot, overwrite=overwrite)
         inputs = read_inputs(values) | {"progress": progress}
         inputs["options"] = MetricOptions(metrics=values["metrics"] or ())
         features = inputs.pop("source")
@@ -67,6 +71,8 @@ def compare_index(settings: tuple[str, ...], **values: Any) -> None:
             features, settings, **keywords(comparison.compare_index, inputs)
         )
         progress.close()
-        if values["plot"] is not None:
-            write_plot(compared, values["plot"])
-        print_answer(values, compared.summary, lambda style: render_comparison(compared, style))
+        if plot is not None:
+            write_plot(compared, plot, overwrite=overwrite)
+        print_answer(
+            values, compared.summary, lambda style: render_index_comparison(compared, style)
+        )

@@ -187,7 +187,7 @@ def _check_effects(values: Values) -> None:
 
 def run(values: Values) -> None:
     """Evaluate, save and print; or print the plan."""
-    from streameval.report.progress import show_progress
+    from streameval.report.terminal import show_progress
 
     quiet = values["quiet"] or values["dry_run"]
     with (
@@ -243,7 +243,7 @@ def _print_result(result: Evaluation, values: Values, *, saved: bool) -> None:
 
 def _print_plan(prepared: Prepared, values: Values) -> None:
     """Print what would be done."""
-    from streameval.report.plan import plan_summary, render_plan
+    from streameval.report.inputs import plan_summary, render_plan
     from streameval.run.session import parse_bytes
 
     rate = None if values["rate"] is None else parse_bytes(values["rate"], "rate")

@@ -73,7 +73,7 @@ def _protocols() -> tuple[str, ...]:
 @contextmanager
 def _session(values: Values) -> Iterator[dict[str, Any]]:
     """Open what counts; a signal ends the process, and the ledger is as it was before."""
-    from streameval.report.progress import show_progress
+    from streameval.report.terminal import show_progress
 
     with show_progress(quiet=values["quiet"]) as progress, Interruption(progress.close):
         from streameval.run.session import open_session
@@ -334,7 +334,7 @@ def evaluate(path: str, at: str | None, **values: Any) -> None:
 @options.json("what differs")
 def verify(path: str, **values: Any) -> None:
     """Read all there is, count it again from the segments, and report any difference."""
-    from streameval.report.numbers import plural
+    from streameval.report.table import plural
 
     opened = _open(path)
     with _session(values) as session:

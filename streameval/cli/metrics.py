@@ -18,6 +18,6 @@ def metrics(**values: Any) -> None:
 
     With the sources of the formulas, and the statistics that each metric needs.
     """
-    from streameval.report.metric_list import metrics_summary, render_metrics
+    from streameval.report.conventions import metrics_summary, render_metrics
 
     print_answer(values, metrics_summary, render_metrics)

@@ -76,8 +76,7 @@ def ranked_pictures(runs: Runs, template: str, queries: int, top: int) -> Pictur
         If the inputs of a run are gone, or have changed.
     """
     from streameval.rankings import nearest_items, reopen
-    from streameval.report.pictures import Images
-    from streameval.report.ranked_lists import Pictures, hardest_queries
+    from streameval.report.ranked_lists import Images, Pictures, hardest_queries
 
     images: dict[str, Images] = {}
     lists: dict[str, dict[int, RankedList]] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from streameval.cli.options import Values
@@ -43,7 +42,7 @@ class Output:
     """
 
     def __init__(self, values: Values, interruption: Interruption) -> None:
-        from streameval.result.folder import check_output
+        from streameval.result.saved import check_output
         from streameval.run.checkpoint import Checkpoint, discard
         from streameval.store import check_packages
 
@@ -73,12 +72,7 @@ class Output:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._checkpoint is not None:
             self._checkpoint.__exit__(kind, error, trace)
 
@@ -169,7 +163,7 @@ def save(result: Evaluation, out: str, *, overwrite: bool, interruption: Interru
 
     Only the renaming itself is not to be interrupted: from then on the result is there.
     """
-    from streameval.result.folder import ResultFolder
+    from streameval.result.saved import ResultFolder
 
     folder = ResultFolder(out, overwrite=overwrite)
     with interruption.discarding(folder.discard), folder:

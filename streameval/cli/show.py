@@ -72,7 +72,7 @@ def _config(folders: tuple[str, ...]) -> str:
     from pathlib import Path
 
     from streameval.cli.config import as_toml
-    from streameval.result.summary import read_summary
+    from streameval.result.saved import read_summary
 
     if len(folders) != 1:
         raise OptionError(f"--config is of one result; got {len(folders)}")

@@ -18,7 +18,7 @@ from streameval.ledger.state import State
 from streameval.metrics.groups import PositiveCameras
 from streameval.protocols.labels import Labels
 from streameval.result import Evaluation
-from streameval.result.summary import plain
+from streameval.result.saved import plain
 from streameval.run.preparation import UNUSED, query_columns
 from streameval.statistics import RankStatistics
 

@@ -143,7 +143,7 @@ class Comparison:
 
     def summary(self) -> dict[str, Any]:
         """Return it as plain values, for JSON; NaN as None."""
-        from streameval.result.summary import plain
+        from streameval.result.saved import plain
 
         told: dict[str, Any] = plain(
             {

@@ -1,4 +1,4 @@
-"""A saved result as other tools would read it, for ``streameval conventions``."""
+"""The list of all metrics; and a saved result as other tools would read it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streameval.errors import StreamevalWarning
-from streameval.metrics import MetricOptions
+from streameval.metrics import METRICS, Metric, MetricOptions
+from streameval.metrics.metric import Kind
 from streameval.metrics.selection import available_fields, find_measure
 from streameval.protocols.presets import PRESETS, Preset
-from streameval.protocols.protocol import PROTOCOLS, saved_protocol
-from streameval.report.table import Cell, Table, facts, number
+from streameval.protocols.protocol import PROTOCOLS, SINGLE_GALLERY_SHOT, saved_protocol
+from streameval.report.evaluation import PARTS
+from streameval.report.table import Facts, Table, facts, number
 from streameval.report.terminal import Style, render
-
-if TYPE_CHECKING:
-    from streameval.metrics.metric import Kind
-    from streameval.result import Evaluation
+from streameval.result import Evaluation
+from streameval.result.saved import plain
 
 THIS_RUN = "this run"
 
@@ -26,56 +26,100 @@ IRRELEVANT = ("name", "cmc", "shot_draws", "shot_seed")
 """Attributes of a protocol that don't matter for which pairs are ignored."""
 
 
+def metrics_summary() -> list[dict[str, Any]]:
+    """Return every declaration as text, for ``streameval metrics --json``."""
+    return [
+        {
+            "name": metric.name,
+            "also": list(metric.also),
+            "part": metric.part,
+            "default": metric.default,
+            "parameters": {name: one.expects for name, one in metric.parameters.items()},
+            "examples": [measure.name for measure in metric.measures(MetricOptions())],
+            "over": list(metric.over),
+            "formula": metric.formula,
+            "source": metric.source,
+            "needs": list(metric.needs),
+            "needs_single_shot": single_shot_needs(metric),
+        }
+        for metric in METRICS
+    ]
+
+
+def single_shot_needs(metric: Metric) -> list[str]:
+    """Return the statistics that it needs under single gallery shot alone."""
+    needs = metric.needs_under(MetricOptions(cmc=SINGLE_GALLERY_SHOT))
+    return sorted(needs.difference(metric.needs))
+
+
+def render_metrics(style: Style) -> str:
+    """Return the list as text, part by part; a star marks what is computed by default."""
+    blocks: list[str | Table] = []
+    for part, title in PARTS.items():
+        blocks.append(title.upper())
+        for metric in METRICS:
+            if metric.part == part:
+                star = " *" if metric.default else ""
+                blocks += [f"{metric.name}{star}", _declaration(metric, style)]
+        blocks.append("")
+    blocks += [
+        "* computed where no --metrics are given",
+        "over: a mean or a rate of these; without any of them there is no value",
+    ]
+    return render(style, blocks)
+
+
+def _declaration(metric: Metric, style: Style) -> Table:
+    needs = ", ".join(metric.needs)
+    more = ", ".join(single_shot_needs(metric))
+    also = ", ".join(metric.also)
+    texts = {
+        "formula": style.formula(metric.formula),
+        "over": ", ".join(metric.over),
+        "source": metric.source,
+        "needs": f"{needs}; under single gallery shot {more}, too" if more else needs,
+        "also": f"{also} (elsewhere)" if also else "",
+        "where": "; ".join(f"{name} {one.expects}" for name, one in metric.parameters.items()),
+    }
+    return facts([(f"    {name}", text) for name, text in texts.items()], wraps=True)
+
+
 @dataclass(frozen=True)
 class Reading:
     """The saved statistics under one tool's conventions.
 
-    Attributes
-    ----------
-    values : dict of str to float
-    effects : dict of str to dict of str to float
-        For each option that differs from this run's, as ``ap=trapezoid``: by how much it alone
-        changes each metric. An option that changes nothing has no entries.
-    remarks : tuple of str
-        What no option can change: other pairs are ignored, another range.
+    Effects say, for each option that differs from this run's, as ``ap=trapezoid``, by how much it
+    alone changes each metric.
     """
 
     values: dict[str, float]
     effects: dict[str, dict[str, float]]
-    remarks: tuple[str, ...]
+    remarks: tuple[str, ...]  # what no option can change: other pairs are ignored, another range
+
+    @property
+    def is_other(self) -> bool:
+        """Whether these are not the tool's own figures."""
+        return any("evaluate again" in remark for remark in self.remarks)
 
     def summary(self) -> dict[str, Any]:
         """Return what ``--json`` prints; NaN as None."""
-        values = {name: None if math.isnan(v) else v for name, v in self.values.items()}
+        values = plain(self.values)
         return {"metrics": values, "effects": self.effects, "remarks": list(self.remarks)}
 
 
 def compare_conventions(
     evaluation: Evaluation, metrics: Sequence[str] | None = None
 ) -> dict[str, Reading]:
-    """Read the statistics of a result under its own options, and under every preset.
+    """Return the readings of a result by name: ``this run``, its own options, and every preset.
 
-    Parameters
-    ----------
-    evaluation : Evaluation
-    metrics : sequence of str, optional
-        Names of metrics; those that each tool reports.
-
-    Returns
-    -------
-    dict of str to Reading
-        By name; first ``this run``.
-
-    Raises
-    ------
-    OptionError
-        If a metric is unknown, or the statistics don't allow it.
+    Metrics are those that each tool reports, if none are named; one that is unknown, or that the
+    statistics don't allow, raises an OptionError.
     """
     held = available_fields(evaluation.statistics)
-    reported = (name for preset in PRESETS.values() for name in preset.metrics)
     possible = [
         name
-        for name in reported
+        for preset in PRESETS.values()
+        for name in preset.metrics
         if find_measure(name).metric.needs_under(evaluation.options) <= held
     ]
     names = tuple(dict.fromkeys(metrics or possible))
@@ -118,13 +162,13 @@ def _scalars(evaluation: Evaluation, options: MetricOptions) -> dict[str, float]
 def _other_pairs(evaluation: Evaluation, preset: Preset) -> str:
     """Return a remark where the tool would ignore other pairs than this run."""
     saved = evaluation.provenance["protocol"]
-    wanted = PROTOCOLS[preset.protocol]
-    junk = list(wanted.junk_ids if preset.junk_ids is None else preset.junk_ids)
-    used, wanted = saved_protocol(saved), replace(wanted, junk_ids=tuple(junk))
-    if replace(wanted, **{name: getattr(used, name) for name in IRRELEVANT}) == used:
+    used, wanted = saved_protocol(saved), PROTOCOLS[preset.protocol]
+    junk = wanted.junk_ids if preset.junk_ids is None else preset.junk_ids
+    alike = {name: getattr(used, name) for name in IRRELEVANT}
+    if replace(wanted, junk_ids=tuple(junk), **alike) == used:
         return ""
     return (
-        f"ignores other pairs ({preset.protocol}, junk ids {junk or 'none'}) than this run "
+        f"ignores other pairs ({preset.protocol}, junk ids {list(junk) or 'none'}) than this run "
         f"({saved['name']}): for its own figures evaluate again with --as {preset.name}"
     )
 
@@ -146,52 +190,46 @@ def _other_range(evaluation: Evaluation, preset: Preset) -> str:
 
 def render_conventions(readings: dict[str, Reading], style: Style) -> str:
     """Return the readings as text: a row a metric, and why they differ."""
-    return render(style, [_table(readings), "", facts(_reasons(readings), wraps=True)])
-
-
-def _table(readings: dict[str, Reading]) -> Table:
-    starred = {name: "*" if _is_other(reading) else "" for name, reading in readings.items()}
+    heads = (name + "*" * reading.is_other for name, reading in readings.items())
     rows = (
-        (metric, *(_cell(metric, reading.values) for reading in readings.values()))
+        (
+            metric,
+            *(
+                number(reading.values[metric], _kind(metric)) if metric in reading.values else ""
+                for reading in readings.values()
+            ),
+        )
         for metric in readings[THIS_RUN].values
     )
-    return Table.of(("", *(name + star for name, star in starred.items())), rows)
-
-
-def _is_other(reading: Reading) -> bool:
-    return any("evaluate again" in remark for remark in reading.remarks)
-
-
-def _cell(metric: str, values: dict[str, float]) -> str | Cell:
-    return number(values[metric], _kind(metric)) if metric in values else ""
+    return render(style, [Table.of(("", *heads), rows), "", facts(_reasons(readings), wraps=True)])
 
 
 def _kind(metric: str) -> Kind:
     return find_measure(metric).metric.kind
 
 
-def _reasons(readings: dict[str, Reading]) -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
+def _reasons(readings: dict[str, Reading]) -> Facts:
+    rows: Facts = []
     for name, reading in readings.items():
         texts = [_effect(option, changes) for option, changes in reading.effects.items()]
         texts += reading.remarks
         if name != THIS_RUN and not texts:
             texts = ["as this run"]
         rows += [("" if at else name, text) for at, text in enumerate(texts)]
-    rows += [("", ""), ("in percent", "tau and ranks as they are")]
-    if any(map(_is_other, readings.values())):
-        rows.append(("*", "not that tool's own figures: from the pairs and the range of this run"))
-    return rows
+    other = any(reading.is_other for reading in readings.values())
+    starred = "not that tool's own figures: from the pairs and the range of this run"
+    return [
+        *rows,
+        ("", " "),
+        ("in percent", "tau and ranks as they are"),
+        ("*", starred if other else ""),
+    ]
 
 
 def _effect(option: str, changes: dict[str, float]) -> str:
-    moved = {name: change for name, change in changes.items() if not math.isnan(change)}
-    if not moved:
-        return f"{option}: changes nothing here"
-    texts = (f"{name} {_change(change, _kind(name))}" for name, change in moved.items())
-    return f"{option}: " + ", ".join(texts)
-
-
-def _change(change: float, kind: Kind) -> str:
-    shown = kind.scale * change
-    return f"{shown:+.2f}" if abs(shown) >= 0.005 else f"{shown:+.1g}"
+    texts = []
+    for name, change in changes.items():
+        shown = _kind(name).scale * change
+        if not math.isnan(shown):
+            texts.append(f"{name} {shown:+{'.2f' if abs(shown) >= 0.005 else '.1g'}}")
+    return f"{option}: {', '.join(texts) or 'changes nothing here'}"

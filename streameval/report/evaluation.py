@@ -5,120 +5,99 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
 
+from streameval.metrics import Detail, Metrics
 from streameval.metrics.bounds import ListMetrics
-from streameval.metrics.metric import FRACTION, TAU, Kind
-from streameval.metrics.selection import find_measure
+from streameval.metrics.confidence import Confidence
+from streameval.metrics.groups import NOT_BY_QUERY, camera_matrix
+from streameval.metrics.metric import COUNT, FRACTION, TAU, Kind
 from streameval.planning import format_bytes
-from streameval.report.groups import group_blocks
-from streameval.report.metric_list import PARTS
-from streameval.report.numbers import (
-    DASH,
-    amount,
-    duration,
-    interval_text,
-    number_text,
-    percent,
-    plural,
-    value_text,
-)
+from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.report.provenance import (
+    Provenance,
     describe_inputs,
     describe_protocol,
     describe_queries,
     describe_range,
     describe_reading,
+    describe_threads,
 )
-from streameval.report.table import Cell, Facts, Part, Row, Table, facts, number
+from streameval.report.table import (
+    DASH,
+    Cell,
+    Facts,
+    Part,
+    Table,
+    amount,
+    duration,
+    facts,
+    interval_text,
+    number,
+    number_text,
+    percent,
+    plural,
+    value_text,
+)
 from streameval.report.terminal import Style, render
+from streameval.result import Evaluation, Results
 
-if TYPE_CHECKING:
-    from streameval.metrics import Detail
-    from streameval.metrics.confidence import Confidence
-    from streameval.result import Evaluation
+PARTS: Mapping[str, str] = {
+    "retrieval": "Retrieval",
+    "open-set": "Open set",
+    "gom": "GOM",
+    "verification": "Verification",
+}
+"""Titles of the parts of the metrics."""
 
-ARROWS = {"higher": "↑", "lower": "↓", "neither": ""}
+GROUPS_ROOM = 58  # characters: what a terminal of 80 columns leaves beside label and number
+CAMERAS_ROOM = 7  # cameras side by side: what a terminal of 80 columns holds
+MATRICES = 2  # metrics shown by pairs of cameras: all are in the summary
 
 
 @dataclass(frozen=True)
 class Score:
-    """What there is to say of a metric of a result.
-
-    Attributes
-    ----------
-    name, value : str
-    ties : str
-        The interval that ties leave open.
-    error, place : str
-        How far it may be off, and the distance at which it is reached.
-    reason : str
-        Why it has no value, or no single one.
-    confidence : str
-        Its confidence interval.
-    kind : Kind
-    """
+    """What there is to say of a metric of a result."""
 
     name: str
     value: str
-    ties: str = ""
-    error: str = ""
-    place: str = ""
-    reason: str = ""
-    confidence: str = ""
-    kind: Kind = FRACTION
-
-    @property
-    def remark(self) -> str:
-        """All but the value and its intervals."""
-        return self.reason or ", ".join(filter(None, (self.error, self.place)))
-
-    def row(self, *, confidence: bool) -> Row:
-        """Return a row of the table for terminals."""
-        blanks = " " * (len(" %") - len(self.kind.unit))  # numbers stand below each other
-        value = self.value if self.value == DASH else self.value + blanks
-        between = self.confidence if len(self.confidence) < 2 else self.confidence + blanks
-        notes = (f"{self.ties} by ties" if self.ties else "", self.remark)
-        cell = Cell(value, " · ".join(filter(None, notes)))
-        return (Cell(self.name), cell, *([Cell(between)] if confidence else []))
+    ties: str = ""  # the interval that they leave open
+    remark: str = ""  # the error, and the distance at which it is reached; or why it has no value
+    confidence: str = ""  # its interval
+    error: str = ""  # how far it may be off
 
 
 def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None = None) -> str:
     """Return the result as text: what was evaluated, the metrics, and how they were read.
 
-    Parameters
-    ----------
-    evaluation : Evaluation
-    style : Style
-    saved : str, optional
-        Where it was written.
+    `saved` is where it was written, if it was.
     """
+    opening = facts(_opening(evaluation.counts, evaluation.provenance))
+    blocks = [*_bounds_blocks(evaluation.metrics), *_group_blocks(evaluation)]
     closing: Facts = [
         ("Conventions", _conventions(evaluation)),
-        ("Run", _run(evaluation)),
+        ("Run", _run(evaluation.counts, evaluation.provenance)),
         *_confidence_rows(evaluation.chosen_confidence),
+        ("Written to", saved or ""),
     ]
-    if saved is not None:
-        closing.append(("Written to", saved))
-    blocks: list[str | Table] = [facts(_opening(evaluation)), "", metrics_table(evaluation)]
-    bounds = _bounds_table(evaluation)
-    if bounds is not None:
-        blocks += ["", bounds]
-    return render(style, [*blocks, *group_blocks(evaluation), "", facts(closing)])
+    return render(style, [opening, "", metrics_table(evaluation), *blocks, "", facts(closing)])
 
 
 def metrics_table(evaluation: Evaluation) -> Table:
     """Return the metrics part by part, with their intervals."""
     chosen = evaluation.chosen_confidence
     level = [] if chosen is None else [f"{100 * chosen.how.level:g} %"]
-    parts = (
-        Part(
-            tuple(score.row(confidence=chosen is not None) for score in scores),
-            title,
-            _population(title, evaluation),
-        )
-        for title, scores in scores_of(evaluation).items()
-    )
+    details = evaluation.metrics.details
+    parts = []
+    for title, scores in scores_of(evaluation).items():
+        rows = []
+        for score in scores:
+            blanks = " " * (len(" %") - len(details[score.name].kind.unit))  # numbers line up
+            texts = [score.value, score.confidence][: 1 + len(level)]
+            cells = [Cell(text if text in ("", DASH) else text + blanks) for text in texts]
+            notes = filter(None, (f"{score.ties} by ties" if score.ties else "", score.remark))
+            rows.append((Cell(score.name), replace(cells[0], note=" · ".join(notes)), *cells[1:]))
+        parts.append(Part(tuple(rows), title, _population(title, evaluation)))
     return Table(("", "", *level), tuple(parts))
 
 
@@ -129,39 +108,42 @@ def scores_of(evaluation: Evaluation) -> dict[str, list[Score]]:
     for name, detail in evaluation.metrics.details.items():
         title = PARTS[detail.part]
         score = score_of(evaluation, name)
-        repeated = score.value == DASH and reasons.get(title) == score.reason
-        parts[title].append(replace(score, reason="") if repeated else score)
-        reasons[title] = score.reason if score.value == DASH else ""
+        reason = score.remark if score.value == DASH else ""
+        repeated = score.value == DASH and reasons.get(title) == reason
+        parts[title].append(replace(score, remark="") if repeated else score)
+        reasons[title] = reason
     return {title: scores for title, scores in parts.items() if scores}
 
 
 def score_of(evaluation: Evaluation, name: str) -> Score:
     """Return what there is to say of a metric."""
-    metrics = evaluation.metrics
+    metrics, chosen = evaluation.metrics, evaluation.chosen_confidence
     value, detail = metrics.scalars[name], metrics.details[name]
-    kind, bounds = detail.kind, None
-    if isinstance(metrics, ListMetrics) and detail.open:
-        bounds = metrics.bounds.get(name)
-    if bounds is not None:
-        score = Score(name, interval_text(*bounds, kind), kind=kind)
-    elif math.isnan(value):
-        score = Score(name, DASH, reason=detail.reason, kind=kind)
+    kind, confidence = detail.kind, ""
+    if chosen is not None:
+        between = chosen.intervals.get(name)
+        missing = DASH if name in chosen.reasons else ""
+        confidence = missing if between is None else interval_text(*between, kind)
+    bounds = metrics.bounds.get(name) if isinstance(metrics, ListMetrics) else None
+    if bounds is not None and detail.open:
+        return Score(name, interval_text(*bounds, kind), confidence=confidence)
+    if math.isnan(value):
+        return Score(name, DASH, remark=detail.reason, confidence=confidence)
+    ties = metrics.intervals.get(name)
+    error = f"± {percent(detail.error, 4)}" if detail.error else ""
+    if kind is TAU:
+        low, high = evaluation.range["low"], evaluation.range["high"]
+        place = f"distance {low + value * (high - low):.4g}"
     else:
-        interval = metrics.intervals.get(name)
-        score = Score(
-            name,
-            value_text(value, kind),
-            ties="" if interval is None else interval_text(*interval, kind),
-            error=f"± {percent(detail.error, 4)}" if detail.error else "",
-            place=_tau_place(value, evaluation.range) if kind is TAU else _place(detail),
-            kind=kind,
-        )
-    chosen = evaluation.chosen_confidence
-    if chosen is None:
-        return score
-    if name in chosen.intervals:
-        return replace(score, confidence=interval_text(*chosen.intervals[name], kind))
-    return replace(score, confidence=DASH if name in chosen.reasons else "")
+        place = _place(detail)
+    return Score(
+        name,
+        value_text(value, kind),
+        "" if ties is None else interval_text(*ties, kind),
+        ", ".join(filter(None, (error, place))),
+        confidence,
+        error,
+    )
 
 
 def _place(detail: Detail) -> str:
@@ -169,11 +151,6 @@ def _place(detail: Detail) -> str:
         return ""
     bound = detail.threshold_error
     return f"distance {detail.threshold:.4g}" + (f" ± {bound:.2g}" if 0 < bound < math.inf else "")
-
-
-def _tau_place(tau: float, value_range: Mapping[str, Any]) -> str:
-    low, high = value_range["low"], value_range["high"]
-    return f"distance {low + tau * (high - low):.4g}"
 
 
 def _population(title: str, evaluation: Evaluation) -> str:
@@ -188,11 +165,10 @@ def _population(title: str, evaluation: Evaluation) -> str:
     return f"{positive}, {counts['queries_negative']:,} of Q−"
 
 
-def _bounds_table(evaluation: Evaluation) -> Table | None:
+def _bounds_blocks(metrics: Metrics) -> list[str | Table]:
     """Return a row a metric that is open: how wide, and the k that would close it."""
-    metrics = evaluation.metrics
     if not isinstance(metrics, ListMetrics):
-        return None
+        return []
     rows = []
     for name, (low, high) in metrics.bounds.items():
         if low != high:
@@ -202,42 +178,38 @@ def _bounds_table(evaluation: Evaluation) -> Table | None:
             least, most = metrics.places[name]
             needed = f"k = {most:,}" if least >= most else f"k from {least:,} to {most:,}"
             rows.append((name, width, needed))
-    return Table.of(("open", "width", "closed by"), rows, align="lrl") if rows else None
+    return ["", Table.of(("open", "width", "closed by"), rows, align="lrl")] if rows else []
 
 
-def _opening(evaluation: Evaluation) -> Facts:
-    counts, provenance = evaluation.counts, evaluation.provenance
-    ties = plural(counts["ties"], "tie") if counts["ties"] else "no ties"
-    rows: Facts = [
+def _opening(counts: Mapping[str, int], provenance: Provenance) -> Facts:
+    gallery = [
+        plural(counts["gallery"], "item"),
+        plural(counts["pairs_positive"], "positive pair"),
+        f"{counts['pairs_ignored']:,} ignored",
+        plural(counts["ties"], "tie") if counts["ties"] else "no ties",
+    ]
+    return [
         describe_inputs(provenance["inputs"]),
         ("Protocol", describe_protocol(provenance["protocol"])),
         ("Queries", f"{describe_queries(counts)}, {counts['queries_excluded']:,} excluded"),
-        (
-            "Gallery",
-            f"{plural(counts['gallery'], 'item')} · "
-            f"{plural(counts['pairs_positive'], 'positive pair')} · "
-            f"{counts['pairs_ignored']:,} ignored · {ties}",
-        ),
+        ("Gallery", " · ".join(gallery)),
+        ("Lists", describe_reading(provenance)),
     ]
-    if "lists" in provenance:
-        rows.append(("Lists", describe_reading(provenance["lists"])))
-    return rows
 
 
 def _conventions(evaluation: Evaluation) -> list[str]:
     options, used = evaluation.options, describe_range(evaluation.range)
-    read = [
+    return [
         f"CMC {options.cmc}",
         f"ties {options.ties}",
         f"AP {options.ap}",
         f"VP {options.vp}",
         f"false-rate budget {options.false_rate_budget:,}",
+        f"range {used}" if used else "",
     ]
-    return [*read, f"range {used}"] if used else read
 
 
-def _run(evaluation: Evaluation) -> list[str]:
-    counts, provenance = evaluation.counts, evaluation.provenance
+def _run(counts: Mapping[str, int], provenance: Provenance) -> list[str]:
     if "ledger" in provenance:
         ledger = provenance["ledger"]
         return [f"snapshot {ledger['snapshot']} of ledger {ledger['path']}"]
@@ -247,8 +219,7 @@ def _run(evaluation: Evaluation) -> list[str]:
     return [
         duration(seconds),
         f"{amount(rate)} pairs/s",
-        *([plural(plan["workers"], "worker")] if plan.get("workers") else []),
-        plural(plan["threads"], "thread"),
+        *describe_threads(plan),
         f"memory projected {memory}",
     ]
 
@@ -264,87 +235,110 @@ def _confidence_rows(confidence: Confidence | None) -> Facts:
         f"{how.resamples:,} resamples",
         f"seed {how.seed}",
     ]
+    return [("Confidence", made), *(("No interval", x) for x in by_reason(confidence.reasons))]
+
+
+def by_reason(reasons: Mapping[str, str]) -> list[str]:
+    """Return each reason once, after the names that it is of."""
     names: dict[str, list[str]] = {}
-    for name, reason in confidence.reasons.items():
+    for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)
-    missing = (f"{', '.join(some)}: {reason}" for reason, some in names.items())
-    return [("Confidence", made), *(("No interval", text) for text in missing)]
+    return [f"{', '.join(some)}: {reason}" for reason, some in names.items()]
 
 
-def compared_metrics(
-    results: Mapping[str, Evaluation], heads: tuple[str, ...], *, mark: bool
-) -> Table:
-    """Return a row a metric, a column a result.
-
-    Parameters
-    ----------
-    results : mapping of str to Evaluation
-    heads : tuple of str
-        What they are called.
-    mark : bool
-        Whether the best value of a row is marked.
-    """
-    details = {name: one for result in results.values() for name, one in _details(result)}
-    parts = (
-        Part(
-            tuple(
-                _compared_row(name, list(results.values()), mark=mark)
-                for name, detail in details.items()
-                if detail.part == part
-            ),
-            title,
-        )
-        for part, title in PARTS.items()
-    )
-    return Table(("Metric", *heads), tuple(part for part in parts if part.rows))
-
-
-def _details(result: Evaluation) -> list[tuple[str, Detail]]:
-    return list(result.metrics.details.items())
-
-
-def _compared_row(name: str, results: list[Evaluation], *, mark: bool) -> Row:
-    better = find_measure(name).metric.better
-    cells = [_compared_cell(name, result) for result in results]
-    values = [result.metrics.scalars.get(name, math.nan) for result in results]
-    known = [value for value in values if not math.isnan(value)]
-    best = (max if better == "higher" else min)(known, default=math.nan)
-    best_texts = {cell.text for cell, value in zip(cells, values, strict=True) if value == best}
-    if mark and better != "neither" and len({cell.text for cell in cells}) > 1:
-        cells = [
-            replace(cell, mark="best") if cell.text in best_texts else cell for cell in cells
-        ]  # in the digits that are shown
-    return (Cell(name, ARROWS[better]), *cells)
-
-
-def _compared_cell(name: str, result: Evaluation) -> Cell:
-    if name not in result.metrics.scalars:
-        return Cell("", "not computed")
-    score = score_of(result, name)
-    if math.isnan(result.metrics.scalars[name]):
-        return Cell(score.value, score.reason if score.value == DASH else "left open")
-    notes = [f"{score.ties} by ties" if score.ties else "", score.error]
-    chosen = result.chosen_confidence
-    if chosen is not None and name in chosen.intervals:
-        notes.append(f"{100 * chosen.how.level:g} %: {score.confidence}")
-    return Cell(score.value, " · ".join(filter(None, notes)))
-
-
-def results_table(results: Mapping[str, Evaluation]) -> Table:
+def results_table(results: Results) -> Table:
     """Return a row a result, a column a metric of any of them; and its interval, if it has one."""
-    kinds = {name: detail.kind for result in results.values() for name, detail in _details(result)}
+    kinds = {
+        name: detail.kind
+        for result in results.values()
+        for name, detail in result.metrics.details.items()
+    }
     intervals = any(result.chosen_confidence is not None for result in results.values())
-    heads = ["run"]
-    for name in kinds:
-        heads += [name, f"{name} low", f"{name} high"] if intervals else [name]
+    ends = ("", " low", " high") if intervals else ("",)
     rows = []
     for run, result in results.items():
-        cells: list[str | Cell] = [run]
         chosen = result.chosen_confidence
         between = {} if chosen is None else chosen.intervals
+        cells: list[object] = [run]
         for name, kind in kinds.items():
-            cells.append(number(result.metrics.scalars.get(name), kind))
-            if intervals:
-                cells += [number(end, kind) for end in between.get(name, (None, None))]
+            values = (result.metrics.scalars.get(name), *between.get(name, (None, None)))
+            cells += [number(value, kind) for value in values[: len(ends)]]
         rows.append(cells)
-    return Table.of(heads, rows)
+    return Table.of(("run", *(name + end for name in kinds for end in ends)), rows)
+
+
+def _group_blocks(evaluation: Evaluation) -> list[str | Table]:
+    """Return the tables of the groups, or pairs of cameras, of a result; nothing without any."""
+    if evaluation.group_by is None:
+        return []
+    if evaluation.group_by == CAMERA_PAIRS:
+        return _camera_blocks(evaluation)
+    groups, details = evaluation.groups, evaluation.metrics.details
+    intervals = evaluation.group_confidence
+    scores = [name for name, one in details.items() if one.kind.is_score]
+    cell = len("100.00 (100.00–100.00)" if evaluation.resampling is not None else "100.00")
+    widths = accumulate(max(len(name), cell) + 2 for name in scores)
+    names = [name for name, width in zip(scores, widths, strict=True) if width <= GROUPS_ROOM]
+    rows = (
+        (
+            label,
+            f"{metrics.counts['queries']:,}",
+            *(_group_score(metrics, name, intervals.get(label)) for name in names),
+        )
+        for label, metrics in groups.items()
+    )
+    heads = (str(evaluation.group_by), "queries", *names)
+    blocks: list[str | Table] = ["", Table.of(heads, rows, align="r" * len(heads))]
+    if len(names) < len(details):
+        blocks.append(
+            f"{len(names)} of {len(details)} metrics of each group; --json, and groups.csv of "
+            "--out, have all"
+        )
+    reasons = {
+        name: detail.reason
+        for metrics in groups.values()
+        for name, detail in metrics.details.items()
+        if detail.reason == NOT_BY_QUERY
+    }
+    return [*blocks, *by_reason(reasons)]
+
+
+def _group_score(metrics: Metrics, name: str, confidence: Confidence | None) -> str:
+    """Return a score with its confidence interval, if there is one; or its bounds."""
+    value, kind = metrics.scalars[name], metrics.details[name].kind
+    interval = None if confidence is None else confidence.intervals.get(name)
+    if math.isnan(value):
+        interval = metrics.bounds.get(name) if isinstance(metrics, ListMetrics) else None
+    text = "" if interval is None else "–".join(number_text(end, kind) for end in interval)
+    if math.isnan(value):
+        return text or DASH
+    return number_text(value, kind) + (f" ({text})" if text else "")
+
+
+def _camera_blocks(evaluation: Evaluation) -> list[str | Table]:
+    """Return the number of queries, CMC and mAP of every pair of cameras, as matrices.
+
+    Where CMC or mAP is not among the metrics, the first ones are shown.
+    """
+    scores: dict[str, Kind] = {
+        name: detail.kind
+        for metrics in evaluation.groups.values()
+        for name, detail in metrics.details.items()
+        if detail.kind.is_score
+    }
+    usual = [name for name in scores if name.startswith("CMC@")][:1]
+    usual += [name for name in scores if name == "mAP"]
+    shown = {"queries": COUNT}
+    shown |= {name: scores[name] for name in list(dict.fromkeys([*usual, *scores]))[:MATRICES]}
+    blocks: list[str | Table] = []
+    for name, kind in shown.items():
+        matrix = camera_matrix(evaluation.groups, name)
+        rows = (
+            (cam, *(number(value, kind) for value in values))
+            for cam, values in zip(matrix.query_cams, matrix.values.tolist(), strict=True)
+        )
+        heads = ("query cam", *map(str, matrix.gallery_cams.tolist()))
+        title = f"{name} in percent" if kind is FRACTION else name.replace("queries", "Queries")
+        for table in Table.of(heads, rows, align="r" * len(heads)).cut(CAMERAS_ROOM):
+            blocks += ["", f"{title}, by camera of positives", table]
+    return blocks

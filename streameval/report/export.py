@@ -11,9 +11,8 @@ import io
 import math
 from collections.abc import Callable, Mapping
 
-from streameval.report.numbers import DASH
-from streameval.report.table import Cell, Table
-from streameval.result.cells import harmless, one_line
+from streameval.report.table import DASH, Cell, Table
+from streameval.result.groups import harmless, number_csv, one_line
 
 
 def as_csv(table: Table) -> str:
@@ -22,35 +21,33 @@ def as_csv(table: Table) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(map(harmless, table.heads))
     for row in table.rows:
-        writer.writerow(map(_plain, row))
+        writer.writerow(
+            harmless(cell.text) if cell.value is None else number_csv(cell.value) for cell in row
+        )
     return file.getvalue()
-
-
-def _plain(cell: Cell) -> str:
-    if cell.value is None:
-        return harmless(cell.text)
-    return "" if math.isnan(cell.value) else repr(float(cell.value))
 
 
 def as_markdown(table: Table) -> str:
     """Return a Markdown table."""
-    lines = [[markdown_text(name) for name in table.heads]]
-    lines.append([":--" if side == "l" else "--:" for side in table.sides])
-    lines += [[_shown(cell, markdown_text, DASH) for cell in row] for row in table.rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    heads, *rows = _texts(table, _MARKDOWN, DASH)
+    sides = [":--" if side == "l" else "--:" for side in table.sides]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (heads, sides, *rows))
 
 
 def as_latex(table: Table) -> str:
     r"""Return rows of a LaTeX ``tabular``, the headings first: cells with &, lines with \\."""
-    lines = [[latex_text(name) for name in table.heads]]
-    lines += [[_shown(cell, latex_text, "--") for cell in row] for row in table.rows]
-    return "".join(f"{' & '.join(line)} \\\\\n" for line in lines)
+    return "".join(f"{' & '.join(line)} \\\\\n" for line in _texts(table, _LATEX, "--"))
 
 
-def _shown(cell: Cell, escape: Callable[[str], str], dash: str) -> str:
-    if cell.value is None:
-        return escape(cell.text)
-    return dash if math.isnan(cell.value) else cell.text
+def _texts(table: Table, escapes: dict[int, str], dash: str) -> list[list[str]]:
+    """Return heads and rows as text in one line each that is shown as it is; NaN as a dash."""
+
+    def shown(cell: Cell) -> str:
+        if cell.value is None:
+            return one_line(cell.text).translate(escapes)
+        return dash if math.isnan(cell.value) else cell.text
+
+    return [[shown(cell) for cell in line] for line in (map(Cell, table.heads), *table.rows)]
 
 
 def as_parquet(table: Table) -> bytes:
@@ -91,13 +88,3 @@ _LATEX = str.maketrans(
 _MARKDOWN = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", **{one: f"\\{one}" for one in "\\`*_{}[]()#+-.!|~$@"}}
 )
-
-
-def latex_text(text: str) -> str:
-    """Return text that LaTeX sets as it is, in one line."""
-    return one_line(text).translate(_LATEX)
-
-
-def markdown_text(text: str) -> str:
-    """Return text that Markdown shows as it is, in one line; it is no HTML, and no cell's end."""
-    return one_line(text).translate(_MARKDOWN)

@@ -21,14 +21,12 @@ from streameval.errors import InputError, OptionError
 from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.cutoffs import precision_terms
 from streameval.protocols.labels import CAMERA_PAIRS
-from streameval.result.cells import one_line
+from streameval.result import Evaluation, Results
+from streameval.result.groups import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from streameval.result import Evaluation
-    from streameval.statistics import FloatArray
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", "-.", ":")
@@ -43,6 +41,7 @@ STYLE: Any = {
     "font.size": 10,
     "axes.grid": True,
     "grid.color": "#dddddd",
+    "axes.titlesize": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "lines.linewidth": 1.6,
@@ -59,13 +58,7 @@ STYLE: Any = {
 
 @contextmanager
 def drawing() -> Iterator[tuple[Figure, Axes]]:
-    """Give a new figure with axes; while entered, all is drawn in `STYLE`.
-
-    Raises
-    ------
-    OptionError
-        If matplotlib is not installed.
-    """
+    """Give a new figure with axes; while entered, all is drawn in `STYLE`."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -78,18 +71,14 @@ def drawing() -> Iterator[tuple[Figure, Axes]]:
         yield figure, figure.add_subplot()
 
 
-def look(at: int) -> dict[str, Any]:
-    """Return how the line of a figure looks that is at a place in its legend."""
-    return {
+def look(at: int, *, marked: bool = False) -> dict[str, Any]:
+    """Return how the line looks that is at a place in the legend, with marks if these are asked."""
+    marks = {"marker": MARKERS[at % len(MARKERS)], "markersize": 4} if marked else {}
+    return marks | {
         "color": COLOURS[at % len(COLOURS)],
         "linestyle": DASHES[at % len(DASHES)],
         "gid": f"curve-{at}",  # its group in an SVG
     }
-
-
-def marker(at: int) -> dict[str, Any]:
-    """Return the marks of such a line."""
-    return {"marker": MARKERS[at % len(MARKERS)], "markersize": 4}
 
 
 def shortened(name: str) -> str:
@@ -109,13 +98,7 @@ def set_log(axes: Axes) -> None:
 
 
 def figure_bytes(figure: Figure, path: str, *, text_as_paths: bool = False) -> bytes:
-    """Return a figure as a file of the type that a path's ending names.
-
-    Raises
-    ------
-    OptionError
-        If it is none of `TYPES`.
-    """
+    """Return a figure as a file of the `file_type` of a path."""
     import matplotlib as mpl
 
     kind = file_type(path)
@@ -126,7 +109,7 @@ def figure_bytes(figure: Figure, path: str, *, text_as_paths: bool = False) -> b
     return file.getvalue()
 
 
-def as_data(figure: Figure) -> str:
+def _as_data(figure: Figure) -> str:
     """Return a figure as a data URI: SVG, the same wherever it is opened; or PNG if it is large."""
     kind, content = "svg+xml", figure_bytes(figure, "figure.svg", text_as_paths=True)
     if len(content) > MOST_SVG:
@@ -135,12 +118,7 @@ def as_data(figure: Figure) -> str:
 
 
 def file_type(path: str) -> str:
-    """Return the type of a figure by its path's ending.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Return the type of a figure by its path's ending; refuse another with an OptionError."""
     kind = Path(path).suffix.removeprefix(".").lower()
     if kind not in TYPES:
         raise OptionError(
@@ -149,44 +127,33 @@ def file_type(path: str) -> str:
     return kind
 
 
-Draw = Callable[["Axes", "Evaluation", dict[str, Any], str], None]
-"""Draws one result: axes, the result, how its line looks, what it is called."""
+Look = Mapping[str, Any]
+Draw = Callable[["Axes", Evaluation, Look, str], None]
+"""Draws a result, with its look and label; raises KeyError with a metric that it has to hold."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One kind of figure.
-
-    Attributes
-    ----------
-    title : str
-        For listings.
-    x, y : str
-        What the axes are.
-    draw : callable
-        Raises KeyError with the metric that a result would have to hold.
-    log : bool
-        Whether x is logarithmic.
-    """
+    """One kind of figure: its title, its axes, and how a result is drawn on them."""
 
     title: str
     x: str
     y: str
     draw: Draw
-    log: bool = False
+    limits: tuple[float | None, float | None] = (None, None)  # of x and y, where these are fixed
+    log: bool = False  # x is logarithmic
 
 
-def _over_tau(name: str, mark: str | None) -> Draw:
-    def draw(axes: Axes, result: Evaluation, look: dict[str, Any], label: str) -> None:
+def _over_tau(name: str, mark: str = "") -> Draw:
+    def draw(axes: Axes, result: Evaluation, look: Look, label: str) -> None:
         curves = _curves(result, name, "MFR" if name == "mFR" else "mReP_max")
         if np.isnan(curves[name]).all():
             raise InputError(f"{label} has no value of {name} at any τ")
-        place = math.nan if mark is None else result.metrics.scalars.get(mark, math.nan)
-        if mark is not None and not math.isnan(place):
+        place = result.metrics.scalars.get(mark, math.nan)
+        if not math.isnan(place):
             label = f"{label} ({mark.replace('tau', 'τ')} = {place:.2f})"
-            at = int(np.flatnonzero(curves["tau"] == place)[0])
-            dot = {"color": look["color"], "marker": "o", "markersize": 5, "linestyle": "none"}
-            axes.plot([place], [curves[name][at]], **dot)
+            height = curves[name][curves["tau"] == place][:1]
+            axes.plot([place], height, "o", color=look["color"], markersize=5)
             axes.axvline(place, color=look["color"], linewidth=0.8, linestyle=":")
         axes.plot(curves["tau"], curves[name], label=label, **look)
 
@@ -199,87 +166,70 @@ def _curves(result: Evaluation, name: str, metric: str) -> Mapping[str, Any]:
     return result.curves
 
 
-def _cmc(axes: Axes, result: Evaluation, look: dict[str, Any], label: str) -> None:
+def _cmc(axes: Axes, result: Evaluation, look: Look, label: str) -> None:
     cmc = _curves(result, "CMC", "CMC@1")["CMC"]
     axes.step(np.arange(1, len(cmc) + 1), cmc, where="post", label=label, **look)
 
 
-def _precision_recall(axes: Axes, result: Evaluation, look: dict[str, Any], label: str) -> None:
-    totals = Totals.of(RankedQueries(result.statistics, result.options))
+def _precision(axes: Axes, result: Evaluation, look: Look, label: str) -> None:
     if result.options.ties == "expected" and result.statistics.tied.any():
         raise InputError(
             "an interpolated precision has no closed expectation over tie-breaks: read the result "
             "under another tie rule"
         )
+    totals = Totals.of(RankedQueries(result.statistics, result.options))
     precision = totals.means(precision_terms)
     axes.plot(np.linspace(0, 1, len(precision)), precision, label=label, **look)
 
 
-def _roc(axes: Axes, result: Evaluation, look: dict[str, Any], label: str) -> None:
-    names = [name for name in result.curves if name.startswith("DIR@")]
-    if not names:
-        raise KeyError("DIR@1|FAR=0.1")
-    far, rates = result.curves["FAR"], result.curves[names[0]]
-    seen = far > 0  # 0 has no place on a logarithmic axis
+def _roc(axes: Axes, result: Evaluation, look: Look, label: str) -> None:
+    name = next((name for name in result.curves if name.startswith("DIR@")), "")
+    curves = _curves(result, name, "DIR@1|FAR=0.1")
+    seen = curves["FAR"] > 0  # 0 has no place on a logarithmic axis
     if not seen.any():
         raise InputError(f"{label} has no query of Q−, a stranger, to be accepted falsely")
-    axes.step(far[seen], rates[seen], where="post", label=f"{label} ({names[0]})", **look)
+    shown = {"where": "post", "label": f"{label} ({name})", **look}
+    axes.step(curves["FAR"][seen], curves[name][seen], **shown)
 
 
-def _pairs(axes: Axes, result: Evaluation, look: dict[str, Any], label: str) -> None:
+def _pairs(axes: Axes, result: Evaluation, look: Look, label: str) -> None:
     curves = _curves(result, "genuine", "EER")
     edges = curves["pair_tau"]
-    for name, alpha in (("genuine", 1.0), ("impostor", 0.55)):
+    for name, alpha, dashes in (("genuine", 1.0, "-"), ("impostor", 0.55, "--")):
         counts = curves[name][1:-1]  # beyond the edges there is no width
-        density = counts / max(int(curves[name].sum()), 1) / np.diff(edges)
-        own = {**look, "alpha": alpha, "linestyle": "-" if name == "genuine" else "--"}
-        own["gid"] = f"{look['gid']}-{name}"
-        axes.stairs(*_coarser(density, edges), label=f"{label}: {name}", **own)
-
-
-def _coarser(density: FloatArray, edges: FloatArray) -> tuple[Any, Any]:
-    """Return a density of bins put together: `MOST_BINS`, or some more."""
-    together = max(len(density) // MOST_BINS, 1)
-    kept = np.append(np.arange(0, len(density), together), len(density))
-    mass = np.append(0, np.cumsum(density * np.diff(edges)))[kept]
-    return np.diff(mass) / np.diff(edges[kept]), edges[kept]
+        together = max(len(counts) // MOST_BINS, 1)
+        kept = np.append(np.arange(0, len(counts), together), len(counts))
+        mass = np.append(0, np.cumsum(counts / max(int(curves[name].sum()), 1)))[kept]
+        own = {**look, "alpha": alpha, "linestyle": dashes, "gid": f"{look['gid']}-{name}"}
+        density = np.diff(mass) / np.diff(edges[kept])
+        axes.stairs(density, edges[kept], label=f"{label}: {name}", **own)
 
 
 TAU, RATE = "normalised distance τ", "false accept rate"
 CURVES: Mapping[str, Curve] = {
-    "mReP": Curve("mReP against τ, with τ_max", TAU, "mReP", _over_tau("mReP", "tau_max")),
-    "mFR": Curve("mFR against τ, with τ_nz", TAU, "mFR", _over_tau("mFR", "tau_nz")),
-    "mRP": Curve("mRP against τ", TAU, "mRP", _over_tau("mRP", None)),
-    "mVP": Curve("mVP against τ", TAU, "mVP", _over_tau("mVP", None)),
-    "CMC": Curve("CMC", "rank", "matching rate", _cmc),
-    "precision-recall": Curve(
-        "Mean interpolated precision at 101 recalls", "recall", "precision", _precision_recall
+    "mReP": Curve(
+        "mReP against τ, with τ_max", TAU, "mReP", _over_tau("mReP", "tau_max"), (1, None)
     ),
-    "DIR-FAR": Curve("DIR@x against FAR", RATE, "detection rate", _roc, log=True),
+    "mFR": Curve("mFR against τ, with τ_nz", TAU, "mFR", _over_tau("mFR", "tau_nz"), (1, None)),
+    "mRP": Curve("mRP against τ", TAU, "mRP", _over_tau("mRP"), (1, None)),
+    "mVP": Curve("mVP against τ", TAU, "mVP", _over_tau("mVP"), (1, None)),
+    "CMC": Curve("CMC", "rank", "matching rate", _cmc, (None, 1.02)),
+    "precision-recall": Curve(
+        "Mean interpolated precision at 101 recalls", "recall", "precision", _precision, (1, 1.02)
+    ),
+    "DIR-FAR": Curve("DIR@x against FAR", RATE, "detection rate", _roc, (None, 1.02), log=True),
     "pairs": Curve("Densities of genuine and impostor distances", "distance", "density", _pairs),
 }
 CAMERAS = "camera-pairs"
 """A heat map of one metric: of one result."""
 
 
-def plot(results: Mapping[str, Evaluation], curve: str, *, metric: str = "mAP") -> Figure:
-    """Return a figure of a curve of some results.
+def plot(results: Results, curve: str, *, metric: str = "mAP") -> Figure:
+    """Return a figure of a curve of some results, by the names of the legend.
 
-    Parameters
-    ----------
-    results : mapping of str to Evaluation
-        By the names of the legend.
-    curve : str
-        A key of `CURVES`, or ``camera-pairs``.
-    metric : str
-        Of ``camera-pairs``.
-
-    Raises
-    ------
-    OptionError
-        If there is no such curve, or matplotlib is not installed.
-    InputError
-        If a result doesn't hold it; says which metric it needs.
+    The curve is a key of `CURVES`, or ``camera-pairs``, which shows a metric. Raises OptionError
+    if there is no such curve or matplotlib is not installed, InputError if a result doesn't hold
+    it.
     """
     if curve not in (*CURVES, CAMERAS):
         raise OptionError(
@@ -294,7 +244,7 @@ def plot(results: Mapping[str, Evaluation], curve: str, *, metric: str = "mAP") 
     return figure
 
 
-def _lines(axes: Axes, results: Mapping[str, Evaluation], curve: str) -> None:
+def _lines(axes: Axes, results: Results, curve: str) -> None:
     kind = CURVES[curve]
     for at, (name, result) in enumerate(results.items()):
         try:
@@ -304,17 +254,15 @@ def _lines(axes: Axes, results: Mapping[str, Evaluation], curve: str) -> None:
                 f"{name} holds no curve {curve}: evaluate, or show, with --metrics "
                 f"{error.args[0]!r} among its metrics"
             ) from error
-    axes.set_xlabel(kind.x)
-    axes.set_ylabel(kind.y)
-    axes.set_ylim(0, None if kind.x == TAU or curve == "pairs" else 1.02)
-    if kind.x == TAU or curve == "precision-recall":
-        axes.set_xlim(0, 1)
+    axes.set(xlabel=kind.x, ylabel=kind.y, ylim=(0, kind.limits[1]))
+    if kind.limits[0] is not None:
+        axes.set_xlim(0, kind.limits[0])
     if kind.log:
         set_log(axes)
     axes.legend(loc="best")
 
 
-def _heat_map(figure: Figure, axes: Axes, results: Mapping[str, Evaluation], metric: str) -> None:
+def _heat_map(figure: Figure, axes: Axes, results: Results, metric: str) -> None:
     if len(results) != 1:
         raise OptionError(f"a heat map is of one result; got {len(results)}")
     ((name, result),) = results.items()
@@ -324,51 +272,46 @@ def _heat_map(figure: Figure, axes: Axes, results: Mapping[str, Evaluation], met
         raise OptionError(str(error.args[0])) from error
     percent = 100 * matrix.values
     image = axes.imshow(percent, cmap="cividis", vmin=0, vmax=100)
-    for side, cams, label in (
-        ("x", matrix.gallery_cams, "camera of the positives"),
-        ("y", matrix.query_cams, "camera of the queries"),
-    ):
-        ticks = [shortened(str(one)) for one in cams.tolist()]
-        axes.set(**{f"{side}ticks": np.arange(len(ticks)), f"{side}label": label})
-        axes.set(**{f"{side}ticklabels": ticks})
+    columns, rows = (
+        [shortened(str(one)) for one in cams] for cams in (matrix.gallery_cams, matrix.query_cams)
+    )
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    labels = {"xlabel": "camera of the positives", "ylabel": "camera of the queries"}
+    axes.set(title=shortened(name), **labels)
     axes.grid(visible=False)
     for (row, column), value in np.ndenumerate(percent):
         if not math.isnan(value):
             colour = "white" if value < 50 else "black"
             axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
     figure.colorbar(image, ax=axes, label=f"{metric} in percent")
-    axes.set_title(shortened(name), fontsize=10)
 
 
-def images_of(results: Mapping[str, Evaluation]) -> tuple[list[tuple[str, str]], list[str]]:
+def images_of(results: Results) -> tuple[list[tuple[str, str]], list[str]]:
     """Return every curve that all results hold, and heat maps of pairs of cameras, for a page.
 
-    Returns
-    -------
-    images : list of (str, str)
-        Titles and data URIs.
-    missing : list of str
-        Why others are not there.
+    Returns titles with data URIs, and why other curves are not there.
     """
     images, missing = [], []
     for name, curve in CURVES.items():
         try:
-            images.append((curve.title, as_data(plot(results, name))))
+            images.append((curve.title, _as_data(plot(results, name))))
         except InputError as error:
             missing.append(f"{curve.title}: {error}")
     for name, result in results.items():
         of = f", {shortened(name)}" if len(results) > 1 else ""
         for metric in _camera_metrics(result):
             figure = plot({name: result}, CAMERAS, metric=metric)
-            images.append((f"{metric} by camera of query and of positive{of}", as_data(figure)))
+            images.append((f"{metric} by camera of query and of positive{of}", _as_data(figure)))
     return images, missing
 
 
 def _camera_metrics(result: Evaluation) -> list[str]:
     """Return the metrics to be shown by pairs of cameras; none where there are no such pairs."""
-    if result.positive_cams is None or "cam" not in result.columns or result.lists is not None:
+    cams = result.columns.get("cam", ())
+    if result.positive_cams is None or result.lists is not None:
         return []
-    if len(set(result.columns["cam"].tolist())) > MOST_CAMERAS:
+    if not 0 < len(np.unique(cams)) <= MOST_CAMERAS:
         return []
     held = {name for cell in result.grouped(CAMERA_PAIRS).groups.values() for name in cell.scalars}
     return [name for name in ("CMC@1", "mAP") if name in held]

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import InputError, OptionError
 from streameval.metrics.selection import find_measure, find_name
-from streameval.report.figures import drawing, look, marker, shortened
-from streameval.report.numbers import amount, duration, number_text, percent, plural
-from streameval.report.table import Cell, Table, facts, number
+from streameval.report.figures import drawing, look, shortened
+from streameval.report.table import (
+    Cell,
+    Table,
+    amount,
+    duration,
+    facts,
+    number,
+    number_text,
+    percent,
+    plural,
+)
 from streameval.report.terminal import Style, render
 
 if TYPE_CHECKING:
@@ -80,28 +90,30 @@ def render_change(snapshot: Snapshot, style: Style) -> str:
         plural(snapshot.segments, "segment"),
         plural(snapshot.queries, "query", "queries"),
     ]
-    counted = [f"{amount(snapshot.pairs)} pairs"]
-    if snapshot.rescanned:
-        counted.append(f"{amount(snapshot.rescanned)} of them of old segments")
-    counted.append(duration(snapshot.seconds))
+    counted = [
+        f"{amount(snapshot.pairs)} pairs",
+        f"{amount(snapshot.rescanned)} of them of old segments" if snapshot.rescanned else "",
+        duration(snapshot.seconds),
+    ]
+    moved = (change.split(">") for change in snapshot.sides)
+    changes = [
+        f"{count:,} from {SIDES[before]} to {SIDES[after]}"
+        for (before, after), count in zip(moved, snapshot.sides.values(), strict=True)
+    ]
     values = snapshot.metrics
     rows = [
         (f"Snapshot {snapshot.number}", f"{snapshot.change} {snapshot.name}".strip()),
         ("Holds", done),
         ("Counted", counted),
-        ("Sides", _sides(snapshot.counts, snapshot.sides)),
+        ("Sides", _sides(snapshot.counts) + changes),
         ("Metrics", [f"{name} {_value(name, values).text}" for name in _shown(values)]),
     ]
     return render(style, [facts(rows)])
 
 
-def _sides(counts: Mapping[str, int], sides: Mapping[str, int]) -> list[str]:
-    """Return in words how many queries are on each side, and how many have changed."""
-    parts = [f"{counts[f'queries_{side}']:,} {name}" for side, name in SIDES.items()]
-    for change, count in sides.items():
-        before, _, after = change.partition(">")
-        parts.append(f"{count:,} from {SIDES[before]} to {SIDES[after]}")
-    return parts
+def _sides(counts: Mapping[str, int]) -> list[str]:
+    """Return in words how many queries are on each side."""
+    return [f"{counts[f'queries_{side}']:,} {name}" for side, name in SIDES.items()]
 
 
 def _shown(metrics: Mapping[str, float | None], room: int = len(SHOWN)) -> list[str]:
@@ -116,55 +128,39 @@ def _value(name: str, metrics: Mapping[str, float | None]) -> Cell:
 def render_ledger(path: str, head: Head, style: Style, plotted: str | None = None) -> str:
     """Return a ledger as text: what it is, its segments, its trajectory and a plot.
 
-    Parameters
-    ----------
-    path : str
-    head : Head
-    style : Style
-    plotted : str, optional
-        The metric to plot; one of the first by default.
-
-    Raises
-    ------
-    OptionError
-        If there is no such metric.
+    `plotted` is the metric to plot, one of the first by default; refused with an OptionError
+    if there is none.
     """
-    last = head.last
+    last, settings = head.last, head.settings
     usual = "mAP" if "mAP" in last["metrics"] else _shown(last["metrics"])[0]
     name = usual if plotted is None else find_name(plotted, last["metrics"])
     if name is None:
         raise OptionError(
             f"the trajectory has no metric {plotted!r}; there are {', '.join(last['metrics'])}"
         )
-    settings = head.settings
     used = settings.range
     limits = "no range" if used is None else f"range {used.low:g} to {used.high:g}"
     rows = [
         ("Ledger", path),
         ("Kind", f"features, {settings.metric}" if settings.metric else "stored distances"),
         ("Protocol", f"{settings.protocol.name} · {limits}"),
-        ("Queries", [f"{head.queries:,}", *_sides(last["counts"], {})]),
+        ("Queries", [f"{head.queries:,}", *_sides(last["counts"])]),
         ("Gallery", f"{plural(head.gallery, 'item')} in {plural(len(head.segments), 'segment')}"),
     ]
-    blocks: list[str | Table] = [facts(rows), ""]
-    if head.segments:
-        blocks += [_segments(head), ""]
-    return render(style, [*blocks, _trajectory(head), "", *_plot(head, name)])
-
-
-def _segments(head: Head) -> Table:
-    rows = (
+    segments = (
         (segment.name, f"{segment.items:,}", f"{segment.forgotten:,}", segment.places[0].uri)
         for segment in head.segments
     )
-    return Table.of(("segment", "items", "forgotten", "place"), rows, align="lrrl")
+    heads = ("segment", "items", "forgotten", "place")
+    listed = (Table.of(heads, segments, align="lrrl"), "") if head.segments else ()
+    return render(style, [facts(rows), "", *listed, _trajectory(head), "", *_plot(head, name)])
 
 
 def _trajectory(head: Head) -> Table:
     names = _shown(head.last["metrics"], ROOM)
     rows = (
         (
-            *(str(entry["number"]), entry["change"], entry["name"], f"{entry['gallery']:,}"),
+            *(entry["number"], entry["change"], entry["name"], f"{entry['gallery']:,}"),
             *(f"{entry['counts'][f'queries_{side}']:,}" for side in SIDES),
             *(_value(name, entry["metrics"]) for name in names),
         )
@@ -176,80 +172,58 @@ def _trajectory(head: Head) -> Table:
 
 def _plot(head: Head, name: str) -> list[str]:
     """Return a metric against the size of the gallery, a character a cell."""
-    points = [
-        (entry["gallery"], entry["metrics"][name])
-        for entry in head.trajectory
-        if entry["metrics"].get(name) is not None
-    ]
+    points = _points((one["gallery"], one["metrics"].get(name)) for one in head.trajectory)
     if not points:
         return [f"{name} has no value in any snapshot"]
     sizes, values = zip(*points, strict=True)
     low, high = min(values), max(values)
     if high - low < 1e-9:
         low, high = low - 0.005, high + 0.005
-    widest = max(*sizes, 1)
-    kind = find_measure(name).metric.kind
+    widest, last = max(*sizes, 1), PLOT_ROWS - 1
     grid = [[" "] * (PLOT_COLUMNS + 1) for _ in range(PLOT_ROWS)]
     for size, value in points:
-        row = math.floor((high - value) / (high - low) * (PLOT_ROWS - 1) + 0.5)
+        row = math.floor((high - value) / (high - low) * last + 0.5)
         grid[row][round(size / widest * PLOT_COLUMNS)] = "●"
-    lines = [f"{name} against the size of the gallery"]
-    for at, row in enumerate(grid):
-        value = high - (high - low) * at / (PLOT_ROWS - 1)
-        label = number_text(value, kind) if at in (0, PLOT_ROWS - 1) else ""
-        lines.append(f"{label:>8} |{''.join(row)}".rstrip())
-    lines.append(" " * 9 + "+" + "-" * PLOT_COLUMNS)
-    lines.append(" " * 10 + "0" + f"{widest:,}".rjust(PLOT_COLUMNS - 1))
-    return lines
+    kind = find_measure(name).metric.kind
+    labels = {0: number_text(high, kind), last: number_text(low, kind)}
+    return [
+        f"{name} against the size of the gallery",
+        *(f"{labels.get(at, ''):>8} |{''.join(row)}".rstrip() for at, row in enumerate(grid)),
+        " " * 9 + "+" + "-" * PLOT_COLUMNS,
+        " " * 10 + "0" + f"{widest:,}".rjust(PLOT_COLUMNS - 1),
+    ]
+
+
+def _points(values: Iterable[tuple[int, float | None]]) -> list[tuple[int, float]]:
+    """Return sizes of the gallery and values of a metric, where it has one."""
+    return [(size, float(value)) for size, value in values if value is not None]
 
 
 def plot_trajectories(ledgers: Mapping[str, Sequence[Snapshot]], metrics: Sequence[str]) -> Figure:
     """Return a figure of metrics against the size of the gallery, a mark a snapshot.
 
-    Snapshots are joined in the order of time: where the gallery shrinks, a line goes back.
-
-    Parameters
-    ----------
-    ledgers : mapping of str to sequence of Snapshot
-        Their trajectories, by the names of the legend.
-    metrics : sequence of str
-
-    Raises
-    ------
-    OptionError
-        If a ledger has no such metric, or matplotlib is not installed.
-    InputError
-        If a metric has no value in any snapshot.
+    Snapshots are joined in the order of time: where the gallery shrinks, a line goes back. Raises
+    OptionError if a ledger has no such metric, InputError if it has no value in any snapshot.
     """
     with drawing() as (figure, axes):
-        at = 0
-        for name, trajectory in ledgers.items():
-            for metric in metrics:
-                parts = [shortened(name)] if len(ledgers) > 1 else []
-                parts += [metric] if len(metrics) > 1 or not parts else []
-                sizes, values = zip(*_points(name, trajectory, metric), strict=True)
-                axes.plot(sizes, values, **look(at), **marker(at), label=": ".join(parts))
-                at += 1
-        axes.set_xlabel("gallery items")
-        axes.set_ylabel(metrics[0] if len(metrics) == 1 else "value")
+        for at, ((name, trajectory), metric) in enumerate(product(ledgers.items(), metrics)):
+            known = trajectory[-1].metrics
+            key = find_name(metric, known)
+            if key is None:
+                raise OptionError(
+                    f"the trajectory of {name} has no metric {metric!r}; there are "
+                    f"{', '.join(known)}"
+                )
+            points = _points((one.gallery, one.metrics.get(key)) for one in trajectory)
+            if not points:
+                raise InputError(
+                    f"{metric} has no value in any snapshot of {name}: append segments to the "
+                    "ledger, or plot another metric"
+                )
+            parts = [shortened(name)] if len(ledgers) > 1 else []
+            parts += [metric] if len(metrics) > 1 or not parts else []
+            axes.plot(*zip(*points, strict=True), **look(at, marked=True), label=": ".join(parts))
+        axes.set(xlabel="gallery items", ylabel=metrics[0] if len(metrics) == 1 else "value")
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.legend(loc="best")
     return figure
-
-
-def _points(name: str, trajectory: Sequence[Snapshot], metric: str) -> list[tuple[int, float]]:
-    """Return sizes of the gallery, and the metric's values where it has one."""
-    known = trajectory[-1].metrics
-    key = find_name(metric, known)
-    if key is None:
-        raise OptionError(
-            f"the trajectory of {name} has no metric {metric!r}; there are {', '.join(known)}"
-        )
-    values = [(snapshot.gallery, snapshot.metrics.get(key)) for snapshot in trajectory]
-    points = [(size, float(value)) for size, value in values if value is not None]
-    if not points:
-        raise InputError(
-            f"{metric} has no value in any snapshot of {name}: append segments to the ledger, or "
-            "plot another metric"
-        )
-    return points

@@ -9,25 +9,25 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streameval.choices import KINDS
 from streameval.errors import InputError, OptionError
 from streameval.metrics.confidence import Resampling
-from streameval.report.evaluation import compared_metrics
-from streameval.report.figures import COLOURS, DASHES, images_of, shortened
-from streameval.report.numbers import plural
-from streameval.report.provenance import audit_table, counts_table, options_table, provenance_table
-from streameval.report.ranked_lists import Pictures, hardest_queries, queries_table
-from streameval.report.run_comparison import (
+from streameval.report.comparison import (
     changed_queries,
+    compared_metrics,
     describe_change,
     describe_method,
-    differences_table,
+    drawn_differences,
     without_interval,
 )
+from streameval.report.figures import images_of, look, shortened
+from streameval.report.provenance import audit_table, counts_table, options_table, provenance_table
+from streameval.report.ranked_lists import Pictures, hardest_queries, queries_table
+from streameval.report.table import plural
 from streameval.report.terminal import Style
-from streameval.result import Evaluation
+from streameval.result import Evaluation, Results
 from streameval.result.comparison import Comparison, compare
-from streameval.result.summary import read_summary
+from streameval.result.same_task import check_despite
+from streameval.result.saved import read_summary
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -40,27 +40,15 @@ QUERY_COLUMNS = 9  # side by side
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """The runs of a report.
+    """The runs of a report, by name."""
 
-    Attributes
-    ----------
-    results : mapping of str to Evaluation
-        By name.
-    provenance : mapping of str to mapping
-        Of their summaries: with the version that wrote them.
-    comparison : Comparison, optional
-        With the first; None where there is one run, or they can't be compared.
-    reason : str
-        Why they can't; empty otherwise.
-    """
-
-    results: Mapping[str, Evaluation]
-    provenance: Mapping[str, Mapping[str, Any]]
-    comparison: Comparison | None = None
-    reason: str = ""
+    results: Results
+    provenance: Mapping[str, Mapping[str, Any]]  # of their summaries: with the version
+    comparison: Comparison | None = None  # with the first, where there are several alike
+    reason: str = ""  # why they can't be compared
 
     @property
-    def of_same_queries(self) -> list[Mapping[str, Evaluation]]:
+    def of_same_queries(self) -> list[Results]:
         """The results, those together that can be compared query by query."""
         if self.comparison is not None:
             return [self.results]
@@ -73,34 +61,18 @@ def runs_of(
     how: Resampling,
     despite: Collection[str] = (),
 ) -> Runs:
-    """Load saved results, and compare them with the first where that is possible.
+    """Load saved results by different names, and compare them with the first if that is possible.
 
-    Parameters
-    ----------
-    folders, names : sequence of str
-        Names are all different.
-    how : Resampling
-        How the intervals of differences are made.
-    despite : collection of str
-        See `compare`.
-
-    Raises
-    ------
-    OutputError
-        If a folder holds no result.
-    OptionError
-        If `despite` is unknown.
+    Raises OutputError if a folder holds no result, OptionError if `despite` can't be.
     """
-    unknown = [kind for kind in despite if kind not in KINDS]
-    if unknown:
-        raise OptionError(f"despite is {unknown[0]!r}; known: {', '.join(KINDS)}")
+    check_despite(despite)
     places = dict(zip(names, map(Path, folders), strict=True))
     results = {name: Evaluation.load(folder) for name, folder in places.items()}
-    provenance = {name: read_summary(folder)["provenance"] for name, folder in places.items()}
+    runs = Runs(results, {name: read_summary(at)["provenance"] for name, at in places.items()})
     if len(results) < 2:
-        return Runs(results, provenance)
+        return runs
     try:
-        comparison = compare(
+        compared = compare(
             *results.values(),
             names=names,
             level=how.level,
@@ -109,25 +81,14 @@ def runs_of(
             despite=despite,
         )
     except (InputError, OptionError) as error:
-        return Runs(results, provenance, reason=str(error))
-    return Runs(results, provenance, comparison)
+        return replace(runs, reason=str(error))
+    return replace(runs, comparison=compared)
 
 
 def render_report(runs: Runs, *, queries: int, pictures: Pictures | None = None) -> bytes:
-    """Return the page.
+    """Return the page, with so many of the hardest queries, and their ranked lists as pictures.
 
-    Parameters
-    ----------
-    runs : Runs
-    queries : int
-        How many of the hardest are shown.
-    pictures : Pictures, optional
-        The ranked lists of the hardest queries; without them there are no pictures.
-
-    Raises
-    ------
-    OptionError
-        If jinja2 or matplotlib is not installed.
+    Raises OptionError if jinja2 or matplotlib is not installed.
     """
     environment = _environment()
     results, comparison = runs.results, runs.comparison
@@ -140,21 +101,22 @@ def render_report(runs: Runs, *, queries: int, pictures: Pictures | None = None)
         shown = [] if pictures is None else [pictures.of_query(query, group) for query in chosen]
         name = next(iter(group)) if len(results) > 1 and comparison is None else ""
         hardest.append((name, queries_table(group, chosen).cut(QUERY_COLUMNS), shown))
+    looks = map(look, range(len(results)))
     page = environment.get_template(TEMPLATE).render(
         title=f"Evaluation of {plural(len(results), 'run')}",
         version=version("streameval"),
         runs=[
-            (name, _subtitle(result), *_look(at))
-            for at, (name, result) in enumerate(results.items())
+            (name, _subtitle(result), line["color"], STROKES[line["linestyle"]])
+            for (name, result), line in zip(results.items(), looks, strict=True)
         ],
-        metrics=list(compared_metrics(results, heads, mark=comparison is not None).cut()),
+        metrics=compared_metrics(results, heads, mark=comparison is not None).cut(),
         reason=runs.reason,
         comparison=None if comparison is None else _comparison(comparison),
         figures=images,
         missing=missing,
         hardest=hardest,
-        options=list(options_table(every, heads).cut()),
-        counts=list(counts_table(every, heads).cut()),
+        options=options_table(every, heads).cut(),
+        counts=counts_table(every, heads).cut(),
         audits=[audit_table(*run) for run in runs.provenance.items()],
         provenance=[provenance_table(*run) for run in runs.provenance.items()],
     )
@@ -167,7 +129,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     differences, changes = [], []
     for run in comparison.others:
         heads = (first, shortened(run))
-        differences.append(differences_table(comparison, run, heads, drawn=True))
+        differences.append(drawn_differences(comparison, run, heads))
         text = describe_change(comparison.changes(run)["AP"], " by AP")
         scores = [f"{what} {name}" for what in ("AP", "First rank") for name in heads]
         changed = changed_queries(comparison, run, CHANGED, scores)
@@ -208,11 +170,6 @@ def _environment() -> Environment:
     stylesheet = (folder / STYLESHEET).read_text(encoding="utf-8")
     environment.globals["stylesheet"] = Markup(stylesheet)
     return environment
-
-
-def _look(at: int) -> tuple[str, str]:
-    """Return the colour and the dashes of a run's line in the figures."""
-    return COLOURS[at % len(COLOURS)], STROKES[DASHES[at % len(DASHES)]]
 
 
 def _subtitle(result: Evaluation) -> str:

@@ -8,8 +8,7 @@ from typing import Any
 
 from streameval.planning import format_bytes
 from streameval.protocols.protocol import saved_protocol
-from streameval.report.numbers import duration, plural
-from streameval.report.table import Cell, Table, facts
+from streameval.report.table import Cell, Facts, Table, duration, facts, plural
 from streameval.result import Evaluation
 
 COUNTS: Mapping[str, str] = {
@@ -59,11 +58,15 @@ def _junk(protocol: Mapping[str, Any]) -> str:
     return ", ".join(map(str, protocol["junk_ids"])) or "none"
 
 
-def describe_reading(lists: Mapping[str, Any]) -> list[str]:
-    """Return in words how long lists of neighbours are, and how they are read."""
-    effective, index = lists["effective_k"], lists.get("index")
+def describe_reading(provenance: Provenance) -> list[str]:
+    """Return in words how long lists of neighbours are, and how they are read; if there are any."""
+    lists = provenance.get("lists")
+    if lists is None:
+        return []
+    effective, index = lists["effective_k"], lists.get("index") or {"train_rows": None}
     certain = "places certain" if lists["missing"] == "bounds" else "valid items returned"
-    parts = [
+    trained = f", trained on {index['train_rows']:,} rows" if index["train_rows"] else ""
+    return [
         f"k = {lists['k']:,}",
         f"{effective['least']:,} to {effective['most']:,} {certain} "
         f"(median {effective['median']:g})",
@@ -71,13 +74,9 @@ def describe_reading(lists: Mapping[str, Any]) -> list[str]:
         f"{plural(lists['queries_missing_positives'], 'query', 'queries')}",
         f"distances {lists['distances']}",
         f"{lists['missing']}: {READINGS[lists['missing']]}",
+        "complete: all is known" if lists["complete"] else "",
+        f"index built in {index['build_seconds']:.3g} s{trained}" if lists.get("index") else "",
     ]
-    if lists["complete"]:
-        parts.append("complete: all is known")
-    if index is not None:
-        trained = f", trained on {index['train_rows']:,} rows" if index["train_rows"] else ""
-        parts.append(f"index built in {index['build_seconds']:.3g} s{trained}")
-    return parts
 
 
 def describe_queries(counts: Mapping[str, int]) -> str:
@@ -93,6 +92,12 @@ def describe_range(used: Mapping[str, Any]) -> str:
     if used["low"] is None:
         return ""
     return f"{used['low']:.6g} to {used['high']:.6g} ({used['mode']})"
+
+
+def describe_threads(plan: Mapping[str, Any]) -> list[str]:
+    """Return in words the workers, if there are any, and threads of a plan."""
+    workers = [plural(plan["workers"], "worker")] if plan.get("workers") else []
+    return [*workers, plural(plan["threads"], "thread")]
 
 
 def options_table(results: Sequence[Evaluation], heads: Sequence[str]) -> Table:
@@ -112,10 +117,9 @@ def _side_by_side(head: str, heads: Sequence[str], columns: Sequence[Mapping[str
     rows = []
     for name in {name: None for column in columns for name in column}:
         texts = [column.get(name, "") for column in columns]
-        if len(set(texts)) > 1:
-            rows.append((Cell(name, "differs"), *(Cell(text, mark="differs") for text in texts)))
-        else:
-            rows.append((Cell(name), *map(Cell, texts)))
+        differs = len(set(texts)) > 1
+        cells = (Cell(text, mark="differs" if differs else "") for text in texts)
+        rows.append((Cell(name, "differs" if differs else ""), *cells))
     return Table.of((head, *heads), rows, align="l" * (len(heads) + 1))
 
 
@@ -123,8 +127,8 @@ def _options(result: Evaluation) -> dict[str, str]:
     protocol, inputs = result.provenance["protocol"], result.provenance["inputs"]
     options = result.options
     ignored = saved_protocol(protocol).ignored()
-    texts = {"Distance": str(inputs["metric"])} if "metric" in inputs else {}
-    texts |= {
+    texts = {
+        "Distance": str(inputs.get("metric", "")),
         "Protocol": str(protocol["name"]),
         "Ignored pairs": "; ".join(ignored) or "none by camera",
         "Junk identities": _junk(protocol),
@@ -134,87 +138,69 @@ def _options(result: Evaluation) -> dict[str, str]:
         "Verification precision (VP)": options.vp,
         "False-rate budget": f"{options.false_rate_budget:,}",
         "Distances of τ = 0 and 1": describe_range(result.range) or "not used",
+        "Refined": ", ".join(result.provenance.get("refined", ())),
+        "Lists": " · ".join(filter(None, describe_reading(result.provenance))),
     }
-    if result.provenance.get("refined"):
-        texts["Refined"] = ", ".join(result.provenance["refined"])
-    if "lists" in result.provenance:
-        texts["Lists"] = " · ".join(describe_reading(result.provenance["lists"]))
-    return texts
+    return {name: text for name, text in texts.items() if text}
 
 
 def audit_table(name: str, provenance: Provenance) -> Table:
     """Return what the audit of the labels found for a run, as far as its result holds it."""
     findings = provenance.get("audit")
-    if findings:
-        rows = (
-            (
-                finding["severity"].capitalize(),
-                Cell(f"{finding['message']}: {finding['effect']}", mark="warning"),
+    if not findings:
+        text = "none in the labels; the command audit looks at the features, too"
+        if findings is None:
+            text = (
+                "not recorded: evaluated from Python, or by an earlier version; the command audit "
+                "looks at the inputs"
             )
-            for finding in findings
-        )
-        return Table.of((), rows, name, align="ll")
-    text = "none in the labels; the command audit looks at the features, too"
-    if findings is None:
-        text = (
-            "not recorded: evaluated from Python, or by an earlier version; the command audit "
-            "looks at the inputs"
-        )
-    return facts([("Findings", text)], name)
+        return facts([("Findings", text)], name)
+    rows = (
+        (one["severity"].capitalize(), Cell(f"{one['message']}: {one['effect']}", mark="warning"))
+        for one in findings
+    )
+    return Table.of((), rows, name, align="ll")
 
 
 def provenance_table(name: str, provenance: Provenance) -> Table:
     """Return where a run comes from: inputs, machine, time, versions, command."""
-    rows = [describe_inputs(provenance["inputs"]), *_labels(provenance)]
+    rows: Facts = [describe_inputs(provenance["inputs"])]
+    for side, uris in provenance.get("labels", {}).items():
+        named = ", ".join(f"{column} {uri}" for column, uri in uris.items() if uri is not None)
+        rows.append((f"Labels, {side}", named))
+    listed = provenance.get("listed", {})
+    rows += [(f"List of {kind} pairs", str(listed.get(kind) or "")) for kind in ("good", "junk")]
     if "ledger" in provenance:
         ledger = provenance["ledger"]
         rows.append(("Ledger", f"{ledger['path']}, snapshot {ledger['snapshot']}"))
     for kind in ("fingerprints", "label_fingerprints"):
         prints = provenance.get(kind, {})
         rows += [(f"Fingerprint of {what}", str(text)) for what, text in prints.items()]
-    if "command" in provenance:
-        rows.append(("Command", shlex.join(provenance["command"])))
-    versions = {
-        "streameval": provenance.get("streameval", ""),
-        **provenance.get("versions", {}),
-    }
+    versions = {"streameval": provenance.get("streameval", ""), **provenance.get("versions", {})}
     rows += [
+        ("Command", shlex.join(provenance.get("command", ()))),
         ("Folder", str(provenance.get("folder") or "")),
         ("Started", str(provenance.get("started", ""))),
-        *_effort(provenance),
-        *_machine(provenance),
+        ("Took", _effort(provenance)),
+        ("Machine", _machine(provenance.get("machine"))),
         ("Versions", ", ".join(f"{package} {number}" for package, number in versions.items())),
         ("Evaluation", str(provenance.get("evaluation", ""))),
     ]
-    return facts([(title, text) for title, text in rows if text], name)
+    return facts(rows, name)
 
 
-def _labels(provenance: Provenance) -> list[tuple[str, str]]:
-    rows = []
-    for side, uris in provenance.get("labels", {}).items():
-        named = ", ".join(f"{name} {uri}" for name, uri in uris.items() if uri is not None)
-        rows.append((f"Labels, {side}", named))
-    for name in ("good", "junk"):
-        rows.append((f"List of {name} pairs", str(provenance.get("listed", {}).get(name) or "")))
-    return rows
-
-
-def _effort(provenance: Provenance) -> list[tuple[str, str]]:
+def _effort(provenance: Provenance) -> str:
     if "plan" not in provenance:
-        return []
+        return ""
     plan = provenance["plan"]
-    on = [plural(plan["threads"], "thread")]
-    if plan.get("workers"):
-        on.insert(0, plural(plan["workers"], "worker"))
+    took = f"{duration(provenance['seconds'])} on {' of '.join(describe_threads(plan))}"
     peak, memory = format_bytes(plan["projected_peak"]), format_bytes(plan["memory"])
-    took = f"{duration(provenance['seconds'])} on {' of '.join(on)}"
-    return [("Took", f"{took}; memory projected {peak} of {memory}")]
+    return f"{took}; memory projected {peak} of {memory}"
 
 
-def _machine(provenance: Provenance) -> list[tuple[str, str]]:
-    if "machine" not in provenance:
-        return []
-    machine = provenance["machine"]
+def _machine(machine: Mapping[str, Any] | None) -> str:
+    if machine is None:
+        return ""
     cores = f"{machine['cores']} of {plural(machine['cores_in_all'] or machine['cores'], 'core')}"
     memory = f"{format_bytes(machine['memory'])} of memory"
-    return [("Machine", " · ".join((machine["processor"], cores, memory, machine["system"])))]
+    return " · ".join((machine["processor"], cores, memory, machine["system"]))

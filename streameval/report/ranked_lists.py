@@ -1,92 +1,183 @@
-"""The hardest queries, and their ranked lists as pictures."""
+"""The hardest queries, and their ranked lists as pictures: thumbnails within the page."""
 
 from __future__ import annotations
 
+import base64
+import io
 import math
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from string import Formatter
+from typing import Any
 
 import numpy as np
 
-from streameval.metrics.blocks import RankedQueries, Totals
-from streameval.rankings import Item, Kind, RankedList
+from streameval.errors import InputError, OptionError
+from streameval.labels.columns import read_label_table
+from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray
+from streameval.rankings import SIDES, Inputs, Kind, RankedList
 from streameval.report.figures import shortened
-from streameval.report.pictures import Images, Thumbnail
 from streameval.report.table import Cell, Table
-from streameval.result import Evaluation
+from streameval.result import Evaluation, Results
+from streameval.result.comparison import query_scores
 from streameval.statistics import FloatArray
 
 SIGNS: Mapping[Kind, str] = {Kind.MATCH: "✓", Kind.MISMATCH: "✗", Kind.IGNORED: "–"}
 LABELS = ("id", "cam")
+SIZE = 160, 240  # pixels of a thumbnail, at most: twice what the page shows
+LEAST = 64  # pixels of the longer side: smaller images are enlarged
+QUALITY = 82
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+_EXPECTED = (
+    "expected a column of the tables of labels, or a path with fields: images/{side}/{row:06d}.jpg "
+    "(side, row, id, cam, key, or a column)"
+)
+
+
+class Images:
+    """Where the images of a result are.
+
+    Parameters
+    ----------
+    template : str
+        A path with fields in braces: ``side`` ("query" or "gallery"), ``row`` (from 0), ``id``,
+        ``cam``, ``key``, or any column of the tables of labels; without braces, a column.
+    inputs : Inputs
+
+    Raises
+    ------
+    OptionError
+        If a field is no such thing, or can't be written as its format says.
+    InputError
+        If a column can't be read.
+    """
+
+    def __init__(self, template: str, inputs: Inputs) -> None:
+        self._template = template if "{" in template else f"{{{template}}}"
+        try:
+            parts = list(Formatter().parse(self._template))
+        except ValueError as error:
+            raise OptionError(f"--images is {template!r}: {error}; {_EXPECTED}") from error
+        fields = [name for _, name, _, _ in parts if name is not None]
+        if not fields or any(not name or set(name) & set(".[]") for name in fields):
+            raise OptionError(f"--images is {template!r}; {_EXPECTED}")
+        start = parts[0][0]
+        self._root = (os.path.dirname(start) or ".") if start else ""  # noqa: PTH120 - as written
+        self._labels = inputs.labels
+        self._columns = {side: _columns(fields, inputs, side) for side in SIDES}
+        self._read = cache(self._thumbnail)
+        self.path("query", 0)
+
+    def path(self, side: str, row: int) -> Path:
+        """Return where the image of a query or gallery item should be."""
+        values: dict[str, Any] = {"side": side, "row": row}
+        values |= {name: column[row].item() for name, column in self._columns[side].items()}
+        try:
+            return Path(self._template.format(**values))
+        except (ValueError, KeyError, IndexError, AttributeError) as error:
+            raise OptionError(
+                f"--images {self._template!r} can't be written for row {row} of the {side} "
+                f"({error}); {_EXPECTED}"
+            ) from error
+
+    def label(self, side: str, row: int) -> str:
+        """Return identity and camera."""
+        labels = self._labels[side]
+        cam = "" if labels.cam is None else f", cam {labels.cam[row]}"
+        return f"id {labels.id[row]}{cam}"
+
+    def thumbnail(self, side: str, row: int) -> tuple[str, str]:
+        """Return an image as a data URI, and why there is none; one of them is empty."""
+        return self._read(self.path(side, row))
+
+    def _thumbnail(self, path: Path) -> tuple[str, str]:
+        try:
+            if self._root and Path(os.path.relpath(path, self._root)).parts[:1] == (os.pardir,):
+                return "", f"{path} leads out of {self._root}"
+            if not path.is_file():
+                return "", f"{path} is not there"
+            return _data_uri(path), ""
+        except Exception as error:  # whatever a broken file makes of its decoder
+            return "", f"{path} is no image that can be read ({type(error).__name__})"
+
+
+def _columns(fields: Sequence[str], inputs: Inputs, side: str) -> Mapping[str, AnyArray]:
+    """Read the columns of labels that a template names."""
+    held = inputs.labels[side].columns
+    more = [name for name in dict.fromkeys(fields) if name not in (*held, "side", "row")]
+    absent = [name for name in more if name in KNOWN_COLUMNS]
+    if absent:
+        raise InputError(
+            f"--images names {absent[0]}, and the {side} has no {absent[0]}: {_EXPECTED}"
+        )
+    if more and side not in inputs.tables:
+        raise InputError(
+            f"--images names the column {more[0]}, and the labels of the {side} are arrays, not a "
+            f"table: {_EXPECTED}"
+        )
+    known = {**held}
+    if more:
+        text = (*KNOWN_COLUMNS, *more)  # a name such as 0001 stays one
+        known |= read_label_table(inputs.tables[side], text=text, more=more).columns
+    return {name: known[name] for name in fields if name in known}
+
+
+def _data_uri(path: Path) -> str:
+    """Return a file as a small JPEG within a data URI."""
+    from PIL import Image, ImageOps
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a file that unpacks to more than memory holds
+        with Image.open(path, formats=FORMATS) as opened:
+            opened.draft("RGB", SIZE)
+            image = ImageOps.exif_transpose(opened).convert("RGB")
+    image.thumbnail(SIZE)
+    times = LEAST // max(image.size)
+    if times > 1:
+        image = image.resize((image.width * times, image.height * times), Image.Resampling.NEAREST)
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=QUALITY)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An item of a ranked list, as shown.
+    """An item of a ranked list, as shown."""
 
-    Attributes
-    ----------
-    image : Thumbnail
-    kind : {"query", "match", "mismatch", "ignored"}
-    lines : tuple of str
-        Below it: rank, distance, labels.
-    line : bool
-        Whether the line of τ_max stands before it.
-    far : bool
-        Whether others lie between it and the one before.
-    """
-
-    image: Thumbnail
-    kind: str
-    lines: tuple[str, ...]
-    line: bool = False
-    far: bool = False
+    src: str  # the image as a data URI
+    reason: str  # why there is none
+    kind: str  # query, match, mismatch or ignored
+    lines: tuple[str, ...]  # below it: rank, distance, labels
+    line: bool = False  # the line of τ_max stands before it
+    far: bool = False  # others lie between it and the one before
 
 
-@dataclass(frozen=True)
-class Strip:
-    """The ranked list of one query and one run, as shown."""
-
-    run: str
-    about: str
-    pictures: tuple[Picture, ...]
-
-
-@dataclass(frozen=True)
-class QueryPictures:
-    """The ranked lists of one query, a strip a run."""
-
-    query: int
-    about: str
-    picture: Picture
-    strips: tuple[Strip, ...]
+Strip = tuple[str, str, list[Picture]]
+"""The ranked list of one query and one run, as shown: the run, a remark, the items."""
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Images and ranked lists, of each run.
-
-    Attributes
-    ----------
-    images : mapping of str to Images
-    lists : mapping of str to mapping of int to RankedList
-        By run and query.
-    """
+    """Images of each run, and ranked lists by run and query."""
 
     images: Mapping[str, Images]
     lists: Mapping[str, Mapping[int, RankedList]]
 
-    def of_query(self, query: int, results: Mapping[str, Evaluation]) -> QueryPictures:
-        """Return the ranked lists of a query, in some results on the same queries."""
+    def of_query(self, query: int, results: Results) -> tuple[int, str, Picture, list[Strip]]:
+        """Return a query, its labels, its picture, and its ranked list in each result."""
         first, *_ = results
         columns = results[first].columns
         labels = [f"{name} {columns[name][query]}" for name in LABELS if name in columns]
-        picture = Picture(self.images[first].thumbnail("query", query), "query", ("query",))
-        strips = tuple(
+        picture = Picture(*self.images[first].thumbnail("query", query), "query", ("query",))
+        strips = [
             _strip(name, result, self.lists[name][query], self.images[name])
             for name, result in results.items()
-        )
-        return QueryPictures(query, " · ".join(labels), picture, strips)
+        ]
+        return query, " · ".join(labels), picture, strips
 
 
 def hardest_queries(results: Sequence[Evaluation], most: int) -> list[int]:
@@ -95,65 +186,51 @@ def hardest_queries(results: Sequence[Evaluation], most: int) -> list[int]:
     Equal ones are in the order of the queries. Of lists of neighbours it is the least AP that
     they allow.
     """
-    mean: FloatArray = np.mean([_average_precision(result) for result in results], axis=0)
+    mean: FloatArray = np.mean([query_scores(result)[0] for result in results], axis=0)
     known = np.flatnonzero(~np.isnan(mean))
     hardest: list[int] = known[np.argsort(mean[known], kind="stable")][:most].tolist()
     return hardest
 
 
-def queries_table(results: Mapping[str, Evaluation], queries: Sequence[int]) -> Table:
+def queries_table(results: Results, queries: Sequence[int]) -> Table:
     """Return a row a query: its labels, and what each result makes of it."""
     first = next(iter(results.values()))
     columns = {name: first.columns[name] for name in LABELS if name in first.columns}
-    scores = [(_average_precision(result), _first_rank(result)) for result in results.values()]
     heads = ["Query", *columns, "positives"]
     for name in results:
         of = f" {shortened(name)}" if len(results) > 1 else ""
         heads += [f"AP{of}", f"First rank{of}"]
+    scores = [query_scores(result) for result in results.values()]
     rows = []
     for query in queries:
-        cells: list[str | Cell] = [str(query)]
-        cells += [Cell(str(labels[query]), wraps=True) for labels in columns.values()]
-        cells.append(f"{first.statistics.positives[query]:,}")
+        labels = (Cell(str(values[query]), wraps=True) for values in columns.values())
+        cells: list[object] = [query, *labels, f"{first.statistics.positives[query]:,}"]
         for precision, rank in scores:
             cells += [f"{100 * precision[query]:.2f} %", f"{rank[query]:,g}"]
         rows.append(cells)
     return Table.of(heads, rows)
 
 
-def _average_precision(result: Evaluation) -> FloatArray:
-    ranked = RankedQueries(result.statistics, result.options)
-    return Totals.of(ranked).of_all_queries(ranked.average_precision)
-
-
-def _first_rank(result: Evaluation) -> FloatArray:
-    ranked = RankedQueries(result.statistics, result.options)
-    return Totals.of(ranked).of_all_queries(ranked.ranks.first_rank())
-
-
 def _strip(run: str, result: Evaluation, ranked: RankedList, images: Images) -> Strip:
     limit = tau_max_distance(result)
-    beyond = [limit is not None and item.distance > limit for item in ranked.items]
-    pictures = [
-        _picture(item, images, line=late and not any(beyond[:at]))
-        for at, (item, late) in enumerate(zip(ranked.items, beyond, strict=True))
-    ]
-    about, match = "", ranked.next_match
-    if match is not None:
-        last = max((item.rank or 0 for item in ranked.items), default=0)
-        line = not any(beyond) and limit is not None and match.distance > limit
-        pictures.append(_picture(match, images, line=line, far=(match.rank or 0) > last + 1))
-    if limit is not None:
-        within = "" if any(picture.line for picture in pictures) else "; all shown are within it"
-        about = f"τ_max: distance {limit:.4g}{within}"
-    return Strip(run, about, tuple(pictures))
-
-
-def _picture(item: Item, images: Images, *, line: bool, far: bool = False) -> Picture:
-    rank = "ignored" if item.rank is None else f"{item.rank:,}"
-    lines = f"{SIGNS[item.kind]} {rank}", f"{item.distance:.4g}", images.label("gallery", item.row)
-    thumbnail = images.thumbnail("gallery", item.row)
-    return Picture(thumbnail, item.kind.name.lower(), lines, line, far)
+    items = [*ranked.items, *([] if ranked.next_match is None else [ranked.next_match])]
+    last = max((item.rank or 0 for item in ranked.items), default=0)
+    beyond = [limit is not None and item.distance > limit for item in items]
+    pictures = []
+    for at, item in enumerate(items):
+        rank = "ignored" if item.rank is None else f"{item.rank:,}"
+        label = images.label("gallery", item.row)
+        pictures.append(
+            Picture(
+                *images.thumbnail("gallery", item.row),
+                item.kind.name.lower(),
+                (f"{SIGNS[item.kind]} {rank}", f"{item.distance:.4g}", label),
+                line=beyond[at] and not any(beyond[:at]),
+                far=item is ranked.next_match and (item.rank or 0) > last + 1,
+            )
+        )
+    within = "" if any(beyond) else "; all shown are within it"
+    return run, "" if limit is None else f"τ_max: distance {limit:.4g}{within}", pictures
 
 
 def tau_max_distance(result: Evaluation) -> float | None:

@@ -1,4 +1,4 @@
-"""Tables as data, which every renderer takes: for terminals, pages and other programs."""
+"""Tables as data, which every renderer takes; and numbers as people read them."""
 
 from __future__ import annotations
 
@@ -8,46 +8,23 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from streameval.metrics.metric import FRACTION, Kind
-from streameval.report.numbers import number_text
+from streameval.planning.plan import plural as plural
 
+DASH = "–"
 ROOM = 64  # characters of a line: what a terminal of 80 columns leaves beside the names of `facts`
 MOST_COLUMNS = 6  # side by side that a page is wide enough for
 
 
 @dataclass(frozen=True)
-class Span:
-    """An interval to be drawn, on a scale from −1 to 1."""
-
-    low: float
-    value: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
-
-    Attributes
-    ----------
-    text : str
-        What people read.
-    note : str
-        A remark: in small letters below, or in a column of remarks.
-    mark : {"", "best", "differs", "warning"}
-    span : Span, optional
-        Drawn in place of the text.
-    wraps : bool
-        Whether the text may be long.
-    value : float, optional
-        The number that the text shows, for programs; NaN where undefined.
-    """
+    """A cell of a table: what people read, and what programs do."""
 
     text: str = ""
-    note: str = ""
+    note: str = ""  # a remark: in small letters below, or in a column of remarks
     mark: Literal["", "best", "differs", "warning"] = ""
-    span: Span | None = None
-    wraps: bool = False
-    value: float | None = None
+    span: tuple[float, float, float] | None = None  # low, value, high: drawn from −1 to 1
+    wraps: bool = False  # the text may be long
+    value: float | None = None  # the number that the text shows; NaN where undefined
 
 
 Row = tuple[Cell, ...]
@@ -66,23 +43,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Table:
-    """A table.
-
-    Attributes
-    ----------
-    heads : tuple of str
-        Of the columns; empty of `facts`.
-    parts : tuple of Part
-    title : str
-    align : str
-        ``l`` or ``r`` for each column: of texts or numbers. By default all but the first are
-        numbers.
-    """
+    """Parts of rows under the same heads; without heads, `facts`."""
 
     heads: tuple[str, ...]
     parts: tuple[Part, ...]
     title: str = ""
-    align: str = ""
+    align: str = ""  # l or r for each column; by default all but the first are numbers
 
     @classmethod
     def of(
@@ -94,7 +60,7 @@ class Table:
         align: str = "",
     ) -> Table:
         """Return a table of one part: rows of cells, and of whatever else as text."""
-        return cls(tuple(heads), (Part(tuple(map(row, rows))),), title, align)
+        return cls(tuple(heads), (Part(tuple(map(_row, rows))),), title, align)
 
     @property
     def rows(self) -> Iterator[Row]:
@@ -114,20 +80,19 @@ class Table:
     def cut(self, most: int = MOST_COLUMNS) -> Iterator[Table]:
         """Yield the table in parts of so many columns beside the first."""
         for start in range(1, max(self.columns, 2), most):
-            kept = slice(start, start + most)
-            yield replace(
-                self,
-                heads=(*self.heads[:1], *self.heads[kept]),
-                parts=tuple(
-                    replace(part, rows=tuple((*each[:1], *each[kept]) for each in part.rows))
+            kept = [0, *range(start, min(start + most, self.columns))]
+            yield Table(
+                tuple(self.heads[at] for at in kept),
+                tuple(
+                    replace(part, rows=tuple(tuple(row[at] for at in kept) for row in part.rows))
                     for part in self.parts
                 ),
-                align=self.align and self.sides[0] + self.sides[kept],
+                self.title,
+                "".join(self.sides[at] for at in kept),
             )
 
 
-def row(cells: Iterable[object]) -> Row:
-    """Return a row of cells, and of whatever else as text."""
+def _row(cells: Iterable[object]) -> Row:
     return tuple(cell if isinstance(cell, Cell) else Cell(str(cell)) for cell in cells)
 
 
@@ -136,26 +101,72 @@ def facts(
 ) -> Table:
     """Return a table without heads: names, and a text or parts of one beside each.
 
-    Parts are put into as few lines as they fit in.
+    Parts are put into as few lines as they fit in; what is empty is left out.
     """
     cells: list[tuple[str, Cell]] = []
     for name, text in rows:
-        lines = [text] if isinstance(text, str) else _packed(text)
+        lines: list[str] = []
+        for part in filter(None, [text] if isinstance(text, str) else text):
+            if lines and len(lines[-1]) + len(part) + 3 <= ROOM:
+                lines[-1] += f" · {part}"
+            else:
+                lines.append(part)
         cells += [("" if at else name, Cell(line, wraps=wraps)) for at, line in enumerate(lines)]
     return Table.of((), cells, title, align="ll")
-
-
-def _packed(parts: Sequence[str]) -> list[str]:
-    lines: list[str] = []
-    for part in parts:
-        if lines and len(lines[-1]) + len(part) + 3 <= ROOM:
-            lines[-1] += f" · {part}"
-        else:
-            lines.append(part)
-    return lines
 
 
 def number(value: float | None, kind: Kind = FRACTION, *, signed: bool = False) -> Cell:
     """Return a cell of a number without its unit; a dash where it is undefined."""
     known = math.nan if value is None else value
     return Cell(number_text(known, kind, signed=signed), value=known)
+
+
+def number_text(value: float, kind: Kind, *, signed: bool = False) -> str:
+    """Return a value, or a signed difference of two, as its kind is written, without its unit."""
+    if math.isnan(value):
+        return DASH
+    text = f"{kind.scale * value:{'+' if signed else ''},.{kind.digits}f}"
+    return text.replace("-", "−") if signed else text
+
+
+def value_text(value: float, kind: Kind) -> str:
+    """Return a value with its unit; a small fraction in as many digits as it takes."""
+    if math.isnan(value):
+        return DASH
+    return percent(value) if kind is FRACTION else number_text(value, kind) + kind.unit
+
+
+def interval_text(low: float, high: float, kind: Kind) -> str:
+    """Return an interval with its unit; of fractions, with digits enough to tell them apart."""
+    if kind is not FRACTION:
+        return f"{number_text(low, kind)} – {number_text(high, kind)}{kind.unit}"
+    for digits in range(2, 7):
+        texts = [f"{100 * value:.{digits}f}" for value in (low, high)]
+        if texts[0] != texts[1]:
+            break
+    return f"{texts[0]} – {texts[1]} %"
+
+
+def percent(value: float, digits: int = 2) -> str:
+    """Return a fraction in percent: 0.6652 is ``66.52 %``; a small one, 0.0000601, ``0.0060 %``."""
+    if value > 0:
+        digits = max(digits, min(1 - math.floor(math.log10(100 * value)), 12))
+    return f"{100 * value:.{digits}f} %"
+
+
+def amount(value: float) -> str:
+    """Return a large number in three digits and words: 12.3 million."""
+    for unit, size in (("trillion", 1e12), ("billion", 1e9), ("million", 1e6)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people read it: ``0.41 s``, ``2 min 05 s``, ``3 h 10 min``."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,32 +1,32 @@
-"""Text for terminals and files: colours and symbols, or plain ASCII; and tables in it."""
+"""What a terminal shows: text in colours and symbols, or plain ASCII; tables in it; progress.
+
+Progress is a bar on a terminal, a line now and then elsewhere; on stderr.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from textwrap import wrap
 from typing import TYPE_CHECKING, TextIO
 
-from streameval.report.table import ROOM, Part, Table
+from streameval.planning import format_bytes
+from streameval.report.table import ROOM, Part, Table, amount, duration
+from streameval.run.progress import Progress
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
     from rich.table import Table as Grid
 
+SHOWN_AFTER = 1.0  # seconds: what is done sooner needs no bar
+LOG_EVERY = 30.0  # seconds
 WIDE = 10_000  # columns: a number is never wrapped or cut; a narrow terminal wraps by itself
 
-_FORMULAS = {
-    "Σ": "sum",
-    "½": "1/2",
-    "±": "+-",
-    "§": "section ",
-    "ä": "ae",
-    "ć": "c",
-    "⌈": "ceil(",
-    "⌉": ")",
-}
 _HARMFUL = dict.fromkeys(
     [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd"
 )
@@ -34,7 +34,8 @@ _HARMFUL = dict.fromkeys(
 
 _ASCII = str.maketrans(
     {"×": "x", "−": "-", "–": "-", "·": "|", "τ": "tau", "≤": "<=", "…": "...", "█": "#", "●": "*"}
-    | _FORMULAS
+    | {"Σ": "sum", "½": "1/2", "±": "+-", "§": "section ", "ä": "ae", "ć": "c"}
+    | {"⌈": "ceil(", "⌉": ")"}
 )
 
 
@@ -109,53 +110,186 @@ def _grid(table: Table, style: Style) -> Grid:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    has_notes = any(cell.note for row in table.rows for cell in row)
-    if any(part.title for part in table.parts):
-        grid = Grid(
-            box=None if style.plain else box.ROUNDED,
-            show_header=False,
-            pad_edge=not style.plain,
-            padding=(0, 3 if style.plain else 1, 0, 0 if style.plain else 1),
-            border_style=style.colour("dim"),
-        )
-        colours = ["", "bold"]
-        has_notes = True
-    else:
-        grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(table.heads))
-        colours = [] if table.heads else ["cyan"]
+    titled = any(part.title for part in table.parts)
+    boxed = titled and not style.plain
+    notes = titled or any(cell.note for row in table.rows for cell in row)
+    grid = Grid(
+        box=box.ROUNDED if boxed else None,
+        show_header=bool(table.heads) and not titled,
+        pad_edge=boxed,
+        padding=(0, 1) if boxed else (0, 3 if titled else 2, 0, 0),
+        border_style=style.colour("dim"),
+    )
+    colours = {1: "bold"} if titled else {} if table.heads else {0: "cyan"}
     heads = table.heads or [""] * table.columns
     for at, (head, side) in enumerate(zip(heads, table.sides, strict=True)):
         grid.add_column(
             Text(style.text(head)),
             no_wrap=True,
             justify="right" if side == "r" else "left",
-            style=style.colour(colours[at] if at < len(colours) else ""),
+            style=style.colour(colours.get(at, "")),
         )
-    if has_notes:
-        grid.add_column(no_wrap=True, style=style.colour("dim" if colours[1:] else ""))
+    if notes:
+        grid.add_column(no_wrap=True, style=style.colour("dim" if titled else ""))
     for part in table.parts:
         if part.title:
             if style.plain and grid.row_count:
                 grid.add_row()
             title = (part.title, *heads[1:], part.note)
             grid.add_row(*map(style.text, title), style=style.colour("bold cyan"))
-        for line in _lines(part, style, has_notes=has_notes):
+        for line in _lines(part, style, notes=notes):
             grid.add_row(*map(Text, line))
         grid.add_section()
     return grid
 
 
-def _lines(part: Part, style: Style, *, has_notes: bool) -> Iterable[list[str]]:
+def _lines(part: Part, style: Style, *, notes: bool) -> Iterator[list[str]]:
     """Give the cells of each line: of a text that wraps, in lines of at most `ROOM` characters."""
-    indent = "  " if part.title else ""
     for row in part.rows:
         texts = [style.text(cell.text) for cell in row]
-        texts[0] = indent + texts[0]
-        if has_notes:
-            texts.append(" · ".join(style.text(cell.note) for cell in row if cell.note))
-        if not row[-1].wraps:
-            yield texts
-            continue
-        first, *others = wrap(texts[-1], ROOM) or [""]
-        yield [*texts[:-1], first]
+        texts[0] = ("  " if part.title else "") + texts[0]
+        if notes:
+            texts.append(style.text(" · ".join(cell.note for cell in row if cell.note)))
+        others: list[str] = []
+        if row[-1].wraps:
+            texts[-1], *others = wrap(texts[-1], ROOM) or [""]
+        yield texts
         yield from (["", line] for line in others)
+
+
+class ShownProgress(Progress):
+    """Progress of a whole job: a context manager, which shows nothing itself."""
+
+    def __init__(self) -> None:
+        self._label = ""
+        self._pairs = self._size = self._done = 0
+        self._begun = time.monotonic()
+
+    def begin(self, pairs: int, size: int) -> None:
+        """Begin a job: its pairs, and the bytes that it reads."""
+        self._pairs, self._size, self._done = pairs, size, 0
+        self._begun = time.monotonic()
+
+    def start(self, label: str, pairs: int) -> None:
+        """Begin a pass; an unplanned one makes the job longer."""
+        self._label = label
+        self._pairs = max(self._pairs, self._done + pairs)
+
+    def advance(self, pairs: int) -> None:
+        """Note pairs done."""
+        self._done += pairs
+
+    def rates(self, seconds: float) -> str:
+        """Return pairs and bytes a second, after a time in seconds."""
+        pairs = self._done / max(seconds, 1e-3)
+        rates = [f"{amount(pairs)} pairs/s"]
+        if self._size:
+            rates.append(f"{format_bytes(pairs * self._size / max(self._pairs, 1))}/s")
+        return ", ".join(rates)
+
+    def close(self) -> None:
+        """Give the terminal back; it may be called again."""
+
+    def __enter__(self) -> ShownProgress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def show_progress(*, quiet: bool) -> ShownProgress:
+    """Return a progress that suits stderr: a bar, lines, or nothing."""
+    if quiet:
+        return ShownProgress()
+    if is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
+        return BarProgress()
+    return LogProgress()
+
+
+class LogProgress(ShownProgress):
+    """A line on stderr every so many seconds."""
+
+    def __init__(self, every: float = LOG_EVERY) -> None:
+        super().__init__()
+        self._every = every
+        self._logged = time.monotonic()
+
+    def advance(self, pairs: int) -> None:
+        """Note pairs done; write a line where one is due."""
+        super().advance(pairs)
+        now = time.monotonic()
+        if now - self._logged >= self._every:
+            self._logged = now
+            seconds = now - self._begun
+            left = (self._pairs - self._done) * seconds / max(self._done, 1)
+            sys.stderr.write(
+                f"{self._label}: {self._done / max(self._pairs, 1):.0%} of {amount(self._pairs)} "
+                f"pairs, {self.rates(seconds)}, {duration(round(left))} left\n"
+            )
+            sys.stderr.flush()
+
+
+class BarProgress(ShownProgress):
+    """One bar for a job on a terminal; gone when it is done.
+
+    It is shown so many seconds `after` the first pass began, also while nothing is done yet.
+    """
+
+    def __init__(self, after: float = SHOWN_AFTER) -> None:
+        super().__init__()
+        self._after = after
+        self._timer: threading.Timer | None = None
+        self._bar: RichProgress | None = None
+
+    def start(self, label: str, pairs: int) -> None:
+        """Begin a pass."""
+        super().start(label, pairs)
+        if self._bar is None:
+            self._bar = make_bar()
+            self._bar.add_task(label, rates="")
+            self._timer = threading.Timer(self._after, self._bar.start)
+            self._timer.daemon = True
+            self._timer.start()
+        self._show()
+
+    def advance(self, pairs: int) -> None:
+        """Note pairs done."""
+        super().advance(pairs)
+        self._show()
+
+    def _show(self) -> None:
+        if self._bar is not None:
+            rates = f", {self.rates(time.monotonic() - self._begun)}" if self._done else ""
+            self._bar.update(
+                self._bar.task_ids[0],
+                description=self._label,
+                completed=self._done,
+                total=self._pairs,
+                rates=f"{amount(self._pairs)}{rates}".replace(", ", " · "),
+            )
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar = self._timer = None
+
+
+def make_bar() -> RichProgress:
+    """Return a bar of one line, at most 80 columns wide."""
+    from rich import progress
+    from rich.console import Console
+    from rich.table import Column
+
+    line = Column(no_wrap=True)
+    return progress.Progress(
+        progress.TextColumn("{task.description:<9}", table_column=line),
+        progress.BarColumn(bar_width=8),
+        progress.TaskProgressColumn(table_column=line),
+        progress.TextColumn("{task.fields[rates]}", style="", table_column=line),
+        progress.TimeRemainingColumn(compact=True, table_column=line),
+        console=Console(stderr=True),
+        transient=True,
+    )

@@ -10,26 +10,24 @@ to both counts (Davison and Hinkley 1997, §4.4.1); several are corrected togeth
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.choices import KINDS
-from streameval.errors import OptionError, check_type
+from streameval.errors import OptionError
 from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.confidence import Resampling, interval, resampled_values, withheld
-from streameval.metrics.metric import FRACTION, Kind, Measure
+from streameval.metrics.metric import FRACTION, Kind
 from streameval.metrics.selection import names_of
-from streameval.result import Evaluation
-from streameval.result.same_task import check_comparable
-from streameval.result.summary import plain
+from streameval.result import Evaluation, Results
+from streameval.result.same_task import check_comparable, check_despite
+from streameval.result.saved import plain
 from streameval.statistics import FloatArray
-
-__all__ = ["Comparison", "Difference", "check_comparable", "compare"]
 
 RESAMPLES = 10_000
 ROUNDING = 1e-12  # a smaller difference of two runs is none
@@ -86,7 +84,7 @@ class Comparison:
         In what the runs differ, where that was allowed.
     """
 
-    results: Mapping[str, Evaluation]
+    results: Results
     how: Resampling
     differences: tuple[Difference, ...]
     remarks: tuple[str, ...]
@@ -115,18 +113,14 @@ class Comparison:
         KeyError
             If there is no such run.
         """
-        ranked = [
-            RankedQueries(one.statistics, one.options)
-            for one in (self.results[self.first], self.results[run])
-        ]
-        queries = np.intersect1d(ranked[0].ranks.queries, ranked[1].ranks.queries)
+        first = self.results[self.first]
+        scores = {"_first": query_scores(first), "": query_scores(self.results[run])}
+        ranks = [rank for _, rank in scores.values()]
+        queries = np.flatnonzero(~np.isnan(ranks).any(axis=0))
         columns: dict[str, npt.NDArray[Any]] = {"query": queries}
-        for name, labels in self.results[self.first].columns.items():
-            columns[name] = np.asarray(labels)[queries]
-        for suffix, one in zip(("_first", ""), ranked, strict=True):
-            of_all = Totals.of(one).of_all_queries
-            columns[f"AP{suffix}"] = of_all(one.average_precision)[queries]
-            columns[f"first_rank{suffix}"] = of_all(one.ranks.first_rank())[queries]
+        columns |= {name: np.asarray(labels)[queries] for name, labels in first.columns.items()}
+        for suffix, (precision, rank) in scores.items():
+            columns |= {f"AP{suffix}": precision[queries], f"first_rank{suffix}": rank[queries]}
         gained = columns["AP"] - columns["AP_first"]
         sooner = columns["first_rank_first"] - columns["first_rank"]
         order = np.lexsort((queries, -sooner, -gained))
@@ -152,11 +146,13 @@ class Comparison:
         """Return the queries that got better, and worse, by AP: the most changed first."""
         columns = self.queries(run)
         gained = columns["AP"] - columns["AP_first"]
-        better = np.flatnonzero(gained > ROUNDING)[:most]
-        worse = np.flatnonzero(gained < -ROUNDING)[::-1][:most]
+        sides = {
+            "better": np.flatnonzero(gained > ROUNDING)[:most],
+            "worse": np.flatnonzero(gained < -ROUNDING)[::-1][:most],
+        }
         return {
             side: [{name: plain(values[at]) for name, values in columns.items()} for at in places]
-            for side, places in (("better", better), ("worse", worse))
+            for side, places in sides.items()
         }
 
     def summary(self, queries: int = 10) -> dict[str, Any]:
@@ -176,6 +172,13 @@ class Comparison:
             }
         )
         return summary
+
+
+def query_scores(result: Evaluation) -> tuple[FloatArray, FloatArray]:
+    """Return AP and first rank of each query, [Q] each; NaN for those that are not in Q+."""
+    ranked = RankedQueries(result.statistics, result.options)
+    of_all = Totals.of(ranked).of_all_queries
+    return of_all(ranked.average_precision), of_all(ranked.ranks.first_rank())
 
 
 def compare(
@@ -220,11 +223,7 @@ def compare(
     """
     if len(runs) < 2:
         raise OptionError(f"got {len(runs)} runs to compare: give at least two")
-    despite = (despite,) if isinstance(despite, str) else despite
-    check_type("despite", despite, Collection, f"some of {', '.join(KINDS)} are needed")
-    unknown = [one for one in despite if one not in KINDS]
-    if unknown:
-        raise OptionError(f"despite is {unknown[0]!r}; known: {', '.join(KINDS)}")
+    despite = check_despite(despite)
     called = list(names) or [
         f"run {at}" if isinstance(run, Evaluation) else str(run) for at, run in enumerate(runs, 1)
     ]
@@ -242,51 +241,43 @@ def compare(
     return Comparison(results, how, tuple(_differences(results, how)), tuple(remarks))
 
 
-def _differences(results: Mapping[str, Evaluation], how: Resampling) -> list[Difference]:
+def _differences(results: Results, how: Resampling) -> list[Difference]:
     first, *others = results
-    of_all = [set(one.metrics.scalars) for one in results.values()]
-    common = set.intersection(*of_all)
+    common = set.intersection(*(set(one.metrics.scalars) for one in results.values()))
     measures = [one for one in results[first].measures() if one.name in common]
     if not measures:
         raise OptionError(
             f"{', '.join(results)} have no metric in common; name those to compare: --metrics"
         )
     identities = results[first].identities()
-    drawn: dict[str, dict[str, FloatArray]] = {}
-    for name, one in results.items():
-        possible = [each for each in measures if not withheld(each, identities)]
-        drawn[name] = resampled_values(one.statistics, one.options, possible, identities, how)
+    reasons = {one.name: withheld(one, identities) for one in measures}
+    possible = [one for one in measures if not reasons[one.name]]
+    drawn = {
+        name: resampled_values(one.statistics, one.options, possible, identities, how)
+        for name, one in results.items()
+    }
     found: list[Difference] = []
-    for other in others:
-        for measure in measures:
-            values = results[first][measure.name], results[other][measure.name]
-            samples = drawn[first].get(measure.name), drawn[other].get(measure.name)
-            reason = withheld(measure, identities)
-            if any(map(math.isnan, values)):
-                reason = "one of the runs has no value"
-            found.append(_difference(measure, other, values, samples, reason, how.level))
-    return corrected(found)
+    for other, measure in product(others, measures):
+        name = measure.name
+        values = results[first][name], results[other][name]
+        one = Difference(name, other, *values, reason=reasons[name], kind=measure.metric.kind)
+        if any(map(math.isnan, values)):
+            one = replace(one, reason="one of the runs has no value")
+        if not one.reason:
+            one = _with_interval(one, drawn[other][name] - drawn[first][name], how.level)
+        found.append(one)
+    holm = holm_adjusted([one.p for one in found])
+    return [replace(one, p_holm=p) for one, p in zip(found, holm, strict=True)]
 
 
-def _difference(
-    measure: Measure,
-    run: str,
-    values: tuple[float, float],
-    samples: tuple[FloatArray | None, FloatArray | None],
-    reason: str,
-    level: float,
-) -> Difference:
-    kind = measure.metric.kind
-    before, after = samples
-    if reason or before is None or after is None:
-        return Difference(measure.name, run, *values, reason=reason, kind=kind)
-    gained = after - before
+def _with_interval(one: Difference, gained: FloatArray, level: float) -> Difference:
+    """Return a difference with its interval and p-value, as far as its resamples have values."""
     between = interval(gained, level)
     if isinstance(between, str):
-        return Difference(measure.name, run, *values, reason=between, kind=kind)
-    if not kind.is_score:
-        return Difference(measure.name, run, *values, between, reason=A_PLACE, kind=kind)
-    return Difference(measure.name, run, *values, between, p_value(gained), kind=kind)
+        return replace(one, reason=between)
+    if not one.kind.is_score:
+        return replace(one, interval=between, reason=A_PLACE)
+    return replace(one, interval=between, p=p_value(gained))
 
 
 def p_value(gained: FloatArray) -> float:
@@ -294,12 +285,6 @@ def p_value(gained: FloatArray) -> float:
     gained = gained[~np.isnan(gained)]
     beyond = min(np.sum(gained <= ROUNDING), np.sum(gained >= -ROUNDING))
     return min(2 * (1 + int(beyond)) / (1 + len(gained)), 1.0)
-
-
-def corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """Return the differences with p-values corrected for their number, by Holm."""
-    holm = holm_adjusted([one.p for one in differences])
-    return [replace(one, p_holm=p) for one, p in zip(differences, holm, strict=True)]
 
 
 def holm_adjusted(values: Sequence[float]) -> list[float]:

@@ -20,32 +20,20 @@ from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.compute import scalars_text
 from streameval.metrics.confidence import Confidence, Identities, Resampling, confidence_of
-from streameval.metrics.groups import (
-    CameraMatrix,
-    PositiveCameras,
-    camera_matrix,
-)
+from streameval.metrics.groups import CameraMatrix, PositiveCameras, camera_matrix
 from streameval.metrics.retrieval import precision_recall
-from streameval.metrics.selection import (
-    available_fields,
-    find_name,
-    measures_of,
-    with_changes,
-)
+from streameval.metrics.selection import available_fields, find_name, measures_of, with_changes
 from streameval.protocols.labels import CAMERA_PAIRS, AnyArray
-from streameval.result.columns import (
+from streameval.result.groups import (
     GROUP,
-    check_camera_pairs,
     check_group_column,
     check_not_of_lists,
+    confidence_of_groups,
     group_labels,
+    metrics_of_groups,
     table_columns,
 )
-from streameval.result.folder import ResultFolder
-from streameval.result.groups import confidence_of_groups, metrics_of_groups
-from streameval.result.positives import positive_columns
-from streameval.result.saved import load_result, write_files
-from streameval.result.summary import summary_of
+from streameval.result.saved import ResultFolder, load_result, summary_of, write_files
 from streameval.statistics import FloatArray, RankStatistics
 
 
@@ -170,9 +158,7 @@ class Evaluation:
         if isinstance(by, str):
             if by == CAMERA_PAIRS:
                 check_not_of_lists(self.lists, CAMERA_PAIRS)
-                check_camera_pairs(self.columns, self.positive_cams)
-            else:
-                check_group_column(by, self.columns)
+            check_group_column(by, self.columns, self.positive_cams)
             return replace(self, group_by=by)
         labels = group_labels(by, self.statistics.queries)
         return replace(self, columns={**self.columns, GROUP: labels}, group_by=GROUP)
@@ -310,9 +296,9 @@ class Evaluation:
                 "numbered from 0"
             )
         check_not_of_lists(self.lists, "precision and recall at each positive")
-        own = slice(*self.statistics.indptr[query : query + 2].tolist())
+        start, stop = self.statistics.indptr[query : query + 2].tolist()
         recall, precision = self._precision_recall
-        return recall[own], precision[own]
+        return recall[start:stop], precision[start:stop]
 
     @cached_property
     def _precision_recall(self) -> tuple[FloatArray, FloatArray]:
@@ -338,7 +324,16 @@ class Evaluation:
         and ``precision`` at it, as `precision_recall` returns.
         """
         check_not_of_lists(self.lists, "the table of positives")
-        return positive_columns(self.statistics, self.positive_cams, self._precision_recall)
+        statistics, (recall, precision) = self.statistics, self._precision_recall
+        columns = {
+            "query": np.repeat(np.arange(statistics.queries), statistics.positives),
+            "item": statistics.positive_item,
+            "cam": None if self.positive_cams is None else self.positive_cams.labels,
+            "distance": statistics.positive_distance,
+            "recall": recall,
+            "precision": precision,
+        }
+        return {name: values for name, values in columns.items() if values is not None}
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
@@ -387,6 +382,10 @@ class Evaluation:
         """
         check_path(path)
         return load_result(cls, Path(path))
+
+
+Results = Mapping[str, Evaluation]
+"""Results by the names that they are shown by."""
 
 
 def _metrics_of(

@@ -1,34 +1,117 @@
-"""Groups of queries: their metrics, their confidence, and groups.csv with a row a group."""
+"""Groups of queries: their labels, metrics and confidence; and groups.csv with a row a group."""
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TextIO
 
+import numpy as np
+import numpy.typing as npt
+
+from streameval.errors import InputError
 from streameval.metrics import Metrics
 from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import confidence_by_group, metrics_by_camera_pair, metrics_by_group
-from streameval.protocols.labels import CAMERA_PAIRS
-from streameval.result.cells import harmless
-from streameval.result.columns import check_not_of_lists
+from streameval.protocols.labels import CAMERA_PAIRS, AnyArray, label_column
+from streameval.statistics import IntArray
 
 if TYPE_CHECKING:
     from streameval.result import Evaluation
 
+GROUP = "group"
+LABELS = ("id", "cam", GROUP)
+"""Columns of the per-query table that are labels, and not computed."""
+
+MOST_GROUPS = 100  # of queries that have a histogram of impostors of their own
+
+_FURTHER = "label:"  # before the names of further labels there: a computed column may have one
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+
+
+def table_columns(columns: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    """Return labels by the names that they have in the per-query table."""
+    return {
+        name if name in LABELS else f"{_FURTHER}{name}": values for name, values in columns.items()
+    }
+
+
+def label_columns(names: Iterable[str]) -> dict[str, str]:
+    """Return which columns of a per-query table are labels, by the names of the labels."""
+    return {
+        name.removeprefix(_FURTHER): name
+        for name in names
+        if name in LABELS or name.startswith(_FURTHER)
+    }
+
+
+def check_group_column(
+    name: str, columns: Mapping[str, AnyArray], positive_cams: object | None
+) -> None:
+    """Refuse a column that queries don't have, or cameras of ``cam-pair`` that a side lacks."""
+    if name == CAMERA_PAIRS:
+        if "cam" not in columns or positive_cams is None:
+            whose = "positives" if "cam" in columns else "queries"
+            raise InputError(
+                f"the {whose} have no cameras to group by {CAMERA_PAIRS}: evaluate with cameras of "
+                "both sides (--query-cams and --gallery-cams, or a column cam of both tables)"
+            )
+    elif name not in columns:
+        raise InputError(
+            f"there is no column {name!r} to group by; the queries have {', '.join(columns)}: "
+            "give one of these, or a label a query"
+        )
+
+
+def check_not_of_lists(lists: object | None, what: str) -> None:
+    """Refuse, with an InputError, what asks of every positive where it stands."""
+    if lists is not None:
+        raise InputError(
+            f"{what} needs the place of every positive, and lists of neighbours may leave some "
+            "out: evaluate the features or distances"
+        )
+
+
+def group_labels(labels: npt.ArrayLike, queries: int) -> AnyArray:
+    """Return labels of groups as an array, [Q]; refuse what is no labels, or not one a query."""
+    column = label_column(labels, "the column of groups")
+    if len(column) != queries:
+        raise InputError(
+            f"the column of groups has {len(column)} entries, and there are {queries} queries: "
+            "one label a query is needed"
+        )
+    return column
+
+
+def histogram_groups(
+    group_by: str | npt.ArrayLike, columns: Mapping[str, AnyArray]
+) -> IntArray | None:
+    """Return which group each query is in, [Q] int64; None of too many groups, or of none known.
+
+    `group_by` is a column of labels, or a label a query.
+    """
+    if isinstance(group_by, str):
+        labels = columns.get(group_by)
+    else:
+        labels = group_labels(group_by, len(columns["id"]))
+    if labels is None:
+        return None
+    known, group = np.unique(labels, return_inverse=True)
+    return group.astype(np.int64) if len(known) <= MOST_GROUPS else None
+
 
 def metrics_of_groups(result: Evaluation) -> Mapping[Any, Metrics]:
     """Return the metrics of each group of a result; none where it is not grouped."""
-    by = result.group_by
+    by, statistics, options = result.group_by, result.statistics, result.options
     if by is None:
         return {}
     if by == CAMERA_PAIRS and result.positive_cams is not None:
-        return metrics_by_camera_pair(
-            result.statistics, result.columns["cam"], result.positive_cams, result.options
-        )
-    labels = result.columns[by]
-    return metrics_by_group(result.statistics, labels, result.options, result.lists)
+        cams = result.columns["cam"]
+        return metrics_by_camera_pair(statistics, cams, result.positive_cams, options)
+    return metrics_by_group(statistics, result.columns[by], options, result.lists)
 
 
 def confidence_of_groups(result: Evaluation) -> Mapping[Any, Confidence]:
@@ -48,30 +131,46 @@ def confidence_of_groups(result: Evaluation) -> Mapping[Any, Confidence]:
     )
 
 
-def write_groups(
-    file: TextIO, by: str, groups: Mapping[Any, Metrics], intervals: Mapping[Any, Confidence]
-) -> None:
-    """Write the labels, counts and metrics of each group; what is undefined is empty.
+def write_groups(file: TextIO, result: Evaluation) -> None:
+    """Write the labels, counts and metrics of each group, with intervals if it has them.
 
-    Parameters
-    ----------
-    file : text file
-    by : str
-        The column that groups are of; of ``cam-pair``, two: ``query_cam`` and ``gallery_cam``.
-    groups : mapping of label to Metrics
-    intervals : mapping of label to Confidence
-        Of all groups, or of none: two more columns a metric, ``mAP low`` and ``mAP high``.
+    Labels of ``cam-pair`` are two columns: ``query_cam`` and ``gallery_cam``. What is undefined is
+    empty.
     """
-    labels = ("query_cam", "gallery_cam") if by == CAMERA_PAIRS else (by,)
+    pairs = result.group_by == CAMERA_PAIRS
+    labels = ("query_cam", "gallery_cam") if pairs else (str(result.group_by),)
     writer = csv.writer(file, lineterminator="\n")
-    for at, (label, metrics) in enumerate(groups.items()):
+    for at, (label, metrics) in enumerate(result.groups.items()):
+        scalars, found = metrics.scalars, result.group_confidence.get(label)
+        names = scalars if found is not None else ()
         if at == 0:
-            bounds = [f"{name} {end}" for name in metrics.scalars for end in ("low", "high")]
-            names = (*metrics.scalars, *(bounds if intervals else ()))
-            writer.writerow((*map(harmless, labels), *metrics.counts, *names))
-        values = [*metrics.scalars.values()]
-        for name in metrics.scalars if intervals else ():
-            values += intervals[label].intervals.get(name, (math.nan, math.nan))
-        cells = ("" if math.isnan(one) else repr(float(one)) for one in values)
-        own = label if by == CAMERA_PAIRS else (label,)
-        writer.writerow((*(harmless(str(one)) for one in own), *metrics.counts.values(), *cells))
+            ends = (f"{name} {end}" for name in names for end in ("low", "high"))
+            writer.writerow((*map(harmless, labels), *metrics.counts, *scalars, *ends))
+        intervals = {} if found is None else found.intervals
+        bounds = (intervals.get(name, (math.nan, math.nan)) for name in names)
+        values = map(number_csv, chain(scalars.values(), *bounds))
+        own = map(str, label if pairs else (label,))
+        writer.writerow((*map(harmless, own), *metrics.counts.values(), *values))
+
+
+def number_csv(value: float) -> str:
+    """Return a number in full, for a table of text; nothing where it is undefined."""
+    return "" if math.isnan(value) else repr(float(value))
+
+
+def harmless(text: str) -> str:
+    """Return a text in one line that no spreadsheet takes for a formula.
+
+    One that it might take for one is put after ``'``. Numbers, such as -1, stay. Source: OWASP,
+    CSV Injection.
+    """
+    text = one_line(text)
+    with suppress(ValueError):
+        float(text)
+        return text
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+
+
+def one_line(text: str) -> str:
+    """Return a text with a blank for each character that is not to be printed."""
+    return "".join(one if one.isprintable() else " " for one in text)

@@ -3,68 +3,74 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.choices import GALLERY, OPTIONS, PROTOCOL
-from streameval.errors import InputError, StreamevalWarning
+from streameval.choices import GALLERY, KINDS, OPTIONS, PROTOCOL
+from streameval.errors import InputError, OptionError, StreamevalWarning, check_type
 from streameval.protocols.protocol import saved_protocol
-from streameval.result.columns import check_not_of_lists
-from streameval.result.evaluation import Evaluation
-from streameval.result.summary import plain
+from streameval.result.evaluation import Evaluation, Results
+from streameval.result.groups import check_not_of_lists
+from streameval.result.saved import plain
 
 QUERIES = "queries"
 READ_BY = ("ties", "ap", "vp", "cmc", "false_rate_budget")  # options that results are compared by
 
 
-def check_comparable(results: Mapping[str, Evaluation], despite: Collection[str]) -> list[str]:
+def check_despite(despite: Collection[str]) -> Collection[str]:
+    """Return what runs may differ in, one name or several; refuse others with an OptionError."""
+    names = (despite,) if isinstance(despite, str) else despite
+    check_type("despite", names, Collection, f"some of {', '.join(KINDS)} are needed")
+    unknown = [one for one in names if one not in KINDS]
+    if unknown:
+        raise OptionError(f"despite is {unknown[0]!r}; known: {', '.join(KINDS)}")
+    return names
+
+
+def check_comparable(results: Results, despite: Collection[str]) -> list[str]:
     """Return in what runs differ, where they may.
 
-    Raises
-    ------
-    InputError
-        If they differ in their queries, or in what they may not; or one is of lists of
-        neighbours.
+    Raises InputError if they differ in their queries or in what they may not, or one is of lists.
     """
     for name, one in results.items():
         check_not_of_lists(one.lists, f"{name} is of lists: a comparison")
     remarks: list[str] = []
-    first, *others = results
-    for other in others:
-        for kind, said in differing(results[first], results[other]).items():
-            if kind == QUERIES:
-                raise InputError(
-                    f"{first} and {other} are not on the same queries: {said}; a paired comparison "
-                    "needs the same queries in the same order: evaluate both with the same labels"
-                )
-            if kind not in despite:
-                raise InputError(
-                    f"{first} and {other} differ in {kind}: {said}; evaluate both alike, or "
-                    f"compare all the same: --despite {kind}"
-                )
-            remarks.append(f"{first} and {other} differ in {kind}: {said}")
+    for pair, kind, said in _differing_pairs(results):
+        if kind == QUERIES:
+            raise InputError(
+                f"{pair} are not on the same queries: {said}; a paired comparison "
+                "needs the same queries in the same order: evaluate both with the same labels"
+            )
+        if kind not in despite:
+            raise InputError(
+                f"{pair} differ in {kind}: {said}; evaluate both alike, or "
+                f"compare all the same: --despite {kind}"
+            )
+        remarks.append(f"{pair} differ in {kind}: {said}")
     return remarks
 
 
-def warn_of_others(results: Mapping[str, Evaluation]) -> None:
+def warn_of_others(results: Results) -> None:
     """Warn where results that are shown together are not of the same task.
 
     Their options may differ: that is what a figure or a table may be about.
     """
+    for pair, kind, said in _differing_pairs(results):
+        if kind != OPTIONS:
+            text = f"{pair} differ in {kind}: {said}; their numbers are of different tasks"
+            warnings.warn(text, StreamevalWarning, stacklevel=2)
+
+
+def _differing_pairs(results: Results) -> Iterator[tuple[str, str, str]]:
+    """Give the names of the first result and another, a kind that they differ in, and how."""
     first, *others = results
     for other in others:
         for kind, said in differing(results[first], results[other]).items():
-            if kind != OPTIONS:
-                warnings.warn(
-                    f"{first} and {other} differ in {kind}: {said}; their numbers are of different "
-                    "tasks",
-                    StreamevalWarning,
-                    stacklevel=2,
-                )
+            yield f"{first} and {other}", kind, said
 
 
 def differing(a: Evaluation, b: Evaluation) -> dict[str, str]:
@@ -72,8 +78,11 @@ def differing(a: Evaluation, b: Evaluation) -> dict[str, str]:
     queries = _queries_differ(a, b)
     if queries:
         return {QUERIES: queries}
+    protocols = (one.provenance.get("protocol", {}) for one in (a, b))
     said = {
-        PROTOCOL: _protocols_differ(a, b),
+        PROTOCOL: _unequal(
+            *(plain(asdict(saved_protocol(saved)) if saved else {}) for saved in protocols)
+        ),
         GALLERY: _galleries_differ(a, b),
         OPTIONS: _options_differ(a, b),
     }
@@ -95,12 +104,6 @@ def _queries_differ(a: Evaluation, b: Evaluation) -> str:
     return ""
 
 
-def _protocols_differ(a: Evaluation, b: Evaluation) -> str:
-    saved = [result.provenance.get("protocol", {}) for result in (a, b)]
-    own, other = (plain(asdict(saved_protocol(values)) if values else {}) for values in saved)
-    return _unequal(own, other)
-
-
 def _unequal(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     names = [name for name in {**own, **other} if own.get(name) != other.get(name)]
     return ", ".join(f"{name} {own.get(name)} and {other.get(name)}" for name in names)
@@ -119,7 +122,7 @@ def _galleries_differ(a: Evaluation, b: Evaluation) -> str:
         if len(unequal):
             at = int(unequal[0])
             return f"query {at} has {own[at]:,} {what} in one, {other[at]:,} in the other"
-    items, others = _positive_items(a), _positive_items(b)
+    items, others = positive_items(a), positive_items(b)
     if items is not None and others is not None and not np.array_equal(items, others):
         return "the positives are other items: another gallery, or in another order"
     # Which labels negatives have, and which items are ignored, no count tells.
@@ -130,7 +133,7 @@ def _galleries_differ(a: Evaluation, b: Evaluation) -> str:
     return ""
 
 
-def _positive_items(result: Evaluation) -> npt.NDArray[np.int64] | None:
+def positive_items(result: Evaluation) -> npt.NDArray[np.int64] | None:
     """Return the gallery items of the positives, ascending within each query, [P]."""
     items = result.statistics.positive_item
     if items is None:

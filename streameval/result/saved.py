@@ -1,4 +1,4 @@
-"""The files of a saved result, written and read.
+"""The folder of a saved result: where it may be, and its files, written and read.
 
     summary.json       metrics, their details and tie intervals, counts, options, provenance
     curves.npz         every curve by name
@@ -15,35 +15,109 @@ What has no finite value, being undefined or infinite, is null in the summary.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.errors import OutputError
-from streameval.metrics import MetricOptions
-from streameval.metrics.bounds import ListReading
+from streameval.arrays.zarr_array import check_complete
+from streameval.errors import InputError, OutputError, check_path
+from streameval.metrics import MetricOptions, Metrics
+from streameval.metrics.bounds import ListMetrics, ListReading
+from streameval.metrics.confidence import Resampling
+from streameval.metrics.groups import PositiveCameras
+from streameval.metrics.metric import FRACTION, TAU
+from streameval.output import ESCAPED, NewFolder, check_new, hidden_path, refused
 from streameval.protocols.labels import CAMERA_PAIRS
-from streameval.result.columns import check_camera_pairs, label_columns
-from streameval.result.folder import (
-    BEST,
-    CURVES,
-    GROUPS,
-    PER_QUERY,
-    POSITIVES,
-    STATISTICS,
-    SUMMARY,
-    load_statistics,
-    save_statistics,
-)
-from streameval.result.groups import write_groups
-from streameval.result.positives import read_positive_cams
-from streameval.result.summary import check_counts, read_resampling, read_summary
+from streameval.result.groups import check_group_column, label_columns, write_groups
+from streameval.statistics import FIELDS, REQUIRED, RankStatistics
 
 if TYPE_CHECKING:
     from streameval.result import Evaluation
+
+SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"
+STATISTICS, POSITIVES, GROUPS = "statistics.zarr", "positives.parquet", "groups.csv"
+BEST = "best.zarr"
+ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS, POSITIVES, GROUPS, BEST)
+FORMAT = 4  # of results; those of earlier formats are read, too
+
+
+def check_output(path: str | Path, *, overwrite: bool) -> Path:
+    """Return the path where a result may be written, tried out by making a folder beside it.
+
+    Raises OutputError if it exists and is not to be replaced, is no folder of a result and nothing
+    else, or can't be written.
+    """
+    check_path(path)
+    if not str(path):
+        raise OutputError("the name of the output folder is empty; give a folder to be made")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise OutputError(
+            f"the name of the output folder, {path}, is no UTF-8, and what writes tables and "
+            "arrays takes no other; give another name"
+        ) from error
+    with refused(f"no result can be written to {path}", "give a folder that can be made"):
+        target = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a link
+        if target.exists() or target.is_symlink():
+            _check_replaceable(path, target, overwrite=overwrite)
+        _try_writing(target)
+    return target
+
+
+def _check_replaceable(path: str | Path, target: Path, *, overwrite: bool) -> None:
+    if not target.is_dir():
+        raise OutputError(f"{path} is a file; a folder to be made is expected")
+    check_new(path, overwrite=overwrite)
+    here = Path.cwd()
+    if target.resolve() in (here, *here.parents):
+        raise OutputError(
+            f"{path} is the current folder, or one that it is in; it is not replaced: choose "
+            "another, or run this elsewhere"
+        )
+    found = sorted(entry.name for entry in target.iterdir())
+    if found and SUMMARY not in found:
+        raise OutputError(
+            f"{path} is a folder without a result in it ({found[0]} is); it is not replaced: "
+            "choose another"
+        )
+    foreign = [name for name in found if name not in ENTRIES]
+    if foreign:
+        raise OutputError(
+            f"{path} holds {foreign[0]}, which is no part of a result ({', '.join(ENTRIES)}); "
+            "it is not replaced: move that elsewhere, or choose another"
+        )
+
+
+def _try_writing(target: Path) -> None:
+    """Make a folder beside the target and remove it; or in the nearest folder that is there."""
+    above = target.parent
+    while not above.exists():
+        above = above.parent
+    with suppress(FileNotFoundError):
+        (above / target.name).lstat()  # its name may be too long
+    trial = hidden_path(above / target.name, "partial")
+    trial.mkdir()
+    trial.rmdir()
+
+
+class ResultFolder(NewFolder):
+    """A result being written: a context that leaves nothing but a whole result in its place.
+
+    Raises OutputError as `check_output` does.
+    """
+
+    failure = "the result can't be written to {}"
+
+    def __init__(self, path: str | Path, *, overwrite: bool) -> None:
+        super().__init__(check_output(path, overwrite=overwrite))
 
 
 def write_files(result: Evaluation, folder: Path) -> None:
@@ -52,8 +126,7 @@ def write_files(result: Evaluation, folder: Path) -> None:
     import pyarrow.parquet as pq
 
     text = json.dumps(result.summary(), indent=2, ensure_ascii=False, allow_nan=False)
-    escaped = "backslashreplace"  # as JSON has it: of a path that is no UTF-8
-    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8", errors=escaped)
+    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8", errors=ESCAPED)
     np.savez(folder / CURVES, allow_pickle=False, **dict(result.curves))
     pq.write_table(pa.table(dict(result.per_query)), folder / PER_QUERY)
     save_statistics(result.statistics, folder / STATISTICS)
@@ -63,63 +136,81 @@ def write_files(result: Evaluation, folder: Path) -> None:
         pq.write_table(pa.table(dict(result.positives)), folder / POSITIVES)
     if result.group_by is not None:
         with (folder / GROUPS).open("w", encoding="utf-8", newline="") as file:
-            write_groups(file, result.group_by, result.groups, result.group_confidence)
+            write_groups(file, result)
 
 
 def load_result(kind: type[Evaluation], folder: Path) -> Evaluation:
-    """Read a saved result; its metrics are computed again from the statistics.
-
-    Raises
-    ------
-    OutputError
-        See `Evaluation.load`.
-    """
+    """Read a saved result; its metrics are computed again from the statistics."""
     import pyarrow.parquet as pq
 
     summary = read_summary(folder)
     statistics = load_statistics(folder / STATISTICS)
-    try:
+    with _reading(folder):
         options: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in summary["options"].items()
         }
         value_range = options.pop("range")
+        written = ("streameval", "format")
+        provenance = {k: v for k, v in summary["provenance"].items() if k not in written}
         table = pq.read_table(folder / PER_QUERY)
-        columns = {
-            name: table[column].to_numpy()
-            for name, column in label_columns(table.column_names).items()
-        }
+        labels = label_columns(table.column_names)
+        columns = {name: table[column].to_numpy() for name, column in labels.items()}
+        confidence = summary.get("confidence")
         loaded = kind.compute(
             statistics,
             MetricOptions(**options),
             range=value_range,
             columns=columns,
-            provenance={
-                name: value
-                for name, value in summary["provenance"].items()
-                if name not in ("streameval", "format")
-            },
-            positive_cams=read_positive_cams(folder, statistics),
-            lists=_read_lists(folder, summary["provenance"].get("lists"), table),
-            resampling=read_resampling(summary),
+            provenance=provenance,
+            positive_cams=_read_positive_cams(folder, statistics),
+            lists=_read_lists(folder, provenance.get("lists"), table),
+            resampling=None if confidence is None else Resampling(**confidence["how"]),
         )
         loaded = replace(loaded, group_by=summary.get("groups", {}).get("by"))
         if loaded.group_by == CAMERA_PAIRS:
-            check_camera_pairs(columns, loaded.positive_cams)
-        check_counts(folder, loaded.counts, summary["counts"])
-    except (MemoryError, OutputError):
-        raise
-    except Exception as error:  # an option or a column of another kind, a file that is cut
-        raise OutputError(
-            f"{folder} is damaged ({type(error).__name__}: {error}); evaluate again, or "
-            "restore the folder"
-        ) from error
-    if table.num_rows != loaded.counts["queries"]:
-        raise OutputError(
-            f"{folder} is damaged: {PER_QUERY} has {table.num_rows} rows, {SUMMARY} says "
-            f"{loaded.counts['queries']} queries; evaluate again, or restore the folder"
-        )
+            check_group_column(CAMERA_PAIRS, columns, loaded.positive_cams)
+        for name, count in loaded.counts.items():
+            told = summary["counts"].get(name)
+            if told != count:
+                raise _damaged(folder, f"{STATISTICS} has {count} {name}, {SUMMARY} says {told}")
+    rows, queries = table.num_rows, loaded.counts["queries"]
+    if rows != queries:
+        raise _damaged(folder, f"{PER_QUERY} has {rows} rows, {SUMMARY} says {queries} queries")
     return loaded
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Read the summary of a saved result; raise OutputError if there is none of a known format."""
+    try:
+        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        written = summary["provenance"]["format"]
+        later = written > FORMAT
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise OutputError(
+            f"{folder} is not a saved result of streameval ({error}); expected a folder "
+            "written by --out or Evaluation.save"
+        ) from error
+    if later:
+        raise OutputError(
+            f"{folder} is a result of format {written}; this version reads up to {FORMAT}: "
+            "install a newer streameval"
+        )
+    return summary
+
+
+def _read_positive_cams(folder: Path, statistics: RankStatistics) -> PositiveCameras | None:
+    """Read the cameras of positives; None where the result has none."""
+    import pyarrow.parquet as pq
+
+    path = folder / POSITIVES
+    if not path.exists() or "cam" not in pq.read_schema(path).names:
+        return None
+    cams = PositiveCameras.of(pq.read_table(path, columns=["cam"])["cam"].to_numpy())
+    rows, positives = len(cams.code), len(statistics.positive_distance)
+    if rows != positives:
+        raise _damaged(folder, f"{POSITIVES} has {rows} rows, and there are {positives} positives")
+    return cams
 
 
 def _read_lists(folder: Path, told: Mapping[str, Any] | None, table: Any) -> ListReading | None:
@@ -131,3 +222,126 @@ def _read_lists(folder: Path, told: Mapping[str, Any] | None, table: Any) -> Lis
     )
     best = load_statistics(folder / BEST) if told["missing"] == "bounds" else None
     return ListReading(told["missing"], told["k"], effective, missing, told["tightened"], best)
+
+
+def save_statistics(statistics: RankStatistics, path: Path) -> None:
+    """Write statistics as a Zarr v3 group, an array a field, with checksums."""
+    import zarr
+    from zarr.codecs import ZstdCodec
+
+    group = zarr.open_group(path, mode="w", zarr_format=3)
+    group.attrs["format"] = FORMAT
+    values_of = {name: getattr(statistics, name) for name in FIELDS}
+    held = {name: values for name, values in values_of.items() if values is not None}
+    group.attrs["fields"] = list(held)
+    for name, values in held.items():
+        array = group.create_array(
+            name,
+            shape=values.shape,
+            dtype=values.dtype,
+            chunks=tuple(max(min(size, 1 << 18), 1) for size in values.shape),
+            compressors=ZstdCodec(checksum=True),
+            config={"write_empty_chunks": True},
+        )
+        if values.size:
+            array[...] = values
+
+
+def load_statistics(path: Path) -> RankStatistics:
+    """Read statistics; raise OutputError if a field is missing, incomplete or damaged."""
+    import zarr
+
+    fields: dict[str, Any] = {}
+    with _reading(path.parent, f"{STATISTICS}, "):
+        group = zarr.open_group(path, mode="r")
+        held: Any = group.attrs.get("fields", sorted(REQUIRED))  # format 1 has no optional ones
+        for name in REQUIRED.union(held):
+            array = group[name]
+            if not isinstance(array, zarr.Array):
+                raise OutputError(f"{path}: {name} is no array")
+            check_complete(array, path / name, f"{path}::{name}")
+            fields[name] = np.asarray(array[...])
+        return RankStatistics(**fields)
+
+
+def summary_of(result: Evaluation) -> dict[str, Any]:
+    """Return what ``summary.json`` holds; undefined and infinite values are None."""
+    metrics = result.metrics
+    told: dict[str, Any] = {
+        "metrics": metrics.scalars,
+        "details": _details(metrics),
+        "intervals": metrics.intervals,
+        "counts": result.counts,
+        "options": asdict(result.options) | {"range": result.range},
+    }
+    if isinstance(metrics, ListMetrics):
+        told |= {"bounds": metrics.bounds, "k_to_close": metrics.places}
+    written = {"streameval": version("streameval"), "format": FORMAT}
+    told["provenance"] = {**written, **result.provenance}
+    if result.group_by is not None:
+        told["groups"] = _summary_of_groups(result)
+    if result.chosen_confidence is not None:
+        told["confidence"] = asdict(result.chosen_confidence)
+    summary: dict[str, Any] = plain(told)
+    return summary
+
+
+def _summary_of_groups(result: Evaluation) -> dict[str, Any]:
+    values: dict[str, dict[str, Any]] = {}
+    for label, metrics in result.groups.items():
+        cams = label if result.group_by == CAMERA_PAIRS else ()
+        pair = dict(zip(("query_cam", "gallery_cam"), cams, strict=False))
+        name = " → ".join(map(str, pair.values())) if pair else str(label)
+        values[name] = pair | {
+            "metrics": metrics.scalars,
+            "details": _details(metrics),
+            "counts": metrics.counts,
+        }
+        if label in result.group_confidence:
+            confidence = asdict(result.group_confidence[label])
+            del confidence["how"]
+            values[name]["confidence"] = confidence
+    return {"by": result.group_by, "values": values}
+
+
+def _details(metrics: Metrics) -> dict[str, dict[str, Any]]:
+    """Return what there is to say of scalars: of those alone of which there is anything."""
+    said: dict[str, dict[str, Any]] = {}
+    for name, detail in metrics.details.items():
+        own: dict[str, Any] = {"reason": detail.reason} if detail.reason else {}
+        if detail.threshold is not None:
+            own |= {"threshold": detail.threshold, "threshold_error": detail.threshold_error}
+        if detail.kind not in (FRACTION, TAU):
+            own["kind"] = detail.kind.name
+        if detail.error:
+            own["error"] = detail.error
+        if own:
+            said[name] = own
+    return said
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON can hold: NaN and infinite values as None, NumPy's as Python's own."""
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def _reading(folder: Path, what: str = "") -> Iterator[None]:
+    """Refuse a result of which something can't be read: missing, cut, or of another kind."""
+    try:
+        yield
+    except (MemoryError, OutputError):
+        raise
+    except Exception as error:
+        said = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        raise _damaged(folder, f"{what}{said}") from error
+
+
+def _damaged(folder: Path, how: str) -> OutputError:
+    return OutputError(f"{folder} is damaged ({how}); evaluate again, or restore the folder")

@@ -13,16 +13,11 @@ from streameval.metrics.groups import PositiveCameras
 from streameval.planning import SHOT_RANKS, Plan, Problem, ShotSizes
 from streameval.planning.plan import Limits
 from streameval.planning.range import Range
-from streameval.protocols.labels import CAMERA_PAIRS, AnyArray, Labels
+from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs, find_pairs
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
 from streameval.request import Request
-from streameval.result.columns import (
-    check_camera_pairs,
-    check_group_column,
-    group_labels,
-    histogram_groups,
-)
+from streameval.result.groups import check_group_column, group_labels, histogram_groups
 from streameval.run.session import Session
 from streameval.single_shot.ahead import ROWS, most_entries
 from streameval.single_shot.identities import GalleryIdentities, find_identities
@@ -183,10 +178,8 @@ def _check_groups(
     group_by = request.group_by
     if group_by is None:
         return
-    if isinstance(group_by, str) and group_by == CAMERA_PAIRS:
-        check_camera_pairs(columns, cams)
-    elif isinstance(group_by, str):
-        check_group_column(group_by, columns)
+    if isinstance(group_by, str):
+        check_group_column(group_by, columns, cams)
     else:
         group_labels(group_by, request.source.shape[0])
 

@@ -1,17 +1,17 @@
 """What tests use of `streameval.result` beside its public names."""
 
-from streameval.result.cells import harmless as harmless
 from streameval.result.comparison import holm_adjusted as holm_adjusted
 from streameval.result.comparison import p_value as p_value
-from streameval.result.folder import BEST as BEST
-from streameval.result.folder import ENTRIES as ENTRIES
-from streameval.result.folder import GROUPS as GROUPS
-from streameval.result.folder import POSITIVES as POSITIVES
-from streameval.result.folder import ResultFolder as ResultFolder
-from streameval.result.folder import check_output as check_output
-from streameval.result.folder import load_statistics as load_statistics
-from streameval.result.folder import save_statistics as save_statistics
+from streameval.result.groups import harmless as harmless
 from streameval.result.same_task import differing as differing
+from streameval.result.saved import BEST as BEST
+from streameval.result.saved import ENTRIES as ENTRIES
+from streameval.result.saved import GROUPS as GROUPS
+from streameval.result.saved import POSITIVES as POSITIVES
+from streameval.result.saved import ResultFolder as ResultFolder
+from streameval.result.saved import check_output as check_output
+from streameval.result.saved import load_statistics as load_statistics
+from streameval.result.saved import save_statistics as save_statistics
 
 __all__ = [
     "BEST",

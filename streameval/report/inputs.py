@@ -1,0 +1,166 @@
+"""Before an evaluation: the audit of its inputs, and the plan of ``--dry-run``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from streameval.audit import Audit
+from streameval.planning import Plan, format_bytes
+from streameval.report.provenance import describe_inputs, describe_threads
+from streameval.report.table import Facts, Table, amount, duration, facts, plural
+from streameval.report.terminal import Style, render
+from streameval.run.provenance import describe_source
+
+if TYPE_CHECKING:
+    from streameval.run.preparation import Prepared
+
+
+def render_audit(audit: Audit, style: Style) -> str:
+    """Return the facts of an audit, and its findings with what each would change."""
+    blocks: list[str | Table] = [facts(_audit_rows(audit.facts))]
+    for finding in audit.findings:
+        blocks += ["", facts([(finding.severity, str(finding))], wraps=True)]
+    if not audit.findings:
+        blocks += ["", facts([("Findings", "none")])]
+    return render(style, blocks)
+
+
+def _audit_rows(inputs: dict[str, Any]) -> Facts:
+    copies = []
+    if "gallery_copies" in inputs:
+        copies = [
+            f"{plural(inputs['gallery_copies'], 'row')} of the gallery",
+            f"{plural(inputs['query_copies'], 'query', 'queries')} in the gallery",
+        ]
+    queries, gallery, pairs = inputs["queries"], inputs["gallery"], inputs["pairs"]
+    images = [
+        f"{_identities(count)} with {name}"
+        for name, count in gallery["identities_by_images"].items()
+        if count
+    ]
+    of_queries = [
+        f"{queries['rows']:,} of {_identities(queries['identities'])}",
+        f"{queries['positive']:,} in Q+",
+        f"{queries['negative']:,} in Q-",
+        f"{queries['excluded']:,} excluded",
+    ]
+    of_gallery = [
+        f"{gallery['rows']:,} of {_identities(gallery['identities'])}",
+        f"{gallery['junk']:,} junk",
+        f"{gallery['distractors']:,} of identities that no query has",
+    ]
+    of_pairs = [
+        f"{pairs['positive']:,} positive",
+        f"{pairs['ignored_of_same_identity']:,} of one identity ignored",
+    ]
+    closer = inputs.get("same_identity_closer", {}).items()
+    return [
+        ("Query features", _features(inputs.get("query_features"))),
+        ("Gallery features", _features(inputs.get("gallery_features"))),
+        ("Copies", copies),
+        ("Queries", of_queries),
+        ("Gallery", of_gallery),
+        ("By images", images or "no identities"),
+        ("Pairs", of_pairs),
+        ("Cameras", [f"{side} {len(known)}" for side, known in inputs.get("cameras", {}).items()]),
+        *(
+            ("One identity", f"closer than others in {100 * share:.1f} % of a sample, {name}")
+            for name, share in closer
+        ),
+    ]
+
+
+def _identities(count: int) -> str:
+    return plural(count, "identity", "identities")
+
+
+def _features(side: dict[str, Any] | None) -> list[str]:
+    if side is None:
+        return []
+    return [
+        str(side["uri"]),
+        f"{side['rows']:,} x {side['columns']:,} of {side['dtype']}",
+        f"{plural(side['not_finite'], 'row')} not finite",
+        f"{side['zero']:,} zero",
+        "lengths {:.4g} to {:.4g}".format(*side["lengths"]) if side["lengths"] else "",
+    ]
+
+
+def plan_summary(prepared: Prepared, rate: float | None = None) -> dict[str, Any]:
+    """Return the plan as numbers, for ``--dry-run --json``.
+
+    `rate` is of floating-point operations a second of one thread, where it was measured.
+    """
+    plan, problem = prepared.plan, prepared.problem
+    return {
+        "layout": plan.layout,
+        "passes": prepared.source.passes(prepared),
+        "thresholds": problem.thresholds,
+        "histogram_edges": problem.edges,
+        "tasks": len(plan.tasks),
+        "tile": list(plan.tile),
+        "block": plan.block,
+        "threads": plan.threads,
+        "workers": plan.workers,
+        "pairs": plan.pairs,
+        "bytes_read": plan.bytes_read,
+        "flops": plan.flops,
+        "memory": plan.memory,
+        "projected_peak": plan.peak,
+        "parts": dict(plan.parts),
+        **({"client_peak": plan.client_peak, "client": dict(plan.client)} if plan.client else {}),
+        **({} if rate is None else {"seconds": _seconds_at(rate, plan)}),
+    }
+
+
+def _seconds_at(rate: float, plan: Plan) -> float:
+    """Return the seconds that the matrix products take where all threads have such a rate."""
+    return plan.flops / (rate * plan.threads * max(plan.workers, 1))
+
+
+def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> str:
+    """Return the plan as text; `rate` as in `plan_summary`."""
+    plan, source, problem = prepared.plan, prepared.source, prepared.problem
+    (queries, items), text = source.shape, source.describe_plan(plan)
+    assumed = "" if prepared.columns else ", as is assumed"
+    counted = [
+        "at the positives",
+        f"at {problem.thresholds} thresholds" if problem.thresholds else "",
+        f"at {problem.edges:,} edges of a histogram" if problem.edges else "",
+    ]
+    operations = f"{amount(plan.flops)} floating-point operations"
+    computed = f"{operations} in matrix products, by {text.multiplier}"
+    on = " of ".join(describe_threads({"workers": plan.workers, "threads": plan.threads}))
+    rows = [
+        describe_inputs(describe_source(source)),
+        ("Protocol", prepared.request.protocol.name),
+        (
+            "Size",
+            f"{plural(queries, 'query', 'queries')} × {plural(items, 'gallery item')}: "
+            f"{amount(plan.pairs)} pairs, {problem.positives:,} of them positive{assumed}",
+        ),
+        ("Layout", text.layout),
+        ("Passes", ", ".join(source.passes(prepared))),
+        ("Counts", ", ".join(filter(None, counted))),
+        ("Tasks", f"{len(plan.tasks):,}, on {on}"),
+        ("Tile", text.tile),
+        ("Reads", f"{format_bytes(plan.bytes_read)} in all passes, before decompression"),
+        ("Computes", computed if plan.flops else ""),
+    ]
+    if plan.flops and rate is not None:
+        time = duration(_seconds_at(rate, plan))
+        rows.append(("Time", f"{time}, at {amount(rate)} operations a second of each thread"))
+    each = " for each worker" if plan.workers else ""
+    peak = f"{format_bytes(plan.peak)} projected peak, of {format_bytes(plan.memory)}{each}"
+    rows += [("Memory", peak), *_sizes(plan.parts)]
+    if plan.client:
+        peak = f"{format_bytes(plan.client_peak)} projected peak of this process"
+        rows += [("Client", peak), *_sizes(plan.client)]
+    return render(style, [facts(rows)])
+
+
+def _sizes(parts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return a line for each part of the memory."""
+    width = max(map(len, parts))
+    return [("", f"{name:<{width}}  {format_bytes(size):>9}") for name, size in parts.items()]
