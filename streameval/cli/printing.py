@@ -74,7 +74,7 @@ def print_table(
     table: Callable[[], Table],
 ) -> None:
     """Print or write results as ``--format``, ``--json`` and ``--out`` say."""
-    from streameval.report.export import FORMATS
+    from streameval.report.table import FORMATS
     from streameval.report.terminal import Style, stdout_style
 
     form = chosen_format(values)

@@ -1,7 +1,7 @@
 """What a person reads: tables, their renderers, figures and reports.
 
-table             tables as data; numbers as people read them
-terminal, export, page   renderers: text (and progress), CSV Markdown LaTeX Parquet, a page
+table             tables as data; their numbers; CSV, Markdown, LaTeX and Parquet
+terminal, page    text, with its colours and progress; a page of HTML
 inputs            before an evaluation: the audit, and the plan of ``--dry-run``
 evaluation        metrics of results, of groups of queries and pairs of cameras
 provenance        what a result was made from

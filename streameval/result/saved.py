@@ -235,16 +235,13 @@ def save_statistics(statistics: RankStatistics, path: Path) -> None:
     held = {name: values for name, values in values_of.items() if values is not None}
     group.attrs["fields"] = list(held)
     for name, values in held.items():
-        array = group.create_array(
+        group.create_array(
             name,
-            shape=values.shape,
-            dtype=values.dtype,
+            data=values,
             chunks=tuple(max(min(size, 1 << 18), 1) for size in values.shape),
             compressors=ZstdCodec(checksum=True),
             config={"write_empty_chunks": True},
         )
-        if values.size:
-            array[...] = values
 
 
 def load_statistics(path: Path) -> RankStatistics:

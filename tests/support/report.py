@@ -3,11 +3,6 @@
 from streameval.report.conventions import compare_conventions as compare_conventions
 from streameval.report.evaluation import render_evaluation as render_evaluation
 from streameval.report.evaluation import scores_of as scores_of
-from streameval.report.export import FORMATS as FORMATS
-from streameval.report.export import as_csv as as_csv
-from streameval.report.export import as_latex as as_latex
-from streameval.report.export import as_markdown as as_markdown
-from streameval.report.export import as_parquet as as_parquet
 from streameval.report.figures import CAMERAS as CAMERAS
 from streameval.report.figures import COLOURS as COLOURS
 from streameval.report.figures import CURVES as CURVES
@@ -19,8 +14,13 @@ from streameval.report.ledger import plot_trajectories as plot_trajectories
 from streameval.report.page import runs_of as runs_of
 from streameval.report.ranked_lists import hardest_queries as hardest_queries
 from streameval.report.ranked_lists import tau_max_distance as tau_max_distance
+from streameval.report.table import FORMATS as FORMATS
 from streameval.report.table import Table as Table
 from streameval.report.table import amount as amount
+from streameval.report.table import as_csv as as_csv
+from streameval.report.table import as_latex as as_latex
+from streameval.report.table import as_markdown as as_markdown
+from streameval.report.table import as_parquet as as_parquet
 from streameval.report.table import duration as duration
 from streameval.report.table import interval_text as interval_text
 from streameval.report.table import number as number
