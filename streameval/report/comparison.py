@@ -16,7 +16,7 @@ from streameval.neighbors.jackknife import Difference as IndexDifference
 from streameval.output import check_new, write_new
 from streameval.planning import format_bytes
 from streameval.report.evaluation import PARTS, by_reason, score_of
-from streameval.report.figures import drawing, figure_bytes, look, set_log, shortened
+from streameval.report.figures import drawing, figure_bytes, look, set_log
 from streameval.report.provenance import describe_inputs, describe_queries
 from streameval.report.table import (
     DASH,
@@ -322,9 +322,9 @@ def write_plot(comparison: IndexComparison, path: str | Path, *, overwrite: bool
             )
             if not math.isnan(value):
                 reach = None if math.isnan(high) else [[value - low], [high - value]]
-                shown = look(at, marked=True) | {"linestyle": "none", "elinewidth": 1}
-                label = shortened(str(outcome.setting))
-                axes.errorbar(outcome.queries_per_second, value, reach, label=label, **shown)
+                shown = look(at, str(outcome.setting), marked=True)
+                shown |= {"linestyle": "none", "elinewidth": 1}
+                axes.errorbar(outcome.queries_per_second, value, reach, **shown)
         set_log(axes)
         powers = [math.log10(outcome.queries_per_second) for outcome in outcomes]
         axes.set_xlim(10.0 ** math.floor(min(powers)), 10.0 ** math.ceil(max(powers) + 1e-9))

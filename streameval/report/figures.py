@@ -71,10 +71,11 @@ def drawing() -> Iterator[tuple[Figure, Axes]]:
         yield figure, figure.add_subplot()
 
 
-def look(at: int, *, marked: bool = False) -> dict[str, Any]:
+def look(at: int, label: str, *, marked: bool = False) -> dict[str, Any]:
     """Return how the line looks that is at a place in the legend, with marks if these are asked."""
     marks = {"marker": MARKERS[at % len(MARKERS)], "markersize": 4} if marked else {}
     return marks | {
+        "label": shortened(label),
         "color": COLOURS[at % len(COLOURS)],
         "linestyle": DASHES[at % len(DASHES)],
         "gid": f"curve-{at}",  # its group in an SVG
@@ -128,8 +129,8 @@ def file_type(path: str) -> str:
 
 
 Look = Mapping[str, Any]
-Draw = Callable[["Axes", Evaluation, Look, str], None]
-"""Draws a result, with its look and label; raises KeyError with a metric that it has to hold."""
+Draw = Callable[["Axes", Evaluation, Look], None]
+"""Draws a result, by the look of its line; raises KeyError with a metric that it has to hold."""
 
 
 @dataclass(frozen=True)
@@ -145,17 +146,18 @@ class Curve:
 
 
 def _over_tau(name: str, mark: str = "") -> Draw:
-    def draw(axes: Axes, result: Evaluation, look: Look, label: str) -> None:
+    def draw(axes: Axes, result: Evaluation, look: Look) -> None:
         curves = _curves(result, name, "MFR" if name == "mFR" else "mReP_max")
         if np.isnan(curves[name]).all():
-            raise InputError(f"{label} has no value of {name} at any τ")
+            raise InputError(f"{look['label']} has no value of {name} at any τ")
         place = result.metrics.scalars.get(mark, math.nan)
         if not math.isnan(place):
-            label = f"{label} ({mark.replace('tau', 'τ')} = {place:.2f})"
+            label = f"{look['label']} ({mark.replace('tau', 'τ')} = {place:.2f})"
+            look = {**look, "label": label}
             height = curves[name][curves["tau"] == place][:1]
             axes.plot([place], height, "o", color=look["color"], markersize=5)
             axes.axvline(place, color=look["color"], linewidth=0.8, linestyle=":")
-        axes.plot(curves["tau"], curves[name], label=label, **look)
+        axes.plot(curves["tau"], curves[name], **look)
 
     return draw
 
@@ -166,12 +168,12 @@ def _curves(result: Evaluation, name: str, metric: str) -> Mapping[str, Any]:
     return result.curves
 
 
-def _cmc(axes: Axes, result: Evaluation, look: Look, label: str) -> None:
+def _cmc(axes: Axes, result: Evaluation, look: Look) -> None:
     cmc = _curves(result, "CMC", "CMC@1")["CMC"]
-    axes.step(np.arange(1, len(cmc) + 1), cmc, where="post", label=label, **look)
+    axes.step(np.arange(1, len(cmc) + 1), cmc, where="post", **look)
 
 
-def _precision(axes: Axes, result: Evaluation, look: Look, label: str) -> None:
+def _precision(axes: Axes, result: Evaluation, look: Look) -> None:
     if result.options.ties == "expected" and result.statistics.tied.any():
         raise InputError(
             "an interpolated precision has no closed expectation over tie-breaks: read the result "
@@ -179,20 +181,20 @@ def _precision(axes: Axes, result: Evaluation, look: Look, label: str) -> None:
         )
     totals = Totals.of(RankedQueries(result.statistics, result.options))
     precision = totals.means(precision_terms)
-    axes.plot(np.linspace(0, 1, len(precision)), precision, label=label, **look)
+    axes.plot(np.linspace(0, 1, len(precision)), precision, **look)
 
 
-def _roc(axes: Axes, result: Evaluation, look: Look, label: str) -> None:
+def _roc(axes: Axes, result: Evaluation, look: Look) -> None:
     name = next((name for name in result.curves if name.startswith("DIR@")), "")
     curves = _curves(result, name, "DIR@1|FAR=0.1")
     seen = curves["FAR"] > 0  # 0 has no place on a logarithmic axis
     if not seen.any():
-        raise InputError(f"{label} has no query of Q−, a stranger, to be accepted falsely")
-    shown = {"where": "post", "label": f"{label} ({name})", **look}
-    axes.step(curves["FAR"][seen], curves[name][seen], **shown)
+        raise InputError(f"{look['label']} has no query of Q−, a stranger, to be accepted falsely")
+    shown = {**look, "label": f"{look['label']} ({name})"}
+    axes.step(curves["FAR"][seen], curves[name][seen], where="post", **shown)
 
 
-def _pairs(axes: Axes, result: Evaluation, look: Look, label: str) -> None:
+def _pairs(axes: Axes, result: Evaluation, look: Look) -> None:
     curves = _curves(result, "genuine", "EER")
     edges = curves["pair_tau"]
     for name, alpha, dashes in (("genuine", 1.0, "-"), ("impostor", 0.55, "--")):
@@ -201,8 +203,9 @@ def _pairs(axes: Axes, result: Evaluation, look: Look, label: str) -> None:
         kept = np.append(np.arange(0, len(counts), together), len(counts))
         mass = np.append(0, np.cumsum(counts / max(int(curves[name].sum()), 1)))[kept]
         own = {**look, "alpha": alpha, "linestyle": dashes, "gid": f"{look['gid']}-{name}"}
+        own["label"] = f"{look['label']}: {name}"
         density = np.diff(mass) / np.diff(edges[kept])
-        axes.stairs(density, edges[kept], label=f"{label}: {name}", **own)
+        axes.stairs(density, edges[kept], **own)
 
 
 TAU, RATE = "normalised distance τ", "false accept rate"
@@ -248,7 +251,7 @@ def _lines(axes: Axes, results: Results, curve: str) -> None:
     kind = CURVES[curve]
     for at, (name, result) in enumerate(results.items()):
         try:
-            kind.draw(axes, result, look(at), shortened(name))
+            kind.draw(axes, result, look(at, name))
         except KeyError as error:
             raise InputError(
                 f"{name} holds no curve {curve}: evaluate, or show, with --metrics "

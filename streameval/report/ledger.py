@@ -222,7 +222,8 @@ def plot_trajectories(ledgers: Mapping[str, Sequence[Snapshot]], metrics: Sequen
                 )
             parts = [shortened(name)] if len(ledgers) > 1 else []
             parts += [metric] if len(metrics) > 1 or not parts else []
-            axes.plot(*zip(*points, strict=True), **look(at, marked=True), label=": ".join(parts))
+            shown = look(at, "", marked=True) | {"label": ": ".join(parts)}
+            axes.plot(*zip(*points, strict=True), **shown)
         axes.set(xlabel="gallery items", ylabel=metrics[0] if len(metrics) == 1 else "value")
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.legend(loc="best")

@@ -101,14 +101,14 @@ def render_report(runs: Runs, *, queries: int, pictures: Pictures | None = None)
         shown = [] if pictures is None else [pictures.of_query(query, group) for query in chosen]
         name = next(iter(group)) if len(results) > 1 and comparison is None else ""
         hardest.append((name, queries_table(group, chosen).cut(QUERY_COLUMNS), shown))
-    looks = map(look, range(len(results)))
     page = environment.get_template(TEMPLATE).render(
         title=f"Evaluation of {plural(len(results), 'run')}",
         version=version("streameval"),
         runs=[
-            (name, _subtitle(result), line["color"], STROKES[line["linestyle"]])
-            for (name, result), line in zip(results.items(), looks, strict=True)
+            (name, _subtitle(result), look(at, name))
+            for at, (name, result) in enumerate(results.items())
         ],
+        strokes=STROKES,
         metrics=compared_metrics(results, heads, mark=comparison is not None).cut(),
         reason=runs.reason,
         comparison=None if comparison is None else _comparison(comparison),
