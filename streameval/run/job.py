@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, TypeVar
@@ -100,18 +100,22 @@ class PairPart:
         return self.name
 
 
-class Buffers:
-    """Memory that is lent to one task after the other: fresh memory costs as much as reading."""
+class Cache:
+    """Memory and values that the tasks of a process share.
+
+    Memory is lent to one task after the other: fresh memory costs as much as reading.
+    """
 
     def __init__(self) -> None:
         self._idle: dict[str, list[npt.NDArray[np.uint8]]] = {}
+        self._kept: dict[str, tuple[Hashable, Any]] = {}
         self._lock = Lock()
 
     @contextmanager
     def lend(
         self, use: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8
     ) -> Iterator[npt.NDArray[Any]]:
-        """Lend an array, uninitialised, for as long as the context lasts; it begins a cache line.
+        """Lend an uninitialised array that begins a cache line, while the context lasts.
 
         Parameters
         ----------
@@ -121,32 +125,18 @@ class Buffers:
         dtype : numpy dtype
         """
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        with self._lock:
-            idle = self._idle.setdefault(use, [])
-            memory = idle.pop() if idle else np.empty(0, np.uint8)
+        idle = self._idle.setdefault(use, [])
+        try:
+            memory = idle.pop()
+        except IndexError:
+            memory = np.empty(0, np.uint8)
         if memory.size < size + LINE_BYTES:
             memory = np.empty(size + LINE_BYTES, np.uint8)
         start = -memory.ctypes.data % LINE_BYTES
         try:
             yield memory[start : start + size].view(dtype).reshape(shape)
         finally:
-            with self._lock:
-                idle.append(memory)
-
-
-class Cache:
-    """Memory and values that the tasks of a process share."""
-
-    def __init__(self) -> None:
-        self._buffers = Buffers()
-        self._kept: dict[str, tuple[Hashable, Any]] = {}
-        self._lock = Lock()
-
-    def lend(
-        self, use: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8
-    ) -> AbstractContextManager[npt.NDArray[Any]]:
-        """Lend an array: see `Buffers.lend`."""
-        return self._buffers.lend(use, shape, dtype)
+            idle.append(memory)
 
     def once(self, use: str, key: Hashable, make: Callable[[], Made]) -> Made:
         """Return what `make` has made for a key; of each use, the latest is kept."""

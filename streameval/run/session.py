@@ -155,14 +155,19 @@ class Session:
         groups: list[Any] = sorted({cast(Any, work.group(item)) for item in items})
         sums: dict[Any, Part] = {}
         if stage is not None and pack is not None:
-            kept = ((group, stage.state.get(str(group))) for group in groups)
+            kept = ((group, stage.state.get(_name(group))) for group in groups)
             sums = {group: pack[1](arrays) for group, arrays in kept if arrays is not None}
         for indices, part in self.run(work, job, items, label, stage):
             group = work.group(items[indices[0]])
             sums[group] = work.merge(sums[group], part) if group in sums else part
             if stage is not None and pack is not None:
-                stage.keep(indices, str(group), pack[0](sums[group]))
+                stage.keep(indices, _name(group), pack[0](sums[group]))
         return {group: sums[group] for group in groups}
+
+
+def _name(group: object) -> str:
+    """Return the name of a group in the record: ``0-1024``."""
+    return re.sub(r"\W+", "-", str(group)).strip("-")
 
 
 @contextmanager

@@ -186,7 +186,7 @@ def check_range(thresholds: Thresholds, positives: Positives, first_query: int) 
             at = outside[0]
             query = int(np.searchsorted(positives.indptr, at, side="right")) - 1 + first_query
             item, distance = int(positives.item[at]), float(positives.distance[at])
-            raise range_error(thresholds.range, query, item, distance)
+            raise RangeError(thresholds.range, query, item, distance)
 
 
 class RangeError(InputError):
@@ -194,25 +194,20 @@ class RangeError(InputError):
 
     Attributes
     ----------
+    wanted : Range
     query, item : int
     value : float
     """
 
-    def __init__(self, message: str, query: int, item: int, value: float) -> None:
-        super().__init__(message)
-        self.query, self.item, self.value = query, item, value
+    def __init__(self, wanted: Range, query: int, item: int, value: float) -> None:
+        super().__init__(
+            f"the distance of query {query} to gallery item {item} is {value!r}, outside the given "
+            f"range [{wanted.low!r}, {wanted.high!r}]: widen --range, or use --range minmax"
+        )
+        self.wanted, self.query, self.item, self.value = wanted, query, item, value
 
-    def __reduce__(self) -> tuple[type[RangeError], tuple[str, int, int, float]]:
-        return type(self), (str(self), self.query, self.item, self.value)
-
-
-def range_error(wanted: Range, query: int, item: int, value: float) -> RangeError:
-    """Return the error for a distance outside the range that is given."""
-    message = (
-        f"the distance of query {query} to gallery item {item} is {float(value)!r}, outside the "
-        f"given range [{wanted.low!r}, {wanted.high!r}]: widen --range, or use --range minmax"
-    )
-    return RangeError(message, query, item, float(value))
+    def __reduce__(self) -> tuple[type[RangeError], tuple[Range, int, int, float]]:
+        return type(self), (self.wanted, self.query, self.item, self.value)
 
 
 def _check_negatives_in_range(
@@ -237,4 +232,4 @@ def _check_negatives_in_range(
         outside = np.flatnonzero(thresholds.outside(values))
         if outside.size:
             item = int(tile.columns.item[valid[outside[0]]])
-            raise range_error(thresholds.range, query, item, float(values[outside[0]]))
+            raise RangeError(thresholds.range, query, item, float(values[outside[0]]))
