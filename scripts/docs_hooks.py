@@ -18,10 +18,9 @@ import click
 
 import streameval
 from streameval.cli import main
-from streameval.cli.help import commands_of
+from streameval.cli.options import commands_of
 from streameval.metrics import METRICS, MetricOptions
-from streameval.protocols.presets import EQUIVALENTS, PRESETS, Preset
-from streameval.protocols.protocol import PROTOCOLS, Protocol
+from streameval.protocols.protocol import EQUIVALENTS, PRESETS, PROTOCOLS, Preset, Protocol
 from streameval.report.conventions import single_shot_needs
 from streameval.report.evaluation import PARTS as METRIC_PARTS
 

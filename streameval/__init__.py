@@ -47,16 +47,14 @@ if TYPE_CHECKING:
     )
     from streameval.evaluation import evaluate
     from streameval.labels.columns import read_label_table, read_label_tables, read_labels
-    from streameval.labels.listed import read_listed_pairs
-    from streameval.labels.protocol_file import read_protocol
+    from streameval.labels.protocol_files import read_listed_pairs, read_protocol
     from streameval.ledger import Ledger
     from streameval.metrics import MetricOptions
     from streameval.neighbors.comparison import compare_index
     from streameval.neighbors.neighbors import Neighbors
     from streameval.protocols.labels import Labels
     from streameval.protocols.listed import ListedPairs
-    from streameval.protocols.presets import PRESETS
-    from streameval.protocols.protocol import PROTOCOLS, Protocol
+    from streameval.protocols.protocol import PRESETS, PROTOCOLS, Protocol
     from streameval.result import Evaluation
     from streameval.result.comparison import compare
     from streameval.run.progress import Progress
@@ -66,36 +64,27 @@ if TYPE_CHECKING:
     from streameval.statistics import RankStatistics
 
 _HOMES = {
-    "BudgetError": "errors",
-    "InputError": "errors",
-    "OptionError": "errors",
-    "OutputError": "errors",
-    "StreamevalError": "errors",
-    "StreamevalWarning": "errors",
-    "TaskError": "errors",
-    "compare_index": "neighbors.comparison",
-    "evaluate": "evaluation",
-    "Progress": "run.progress",
-    "read_label_table": "labels.columns",
-    "read_label_tables": "labels.columns",
-    "read_labels": "labels.columns",
-    "read_listed_pairs": "labels.listed",
-    "Neighbors": "neighbors.neighbors",
-    "read_protocol": "labels.protocol_file",
-    "Computed": "sources.computed",
-    "Distances": "sources.distances",
-    "Features": "sources.features",
-    "Ledger": "ledger",
-    "ListedPairs": "protocols.listed",
-    "MetricOptions": "metrics",
-    "PRESETS": "protocols.presets",
-    "PROTOCOLS": "protocols.protocol",
-    "Labels": "protocols.labels",
-    "Protocol": "protocols.protocol",
-    "Evaluation": "result.evaluation",
-    "compare": "result.comparison",
-    "RankStatistics": "statistics",
+    "errors": "BudgetError InputError OptionError OutputError "
+    "StreamevalError StreamevalWarning TaskError",
+    "evaluation": "evaluate",
+    "labels.columns": "read_label_table read_label_tables read_labels",
+    "labels.protocol_files": "read_listed_pairs read_protocol",
+    "ledger": "Ledger",
+    "metrics": "MetricOptions",
+    "neighbors.comparison": "compare_index",
+    "neighbors.neighbors": "Neighbors",
+    "protocols.labels": "Labels",
+    "protocols.listed": "ListedPairs",
+    "protocols.protocol": "PRESETS PROTOCOLS Protocol",
+    "result.comparison": "compare",
+    "result.evaluation": "Evaluation",
+    "run.progress": "Progress",
+    "sources.computed": "Computed",
+    "sources.distances": "Distances",
+    "sources.features": "Features",
+    "statistics": "RankStatistics",
 }
+"""Public names by the module that has them."""
 
 __all__ = [
     "PRESETS",
@@ -132,9 +121,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its home when it is first used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'streameval' has no attribute {name!r}")
-    return getattr(import_module(f"streameval.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"streameval.{home}"), name)
+    raise AttributeError(f"module 'streameval' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

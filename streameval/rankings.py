@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from streameval.arrays.remote import is_remote
 from streameval.errors import InputError
-from streameval.labels.columns import LabelUris, read_sides
-from streameval.labels.listed import read_listed_pairs
+from streameval.labels.columns import read_sides
+from streameval.labels.protocol_files import read_listed_pairs
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs, find_pairs
 from streameval.protocols.protocol import saved_protocol
@@ -71,7 +71,7 @@ def reopen(result: Evaluation, name: str) -> Inputs:
         return uri if uri is None or folder is None or is_remote(uri) else str(Path(folder) / uri)
 
     uris = {
-        side: LabelUris(**{column: located(uri) for column, uri in told["labels"][side].items()})
+        side: {column: located(uri) for column, uri in told["labels"][side].items()}
         for side in SIDES
     }
     inputs, listed = told["inputs"], told.get("listed")
@@ -83,7 +83,7 @@ def reopen(result: Evaluation, name: str) -> Inputs:
             query_uri, gallery_uri = (str(located(inputs[side])) for side in SIDES)
             source = Features(query_uri, gallery_uri, inputs["metric"])
         protocol = saved_protocol(told["protocol"])
-        query, gallery = read_sides(uris["query"], uris["gallery"], shared=protocol.columns)
+        query, gallery = read_sides(*uris.values(), shared=protocol.columns)
         if listed is not None:
             listed = read_listed_pairs(
                 str(located(listed["good"])),
@@ -103,7 +103,7 @@ def reopen(result: Evaluation, name: str) -> Inputs:
         raise _changed(name, f"there are {source.shape} rows and {sizes} labels of queries, items")
     pairs = find_pairs(query, gallery, protocol, listed)
     _check_labels(result, query, pairs, name)
-    tables = {side: one.table for side, one in uris.items() if one.table is not None}
+    tables = {side: own["table"] for side, own in uris.items() if own["table"] is not None}
     return Inputs(source, {"query": query, "gallery": gallery}, tables, pairs)
 
 

@@ -27,8 +27,13 @@ from streameval.planning import SHOT_RANKS
 from streameval.planning.range import Range
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs
-from streameval.protocols.presets import Preset, find_preset
-from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol, with_options
+from streameval.protocols.protocol import (
+    SINGLE_GALLERY_SHOT,
+    Preset,
+    Protocol,
+    find_preset,
+    with_options,
+)
 from streameval.source import Source
 from streameval.statistics import FIELDS, SHOT_FIELDS
 
@@ -88,7 +93,7 @@ class Terms:
         check_type("listed", listed, ListedPairs | None, "ListedPairs are needed")
         protocol = _protocol(given, preset)
         refine = tuple(refined_measures(names_of(given.get("refine", ()), "refine")))
-        options = metric_options(given)
+        options = _metric_options(given, preset)
         if options.cmc == DEFAULT_OPTIONS.cmc:
             options = replace(options, cmc=protocol.cmc)
         options = with_named(options, refine)
@@ -184,25 +189,12 @@ def _protocol(given: Mapping[str, Any], preset: Preset | None) -> Protocol:
     if preset is not None and protocol is None:
         protocol = preset.protocol
         junk_ids = preset.junk_ids if junk_ids is None else junk_ids
-    return with_options(
-        "market1501" if protocol is None else protocol,
-        junk_ids=junk_ids,
-        self_match=given.get("self_match"),
-        shot_draws=given.get("shot_draws"),
-        shot_seed=given.get("shot_seed"),
-    )
+    named = "market1501" if protocol is None else protocol
+    return with_options(named, {**given, "junk_ids": junk_ids})
 
 
-def metric_options(given: Mapping[str, Any]) -> MetricOptions:
-    """Return the metric options of a mapping of keywords, a preset's behind them.
-
-    Raises
-    ------
-    OptionError
-        If one has a value that it can't have.
-    """
-    given = {name: value for name, value in given.items() if value is not None}
-    preset = find_preset(given["preset"]) if "preset" in given else None
+def _metric_options(given: Mapping[str, Any], preset: Preset | None) -> MetricOptions:
+    """Return the metric options of a mapping of keywords, a preset's behind them."""
     options: MetricOptions = given.get("options", DEFAULT_OPTIONS)
     check_type("options", options, MetricOptions, "MetricOptions(...) is needed")
     if preset is not None:
@@ -252,15 +244,12 @@ def _range(wanted: Any) -> RangeOption:
     OptionError
         If the range is unknown, or not two ascending finite numbers.
     """
-    if wanted is None or (isinstance(wanted, str) and wanted == "auto"):
+    if wanted is None:
         return "auto"
-    if isinstance(wanted, str) and wanted == "minmax":
-        return "minmax"
-    if isinstance(wanted, Range):
-        return wanted
-    given: list[Any] = []
-    if isinstance(wanted, Iterable) and not isinstance(wanted, str):
-        given = list(wanted)
+    if wanted in ("auto", "minmax") if isinstance(wanted, str) else isinstance(wanted, Range):
+        known: RangeOption = wanted
+        return known
+    given = list(wanted) if isinstance(wanted, Iterable) else []
     if len(given) != 2 or not all(map(is_number, given)):
         raise OptionError(f"range is {wanted!r}; expected auto, minmax, or two numbers LO,HI")
     low, high = float(given[0]), float(given[1])

@@ -234,7 +234,7 @@ def test_signals_end_a_busy_run(tmp_path: Path, number: signal.Signals, status: 
         np.save(tmp_path / f"{side}.npy", rng.standard_normal((count, width), dtype=np.float32))
         np.save(tmp_path / f"{side}_id.npy", np.arange(count))
     before = sorted(tmp_path.iterdir())
-    more = ("--protocol", "no-camera", "--threads", "2", "--out", "result")
+    more = ("--protocol", "no-camera", "--threads", "2", "--out", "result", "--quiet")
     process = subprocess.Popen(
         [PROGRAM, "evaluate", "--query", "query.npy", "--gallery", "gallery.npy", *IDS, *more],
         cwd=tmp_path,

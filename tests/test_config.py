@@ -129,7 +129,7 @@ def test_values_of_another_type_are_named(
         fits = False
     elif not isinstance(kind, Value):
         fits = type(wrong) is int or (type(wrong) is float and kind.name == "float")
-    elif kind.number:
+    elif int in kind.scalars:
         fits = fits or type(wrong) in (int, float)
     if fits:
         assert list(read_config(str(file), COMMANDS[words])) == [option.name]

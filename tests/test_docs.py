@@ -137,7 +137,7 @@ def test_what_a_public_function_returns_is_in_the_reference() -> None:
         "metrics.Metrics",
         "metrics.groups.CameraMatrix",
         "metrics.confidence.Confidence",
-        "protocols.presets.Preset",
+        "protocols.protocol.Preset",
         "result.comparison.Comparison",
     ):
         assert f"\n::: streameval.{name}\n" in told

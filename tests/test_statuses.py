@@ -89,7 +89,7 @@ def test_a_reader_that_is_gone() -> None:
 def test_signals(number: signal.Signals, status: ExitStatus) -> None:
     code = (
         "import os\n"
-        "from streameval.cli.signals import Interruption\n"
+        "from streameval.cli.output import Interruption\n"
         "with Interruption(lambda: None):\n"
         f"    os.kill(os.getpid(), {int(number)})\n"
         "    input()\n"

@@ -1,17 +1,16 @@
 """The command line: commands whose values make a request and a session.
 
-app         the group of commands; errors and warnings in words, exit statuses
-options     the options that several commands have, each declared once
-types       types of options: read, shown, completed; in config files, too
-config      options from a file, ``--config``
-inputs      sources, labels, protocols and groups that the options name
-results     the folder of a result, and finished work beside it
-printing    stdout, JSON, tables, and files in their place
-help        exit statuses and examples of ``--help``
-signals     Ctrl-C and SIGTERM
-trec        the options ``--trec-run`` and ``--trec-qrels``
+app        the group of commands; errors, exit statuses, completion, the list of metrics
+evaluate   evaluate and compare-index
+ledger     the growing gallery
+saved      what reads saved results: show, conventions, compare, plot, report
+data       audit and convert
 
-A file for each further command; ``conventions`` is with ``show``, ``ledger plot`` with ``plot``.
+options    all options, each declared once; examples of ``--help``
+types      types of options: read, shown, completed; in config files, too
+config     options from a file, ``--config``
+inputs     sources, labels, protocols and groups that the options name
+output     stdout, files, the folder of a result; signals that end a run
 
 Nothing heavy is imported here: ``streameval --help`` answers at once.
 """

@@ -3,58 +3,72 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from enum import IntEnum
+from textwrap import wrap
 from typing import Any, NoReturn
 
 import click
 
-from streameval.cli.audit import audit
-from streameval.cli.compare import compare
-from streameval.cli.compare_index import compare_index
-from streameval.cli.completion import completion
-from streameval.cli.convert import convert
-from streameval.cli.evaluate import evaluate
-from streameval.cli.help import ExitStatus, examples, statuses_text
-from streameval.cli.ledger import ledger
-from streameval.cli.metrics import metrics
-from streameval.cli.plot import plot, plot_ledgers
-from streameval.cli.report import report
-from streameval.cli.show import conventions, show
+from streameval.cli import data, evaluate, ledger, saved
+from streameval.cli.options import command, examples
+from streameval.cli.output import print_answer, print_out
+from streameval.cli.types import Choice
 from streameval.errors import StreamevalError, StreamevalWarning
+
+SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_STREAMEVAL_COMPLETE"  # what click looks for in the environment
+
+
+class ExitStatus(IntEnum):
+    """How a command has ended; `MEANINGS` says it in words."""
+
+    DONE = 0
+    FAULT = 1
+    REFUSED = 2
+    INTERRUPTED = 128 + signal.SIGINT
+    TERMINATED = 128 + signal.SIGTERM
+
+
+MEANINGS: Mapping[ExitStatus, str] = {
+    ExitStatus.DONE: "done",
+    ExitStatus.FAULT: "a fault of streameval (a traceback is printed), or stdout's reader is gone",
+    ExitStatus.REFUSED: "an input, an option, a file or a memory budget that can't be used, or a "
+    "difference that ledger verify has found: one message on stderr says what was received, what "
+    "was expected and what to do",
+    ExitStatus.INTERRUPTED: "interrupted by Ctrl-C (SIGINT): no result is written",
+    ExitStatus.TERMINATED: "ended by SIGTERM: no result is written",
+}
 
 
 class Commands(click.Group):
     """Commands whose errors end in one message on stderr and `ExitStatus.REFUSED`."""
 
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program; --help may meet a stdout that is full, too."""
+    def main(  # type: ignore[override]
+        self, args: Any = None, prog_name: str | None = None, **extra: Any
+    ) -> Any:
+        """Run the program, whose command line is the object of its contexts.
+
+        Also --help may meet a stdout that is full.
+        """
+        given = [prog_name or "streameval", *(sys.argv[1:] if args is None else args)]
         try:
-            return super().main(*args, **kwargs)
+            return super().main(args, prog_name, obj=given, **extra)
         except OSError as error:
             fail(str(error))
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        """Return the context of a run, which knows its command line: see `evaluate.describe`."""
-        given = [info_name or "streameval", *args]  # parsing empties the list
-        ctx = super().make_context(info_name, args, parent, **extra)
-        ctx.obj = given
-        return ctx
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
             with warnings_in_words():
                 return super().invoke(ctx)
-        except StreamevalError as error:
+        except BrokenPipeError:  # the reader of stdout has gone: click ends without a word
+            raise
+        except (StreamevalError, OSError) as error:
             fail(str(error))
         except MemoryError as error:
             detail = f" ({error})" if str(error) else ""
@@ -62,10 +76,6 @@ class Commands(click.Group):
         except click.UsageError as error:
             hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
             fail(f"{error.format_message()}{hint}")
-        except BrokenPipeError:  # the reader of stdout has gone: click ends without a word
-            raise
-        except OSError as error:
-            fail(str(error))
         except KeyboardInterrupt:  # before the command has taken over the signals
             click.echo("interrupted", err=True)
             sys.exit(ExitStatus.INTERRUPTED)
@@ -106,10 +116,17 @@ def warnings_in_words() -> Iterator[None]:
         yield
 
 
+STATUSES = "\n".join(
+    line
+    for status, meaning in MEANINGS.items()
+    for line in wrap(meaning, 77, initial_indent=f"{status:>5}  ", subsequent_indent=" " * 7)
+)
+
+
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
-    epilog=f"\b\n{statuses_text()}\n\n"
+    epilog=f"\b\nExit statuses:\n{STATUSES}\n\n"
     + examples(
         "evaluate --query query.npy --gallery gallery.npy \\\n"
         "    --query-labels query.csv --gallery-labels gallery.csv",
@@ -127,20 +144,40 @@ def main() -> None:
     """
 
 
-COMMANDS = (
-    evaluate,
-    show,
-    compare,
-    plot,
-    report,
-    compare_index,
-    ledger,
-    convert,
-    audit,
-    metrics,
-    conventions,
-    completion,
-)
-for command in COMMANDS:
-    main.add_command(command)
-ledger.add_command(plot_ledgers)
+@command("json", "metrics", "metrics --json", group=main)
+def metrics(**values: Any) -> None:
+    """List all metrics and their formulas.
+
+    With the sources of the formulas, and the statistics that each metric needs.
+    """
+    from streameval.report.conventions import metrics_summary, render_metrics
+
+    print_answer(values, metrics_summary, render_metrics)
+
+
+@command("", "completion bash", group=main)
+@click.argument("shell", type=Choice(lambda: SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that completes commands, options and names on Tab.
+
+    \b
+    bash:  eval "$(streameval completion bash)"      in ~/.bashrc
+    zsh:   eval "$(streameval completion zsh)"       in ~/.zshrc
+    fish:  streameval completion fish | source       in ~/.config/fish/config.fish
+
+    Metrics, protocols, presets and curves are completed by name, and inputs by file. Names of
+    metrics want quotes: --metrics "CMC@1,m
+    """  # noqa: D301 - click takes the backspace
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise ValueError(f"click completes nothing in {shell}")
+    print_out(kind(main, {}, "streameval", VARIABLE).source())
+
+
+for added in (
+    *(evaluate.evaluate, evaluate.compare_index, ledger.ledger, data.audit, data.convert),
+    *(saved.show, saved.compare, saved.plot, saved.report, saved.conventions),
+):
+    main.add_command(added)

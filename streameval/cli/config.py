@@ -11,36 +11,25 @@ import os
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from streameval.cli.types import Path, Value, accepts, expected, flag
+from streameval.cli.types import Value, flag
 from streameval.errors import InputError, OptionError
 
-Command = TypeVar("Command", bound=click.Command)
-
 CONFIG = "config"
-OUTPUTS = frozenset(
-    {"out", "overwrite", "resume", "json", "format", "quiet", "dry-run", "rate"}
-    | {"save-index", "trec-run", "trec-qrels"}
-)
+OUTPUTS = {"out", "overwrite", "resume", "json", "format", "quiet", "dry-run", "rate"}
+OUTPUTS |= {"save-index", "trec-run", "trec-qrels"}
 """Keys that say where a result goes, not what it is."""
 
-
-def takes_config(command: Command) -> Command:
-    """Add the option ``--config`` to a command that is complete otherwise."""
-    command.params.append(
-        click.Option(
-            [f"--{CONFIG}"],
-            type=Path("FILE.toml"),
-            is_eager=True,
-            expose_value=False,
-            callback=_take,
-            help="Options from a file, by their long names; those given here go before.",
-        )
-    )
-    return command
+NUMBERS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "boolean": ((bool,), "true or false"),
+    "integer": ((int,), "a whole number"),
+    "integer range": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+}
+"""What a config file may hold for click's own types, and that in words."""
 
 
 def options_by_key(command: click.Command) -> dict[str, click.Option]:
@@ -49,21 +38,23 @@ def options_by_key(command: click.Command) -> dict[str, click.Option]:
     return {flag(option).lstrip("-"): option for option in options if option.expose_value}
 
 
-def _take(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
-    if path is not None and not ctx.resilient_parsing:  # a Tab reads no file
+def accepts(kind: click.ParamType[Any], value: Any) -> bool:
+    """Return whether a config file may hold a value for a parameter of a type."""
+    if not isinstance(kind, Value):
+        return type(value) in NUMBERS[kind.name][0]
+    if isinstance(value, list):
+        return bool(kind.items) and all(type(item) in kind.items for item in value)
+    return type(value) in kind.scalars
+
+
+def take_config(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
+    """Take the values of a config file as defaults; a Tab reads no file."""
+    if path is not None and not ctx.resilient_parsing:
         ctx.default_map = read_config(path, ctx.command)
 
 
 def read_config(path: str, command: click.Command) -> dict[str, Any]:
-    """Return the values of a config file by the parameters' names.
-
-    Raises
-    ------
-    InputError
-        If it can't be read.
-    OptionError
-        If a key is unknown, or has a value of another type.
-    """
+    """Return the values of a config file by the parameters' names."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - a path may be a pipe
             given = tomllib.load(file)
@@ -83,13 +74,17 @@ def read_config(path: str, command: click.Command) -> dict[str, Any]:
                 f"of streameval {command.name}; the nearest is {near[0]}"
             )
         option = known[key]
-        items = value if option.multiple else [value]
-        if not isinstance(items, list) or not all(accepts(option.type, item) for item in items):
-            words = f"{'a list, of each ' * option.multiple}{expected(option.type)}"
+        kind, items = option.type, value if option.multiple else [value]
+        if not isinstance(items, list) or not all(accepts(kind, item) for item in items):
+            words = "a list, of each " * option.multiple
+            if isinstance(kind, Value):
+                words += f"{kind.expected}: {kind.get_metavar(option)}"
+            else:
+                words += NUMBERS[kind.name][1]
             raise OptionError(f"config {path}: {key} is {value!r}; expected {words}")
-        kind = option.type
-        read = [kind.within(folder, item) if isinstance(kind, Value) else item for item in items]
-        values[str(option.name)] = read if option.multiple else read[0]
+        if isinstance(kind, Value):
+            items = [os.path.join(folder, i) if kind.is_path(i) else i for i in items]  # noqa: PTH118
+        values[str(option.name)] = items if option.multiple else items[0]
     return values
 
 

@@ -1,149 +1,43 @@
-"""The command ``streameval evaluate``."""
+"""The commands ``streameval evaluate`` and ``streameval compare-index``, which count."""
 
 from __future__ import annotations
 
 import pathlib
 import warnings
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli import options
-from streameval.cli.config import in_force, takes_config
-from streameval.cli.help import examples
-from streameval.cli.inputs import (
-    SIDES,
-    check_labels,
-    check_source,
-    has_lists,
-    has_shapes_only,
-    label_uris,
-    parse_level,
-    read_inputs,
-    with_bundle,
-)
-from streameval.cli.options import FILE, URI, Values, check_effect
-from streameval.cli.printing import chosen_format, print_answer, print_table
-from streameval.cli.results import Output
-from streameval.cli.signals import Interruption
-from streameval.cli.trec import open_trec, trec_options
-from streameval.cli.types import Choice, Depth, Index, Metrics, Path, Real, Value, registry
+from streameval.cli import inputs
+from streameval.cli.config import in_force
+from streameval.cli.options import INDEX, SIDES, Values, bundle, check_effect, command, take
+from streameval.cli.output import Interruption, Output, chosen_format, print_answer, print_table
 from streameval.errors import OptionError, StreamevalWarning
+from streameval.output import NewFile
 
 if TYPE_CHECKING:
     from streameval.audit import Finding
-    from streameval.protocols.protocol import Protocol
     from streameval.result import Evaluation
     from streameval.run.preparation import Prepared
 
-
-def _printable() -> tuple[str, ...]:
-    """Return the formats that are texts."""
-    return tuple(name for name in options.FORMATS() if name != "parquet")
+TREC = ("trec_run", "trec_qrels")
 
 
-list_options = options.together(
-    click.option(
-        "--neighbors",
-        type=URI,
-        help="Lists of neighbours: gallery indices, [queries, k], or a file with distances, too.",
-    ),
-    click.option("--neighbor-distances", type=URI, help="Their distances, [queries, k]."),
-    click.option(
-        "--index",
-        type=Index("SPEC|FILE.faiss"),
-        help="Lists by a FAISS index of the features: Flat, IVF1024,PQ16, HNSW32; or a file.",
-    ),
-    click.option("-k", type=Depth(), help="Items of a list."),
-    click.option(
-        "--search",
-        type=Value("NAME=N,.."),
-        help="Parameters of the search: nprobe=16, efSearch=64.",
-    ),
-    click.option(
-        "--train-rows",
-        type=options.COUNT,
-        help="Gallery rows that an index is trained on.  [default: 64 a centroid, up to 128 MB]",
-    ),
-    click.option(
-        "--save-index", type=Path("FILE.faiss"), help="Keep the index that is built, in a new file."
-    ),
-    click.option(
-        "--missing",
-        type=Choice(registry("choices", "Missing")),
-        help="What is not returned: no closer than what is, or never found.  [default: bounds; "
-        "never of an approximate index]",
-    ),
-    click.option(
-        "--tighten", is_flag=True, help="Compute the distances of positives not returned."
-    ),
-    click.option("--rerank", is_flag=True, help="With never: rank by canonical distances."),
-    click.option(
-        "--close-to",
-        "width",
-        type=Real("W"),
-        help="Of -k auto: the widest interval that will do.  [default: 0]",
-    ),
+@command(
+    "distances query gallery QUERY_LABELS GALLERY_LABELS metric LISTS preset protocol junk_ids "
+    "self_match shot_draws shot_seed good junk listed_as ties range RULES group_by refine "
+    "ci SESSION out overwrite resume json format quiet dry_run rate trec_run trec_qrels "
+    "config",
+    "evaluate --query query.npy --gallery gallery.npy --out result \\\n"
+    "    --query-labels query.csv --gallery-labels gallery.csv",
+    'evaluate --distances distances.zarr --metrics "CMC@1,mAP" --ci 95 \\\n'
+    "    --query-labels query.csv --gallery-labels gallery.csv",
+    "evaluate pytorch_result.mat --as torchreid",
 )
-
-
-@takes_config
-@click.command(
-    epilog=examples(
-        "evaluate --query query.npy --gallery gallery.npy --out result \\\n"
-        "    --query-labels query.csv --gallery-labels gallery.csv",
-        'evaluate --distances distances.zarr --metrics "CMC@1,mAP" --ci 95 \\\n'
-        "    --query-labels query.csv --gallery-labels gallery.csv",
-        "evaluate pytorch_result.mat --as torchreid",
-    )
-)
-@options.bundle
-@click.option("--distances", type=URI, help="Stored distances, [queries, gallery].")
-@options.features()
-@options.labels()
-@options.metric
-@list_options
-@options.preset
-@options.pairs()
-@options.self_match()
-@click.option(
-    "--shot-draws",
-    type=options.COUNT,
-    help="Draws of CMC_sampled@x, protocols cuhk03 and cuhk03-torchreid.  [default: 10]",
-)
-@click.option("--shot-seed", type=options.COUNT, help="Seed of these draws.  [default: 0]")
-@click.option("--good", type=FILE, help="Positives of each query: a text, a line a query.")
-@click.option("--junk", type=FILE, help="Ignored items of each query, in the same way.")
-@click.option(
-    "--listed-as",
-    type=Choice(registry("choices", "ListedAs")),
-    default="1-based",
-    help="What these files list: gallery indices, or keys.",
-)
-@options.ties
-@options.value_range("auto", "minmax")
-@options.rules
-@options.group_by
-@click.option(
-    "--refine",
-    type=Metrics(),
-    help='Make thresholds exact, "TAR|FAR=0.001,EER", by further passes.',
-)
-@options.intervals
-@options.session
-@options.result
-@click.option("--resume", is_flag=True, help="Go on with what is finished of --out, if it is.")
-@options.json("the summary")
-@options.form("Print the metrics as a row of a table, and nothing else.", _printable)
-@options.quiet
-@click.option("--dry-run", is_flag=True, help="Print the plan; evaluate nothing.")
-@click.option(
-    "--rate", type=options.NUMBER, help="Flop/s of a thread, for the hours of --dry-run: 50G."
-)
-@trec_options
+@bundle
 def evaluate(**given: Any) -> None:
     """Evaluate a ranking: CMC, mAP, mINP, open-set and GOM metrics.
 
@@ -155,66 +49,45 @@ def evaluate(**given: Any) -> None:
     A URI is PATH or PATH::KEY: a .npy, .npz, .mat, HDF5, Parquet, .pt or .fvecs file, a Zarr
     folder, a folder of .npy files, or shards: 'gallery-*.npy'.
     """
-    _check_effects(given)
-    values = with_bundle({**given, "json": given["json"] or given["format"] == "json"})
-    check_source(values)
-    if not has_shapes_only(values):
-        check_labels(values)
-    run(values)
-
-
-def _check_effects(values: Values) -> None:
-    """Refuse options that have no effect beside the others."""
-    chosen_format({**values, "out": None})
-    dry, saved = values["dry_run"], values["out"] is not None
-    files = ("save_index", "trec_run", "trec_qrels")
-    written = saved or any(values[name] is not None for name in files)
-    plain = values["format"] in ("table", "json")
-    listed = values["good"] is not None
-    check_effect("overwrite", when=written, remedy="give --out DIR")
-    check_effect("rate", when=dry, remedy="give --dry-run, too")
-    check_effect("format", when=plain or not dry, remedy="leave --dry-run out")
-    check_effect("group_by", when=plain or saved, remedy="give --out DIR, or --format json")
-    check_effect("junk", when=listed, remedy="give the positives, too, --good FILE")
-    usual = values["listed_as"] == "1-based"
-    check_effect("listed_as", when=listed or usual, remedy="give the lists, --good FILE")
-    if has_lists(values) and values["ci"] is not None:
-        raise OptionError(
-            "--ci needs the place of every positive, and lists of neighbours may leave some "
-            "out: leave it out, or evaluate the features or distances"
-        )
-
-
-def run(values: Values) -> None:
-    """Evaluate, save and print; or print the plan."""
     from streameval.report.terminal import show_progress
 
+    check_effects(given)
+    values = inputs.with_bundle({**given, "json": given["json"] or given["format"] == "json"})
+    inputs.check_source(values)
     quiet = values["quiet"] or values["dry_run"]
     with (
         show_progress(quiet=quiet) as progress,
         Interruption(progress.close) as interruption,
         ExitStack() as stack,
     ):
-        from streameval.request import Request, metric_options
+        from streameval import audit
+        from streameval.request import Request
         from streameval.run.preparation import prepare
         from streameval.run.session import open_session
 
-        resampling = None if values["ci"] is None else parse_level(values["ci"])
-        ties = metric_options(values).ties
+        resampling = None if values["ci"] is None else inputs.parse_level(values)
         output = stack.enter_context(Output(values, interruption))
-        trec = stack.enter_context(open_trec(values, ties, interruption))
-        inputs = read_inputs(values)
-        request = Request.of(inputs)
+        files = stack.enter_context(open_trec(values, interruption))
+        opened = inputs.read_inputs(values)
+        request = Request.of(opened)
         conditions = {**values, "progress": progress, "resume": False}
         session = stack.enter_context(open_session(conditions))
         prepared = prepare(request, session)
-        if trec is not None:
-            trec.start(inputs["query"], inputs["gallery"], prepared.pairs)
-            session = replace(session, collect=trec.collect)
-        findings = [] if inputs["without_labels"] else _audit(inputs, request.protocol)
-        del inputs, request  # the labels of a large gallery are large
+        query, gallery = (opened[side] for side in SIDES)
+        if files:
+            from streameval.neighbors.trec import write_trec
+
+            ties = prepared.request.options.ties
+            collect = write_trec(query, gallery, prepared.pairs, ties, files)
+            session = replace(session, collect=collect)
+        findings: list[Finding] = []
+        if not opened["without_labels"]:
+            findings = audit.check_labels(query, gallery, request.protocol)
+        for finding in findings:
+            warnings.warn(str(finding), StreamevalWarning, stacklevel=2)
+        del opened, request, query, gallery  # the labels of a large gallery are large
         if values["dry_run"]:
-            _print_plan(prepared, values)
+            print_plan(prepared, values)
             return
         result = output.count(prepared, session)
         if resampling is not None:
@@ -223,25 +96,70 @@ def run(values: Values) -> None:
             result = describe(result, values, findings)
         progress.close()
         failure = output.save(result)
-        _print_result(result, values, saved=failure is None)
+        print_result(result, values, None if failure is not None else values["out"])
         if failure is not None:
             raise failure
 
 
-def _print_result(result: Evaluation, values: Values, *, saved: bool) -> None:
-    """Print a result as the options say; ``--out`` is where it is saved."""
+def check_effects(values: Values) -> None:
+    """Refuse options that have no effect beside the others."""
+    chosen_format({**values, "out": None})
+    dry, saved = values["dry_run"], values["out"] is not None
+    written = saved or any(values[name] is not None for name in ("save_index", *TREC))
+    plain = values["format"] in ("table", "json")
+    listed = values["good"] is not None
+    check_effect("overwrite", written, "give --out DIR")
+    check_effect("rate", dry, "give --dry-run, too")
+    check_effect("format", plain or not dry, "leave --dry-run out")
+    check_effect("group_by", plain or saved, "give --out DIR, or --format json")
+    check_effect("junk", listed, "give the positives, too, --good FILE")
+    usual = values["listed_as"] == "1-based"
+    check_effect("listed_as", listed or usual, "give the lists, --good FILE")
+    if inputs.has_lists(values) and values["ci"] is not None:
+        raise OptionError(
+            "--ci needs the place of every positive, and lists of neighbours may leave some "
+            "out: leave it out, or evaluate the features or distances"
+        )
+
+
+@contextmanager
+def open_trec(values: Values, signals: Interruption) -> Iterator[dict[str, NewFile]]:
+    """Open the files of ``--trec-run`` and ``--trec-qrels``; they are there when all is done."""
+    named = [] if values["dry_run"] else [name for name in TREC if values[name] is not None]
+    if named:
+        option = f"--{named[0].replace('_', '-')}"
+        if not inputs.has_lists(values):
+            raise OptionError(
+                f"{option} writes lists of neighbours: give --neighbors URI, or features with "
+                "--index Flat -k K (of all, K the size of the gallery)"
+            )
+        for other, given, why in (
+            ("-k auto", values["k"] == "auto", "of which there are several lengths"),
+            ("--resume", values["resume"], "which keeps no lists"),
+        ):
+            if given:
+                raise OptionError(f"got {option} and {other}, {why}: leave one of them out")
+    with ExitStack() as stack:
+        files: dict[str, NewFile] = {}
+        for name in named:
+            files[name] = file = NewFile(values[name], overwrite=values["overwrite"])
+            stack.enter_context(signals.discarding(stack.enter_context(file).discard))
+        yield files
+
+
+def print_result(result: Evaluation, values: Values, saved: str | None) -> None:
+    """Print a result as the options say, and where it is saved."""
     from streameval.report.evaluation import render_evaluation, results_table
 
-    place = values["out"] if saved else None
     print_table(
         {**values, "out": None},
         result.summary,
-        lambda style: render_evaluation(result, style, saved=place),
+        lambda style: render_evaluation(result, style, saved=saved),
         lambda: results_table({values["out"] or "this run": result}),
     )
 
 
-def _print_plan(prepared: Prepared, values: Values) -> None:
+def print_plan(prepared: Prepared, values: Values) -> None:
     """Print what would be done."""
     from streameval.report.inputs import plan_summary, render_plan
     from streameval.run.session import parse_bytes
@@ -254,28 +172,59 @@ def _print_plan(prepared: Prepared, values: Values) -> None:
     )
 
 
-def _audit(inputs: Values, protocol: Protocol) -> list[Finding]:
-    """Warn of what the labels alone show to be likely a mistake: the cheap part of the audit."""
-    from streameval import audit
-
-    findings = audit.check_labels(inputs["query"], inputs["gallery"], protocol)
-    for finding in findings:
-        warnings.warn(str(finding), StreamevalWarning, stacklevel=2)
-    return findings
-
-
 def describe(result: Evaluation, values: Values, findings: Sequence[Finding]) -> Evaluation:
     """Return the result with the command line, its labels and their audit in its provenance."""
     context = click.get_current_context()
     about: dict[str, Any] = {
         "given": in_force(context.command, values),
-        "labels": {side: label_uris(values, side) for side in SIDES},
+        "labels": {side: inputs.label_uris(values, side) for side in SIDES},
         "audit": [asdict(finding) for finding in findings],
     }
     if values["good"] is not None:
         about["listed"] = {name: values[name] for name in ("good", "junk", "listed_as")}
     if context.obj is not None:
-        about["command"] = list(context.obj)
+        about["command"] = context.obj
     with suppress(OSError):  # the folder may be gone
         about["folder"] = str(pathlib.Path.cwd())
     return replace(result, provenance={**result.provenance, **about})
+
+
+@command(
+    "QUERY_LABELS GALLERY_LABELS metric fixed_k rerank train_rows protocol junk_ids self_match "
+    "range metrics budget threads speed_plot overwrite json quiet config",
+    "compare-index Flat HNSW16@efSearch=32 -k 20 \\\n"
+    "    --query query.npy --gallery gallery.npy \\\n"
+    "    --query-labels query.csv --gallery-labels gallery.csv",
+)
+@click.argument("settings", metavar="INDEX[@NAME=N,..]...", type=INDEX, nargs=-1, required=True)
+@take("query gallery", required=True)
+def compare_index(settings: tuple[str, ...], **values: Any) -> None:
+    """Compare settings of FAISS indexes with the exact evaluation.
+
+    A setting is an index and the parameters of its search: IVF1024,PQ16@nprobe=16,
+    HNSW32@efSearch=64, or FILE.faiss. Prints, for each, the recall of the k nearest neighbours,
+    the difference of every metric with its confidence interval, the time to build it, queries a
+    second and its size.
+    """
+    from streameval.report.terminal import show_progress
+
+    with show_progress(quiet=values["quiet"]) as progress, Interruption(progress.close):
+        from streameval.metrics.options import MetricOptions
+        from streameval.neighbors import comparison
+        from streameval.report.comparison import check_plot, render_index_comparison, write_plot
+
+        plot, overwrite = values["plot"], values["overwrite"]
+        check_effect("overwrite", plot is not None, "give --plot FILE.svg")
+        if plot is not None:
+            check_plot(plot, overwrite=overwrite)
+        opened = inputs.read_inputs(values) | {"progress": progress}
+        opened["options"] = MetricOptions(metrics=values["metrics"] or ())
+        features = opened.pop("source")
+        given = inputs.keywords(comparison.compare_index, opened)
+        compared = comparison.compare_index(features, settings, **given)
+        progress.close()
+        if plot is not None:
+            write_plot(compared, plot, overwrite=overwrite)
+        print_answer(
+            values, compared.summary, lambda style: render_index_comparison(compared, style)
+        )

@@ -1,4 +1,4 @@
-"""Options that several commands have, each declared once: name, type, default and help."""
+"""All options, each declared once; and what commands do with them."""
 
 from __future__ import annotations
 
@@ -9,108 +9,263 @@ import click
 from click.core import ParameterSource
 
 from streameval.cli import types
-from streameval.cli.types import Choice, Integer, Metrics, Path, Range, Real, Value, registry
+from streameval.cli.config import CONFIG, take_config
+from streameval.cli.types import LOCAL, Choice, Metrics, Number, Range, Value, registry
 from streameval.errors import OptionError
 
 Command = Callable[..., Any]
-Option = Callable[[Command], Command]
-"""What adds an option, or several, to a command."""
 Values = Mapping[str, Any]
 """The arguments and options of a command, by name."""
 
-URI, FILE, TABLE = Path("URI"), Path("FILE"), Path("TABLE")
-DIR, LEDGER = Path("DIR", "dir"), Path("L", "dir")
-COUNT = Integer("N")
-TEXT, SIZE, NUMBER = Value("TEXT"), Value("SIZE", number=True), Value("N", number=True)
+URI, FILE, TABLE, SVG = (Value(name, "file") for name in ("URI", "FILE", "TABLE", "FILE.svg"))
+FAISS, TOML = Value("FILE.faiss", "file"), Value("FILE.toml", "file")
+DIR, LEDGER = Value("DIR", "dir"), Value("L", "dir")
+COLUMN = Value("COLUMN|URI", "file", f"{LOCAL}(?!{types.COLUMN})")
+SPEC, INDEX = (
+    Value(name, "file", rf"{LOCAL}.*(/|(?i:\.faiss|\.index)\Z)")
+    for name in ("SPEC|FILE.faiss", "INDEX")
+)
+NUMBER, SIZE, METRIC = Number("N"), Number("SIZE"), Metrics("METRIC")
 DISTANCES = Choice(registry("distances.registry", "DISTANCES"))
-PRESETS = Choice(registry("protocols.presets", "PRESETS"))
-PROTOCOLS = registry("protocols.protocol", "PROTOCOLS")
-FORMATS = registry("choices", "Format")
+PROTOCOLS = Choice(registry("protocols.protocol", "PROTOCOLS"), "FILE.toml")
+PRESETS = Choice(registry("protocols.protocol", "PRESETS"))
+CURVES = Choice(lambda: (*registry("report.figures", "CURVES")(), "camera-pairs"))
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or in a config file
 
 
-def together(*options: Option) -> Option:
-    """Return what adds some options to a command, in this order."""
+def _option(kind: Any, help: str, *flags: str, **attributes: Any) -> dict[str, Any]:
+    """Declare an option: its type, its help and what else `click.option` takes."""
+    return {"flags": flags, "type": kind, "help": help, **attributes}
+
+
+def _count(help: str, *flags: str, **attributes: Any) -> dict[str, Any]:
+    return _option(int, help, *flags, **{"metavar": "N", **attributes})
+
+
+def _rule(name: str, help: str, **attributes: Any) -> dict[str, Any]:
+    """Declare a choice among names of `streameval.choices`."""
+    return _option(Choice(registry("choices", name)), help, **attributes)
+
+
+def _flag(help: str) -> dict[str, Any]:
+    return _option(bool, help, is_flag=True)
+
+
+SIDES = ("query", "gallery")
+COLUMNS = {"ids": "Identities", "cams": "Cameras", "keys": "Keys"}
+"""What help calls the label columns that may be given as an array each."""
+
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "distances": _option(URI, "Stored distances, [queries, gallery]."),
+    "query": _option(URI, "Features of the queries, [queries, columns]."),
+    "gallery": _option(URI, "Features of the gallery, [items, columns]."),
+    "uri": _option(URI, "Where it is now.", "--gallery", "--distances", "--query", "uri"),
+    **{
+        f"{side}_{column}": _option(URI, f"{what} of the {whose}.")
+        for column, what in COLUMNS.items()
+        for side, whose in zip(SIDES, ("queries", "gallery"), strict=True)
+    },
+    **dict.fromkeys(
+        [f"{side}_labels" for side in SIDES],
+        _option(TABLE, "CSV or Parquet: id[,cam][,key]; or file names: a folder, or a .txt."),
+    ),
+    "columns": _option(
+        Value("COLUMN"),
+        "Further column of the table to keep, for ledger evaluate --group-by; repeatable.",
+        *("--label-column", "columns"),
+        multiple=True,
+    ),
+    "metric": _option(DISTANCES, "Distance of features.  [default: cosine]"),
+    "neighbors": _option(
+        URI, "Lists of neighbours: gallery indices, [queries, k], or a file with distances, too."
+    ),
+    "neighbor_distances": _option(URI, "Their distances, [queries, k]."),
+    "index": _option(
+        SPEC, "Lists by a FAISS index of the features: Flat, IVF1024,PQ16, HNSW32; or a file."
+    ),
+    "k": _option(types.Depth("K|auto", names=lambda: ("auto",)), "Items of a list.", "-k"),
+    "fixed_k": _count("Items of a list.", "-k", metavar="K", required=True),
+    "search": _option(Value("NAME=N,.."), "Parameters of the search: nprobe=16, efSearch=64."),
+    "train_rows": _count(
+        "Gallery rows that an index is trained on.  [default: 64 a centroid, up to 128 MB]"
+    ),
+    "save_index": _option(FAISS, "Keep the index that is built, in a new file."),
+    "missing": _rule(
+        "Missing",
+        "What is not returned: no closer than what is, or never found.  [default: bounds; never "
+        "of an approximate index]",
+    ),
+    "tighten": _flag("Compute the distances of positives not returned."),
+    "rerank": _flag("Rank lists by canonical distances; of evaluate, with --missing never."),
+    "width": _option(
+        float,
+        "Of -k auto: the widest interval that will do.  [default: 0]",
+        *("--close-to", "width"),
+        metavar="W",
+    ),
+    "preset": _option(
+        PRESETS, "Conventions of another tool, where no option says otherwise.", "--as", "preset"
+    ),
+    "protocol": _option(
+        PROTOCOLS, "Which pairs are ignored, and how CMC is read.  [default: market1501]"
+    ),
+    "junk_ids": _option(
+        NUMBER,
+        "Gallery identity to ignore; repeatable.  [default: -1]",
+        *("--junk-id", "junk_ids"),
+        multiple=True,
+    ),
+    "self_match": _rule("SelfMatch", "Ignore each query's own image, by index or by key."),
+    "shot_draws": _count(
+        "Draws of CMC_sampled@x, protocols cuhk03 and cuhk03-torchreid.  [default: 10]"
+    ),
+    "shot_seed": _count("Seed of these draws.  [default: 0]"),
+    "good": _option(FILE, "Positives of each query: a text, a line a query."),
+    "junk": _option(FILE, "Ignored items of each query, in the same way."),
+    "listed_as": _rule("ListedAs", "What these files list: indices, or keys.", default="1-based"),
+    "ties": _rule("TieRule", "Who is ahead at the same distance.  [default: pessimistic]"),
+    "range": _option(
+        Range("auto", "minmax"), "Distances that tau = 0 and tau = 1 stand for.  [default: auto]"
+    ),
+    "vp": _rule(
+        "VerificationPrecision",
+        "VP of GOM: as the authors' code, or as Eq. 5 is printed.  [default: reference]",
+    ),
+    "false_rate_budget": _count("Returned negatives that count as failure.  [default: 3000]"),
+    "ap": _rule("AveragePrecision", "Rule of average precision and of RP.  [default: step]"),
+    "metrics": _option(Metrics(), 'Metrics by name, "CMC@1,mAP", or all; see: streameval metrics.'),
+    "plotted_metric": _option(METRIC, "Of camera-pairs.", "--metric", default="mAP"),
+    "plotted_metrics": _option(
+        METRIC, "Repeatable.  [default: mAP]", "--metric", "metrics", multiple=True
+    ),
+    "group_by": _option(
+        COLUMN,
+        "Each group of queries, too: by id, cam, a column of the table, or an array; or by "
+        "cam-pair, camera of query and of positive.",
+    ),
+    "refine": _option(Metrics(), 'Make thresholds exact, "TAR|FAR=0.001,EER", by further passes.'),
+    "ci": _option(float, "Confidence intervals of so many percent: 95.", metavar="LEVEL"),
+    "level": _option(
+        float,
+        "Intervals of so many percent, of differences.",
+        "--ci",
+        metavar="LEVEL",
+        default=95.0,
+    ),
+    "resamples": _count("How often identities are drawn.", default=10_000),
+    "seed": _count("Seed of the draws.", default=0),
+    "despite": _rule("KINDS", "Compare runs that differ in this; repeatable.", multiple=True),
+    "memory": _option(
+        SIZE, "Budget of the process, or of each worker.  [default: 2GB; what a worker has]"
+    ),
+    "budget": _option(SIZE, "Budget of the process.", "--memory", default="2GB"),
+    "threads": _count("Threads.  [default: all cores]"),
+    "workers": _count("Work in processes, of one thread each."),
+    "scheduler": _option(Value("ADDRESS"), "Work on the Dask cluster of a scheduler."),
+    "keep": _option(SIZE, "For the nearest negatives of all queries.", default="4MB"),
+    "out": _option(DIR, "Write the result to this new folder."),
+    "text_file": _option(FILE, "Write to this new file, in place of stdout.", "--out"),
+    "figure": _option(FILE, "A new file.", "-o", "--out", required=True),
+    "overwrite": _flag("Replace what is there."),
+    "resume": _flag("Go on with what is finished of --out, if it is."),
+    "json": _flag("Print JSON."),
+    "format": _rule("Format", "For people, as JSON, or as rows of a table.", default="table"),
+    "quiet": _flag("Show no progress."),
+    "dry_run": _flag("Print what would be done, and do nothing."),
+    "rate": _option(NUMBER, "Flop/s of a thread, for the hours of --dry-run: 50G."),
+    "trec_run": _option(FILE, "Write the lists to this new file, a TREC run."),
+    "trec_qrels": _option(FILE, "And all positives, a TREC qrels file."),
+    "run_config": _option(
+        bool, "Print the options of the run, for --config.", "--config", is_flag=True
+    ),
+    "labels": _option(
+        Value("TEXT"), "What to call them; repeatable.", "--label", "labels", multiple=True
+    ),
+    "curve": _option(CURVES, "What is plotted.", default="mReP"),
+    "plot": _option(METRIC, "The metric to plot.  [default: mAP]"),
+    "speed_plot": _option(SVG, "Plot speed against what is lost.", "--plot"),
+    "queries": _count("Hardest queries shown, or changed ones.", type=click.IntRange(0), default=5),
+    "images": _option(
+        Value("TEMPLATE"),
+        "Where images are: 'images/{side}/{row:06d}.jpg', or a column of the label tables.",
+    ),
+    "top": _count("Images of each ranked list.", type=click.IntRange(1, 100), default=10),
+    "name": _option(Value("NAME"), "Of the segment.  [default: that of an added file]"),
+    "wait": _option(
+        float, "Wait for another process that changes the ledger.", metavar="SECONDS", default=60.0
+    ),
+    "ids": _option(FILE, "Identities to forget: a text, one a line, or an array."),
+    "at": _option(Value("SNAPSHOT"), "Number, or the segment that came with it.  [default: now]"),
+    CONFIG: _option(
+        TOML,
+        "Options from a file, by their long names; those given here go before.",
+        is_eager=True,
+        expose_value=False,
+        callback=take_config,
+    ),
+}
+"""Attributes of `click.option` by a name, of which flags are made where there are none."""
+
+SEARCHES = "search train_rows save_index missing tighten rerank width"
+"""Options of lists of neighbours, as `Neighbors` calls them."""
+GROUPS = {
+    **{
+        f"{side.upper()}_LABELS": " ".join(f"{side}_{name}" for name in (*COLUMNS, "labels"))
+        for side in SIDES
+    },
+    "LISTS": f"neighbors neighbor_distances index k {SEARCHES}",
+    "RULES": "vp false_rate_budget ap metrics",
+    "SESSION": "memory threads workers scheduler",
+    "DRAWS": "resamples seed despite",
+    "FIGURE": "labels figure overwrite",
+    "TABLE": "format json text_file overwrite",
+}
+"""Options that several commands take together."""
+
+bundle = click.argument("bundle", metavar="[FILE]", type=FILE, required=False)
+
+
+def take(names: str, **changes: Any) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command options.
+
+    Parameters
+    ----------
+    names : str
+        Keys of `OPTIONS` and `GROUPS`, separated by blanks.
+    **changes : object
+        In place of what is declared.
+    """
 
     def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
+        every = " ".join(GROUPS.get(name, name) for name in names.split())
+        for name in reversed(every.split()):
+            attributes = {**OPTIONS[name], **changes}
+            flags = attributes.pop("flags") or (f"--{name.replace('_', '-')}",)
+            command = click.option(*flags, **attributes)(command)
         return command
 
     return add
 
 
-def check_effect(*names: str, when: bool, remedy: str) -> None:
-    """Refuse options of the running command where they have no effect: mostly a mistake.
+def command(options: str, *shown: str, group: Any = click) -> Callable[[Command], click.Command]:
+    """Return a decorator that makes a command with options, and with examples in its help.
 
     Parameters
     ----------
-    *names : str
-        Names of the command's parameters.
-    when : bool
-        Whether they have an effect.
-    remedy : str
-        What would give them one, for the message: ``give --out DIR``.
-
-    Raises
-    ------
-    OptionError
-        If one of them is given, and has none.
+    options : str
+        As of `take`.
+    *shown : str
+        Commands without the program's name, which a test runs; a line that ends in a backslash
+        goes on in the next.
+    group : click.Group, optional
+        What it is added to.
     """
-    context = click.get_current_context()
-    for param in () if when else context.command.params:
-        if param.name not in names or context.get_parameter_source(param.name) not in GIVEN:
-            continue
-        if context.params[param.name] not in (None, False, ()):
-            option = types.flag(param)
-            raise OptionError(
-                f"got {option}, which has no effect here: {remedy}, or leave {option} out"
-            )
+    make = group.command(epilog=examples(*shown))
+    return lambda function: make(take(options)(function))
 
 
-def features(*, required: bool = False) -> Option:
-    """Return the options of the features of both sides."""
-    query, gallery = "queries, [queries, columns]", "gallery, [items, columns]"
-    return together(
-        click.option("--query", type=URI, required=required, help=f"Features of the {query}."),
-        click.option("--gallery", type=URI, required=required, help=f"Features of the {gallery}."),
-    )
-
-
-COLUMNS = {"ids": "Identities", "cams": "Cameras", "keys": "Keys"}
-"""What help calls the label columns that may be given as an array each."""
-
-
-def labels(**whose: str) -> Option:
-    """Return the options of the labels of a side, by what help calls it; of both by default."""
-    whose = whose or {"query": "queries", "gallery": "gallery"}
-    keys = {side: ", for --self-match key" if side == "query" else "" for side in whose}
-    return together(
-        *(
-            click.option(
-                f"--{side}-{column}",
-                type=URI,
-                help=f"{what} of the {name}{keys[side] if column == 'keys' else ''}.",
-            )
-            for column, what in COLUMNS.items()
-            for side, name in whose.items()
-        ),
-        *(
-            click.option(
-                f"--{side}-labels",
-                type=TABLE,
-                help="CSV or Parquet: id[,cam][,key]; or file names: a folder, or a .txt.",
-            )
-            for side in whose
-        ),
-    )
-
-
-bundle = click.argument("bundle", metavar="[FILE]", type=FILE, required=False)
-
-
-def places(name: str, kind: Path, what: str, origin: str) -> Option:
-    """Return the argument of one or more places, and where such a place comes from."""
+def places(name: str, kind: Value, what: str, origin: str) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command one or more places; and what they are, in words."""
 
     def check(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Any:
         if not value and not ctx.resilient_parsing:
@@ -121,159 +276,38 @@ def places(name: str, kind: Path, what: str, origin: str) -> Option:
     return click.argument(name, metavar=metavar, type=kind, nargs=-1, callback=check)
 
 
-folders = places("folders", DIR, "result", "the folder of one, as evaluate --out wrote")
-metric = click.option("--metric", type=DISTANCES, help="Distance of features.  [default: cosine]")
-preset = click.option(
-    "--as",
-    "preset",
-    type=PRESETS,
-    help="Conventions of another tool, where no option says otherwise.",
-)
+def check_effect(names: str, effective: bool, remedy: str) -> None:
+    """Refuse options of the running command where they have no effect: mostly a mistake.
+
+    Parameters
+    ----------
+    names : str
+        Names of the command's parameters, separated by blanks.
+    effective : bool
+        Whether they have an effect.
+    remedy : str
+        What would give them one, for the message: ``give --out DIR``.
+    """
+    context = click.get_current_context()
+    for param in () if effective else context.command.params:
+        given = param.name in names.split() and context.get_parameter_source(param.name) in GIVEN
+        if given and context.params[param.name] not in (None, False, ()):
+            option = types.flag(param)
+            raise OptionError(
+                f"got {option}, which has no effect here: {remedy}, or leave {option} out"
+            )
 
 
-def self_match(what: str = "Ignore each query's own image in the gallery.") -> Option:
-    """Return the option of what becomes of a query's own image."""
-    return click.option("--self-match", type=Choice(registry("choices", "SelfMatch")), help=what)
+HEADING = "Examples:"
 
 
-def value_range(*words: str) -> Option:
-    """Return the option of what tau = 0 and tau = 1 stand for, with the words that it may be."""
-    return click.option(
-        "--range",
-        type=Range(*words),
-        help="Distances that tau = 0 and tau = 1 stand for.  [default: auto]",
-    )
+def examples(*commands: str) -> str:
+    """Return an epilog that shows commands as they are written."""
+    lines = [f"  {line}" for one in commands for line in f"streameval {one}".splitlines()]
+    return "\n".join(["\b", HEADING, *lines])  # \b: click keeps the lines as they are
 
 
-def pairs(shown: Callable[[], tuple[str, ...]] | None = None) -> Option:
-    """Return the options of which pairs are ignored, with the protocols that help shows."""
-    return together(
-        click.option(
-            "--protocol",
-            type=Choice(PROTOCOLS, file="FILE.toml", shown=shown),
-            help="Which pairs are ignored, and how CMC is read.  [default: market1501]",
-        ),
-        click.option(
-            "--junk-id",
-            "junk_ids",
-            type=NUMBER,
-            multiple=True,
-            help="Gallery identity to ignore; repeatable.  [default: -1]",
-        ),
-    )
-
-
-def rule(name: str, known: str, what: str) -> Option:
-    """Return the option of a rule by which metrics are read, a field of `MetricOptions`."""
-    return click.option(f"--{name}", type=Choice(registry("choices", known)), help=what)
-
-
-ties = rule("ties", "TieRule", "Who is ahead at the same distance.  [default: pessimistic]")
-rules: Option = together(
-    rule(
-        "vp",
-        "VerificationPrecision",
-        "VP of GOM: as the authors' code, or as Eq. 5 is printed.  [default: reference]",
-    ),
-    click.option(
-        "--false-rate-budget",
-        type=COUNT,
-        help="Returned negatives that count as failure.  [default: 3000]",
-    ),
-    rule("ap", "AveragePrecision", "Rule of average precision and of RP.  [default: step]"),
-    click.option(
-        "--metrics",
-        type=Metrics(),
-        help='Metrics by name, "CMC@1,mAP", or all; see: streameval metrics.',
-    ),
-)
-group_by = click.option(
-    "--group-by",
-    type=types.Column("COLUMN|URI"),
-    help="Each group of queries, too: by id, cam, a column of the table, or an array; or by "
-    "cam-pair, camera of query and of positive.",
-)
-
-
-def metrics(what: str = "Metrics to compare, by name.") -> Option:
-    """Return the option of which metrics are read off a result."""
-    return click.option("--metrics", type=Metrics(), help=what)
-
-
-def ci(what: str, *, default: float | None = None) -> Option:
-    """Return the option of confidence intervals."""
-    return click.option("--ci", type=Real("LEVEL"), default=default, help=what)
-
-
-intervals = ci("Confidence intervals of so many percent: 95.")
-differences: Option = together(
-    ci("Intervals of so many percent, of differences.", default=95.0),
-    click.option("--resamples", type=COUNT, default=10_000, help="How often identities are drawn."),
-    click.option("--seed", type=COUNT, default=0, help="Seed of the draws."),
-    click.option(
-        "--despite",
-        type=Choice(registry("choices", "KINDS")),
-        multiple=True,
-        help="Compare runs that differ in this; repeatable.",
-    ),
-)
-
-
-def queries(what: str) -> Option:
-    """Return the option of how many queries are shown."""
-    return click.option("--queries", metavar="N", type=click.IntRange(min=0), default=5, help=what)
-
-
-memory = click.option("--memory", type=SIZE, default="2GB", help="Budget of the process.")
-threads = click.option("--threads", type=COUNT, help="Threads.  [default: all cores]")
-quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
-session: Option = together(
-    click.option(
-        "--memory",
-        type=SIZE,
-        help="Budget of the process, or of each worker.  [default: 2GB; what a worker has]",
-    ),
-    threads,
-    click.option("--workers", type=COUNT, help="Work in processes, of one thread each."),
-    click.option(
-        "--scheduler", type=Value("ADDRESS"), help="Work on the Dask cluster of a scheduler."
-    ),
-)
-
-
-def json(what: str) -> Option:
-    """Return the option that prints something as JSON."""
-    return click.option("--json", is_flag=True, help=f"Print {what} as JSON.")
-
-
-def overwrite(what: str = "a file") -> Option:
-    """Return the option that replaces something."""
-    return click.option("--overwrite", is_flag=True, help=f"Replace {what} that is there.")
-
-
-def form(what: str, shown: Callable[[], tuple[str, ...]] = FORMATS) -> Option:
-    """Return the option of the format of a table."""
-    return click.option("--format", type=Choice(FORMATS, shown=shown), default="table", help=what)
-
-
-result: Option = together(
-    click.option("--out", type=DIR, help="Write the result to this new folder."),
-    overwrite("a result"),
-)
-table: Option = together(
-    form("How it is written."),
-    click.option("--json", is_flag=True, help="The same as --format json."),
-    click.option("--out", type=FILE, help="Write to this new file, in place of stdout."),
-    overwrite(),
-)
-
-
-def figure(what: str, labelled: str) -> Option:
-    """Return the options of a file that has some results by names."""
-    return together(
-        click.option(
-            "--label", "labels", type=TEXT, multiple=True, help=f"Names for the {labelled}."
-        ),
-        click.option("-o", "--out", type=FILE, required=True, help=what),
-        overwrite(),
-    )
+def commands_of(epilog: str | None) -> str:
+    """Return the commands of an epilog as a shell script; empty where there are none."""
+    _, _, text = (epilog or "").partition(f"{HEADING}\n")
+    return "".join(f"{line[2:]}\n" for line in text.splitlines())

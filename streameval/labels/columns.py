@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,23 @@ from streameval.arrays.array import Array
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError
 from streameval.labels.tables import Texts, check_written_alike, read_table
-from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray, Labels
+from streameval.protocols.labels import AnyArray, Labels
+
+BUNDLE: Mapping[str, str] = {
+    "query": "query_f",
+    "gallery": "gallery_f",
+    "query_ids": "query_label",
+    "gallery_ids": "gallery_label",
+    "query_cams": "query_cam",
+    "gallery_cams": "gallery_cam",
+}
+"""Arrays of a whole evaluation in one file, ``pytorch_result.mat`` of Person_reID_baseline_pytorch:
+their names, by the options that take them."""
 
 _BLOCK = 1 << 16  # entries read at a time
-_INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64)
 
 LabelSource = str | Path | npt.NDArray[Any] | Sequence[Any]
+Columns = Mapping[str, Texts | AnyArray]
 
 
 def read_labels(
@@ -35,18 +45,15 @@ def read_labels(
     Returns
     -------
     Labels
-        Of n items; integers of a file in the smallest dtype that holds them.
+        Of n items; integers of a file in the smallest signed dtype that holds them.
 
     Raises
     ------
     InputError
         If an array can't be read, is not a column of labels, or their lengths differ.
     """
-    given = {
-        column: source
-        for column, source in zip(KNOWN_COLUMNS, (ids, cams, keys), strict=True)
-        if source is not None
-    }
+    sources = {"id": ids, "cam": cams, "key": keys}
+    given = {column: source for column, source in sources.items() if source is not None}
     names = {
         column: str(source) if isinstance(source, str | Path) else "labels"
         for column, source in given.items()
@@ -69,21 +76,12 @@ def _column(source: LabelSource) -> npt.ArrayLike:
 
 
 def _compact(array: Array) -> AnyArray:
-    """Read integers into the smallest dtype that holds them: a large gallery has many labels."""
-    spans = [
-        (start, min(start + _BLOCK, array.shape[0])) for start in range(0, array.shape[0], _BLOCK)
-    ]
-    bounds = [(int(block.min()), int(block.max())) for block in map(array.read, spans)]
-    low, high = min((b[0] for b in bounds), default=0), max((b[1] for b in bounds), default=0)
-    smallest = next(
-        (
-            dtype
-            for dtype in _INTEGERS
-            if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max
-        ),
-        array.dtype,
-    )
-    values: AnyArray = np.empty(array.shape[0], smallest)
+    """Read integers into the smallest signed dtype that holds them: labels can be many."""
+    count = array.shape[0]
+    spans = [(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK)]
+    bounds = [int(end) for block in map(array.read, spans) for end in (block.min(), block.max())]
+    least = min(*bounds, *(-1 - end for end in bounds), 0)
+    values: AnyArray = np.empty(count, np.min_scalar_type(least))
     for start, stop in spans:
         values[start:stop] = array.read((start, stop))
     return values
@@ -124,13 +122,7 @@ def read_label_table(
         If the table can't be read, lacks a column, or a label is empty or a fraction;
         or if cells such as 01 and 1 would become one integer.
     """
-    columns = read_table(path, more, shared)
-    integers = {
-        name
-        for name, column in columns.items()
-        if isinstance(column, Texts) and name not in text and column.are_integers()
-    }
-    return _labels(path, columns, integers)
+    return _labels([(path, read_table(path, more, shared))], text)[0]
 
 
 def read_label_tables(
@@ -163,98 +155,98 @@ def read_label_tables(
     InputError
         As `read_label_table`; 01 on one side and 1 on the other are refused too.
     """
-    tables = read_table(query, more, shared), read_table(gallery, (), shared)
-    integers = {name for name in more if _are_integers(tables[0][name])}
-    for name in (*KNOWN_COLUMNS, *shared):
-        columns = [table[name] for table in tables if name in table]
-        found = [_are_integers(column) for column in columns]  # of all: one may be refused
-        if all(found):
-            check_written_alike([column for column in columns if isinstance(column, Texts)])
-            integers.add(name)
-        else:
-            integers.discard(name)
-    return _labels(query, tables[0], integers), _labels(gallery, tables[1], integers)
-
-
-def _are_integers(column: Texts | AnyArray) -> bool:
-    return column.are_integers() if isinstance(column, Texts) else column.dtype.kind in "iu"
-
-
-def _labels(
-    path: str | Path, columns: Mapping[str, Texts | AnyArray], integers: Collection[str]
-) -> Labels:
-    values: dict[str, AnyArray] = {}
-    for name, column in columns.items():
-        if not isinstance(column, Texts):
-            values[name] = column
-        elif name in integers:
-            check_written_alike([column])
-            values[name] = column.integers()
-        else:
-            values[name] = column.texts()
-    return Labels.of(values, str(path))
-
-
-@dataclass(frozen=True)
-class LabelUris:
-    """Where the labels of a side are: in arrays, or in a table.
-
-    Attributes
-    ----------
-    ids, cams, keys : str, optional
-        URIs of arrays.
-    table : str, optional
-        In their place.
-    """
-
-    ids: str | None = None
-    cams: str | None = None
-    keys: str | None = None
-    table: str | None = None
-
-    def read(self) -> Labels:
-        """Read the arrays.
-
-        Raises
-        ------
-        InputError
-        """
-        if self.ids is None:
-            raise InputError("neither ids nor a table of labels are given")
-        return read_labels(self.ids, self.cams, self.keys)
+    sides = read_sides({"table": query}, {"table": gallery}, more=more, shared=shared)
+    return sides[0], sides[1]
 
 
 def read_sides(
-    query: LabelUris, gallery: LabelUris, *, more: Sequence[str] = (), shared: Sequence[str] = ()
-) -> tuple[Labels, Labels]:
-    """Read the labels of both sides, of which each is a table or arrays.
-
-    Where one side is a table, its columns are read as what they are on the other side.
+    *sides: Mapping[str, str | Path | None],
+    more: Sequence[str] = (),
+    shared: Sequence[str] = (),
+    like: Labels | None = None,
+) -> list[Labels]:
+    """Read the labels of sides, of which each is a table or arrays, so that they can be compared.
 
     Parameters
     ----------
-    query, gallery : LabelUris
+    *sides : mapping of str to str
+        The URIs of arrays, ``ids``, ``cams`` and ``keys``; or of a ``table``.
     more : sequence of str
-        Further columns of the queries' table, to group results by.
+        Further columns of the first side, if it is a table.
     shared : sequence of str
-        Further columns of both tables, for a protocol; read if a table has them.
+        Further columns of all tables, for a protocol; read if a table has them.
+    like : Labels, optional
+        Columns that are strings there stay strings.
 
     Raises
     ------
     InputError
         As `read_labels` and `read_label_tables` do.
     """
-    if query.table is not None and gallery.table is not None:
-        return read_label_tables(query.table, gallery.table, more=more, shared=shared)
-    if query.table is not None:
-        stored = gallery.read()
-        text = _text_columns(stored)
-        return read_label_table(query.table, text=text, more=more, shared=shared), stored
-    stored = query.read()
-    if gallery.table is not None:
-        return stored, read_label_table(gallery.table, text=_text_columns(stored), shared=shared)
-    return stored, gallery.read()
+    known = [] if like is None else [like]
+    read: list[tuple[str, Columns]] = []
+    for side in sides:
+        table = side.get("table")
+        if table is not None:
+            read.append((str(table), read_table(table, () if read else more, shared)))
+            continue
+        ids, cams, keys = (side.get(name) for name in ("ids", "cams", "keys"))
+        if ids is None:
+            raise InputError("neither ids nor a table of labels are given")
+        known.append(read_labels(ids, cams, keys))
+        read.append((known[-1].source, known[-1].columns))
+    text = {name for one in known for name, own in one.columns.items() if own.dtype.kind == "U"}
+    return _labels(read, text)
 
 
-def _text_columns(labels: Labels) -> list[str]:
-    return [name for name, values in labels.columns.items() if values.dtype.kind == "U"]
+def _are_integers(column: Texts | AnyArray) -> bool:
+    return column.are_integers() if isinstance(column, Texts) else column.dtype.kind in "iu"
+
+
+def _labels(tables: Sequence[tuple[str | Path, Columns]], text: Collection[str]) -> list[Labels]:
+    """Return the labels of sides; a CSV column has integers where all sides have them."""
+    integers = set()
+    for name in {name: None for _, columns in tables for name in columns if name not in text}:
+        same = [columns[name] for _, columns in tables if name in columns]
+        whole = [_are_integers(column) for column in same]  # of all: one may be refused
+        if all(whole):
+            check_written_alike([column for column in same if isinstance(column, Texts)])
+            integers.add(name)
+
+    def values(name: str, column: Texts | AnyArray) -> AnyArray:
+        return column.to_numpy(name in integers) if isinstance(column, Texts) else column
+
+    return [
+        Labels.of({name: values(name, own) for name, own in columns.items()}, str(path))
+        for path, columns in tables
+    ]
+
+
+def bundle_uris(path: str | Path) -> dict[str, str]:
+    """Return the URIs of the arrays of `BUNDLE` in a file, by the options that take them.
+
+    Parameters
+    ----------
+    path : str or Path
+        Any file or folder whose arrays have names: .mat, .npz, HDF5, Zarr, .pt.
+
+    Raises
+    ------
+    InputError
+        If it lacks an array; cameras may be absent.
+    """
+    uris = {option: f"{path}::{name}" for option, name in BUNDLE.items()}
+    for option in BUNDLE:
+        try:
+            open_array(uris[option])
+        except InputError as error:
+            if option.endswith("_cams"):
+                del uris[option]
+            elif not Path(path).exists():
+                raise
+            else:
+                raise InputError(
+                    f"{error}. One file alone must hold {', '.join(BUNDLE.values())} (cameras may "
+                    "be absent); of others give each array by its option"
+                ) from error
+    return uris

@@ -1,4 +1,7 @@
-"""Tables of labels, CSV or Parquet: columns ``id[,cam][,key]``, as they are stored."""
+"""Tables of labels as they are stored: CSV or Parquet with columns ``id[,cam][,key]``; file names.
+
+Names of image files tell identity and camera, as those of public data sets do.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,30 @@ import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from streameval.arrays.composed import natural_order
 from streameval.errors import InputError, check_path
-from streameval.labels.file_names import read_names
 from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray
 
 EMPTY = ("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "None")
 """What a text without a label is: what the tools that write tables put there."""
 
 _NOT_CANONICAL = r"^[+-]?0[0-9]|^\+|^-0$"  # integers that can be written in fewer characters
-FOLDER = "a folder of images"  # in place of the suffix of a file
 _SHOWN = 200  # characters of what a message quotes
+
+IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".npy")
+PATTERNS: Mapping[str, re.Pattern[str]] = {
+    # 0002_c1s1_000451_03.jpg, -1_c3s2_002.jpg; 0002_c1_f0044158.jpg; 0002_c002_00030600_0.jpg
+    "Market-1501, DukeMTMC, VeRi": re.compile(r"(?P<id>-?\d+)_c(?P<cam>\d+)(?=[s_.])"),
+    # 0000_000_01_0303morning_0008_0.jpg
+    "MSMT17": re.compile(r"(?P<id>-?\d+)_\d+_(?P<cam>\d+)_\d{4}[a-z]+_"),
+}
+"""How names begin, by the data sets that use them."""
 
 
 @dataclass(frozen=True)
@@ -40,192 +52,51 @@ class Texts:
     cells: Any
 
     def are_integers(self) -> bool:
-        """Return whether every cell is an integer of 64 bits.
-
-        Raises
-        ------
-        InputError
-            If every cell is a number, and one is no integer.
-        """
+        """Return whether every cell is an integer of 64 bits."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        whole = pc.match_substring_regex(self.cells, r"^[+-]?[0-9]+$")
-        if pc.all(whole, min_count=0).as_py():
-            try:
-                _integers(self.cells)
-            except pa.ArrowInvalid:  # beyond 64 bits: a hash, say, which compares as well as text
-                return False
-            return True
+        row = pc.index(pc.match_substring_regex(self.cells, r"^[+-]?[0-9]+$"), False).as_py()
         try:
-            pc.cast(self.cells, pa.float64())
-        except pa.ArrowInvalid:
+            _integers(self.cells) if row < 0 else pc.cast(self.cells, pa.float64())
+        except pa.ArrowInvalid:  # a text; or beyond 64 bits: a hash, say, which compares as well
             return False
-        row = pc.index(whole, False).as_py()
-        raise InputError(
-            f"{self.path} column {self.name} holds {self.cells[row].as_py()} in row {row} (the "
-            "first row is 0) and nothing but numbers: labels must be integers or strings"
-        )
+        if row >= 0:
+            raise InputError(
+                f"{self.path} column {self.name} holds {self.cells[row].as_py()} in row {row} (the "
+                "first row is 0) and nothing but numbers: labels must be integers or strings"
+            )
+        return True
 
-    def texts(self) -> AnyArray:
-        """Return the cells as strings."""
-        return to_numpy(self.cells)
-
-    def integers(self) -> AnyArray:
-        """Return the cells as int64."""
-        return to_numpy(_integers(self.cells))
+    def to_numpy(self, integers: bool = False) -> AnyArray:
+        """Return the cells as strings, or as int64."""
+        return _to_numpy(_integers(self.cells) if integers else self.cells)
 
 
 def check_written_alike(columns: Sequence[Texts]) -> None:
-    """Check that no two texts among columns of integers stand for one integer: 01 and 1.
-
-    Raises
-    ------
-    InputError
-        If two do; names the row of either.
-    """
+    """Check that no two texts among columns of integers stand for one integer: 01 and 1."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not any(
-        pc.any(pc.match_substring_regex(column.cells, _NOT_CANONICAL), min_count=0).as_py()
-        for column in columns
-    ):
+    odd = (pc.match_substring_regex(column.cells, _NOT_CANONICAL) for column in columns)
+    if not any(pc.any(cells, min_count=0).as_py() for cells in odd):
         return
-    cells = pa.chunked_array(
-        [part for column in columns for part in column.cells.chunks], pa.string()
-    )
-    texts = pc.unique(cells)
+    chunks = [part for column in columns for part in column.cells.chunks]
+    texts = pc.unique(pa.chunked_array(chunks, pa.string()))
     values = _integers(texts).to_numpy(zero_copy_only=False)
     order = np.argsort(values, kind="stable")
     same = np.flatnonzero(np.diff(values[order]) == 0)
     if len(same):
         places = []
-        for at in order[same[0] : same[0] + 2].tolist():
-            found = ((column, pc.index(column.cells, texts[at]).as_py()) for column in columns)
+        for text in texts.take(order[same[0] : same[0] + 2]):
+            found = ((column, pc.index(column.cells, text).as_py()) for column in columns)
             column, row = next((column, row) for column, row in found if row >= 0)
-            places.append(f"{texts[at].as_py()} in row {row} of {column.path}")
+            places.append(f"{text.as_py()} in row {row} of {column.path}")
         raise InputError(
             f"column {columns[0].name} holds {' and '.join(places)} (the first row is 0): one "
             "integer, two texts. Write both alike if they are the same, or with a letter in "
             "front if they are not"
         )
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Columns to read of a table beside the known ones.
-
-    Attributes
-    ----------
-    more : sequence of str
-        The table must have them.
-    shared : sequence of str
-        Read if the table has them.
-    """
-
-    more: Sequence[str]
-    shared: Sequence[str]
-
-    def places(self, path: Path, names: Sequence[str]) -> dict[str, int]:
-        """Return where the columns are in the header of a table."""
-        has = f"it has {_shown(', '.join(names)) or 'none'}"
-        if "id" not in names:
-            raise InputError(
-                f"{path} has no column id; {has}: label tables "
-                "need a header row with id, and may have cam and key"
-            )
-        for column in self.more:
-            if column not in names:
-                raise InputError(f"{path} has no column {column}; {has}: give one of these")
-        wanted = dict.fromkeys((*KNOWN_COLUMNS, *self.more, *self.shared))
-        for column in wanted:
-            if names.count(column) > 1:
-                raise InputError(f"{path} has {names.count(column)} columns {column}; keep one")
-        return {column: names.index(column) for column in wanted if column in names}
-
-
-def read_csv(path: Path, columns: Columns) -> dict[str, Texts]:
-    """Read label columns of a CSV table, as text.
-
-    Raises
-    ------
-    InputError
-        If there is no column ``id``, or none of a further name, a row has too many or too few
-        cells, or a label is empty.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import csv as pa_csv
-
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        header = next(csv.reader(file), [])
-    names = columns.places(path, [name.strip() for name in header])
-
-    def read(*, threads: bool) -> Any:
-        return pa_csv.read_csv(
-            path,
-            read_options=pa_csv.ReadOptions(use_threads=threads),
-            # With one column, an empty line is an empty label: skipping it would shift the rest.
-            parse_options=pa_csv.ParseOptions(ignore_empty_lines=len(header) > 1),
-            convert_options=pa_csv.ConvertOptions(
-                include_columns=[header[index] for index in names.values()],
-                column_types={header[index]: pa.string() for index in names.values()},
-                strings_can_be_null=False,
-            ),
-        )
-
-    try:
-        table = read(threads=True)
-    except pa.ArrowInvalid:
-        try:
-            table = read(threads=False)  # only so does the message tell the row
-        except pa.ArrowInvalid as error:
-            raise _broken_row(path, error) from error
-    read_columns = {}
-    for name, index in names.items():
-        cells = pc.utf8_trim_whitespace(table[header[index]])
-        _refuse_empty(path, name, pc.is_in(cells, pa.array(EMPTY)), cells)
-        _refuse_broken(path, name, pc.match_substring(cells, "\n"))
-        read_columns[name] = Texts(path, name, cells)
-    return read_columns
-
-
-def read_parquet(path: Path, columns: Columns) -> dict[str, AnyArray]:
-    """Read label columns of a Parquet table.
-
-    Raises
-    ------
-    InputError
-        If there is no column ``id``, or none of a further name, or a label is empty.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet
-
-    file = pyarrow.parquet.ParquetFile(path)
-    names = columns.places(path, file.schema_arrow.names)
-    table = file.read(columns=list(names))
-    read_columns = {}
-    for name in names:
-        cells = table[name]
-        if pa.types.is_dictionary(cells.type):
-            cells = pc.cast(cells, cells.type.value_type)
-        _refuse_empty(path, name, pc.is_null(cells), cells)
-        if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
-            trimmed = pc.utf8_trim_whitespace(cells)
-            _refuse_empty(path, name, pc.is_in(trimmed, pa.array(EMPTY, cells.type)), cells)
-        read_columns[name] = to_numpy(cells)
-    return read_columns
-
-
-TABLES: Mapping[str, Callable[[Path, Columns], Mapping[str, Texts | AnyArray]]] = {
-    ".csv": read_csv,
-    ".parquet": read_parquet,
-    ".txt": lambda path, _: read_names(path),
-    FOLDER: lambda path, _: read_names(path),
-}
-"""What reads a table of labels, by the suffix of its file."""
 
 
 def read_table(
@@ -240,71 +111,135 @@ def read_table(
         Further columns that the table must have.
     shared : sequence of str
         Further columns that are read if the table has them.
-
-    Raises
-    ------
-    InputError
-        If the table can't be read, lacks a column, or a label is empty.
     """
     import pyarrow as pa
 
     check_path(path)
     path = Path(path)
     try:
-        suffix = FOLDER if path.is_dir() else path.suffix.lower()
+        suffix = path.suffix.lower()
+        if path.is_dir() or suffix == ".txt":
+            if not path.exists():
+                raise InputError(f"{path} does not exist, or is not a file")
+            if more:
+                raise InputError(f"{path} holds file names, which have no column {more[0]}")
+            return read_names(path)
         if suffix not in TABLES:
             raise InputError(
-                f"{path}: a label table is one of {', '.join(TABLES)}; for an array give its URI "
-                "as the ids"
+                f"{path}: a label table is one of {', '.join(TABLES)}, .txt, a folder of images; "
+                "for an array give its URI as the ids"
             )
-        if suffix != FOLDER and not path.is_file():
+        if not path.is_file():
             raise InputError(f"{path} does not exist, or is not a file")
-        if more and suffix in (".txt", FOLDER):
-            raise InputError(f"{path} holds file names, which have no column {more[0]}")
-        return TABLES[suffix](path, Columns(more, shared))
+        read = TABLES[suffix](path, partial(_places, path, more, shared))
+        return {name: _checked(path, name, cells) for name, cells in read.items()}
     except UnicodeDecodeError as error:
         raise InputError(
             f"label table {path} is no text in UTF-8 (byte {error.object[error.start]:#x} at "
             f"{error.start}): save it as UTF-8"
         ) from error
     except (pa.ArrowException, OSError, csv.Error) as error:
-        raise InputError(f"label table {path} can't be read: {_shown(str(error))}") from error
+        says = _shown(str(error))
+        found = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", says)
+        if found is not None:
+            row, expected, got = (int(number) for number in found.groups())
+            says = (
+                f"row {row - 2} (the first row after the header is 0) has {got} of {expected} "
+                "cells; mend that row, or a quotation mark left open in it"
+            )
+        raise InputError(f"label table {path} can't be read: {says}") from error
 
 
-def _broken_row(path: Path, error: Exception) -> InputError:
-    found = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
-    if found is None:
-        return InputError(f"label table {path} can't be read: {_shown(str(error))}")
-    row, expected, got = (int(number) for number in found.groups())
-    return InputError(
-        f"label table {path} can't be read: row {row - 2} (the first row after the header is 0) "
-        f"has {got} of {expected} cells; mend that row, or a quotation mark left open in it"
-    )
+def _read_csv(path: Path, places: Callable[[Sequence[str]], dict[str, int]]) -> dict[str, Any]:
+    """Return the label columns of a CSV table, as text."""
+    import pyarrow as pa
+    from pyarrow import csv as pa_csv
 
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        header = next(csv.reader(file), [])
+    heads = {name: header[at] for name, at in places([one.strip() for one in header]).items()}
 
-def _refuse_empty(path: Path, name: str, empty: Any, cells: Any) -> None:
-    """Refuse a column of which some cells are empty; `empty` is [n] bool of pyarrow."""
-    import pyarrow.compute as pc
-
-    row = pc.index(empty, True).as_py()
-    if row >= 0:
-        count, text = pc.sum(empty).as_py(), cells[row].as_py()
-        raise InputError(
-            f"{path} column {name} is empty in {count} rows, first in row {row} (the first row "
-            f"is 0){f', which holds {text}' if text else ''}: every item needs a label"
+    def read(*, threads: bool) -> Any:
+        return pa_csv.read_csv(
+            path,
+            read_options=pa_csv.ReadOptions(use_threads=threads),
+            # With one column, an empty line is an empty label: skipping it would shift the rest.
+            parse_options=pa_csv.ParseOptions(ignore_empty_lines=len(header) > 1),
+            convert_options=pa_csv.ConvertOptions(
+                include_columns=list(heads.values()),
+                column_types=dict.fromkeys(heads.values(), pa.string()),
+                strings_can_be_null=False,
+            ),
         )
 
+    try:
+        table = read(threads=True)
+    except pa.ArrowInvalid:
+        table = read(threads=False)  # only so does the message tell the row
+    return {name: table[head] for name, head in heads.items()}
 
-def _refuse_broken(path: Path, name: str, broken: Any) -> None:
-    """Refuse a column with cells of several lines: what follows an open quotation mark."""
+
+def _read_parquet(path: Path, places: Callable[[Sequence[str]], dict[str, int]]) -> dict[str, Any]:
+    """Return the label columns of a Parquet table."""
+    from pyarrow import parquet
+
+    file = parquet.ParquetFile(path)
+    names = list(places(file.schema_arrow.names))
+    table = file.read(columns=names)
+    return {name: table[name] for name in names}
+
+
+TABLES = {".csv": _read_csv, ".parquet": _read_parquet}
+"""What reads a table of labels, by the suffix of its file."""
+
+
+def _checked(path: Path, name: str, cells: Any) -> Texts | AnyArray:
+    """Return a column of a table, of CSV as texts; refuse cells without a label."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    row = pc.index(broken, True).as_py()
+    if pa.types.is_dictionary(cells.type):
+        cells = pc.cast(cells, cells.type.value_type)
+    empty, trimmed = pc.is_null(cells), cells
+    if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
+        trimmed = pc.utf8_trim_whitespace(cells)
+        empty = pc.or_(empty, pc.is_in(trimmed, pa.array(EMPTY, cells.type)))
+    row = pc.index(empty, True).as_py()
+    if row >= 0:
+        text = trimmed[row].as_py()
+        raise InputError(
+            f"{path} column {name} is empty in {pc.sum(empty).as_py()} rows, first in row {row} "
+            f"(the first row is 0){f', which holds {text}' if text else ''}: every item needs a "
+            "label"
+        )
+    if path.suffix.lower() != ".csv":
+        return _to_numpy(cells)
+    row = pc.index(pc.match_substring(trimmed, "\n"), True).as_py()
     if row >= 0:
         raise InputError(
             f"{path} column {name} holds several lines in row {row} (the first row is 0): mend "
             "the quotation mark left open in it"
         )
+    return Texts(path, name, trimmed)
+
+
+def _places(
+    path: Path, more: Sequence[str], shared: Sequence[str], names: Sequence[str]
+) -> dict[str, int]:
+    """Return where the columns that are to be read are in the header of a table."""
+    has = f"it has {_shown(', '.join(names)) or 'none'}"
+    if "id" not in names:
+        raise InputError(
+            f"{path} has no column id; {has}: label tables need a header row with id, and may have "
+            "cam and key"
+        )
+    wanted = dict.fromkeys((*KNOWN_COLUMNS, *more, *shared))
+    for column in wanted:
+        if column in more and column not in names:
+            raise InputError(f"{path} has no column {column}; {has}: give one of these")
+        if names.count(column) > 1:
+            raise InputError(f"{path} has {names.count(column)} columns {column}; keep one")
+    return {column: names.index(column) for column in wanted if column in names}
 
 
 def _integers(cells: Any) -> Any:
@@ -314,13 +249,49 @@ def _integers(cells: Any) -> Any:
     return pc.cast(pc.utf8_ltrim(cells, characters="+"), pa.int64())
 
 
-def to_numpy(cells: Any) -> AnyArray:
+def _to_numpy(cells: Any) -> AnyArray:
     """Return a column of pyarrow as an array: strings come as one of dtype object."""
-    array = cells.to_numpy() if len(cells) else cells.cast("int64").to_numpy()
-    return np.asarray(array)
+    return np.asarray((cells if len(cells) else cells.cast("int64")).to_numpy())
 
 
 def _shown(text: str) -> str:
     """Return the beginning of a text that may be long, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]} ..."
+
+
+def read_names(path: Path) -> dict[str, AnyArray]:
+    """Read labels from the names of image files: ``id``, ``cam`` and, the name itself, ``key``.
+
+    Parameters
+    ----------
+    path : Path
+        A folder: its images, or `.npy` files, in natural order, as features are read from it.
+        A text file: a name a line, in its order; folders before the name, and a label after it,
+        are left out.
+    """
+    if path.is_dir():
+        images = (one.name for one in path.iterdir() if one.suffix.lower() in IMAGES)
+        names = sorted(images, key=natural_order)
+    else:
+        lines = path.read_text(encoding="utf-8-sig").rstrip().splitlines()
+        last = (re.split(r"[/\\]", line.strip())[-1] for line in lines)
+        names = [re.sub(r"(\.\w+)\s+-?\d+$", r"\1", name) for name in last]
+    if not names:
+        raise InputError(
+            f"{path} has no file names; a folder of images ({', '.join(IMAGES)}) or a text with a "
+            "name a line is needed"
+        )
+    pattern = next((one for one in PATTERNS.values() if one.match(names[0])), None)
+    ids, cams = np.empty(len(names), np.int64), np.empty(len(names), np.int32)
+    for row, name in enumerate(names):
+        match = pattern.match(name) if pattern else None
+        if match is None or max(map(len, match.groups())) > 9:
+            raise InputError(
+                f"{path} name {row} (the first is 0) is {name[:100]!r}, which tells no identity "
+                "and camera: names such as 0002_c1s1_000451_03.jpg (Market-1501, DukeMTMC, VeRi) "
+                "or 0000_000_01_0303morning_0008_0.jpg (MSMT17), all of one kind, are needed; "
+                "for others give a CSV table with columns id,cam"
+            )
+        ids[row], cams[row] = int(match["id"]), int(match["cam"])
+    return {"id": ids, "cam": cams, "key": np.array(names)}

@@ -11,7 +11,7 @@ rule here, in any of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from streameval.errors import InputError, OptionError
 from streameval.neighbors.lists import Lists, Places
+from streameval.output import NewFile
 from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs
 from streameval.statistics import FloatArray, IntArray
@@ -56,18 +57,40 @@ def names_of(labels: Labels, side: str) -> Names:
     return labels.key
 
 
-def check_ties(rule: str) -> None:
-    """Check that a tie rule gives one order.
+def write_trec(
+    query: Labels,
+    gallery: Labels,
+    pairs: Pairs,
+    ties: str,
+    files: Mapping[str, NewFile],
+) -> Callable[[Lists], None]:
+    """Write the positives, and return a function that writes the lists of the next queries.
 
     Raises
     ------
     OptionError
+        If the tie rule does not give one order.
+    InputError
+        If a name can't be in a file.
     """
-    if rule == "expected":
+    if ties == "expected":
         raise OptionError(
             "ties expected is a mean over many orders, and a TREC run is one: choose "
             "--ties pessimistic, optimistic or stable"
         )
+    names, items = names_of(query, "query"), names_of(gallery, "gallery")
+    done = 0
+    if "trec_qrels" in files:
+        files["trec_qrels"].write_all(qrels_lines(pairs, names, items))
+
+    def write(returned: Lists) -> None:
+        nonlocal done
+        first, done = done, done + len(returned.indptr) - 1
+        if "trec_run" in files:
+            part, named = pairs.block(first, done), names[first:done]
+            files["trec_run"].write_all(run_lines(returned, part, ties, named, items))
+
+    return write
 
 
 def qrels_lines(pairs: Pairs, queries: Names, gallery: Names) -> Iterator[str]:

@@ -1,8 +1,9 @@
-"""Labels of the queries, or of the gallery: named columns with one entry an item."""
+"""Labels of the queries, or of the gallery: named columns with one entry an item; look-ups."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy.typing as npt
 from streameval.errors import InputError
 
 AnyArray = npt.NDArray[np.generic]
+IntArray = npt.NDArray[np.int64]
+Int32Array = npt.NDArray[np.int32]
 
 KNOWN_COLUMNS = ("id", "cam", "key")
 """Columns that every reader of labels knows; others are read where they are asked for."""
@@ -21,6 +24,10 @@ CAMERA_PAIRS = "cam-pair"
 
 RESERVED_COLUMNS = frozenset({*KNOWN_COLUMNS, "group", CAMERA_PAIRS})
 """Names that further columns cannot have."""
+
+_BLOCK = 1 << 16  # gallery labels looked up at a time: temporaries stay small
+_TABLE = 1 << 20  # entries of a look-up table, 4 bytes each
+_FAR = 1 << 62  # bound of labels whose differences fit in 64 bits
 
 
 class Labels:
@@ -65,31 +72,29 @@ class Labels:
     ) -> None:
         if id is None:
             raise InputError(f"{source} has no id: an identity per item is needed")
-        more = {} if more is None else more
-        if not isinstance(more, Mapping):
+        if not isinstance(more, Mapping | None):
             raise InputError(
                 f"further columns of {source} are of type {type(more).__name__}; a "
                 "mapping of names to columns is needed: more={'weather': [...]}"
             )
-        taken = RESERVED_COLUMNS.intersection(more)
+        taken = RESERVED_COLUMNS.intersection(more or ())
         if taken:
             raise InputError(
                 f"{source} has {min(taken)} among its further columns; this name is reserved: "
                 "rename the column"
             )
-        given = {"id": id, "cam": cam, "key": key, **more}
-        where = {name: (sources or {}).get(name, source) for name in given}
         self.source = source
-        self.columns: dict[str, AnyArray] = {
-            name: label_column(values, f"{where[name]} {name}")
-            for name, values in given.items()
-            if values is not None
-        }
-        for name, values in self.columns.items():
-            if len(values) != len(self.id):
-                other = "" if where[name] == where["id"] else f"{where[name]} "
+        self.columns: dict[str, AnyArray] = {}
+        where = {"id": source, **(sources or {})}
+        for name, values in {"id": id, "cam": cam, "key": key, **(more or {})}.items():
+            if values is None:
+                continue
+            origin = where.get(name, source)
+            self.columns[name] = column = label_column(values, f"{origin} {name}")
+            if len(column) != len(self.id):
+                other = "" if origin == where["id"] else f"{origin} "
                 raise InputError(
-                    f"{where['id']} has {len(self.id)} ids, and {other}{len(values)} entries of "
+                    f"{where['id']} has {len(self.id)} ids, and {other}{len(column)} entries of "
                     f"{name}: one per item is needed"
                 )
 
@@ -206,34 +211,117 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
         )
     if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
         raise InputError(f"{what} holds {array.max()}, beyond int64; give such labels as strings")
-    if array.dtype.kind not in "iuUST":
+    if array.dtype.kind in "iuU":
+        return array
+    if array.dtype.kind not in "ST":
         raise InputError(f"{what} is of dtype {array.dtype}; integers or strings are needed")
-    return array if array.dtype.kind in "iuU" else _strings(array, what)
+    try:
+        return array.astype(object if array.dtype.kind == "T" else np.str_).astype(np.str_)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what} holds bytes that are no ASCII text ({error})") from error
 
 
 def _of_objects(array: AnyArray, what: str) -> AnyArray:
     """Return integers or strings that an object array holds, Python's or NumPy's."""
     values = array.tolist()
-    if all(isinstance(value, str) for value in values):
-        return array.astype(np.str_)
-    if all(isinstance(value, bytes) for value in values):
-        return array.astype(np.bytes_)
-    if all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in values):
-        try:
-            return array.astype(np.int64)
-        except OverflowError as error:
-            raise InputError(
-                f"{what} holds an integer beyond int64; give such labels as strings"
-            ) from error
+    kinds: Any
+    for kinds, dtype in ((str, np.str_), (bytes, np.bytes_), (int | np.integer, np.int64)):
+        if all(isinstance(value, kinds) and not isinstance(value, bool) for value in values):
+            try:
+                return array.astype(dtype)
+            except OverflowError as error:
+                raise InputError(
+                    f"{what} holds an integer beyond int64; give such labels as strings"
+                ) from error
     names = ", ".join(sorted({type(value).__name__ for value in values}))
     raise InputError(
         f"{what} holds values of type {names}; integers or strings are needed, all of one kind"
     )
 
 
-def _strings(array: AnyArray, what: str) -> AnyArray:
-    """Return bytes or variable-length strings as fixed-length strings."""
-    try:
-        return array.astype(object if array.dtype.kind == "T" else np.str_).astype(np.str_)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{what} holds bytes that are no ASCII text ({error})") from error
+def check_kinds(query: Labels, gallery: Labels, column: str) -> None:
+    """Raise InputError if one side has integers in a column, and the other strings."""
+    columns = query.columns[column], gallery.columns[column]
+    strings = [labels.dtype.kind == "U" for labels in columns]
+    if all(map(len, columns)) and strings[0] != strings[1]:
+        kinds = "strings and integers" if strings[0] else "integers and strings"
+        names = {"id": "ids", "cam": "cameras", "key": "keys"}.get(column, f"column {column}")
+        raise InputError(
+            f"{names} of {query.source}, {gallery.source} are {kinds}, and none would match: store "
+            f"those of the {'gallery' if strings[0] else 'query'} as strings, too (NumPy: "
+            "labels.astype(str); a table: a column of text), or both as integers"
+        )
+
+
+def matches(query: Labels, gallery: Labels, column: str) -> tuple[IntArray, IntArray]:
+    """Return the gallery items with the label of each query, in gallery order: (indptr, item)."""
+    known, code = _encode(query, gallery, column)
+    items, codes = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
+    for start, block in _look_up(gallery.columns[column], known):
+        among = np.flatnonzero(block >= 0)
+        items.append(start + among)
+        codes.append(block[among])
+    item_code = np.concatenate(codes)
+    by_code = np.concatenate(items)[np.argsort(item_code, kind="stable")]
+    count = np.bincount(item_code, minlength=len(known))
+    begin, length = (np.cumsum(count) - count)[code], count[code]
+    indptr = np.append(0, np.cumsum(length)).astype(np.int64)
+    # the ranges begin[q] : begin[q] + length[q], one after the other
+    return indptr, by_code[np.arange(indptr[-1]) + np.repeat(begin - indptr[:-1], length)]
+
+
+def rule_codes(query: Labels, gallery: Labels, rule: Sequence[str]) -> tuple[IntArray, Int32Array]:
+    """Return codes that are equal where both sides agree in every column of a rule.
+
+    Returns
+    -------
+    query : [Q] int64
+        From 0, without gaps.
+    gallery : [G] int32
+        −1 for an item that agrees with no query.
+    """
+    query_code: IntArray = np.zeros(len(query), np.int64)
+    item_code: Int32Array = np.zeros(len(gallery), np.int32)
+    for column in rule:
+        known, code = _encode(query, gallery, column)
+        used, query_code = np.unique(query_code * len(known) + code, return_inverse=True)
+        number_of = _lookup(used)
+        for start, index in _look_up(gallery.columns[column], known):
+            part = item_code[start : start + _BLOCK]
+            joined = part.astype(np.int64) * len(known) + index
+            part[:] = number_of(np.where((part < 0) | (index < 0), -1, joined))
+    return query_code, item_code
+
+
+def _encode(query: Labels, gallery: Labels, column: str) -> tuple[AnyArray, Int32Array]:
+    """Return the distinct labels of the queries, ascending, and the index of each query's."""
+    check_kinds(query, gallery, column)
+    known, code = np.unique(query.columns[column], return_inverse=True)
+    return known, code.astype(np.int32)
+
+
+def _look_up(labels: AnyArray, known: AnyArray) -> Iterator[tuple[int, Int32Array]]:
+    """Give the indices of labels among the known in blocks, each with its start; −1: unknown."""
+    index_of = _lookup(known)
+    for start in range(0, len(labels), _BLOCK):
+        yield start, index_of(labels[start : start + _BLOCK])
+
+
+def _lookup(known: AnyArray) -> Callable[[AnyArray], Int32Array]:
+    """Return a lookup from label to index; a table where the known integers lie close together."""
+    if not len(known):
+        return lambda labels: np.full(len(labels), -1, np.int32)
+    if known.dtype.kind == "U":
+        return partial(_search, known)
+    known = known.astype(np.int64)
+    low, high = int(known[0]), int(known[-1])
+    if not -_FAR < low <= high < _FAR or high - low >= _TABLE:
+        return lambda labels: _search(known, labels.astype(np.int64))
+    table = np.full(high - low + 3, -1, np.int32)  # an entry beyond either end: unknown
+    table[known - (low - 1)] = np.arange(len(known))
+    return lambda labels: table[np.clip(labels.astype(np.int64), low - 1, high + 1) - (low - 1)]
+
+
+def _search(known: AnyArray, labels: AnyArray) -> Int32Array:
+    at = np.minimum(np.searchsorted(known, labels), len(known) - 1)
+    return np.where(known[at] == labels, at, -1).astype(np.int32)

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError
-
-IntArray = npt.NDArray[np.int64]
+from streameval.protocols.labels import IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +39,7 @@ class PairList:
 
     @classmethod
     def of(cls, rows: Iterable[npt.ArrayLike], source: str, base: int = 0) -> PairList:
-        """Return the list of some rows of indices, one row a query.
-
-        Raises
-        ------
-        InputError
-            If a row is no list of integers.
-        """
+        """Return the list of some rows of indices, one row a query."""
         items = [np.asarray(row) for row in rows]
         for query, row in enumerate(items):
             if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
@@ -69,12 +62,7 @@ class PairList:
         return f"{self.source}, line {query + 1} (query {query})"
 
     def check(self, queries: int, gallery: int) -> None:
-        """Check the number of lines, and that every item is in the gallery.
-
-        Raises
-        ------
-        InputError
-        """
+        """Check the number of lines, and that every item is in the gallery."""
         lines = len(self.indptr) - 1
         if lines != queries:
             raise InputError(
@@ -133,12 +121,6 @@ class ListedPairs:
         """Return (indptr [Q + 1], item [L], whether it is good [L]) of all listed pairs, checked.
 
         Items ascend within a query; one that a line has twice is there once.
-
-        Raises
-        ------
-        InputError
-            If a list has not a line a query or an item that is not there, or if both have the
-            same pair.
         """
         for one in (self.good, self.junk):
             one.check(queries, gallery)

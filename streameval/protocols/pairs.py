@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import OptionError, StreamevalWarning
-from streameval.protocols.labels import Labels
+from streameval.protocols.labels import (
+    Int32Array,
+    IntArray,
+    Labels,
+    check_kinds,
+    matches,
+    rule_codes,
+)
 from streameval.protocols.listed import ListedPairs, PairList
-from streameval.protocols.matching import check_kinds, matches, rule_codes
 from streameval.protocols.protocol import Protocol
 
-IntArray = npt.NDArray[np.int64]
-Int32Array = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
+MASKS = ("positive", "same_identity", "junk")
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +87,6 @@ class ItemClasses:
         ignores: BoolArray = (self.item[:, item] == self.code[self.query[query]].T).any(axis=0)
         return ignores
 
-    def block(self, start: int, stop: int) -> ItemClasses:
-        """Return the classes of some of the queries."""
-        return ItemClasses(self.query[start:stop], self.code, self.item)
-
     def __getstate__(self) -> dict[str, npt.NDArray[Any]]:
         """Return arrays of as few bytes as hold the codes."""
         least = -int(max(len(self.code), self.code.max(initial=0))) - 1
@@ -124,20 +125,15 @@ class Pairs:
     classes: ItemClasses
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return masks as bits."""
-        masks = ("positive", "same_identity", "junk")
-        bits = {name: np.packbits(getattr(self, name)) for name in masks}
-        return vars(self) | bits | {"junk": (bits["junk"], self.gallery)}
+        """Return masks as bits, and their lengths."""
+        masks = {name: getattr(self, name) for name in MASKS}
+        return vars(self) | {name: (np.packbits(own), len(own)) for name, own in masks.items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        junk, gallery = state["junk"]
-        bits = {name: (state[name], len(state["item"])) for name in ("positive", "same_identity")}
-        bits["junk"] = junk, gallery
-        masks = {
-            name: np.unpackbits(packed, count=count).view(np.bool_)
-            for name, (packed, count) in bits.items()
-        }
-        vars(self).update(state | masks)
+        bits = {name: state[name] for name in MASKS}
+        vars(self).update(state)
+        for name, (packed, count) in bits.items():
+            vars(self)[name] = np.unpackbits(packed, count=count).view(np.bool_)
 
     @classmethod
     def assumed(cls, queries: int, gallery: int, positives: int) -> Pairs:
@@ -176,17 +172,6 @@ class Pairs:
         total = np.concatenate([[0], np.cumsum(self.positive, dtype=np.int64)])
         return total[self.indptr], self.item[self.positive]
 
-    def listed_in(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
-        """Return the listed pairs with ``start <= item < stop``.
-
-        Returns
-        -------
-        query, listed : [l] int64
-            The query of each such pair, and its index among the listed pairs.
-        """
-        listed = np.flatnonzero((self.item >= start) & (self.item < stop))
-        return np.searchsorted(self.indptr, listed, side="right") - 1, listed
-
     def counts_in(self, start: int, stop: int) -> tuple[IntArray, IntArray, IntArray]:
         """Count the items of a gallery range that are positive, ignored and of same identity.
 
@@ -194,7 +179,8 @@ class Pairs:
         -------
         positive, ignored, same_identity : [Q] int64
         """
-        query, listed = self.listed_in(start, stop)
+        listed = np.flatnonzero((self.item >= start) & (self.item < stop))
+        query = np.searchsorted(self.indptr, listed, side="right") - 1
         item, positive = self.item[listed], self.positive[listed]
 
         def per_query(chosen: BoolArray) -> IntArray:
@@ -212,71 +198,16 @@ class Pairs:
 
     def block(self, start: int, stop: int) -> Pairs:
         """Return the pairs of some of the queries."""
-        begin, end = int(self.indptr[start]), int(self.indptr[stop])
-        return Pairs(
-            self.indptr[start : stop + 1] - begin,
-            self.item[begin:end],
-            self.positive[begin:end],
-            self.same_identity[begin:end],
-            self.junk,
-            self.classes.block(start, stop),
+        listed = slice(*self.indptr[[start, stop]].tolist())
+        indptr, classes = self.indptr[start : stop + 1], self.classes
+        return replace(
+            self,
+            indptr=indptr - listed.start,
+            item=self.item[listed],
+            positive=self.positive[listed],
+            same_identity=self.same_identity[listed],
+            classes=replace(classes, query=classes.query[start:stop]),
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Listing:
-    """Pairs of the same identity and of a query's own image, and in what their labels agree.
-
-    The listing does not depend on which of its pairs are ignored: protocols that differ in this
-    alone are different selections from one listing.
-
-    Attributes
-    ----------
-    indptr : [Q + 1] int64
-        Where each query's pairs begin.
-    item : [L] int64
-        Gallery index of each pair, ascending within a query.
-    agree : dict of str to [L] bool
-        Whether both items have the same label in a column.
-    own_image : [L] bool
-        Whether the item is the query's own image.
-    """
-
-    indptr: IntArray
-    item: IntArray
-    agree: Mapping[str, BoolArray]
-    own_image: BoolArray
-
-    @classmethod
-    def of(cls, query: Labels, gallery: Labels, protocol: Protocol) -> Listing:
-        """List the pairs of the same identity; and of own images, where a protocol asks."""
-        indptr, item = matches(query, gallery, "id")
-        of_query = np.repeat(np.arange(len(query)), np.diff(indptr))
-        same_identity = np.ones(len(item), np.bool_)
-        own_image = np.zeros(len(item), np.bool_)
-        if protocol.self_match is not None:
-            same = of_query * len(gallery) + item
-            own_query, own_item = _own_images(query, gallery, protocol)
-            own = own_query * len(gallery) + own_item
-            pair = np.union1d(same, own)
-            of_query, item = np.divmod(pair, max(len(gallery), 1))
-            indptr = np.searchsorted(of_query, np.arange(len(query) + 1)).astype(np.int64)
-            same_identity, own_image = np.isin(pair, same), np.isin(pair, own)
-        agree = {"id": same_identity}
-        for column in dict.fromkeys(name for rule in protocol.ignore for name in rule):
-            if column != "id":
-                check_kinds(query, gallery, column)
-                agree[column] = query.columns[column][of_query] == gallery.columns[column][item]
-        return cls(indptr, item, agree, own_image)
-
-    def select(self, protocol: Protocol) -> BoolArray:
-        """Return which pairs a protocol takes as positives, [L] bool."""
-        ignored = np.zeros(len(self.item), np.bool_)
-        for rule in protocol.ignore:
-            ignored |= np.logical_and.reduce([self.agree[column] for column in rule])
-        if protocol.self_match is not None:
-            ignored |= self.own_image
-        return self.agree["id"] & ~ignored
 
 
 def find_pairs(
@@ -315,15 +246,25 @@ def find_pairs(
     junk = _is_junk(gallery, protocol)
     check_kinds(query, gallery, "id")
     _check_columns(query, gallery, protocol)
-    listing = Listing.of(query, gallery, protocol)
-    return Pairs(
-        listing.indptr,
-        listing.item,
-        listing.select(protocol) & ~junk[listing.item],
-        listing.agree["id"],
-        junk,
-        ItemClasses.of(query, gallery, protocol),
-    )
+    indptr, item = matches(query, gallery, "id")
+    of_query = np.repeat(np.arange(len(query)), np.diff(indptr))
+    agree = {"id": np.ones(len(item), np.bool_)}
+    ignored = junk[item]
+    if protocol.self_match is not None:
+        same = of_query * len(gallery) + item
+        own = _own_images(query, gallery, protocol)
+        pair = np.union1d(same, own)
+        of_query, item = np.divmod(pair, max(len(gallery), 1))
+        indptr = np.searchsorted(of_query, np.arange(len(query) + 1)).astype(np.int64)
+        agree["id"], ignored = np.isin(pair, same), np.isin(pair, own) | junk[item]
+    for rule in protocol.ignore:
+        for column in rule:
+            if column not in agree:
+                check_kinds(query, gallery, column)
+                agree[column] = query.columns[column][of_query] == gallery.columns[column][item]
+        ignored |= np.logical_and.reduce([agree[column] for column in rule])
+    classes = ItemClasses.of(query, gallery, protocol)
+    return Pairs(indptr, item, agree["id"] & ~ignored, agree["id"], junk, classes)
 
 
 def _check_columns(query: Labels, gallery: Labels, protocol: Protocol) -> None:
@@ -368,30 +309,25 @@ def _warn_of_other_identities(query: Labels, gallery: Labels, good: PairList) ->
 def _is_junk(gallery: Labels, protocol: Protocol) -> BoolArray:
     """Return which gallery items have a junk identity, [G] bool."""
     junk = np.zeros(len(gallery), np.bool_)
-    dtype = gallery.id.dtype
-    strings = dtype.kind == "U"
-    limits = np.iinfo(np.int64 if strings else dtype)  # type: ignore[type-var]
+    strings = gallery.id.dtype.kind == "U"
     for label in protocol.junk_ids:
         if isinstance(label, str) and not strings:
             raise OptionError(
                 f"junk id {label!r} is a string, and the ids of {gallery.source} are integers"
             )
-        if strings:
-            junk |= gallery.id == str(label)
-        elif limits.min <= int(label) <= limits.max:
-            junk |= gallery.id == int(label)
+        junk |= gallery.id == (str(label) if strings else int(label))
     return junk
 
 
-def _own_images(query: Labels, gallery: Labels, protocol: Protocol) -> tuple[IntArray, IntArray]:
-    """Return (query, item) of the pairs of a query with its own image."""
-    if protocol.self_match == "index":
-        if len(query) != len(gallery):
-            raise OptionError(
-                f"self_match by index needs query i to be gallery item i: {query.source} has "
-                f"{len(query)} rows, {gallery.source} {len(gallery)}; match by key instead"
-            )
-        same = np.arange(len(query), dtype=np.int64)
-        return same, same
-    indptr, item = matches(query, gallery, "key")
-    return np.repeat(np.arange(len(query)), np.diff(indptr)), item
+def _own_images(query: Labels, gallery: Labels, protocol: Protocol) -> IntArray:
+    """Return query * G + item of the pairs of a query with its own image."""
+    of_query: IntArray = np.arange(len(query))
+    if protocol.self_match == "key":
+        indptr, item = matches(query, gallery, "key")
+        return np.repeat(of_query, np.diff(indptr)) * len(gallery) + item
+    if len(query) != len(gallery):
+        raise OptionError(
+            f"self_match by index needs query i to be gallery item i: {query.source} has "
+            f"{len(query)} rows, {gallery.source} {len(gallery)}; match by key instead"
+        )
+    return of_query * len(gallery) + of_query

@@ -1,15 +1,21 @@
-"""Protocols: which (query, gallery) pairs take part, as data.
+"""Protocols: which (query, gallery) pairs take part, as data; presets, the readings of other tools.
 
 Every pair is exactly one of *ignored*, *positive* (same identity, not ignored) and *negative*
 (anything else). A `Protocol` says which pairs are ignored and how CMC is read; nothing else in the
 package knows a protocol by its name. A new protocol is one more entry of `PROTOCOLS`.
+
+A `Preset` is a protocol and the options that reproduce a tool. The presets are in
+``conventions.toml`` beside this module, which is read on first use.
 """
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import InitVar, dataclass, field, replace
+from functools import cache
+from importlib.resources import files
 from numbers import Integral
 from typing import Any, Literal, get_args
 
@@ -19,8 +25,25 @@ from streameval.errors import OptionError
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
 
-def _is_whole(value: Any, least: float = -math.inf) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
+Test = Callable[[Any], bool]
+
+
+def _is_whole(least: float) -> Test:
+    return lambda value: (
+        not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
+    )
+
+
+def _is_tuple(of: Test, least: int = 0) -> Test:
+    return lambda value: isinstance(value, tuple) and len(value) >= least and all(map(of, value))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_label(value: Any) -> bool:
+    return _is_text(value) or _is_whole(-math.inf)(value)
 
 
 def _as_tuple(values: Any) -> Any:
@@ -28,33 +51,22 @@ def _as_tuple(values: Any) -> Any:
     return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else values
 
 
-def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
-    return isinstance(value, tuple) and all(map(of, value))
-
-
-def _is_rule(value: Any) -> bool:
-    return _is_list(value, lambda name: isinstance(name, str) and name != "") and len(value) > 0
-
-
 _FLAG = "true or false"
-_VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "name": (lambda value: isinstance(value, str), "a string"),
+_VALUES: Mapping[str, tuple[Test, str]] = {
+    "name": (_is_text, "a string"),
     "ignore": (
-        lambda value: _is_list(value, _is_rule),
+        _is_tuple(_is_tuple(lambda name: _is_text(name) and name != "", least=1)),
         "a list of lists of label columns, such as [['id', 'cam']],",
     ),
     "cmc": (
-        lambda value: value in get_args(CmcReading),
+        get_args(CmcReading).__contains__,
         "'first-match', 'all-shots' or 'single-gallery-shot'",
     ),
-    "junk_ids": (
-        lambda value: _is_list(value, lambda label: isinstance(label, str) or _is_whole(label)),
-        "a list of integers or strings",
-    ),
+    "junk_ids": (_is_tuple(_is_label), "a list of integers or strings"),
     "self_match": (lambda value: value in (None, *get_args(SelfMatch)), "'index' or 'key'"),
     "listed": (lambda value: isinstance(value, bool), _FLAG),
-    "shot_draws": (lambda value: _is_whole(value, 1), "a whole number of at least 1"),
-    "shot_seed": (lambda value: _is_whole(value, 0), "a whole number of at least 0"),
+    "shot_draws": (_is_whole(1), "a whole number of at least 1"),
+    "shot_seed": (_is_whole(0), "a whole number of at least 0"),
 }
 """What the attributes of a protocol can be, and how messages say so."""
 
@@ -187,25 +199,16 @@ def saved_protocol(values: Mapping[str, Any]) -> Protocol:
     return replace(known, **values)
 
 
-def with_options(
-    protocol: str | Protocol,
-    *,
-    junk_ids: Iterable[int | str] | None = None,
-    self_match: SelfMatch | None = None,
-    shot_draws: int | None = None,
-    shot_seed: int | None = None,
-) -> Protocol:
+def with_options(protocol: str | Protocol, given: Mapping[str, Any]) -> Protocol:
     """Return a protocol, or the one of that name, with the options that are given.
 
     Parameters
     ----------
     protocol : str or Protocol
         A key of `PROTOCOLS`, or a protocol itself.
-    junk_ids : sequence of int or str, optional
-        In place of the protocol's own junk identities.
-    self_match : {"index", "key"}, optional
-    shot_draws, shot_seed : int, optional
-        In place of the protocol's own.
+    given : mapping of str to object
+        ``junk_ids``, ``self_match``, ``shot_draws``, ``shot_seed``: in place of the protocol's own.
+        None is not given, and other names are ignored.
 
     Raises
     ------
@@ -213,30 +216,97 @@ def with_options(
         If the name or the way to match is unknown, and the known ones are listed; or if the
         protocol has no use for an option.
     """
+    known = ", ".join(PROTOCOLS)
     if isinstance(protocol, str):
         if protocol not in PROTOCOLS:
-            known = ", ".join(PROTOCOLS)
             raise OptionError(f"unknown protocol {protocol!r}; known protocols: {known}")
         protocol = PROTOCOLS[protocol]
     if not isinstance(protocol, Protocol):
         raise OptionError(
-            f"protocol is {protocol!r}; expected a Protocol, or the name of one: "
-            f"{', '.join(PROTOCOLS)}"
+            f"protocol is {protocol!r}; expected a Protocol, or the name of one: {known}"
         )
-    draws = {"shot_draws": shot_draws, "shot_seed": shot_seed}
-    given: dict[str, Any] = {"junk_ids": junk_ids, "self_match": self_match, **draws}
-    given = {name: value for name, value in given.items() if value is not None}
+    names = ("junk_ids", "self_match", "shot_draws", "shot_seed")
+    given = {name: given[name] for name in names if given.get(name) is not None}
     chosen = replace(protocol, **given)
     junk = chosen.junk_ids if "junk_ids" in given else ()
-    if protocol.listed and (junk or self_match):
+    if protocol.listed and (junk or "self_match" in given):
         raise OptionError(
             f"protocol {protocol.name} takes its pairs from lists alone, and got "
             f"{'junk ids' if junk else 'self_match'}: put these pairs on the junk list"
         )
-    named = [name for name in draws if name in given]
-    if named and protocol.cmc != SINGLE_GALLERY_SHOT:
+    draws = [name for name in names[2:] if name in given]
+    if draws and protocol.cmc != SINGLE_GALLERY_SHOT:
         raise OptionError(
-            f"{named[0]} is {draws[named[0]]!r}, and protocol {protocol.name} draws nothing: "
+            f"{draws[0]} is {given[draws[0]]!r}, and protocol {protocol.name} draws nothing: "
             "choose cuhk03 or cuhk03-torchreid, or leave it out"
         )
     return chosen
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The conventions of one tool.
+
+    Attributes
+    ----------
+    name : str
+    protocol : str
+        Name of the protocol: which pairs are ignored, and how CMC is read.
+    metrics : tuple of str
+        What the tool reports, under our names.
+    options : mapping of str to value
+        Options of `MetricOptions` that differ from the default, or that the tool stands for.
+    junk_ids : tuple of int or str, optional
+        In place of the protocol's.
+    range : {"minmax"}, optional
+        What τ = 0 and 1 stand for, where the tool reads τ.
+    remark : str
+        What else differs, and no option reproduces.
+    """
+
+    name: str
+    protocol: str
+    metrics: tuple[str, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    junk_ids: tuple[int | str, ...] | None = None
+    range: Literal["minmax"] | None = None
+    remark: str = ""
+
+
+PRESETS: Mapping[str, Preset]
+"""Presets by name: the conventions of other tools."""
+
+EQUIVALENTS: Mapping[str, Mapping[str, str]]
+"""Names here of the metrics of general packages, with the option that reads as they do."""
+
+
+@cache
+def _conventions() -> dict[str, Mapping[str, Any]]:
+    read = tomllib.loads(files(__package__).joinpath("conventions.toml").read_text("utf-8"))
+    presets = {}
+    for name, values in read["presets"].items():
+        lists = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+        presets[name] = Preset(name, **values | lists)
+    return {"PRESETS": presets, "EQUIVALENTS": read["equivalents"]}
+
+
+def __getattr__(name: str) -> Mapping[str, Any]:
+    """Read the conventions of other tools when they are first used."""
+    if name not in ("PRESETS", "EQUIVALENTS"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _conventions()[name]
+
+
+def find_preset(name: str) -> Preset:
+    """Return the preset of that name.
+
+    Raises
+    ------
+    OptionError
+        If there is none; the known ones are listed.
+    """
+    presets = _conventions()["PRESETS"]
+    if not isinstance(name, str) or name not in presets:
+        raise OptionError(f"unknown preset {name!r}; known presets: {', '.join(presets)}")
+    found: Preset = presets[name]
+    return found

@@ -12,8 +12,13 @@ from streameval.errors import StreamevalWarning
 from streameval.metrics import METRICS, Metric, MetricOptions
 from streameval.metrics.metric import Kind
 from streameval.metrics.selection import available_fields, find_measure
-from streameval.protocols.presets import PRESETS, Preset
-from streameval.protocols.protocol import PROTOCOLS, SINGLE_GALLERY_SHOT, saved_protocol
+from streameval.protocols.protocol import (
+    PRESETS,
+    PROTOCOLS,
+    SINGLE_GALLERY_SHOT,
+    Preset,
+    saved_protocol,
+)
 from streameval.report.evaluation import PARTS
 from streameval.report.table import Facts, Table, facts, number
 from streameval.report.terminal import Style, render

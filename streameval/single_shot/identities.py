@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streameval.protocols.labels import Labels
-from streameval.protocols.pairs import IntArray, Pairs
+from streameval.protocols.labels import IntArray, Labels
+from streameval.protocols.pairs import Pairs
 
 
 @dataclass(frozen=True, eq=False)

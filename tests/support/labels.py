@@ -1,6 +1,6 @@
 """What tests use of `streameval.labels` beside its public names."""
 
-from streameval.labels.bundle import NAMES as NAMES
+from streameval.labels.columns import BUNDLE as NAMES
 
 __all__ = [
     "NAMES",

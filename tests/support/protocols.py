@@ -1,10 +1,10 @@
 """What tests use of `streameval.protocols` beside its public names."""
 
-from streameval.protocols import presets as presets_module
+from streameval.protocols import protocol as presets_module
 from streameval.protocols import protocol as protocol_module
 from streameval.protocols.pairs import Pairs as Pairs
 from streameval.protocols.pairs import find_pairs as find_pairs
-from streameval.protocols.presets import EQUIVALENTS as EQUIVALENTS
+from streameval.protocols.protocol import EQUIVALENTS as EQUIVALENTS
 
 __all__ = [
     "EQUIVALENTS",

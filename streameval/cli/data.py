@@ -1,0 +1,89 @@
+"""The commands ``streameval audit`` and ``streameval convert``: data before an evaluation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from streameval.cli import inputs
+from streameval.cli.options import FILE, SIDES, URI, bundle, check_effect, command
+from streameval.cli.output import print_answer
+
+FIELDS = ("shape", "dtype", "chunks", "blocks", "kept")
+
+
+@command(
+    "query gallery QUERY_LABELS GALLERY_LABELS metric protocol junk_ids self_match budget json",
+    "audit --query query.npy --gallery gallery.npy \\\n"
+    "    --query-labels query.csv --gallery-labels gallery.csv",
+    "audit pytorch_result.mat --json",
+)
+@bundle
+def audit(**given: Any) -> None:
+    """Say what in the inputs is likely a mistake, and what it would change.
+
+    Features and labels are given as to evaluate; labels alone will do. Nothing is refused, and
+    the exit status is 0 whatever is found.
+    """
+    import psutil
+
+    from streameval.audit import audit_features, audit_labels
+    from streameval.errors import BudgetError
+    from streameval.protocols.pairs import find_pairs
+    from streameval.protocols.protocol import with_options
+    from streameval.report.inputs import render_audit
+    from streameval.run.session import parse_bytes
+
+    values = inputs.with_bundle(given)
+    features: Any = None
+    if any(values[side] is not None for side in SIDES):
+        inputs.check_source(values)
+        features = inputs.open_source(values)
+    remedy = "give features, --query and --gallery"
+    check_effect("metric memory", features is not None, remedy)
+    query, gallery = inputs.open_labels(values, *SIDES)
+    if features is not None:
+        features.check_rows(query, gallery)
+    options = {**values, "junk_ids": inputs.junk_ids(values, gallery)}
+    protocol = with_options(inputs.open_protocol(values["protocol"]) or "market1501", options)
+    pairs = find_pairs(query, gallery, protocol)
+    report = audit_labels(query, gallery, protocol, pairs)
+    if features is not None:
+        budget = parse_bytes(values["memory"])
+        held = int(psutil.Process().memory_info().rss) + 40 * features.shape[1]
+        if held + (64 << 20) > budget:
+            raise BudgetError(
+                f"memory is {budget} bytes; the labels, and 40 bytes a gallery row, take {held} "
+                "already: raise --memory by 64 MB beyond that at least"
+            )
+        report += audit_features(features, budget - held, gallery, pairs)
+    print_answer(values, report.summary, lambda style: render_audit(report, style))
+
+
+@command(
+    "budget overwrite json",
+    "convert 'gallery-*.npy' gallery.zarr",
+    "convert features.h5::gallery features.zarr",
+)
+@click.argument("source", metavar="URI", type=URI)
+@click.argument("out", metavar="OUT", type=FILE)
+def convert(source: str, out: str, **values: Any) -> None:
+    """Write an array of any format to Zarr in chunks that are read fast.
+
+    The values stay what they are; all are checked to be finite. After a crash the same command
+    goes on with what is in OUT.progress.
+    """
+    from streameval.arrays import convert as conversion
+    from streameval.arrays import open_array
+    from streameval.run.session import parse_bytes
+
+    memory = parse_bytes(values["memory"])
+    done = conversion.convert(open_array(source), out, memory=memory, overwrite=values["overwrite"])
+    size, chunks = (" x ".join(f"{n:,}" for n in lengths) for lengths in (done.shape, done.chunks))
+    kept = f"; {done.kept} of {done.blocks} blocks were there already" if done.kept else ""
+    print_answer(
+        values,
+        lambda: {name: getattr(done, name) for name in FIELDS},
+        lambda _: f"{out}: {size} of {done.dtype}, all finite, in chunks of {chunks}{kept}\n",
+    )

@@ -1,0 +1,308 @@
+"""Where answers go: stdout, files, the folder of a result; and signals that end a run.
+
+Finished work is kept beside the folder until the result is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import click
+
+from streameval.cli.options import Values
+from streameval.errors import OptionError, OutputError, StreamevalError
+from streameval.output import ESCAPED, check_new, write_new
+
+if TYPE_CHECKING:
+    from streameval.report.table import Table
+    from streameval.report.terminal import Style
+    from streameval.result import Evaluation
+    from streameval.run.checkpoint import Checkpoint
+    from streameval.run.preparation import Prepared
+    from streameval.run.session import Session
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SUFFIX = ".progress"
+IDENTITY, FINGERPRINTS = "evaluation", "fingerprints"  # in the provenance of a result
+
+Render = Callable[["Style"], str]
+"""Returns what people read, in a style."""
+
+
+def print_out(text: str) -> None:
+    """Print on stdout."""
+    try:
+        click.echo(text.encode(errors=ESCAPED).decode(), nl=False)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"stdout can't be written to: {error.strerror or error}") from error
+
+
+def as_json(summary: object) -> str:
+    """Return what ``--json`` prints."""
+    return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def print_answer(values: Values, summary: Callable[[], object], render: Render) -> None:
+    """Print a summary as JSON where ``--json`` is given, else what people read."""
+    from streameval.report.terminal import stdout_style
+
+    print_out(as_json(summary()) if values["json"] else render(stdout_style()))
+
+
+def chosen_format(values: Values) -> str:
+    """Return the format of ``--format`` and ``--json``; what is no text has to go to a file."""
+    name = str(values["format"])
+    if name == "parquet" and values["out"] is None:
+        raise OptionError(
+            "--format parquet is no text to be printed: give a file, as streameval show DIR "
+            "--format parquet --out rows.parquet"
+        )
+    if values["json"] and name not in ("table", "json"):
+        raise OptionError(f"got --json and --format {name}: choose one of them")
+    return "json" if values["json"] else name
+
+
+def print_table(
+    values: Values,
+    summary: Callable[[], object],
+    render: Render,
+    table: Callable[[], Table],
+) -> None:
+    """Print or write results as ``--format``, ``--json`` and ``--out`` say."""
+    from streameval.report.table import FORMATS
+    from streameval.report.terminal import Style, stdout_style
+
+    form = chosen_format(values)
+    if form in FORMATS:
+        print_or_write(FORMATS[form](table()), values)
+    elif form == "json":
+        print_or_write(as_json(summary()), values)
+    else:
+        style = stdout_style() if values["out"] is None else Style(plain=True)
+        print_or_write(render(style), values)
+
+
+def print_or_write(content: str | bytes, values: Values) -> None:
+    """Print on stdout, or write to the file that ``--out`` names."""
+    if values["out"] is not None:
+        write_new(values["out"], content, overwrite=values["overwrite"])
+    else:
+        print_out(content if isinstance(content, str) else content.decode())
+
+
+class Interruption:
+    """While entered, a signal ends the process: 130 after SIGINT, 143 after SIGTERM.
+
+    A thread that compiles, decodes or writes can't be told to stop: the process just ends.
+    What it would leave behind is discarded first: see `discarding`.
+
+    Parameters
+    ----------
+    release : callable
+        Gives the terminal back before the process ends.
+
+    Attributes
+    ----------
+    remains : callable
+        Returns what there is to say about what is left behind; "" of nothing.
+    """
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self.remains: Callable[[], str] = str
+        self._calls = [release]
+        self._held = False
+        self._received: int | None = None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    @contextmanager
+    def discarding(self, discard: Callable[[], None]) -> Iterator[None]:
+        """While entered, a signal calls this before the process ends."""
+        self._calls.append(discard)
+        try:
+            yield
+        finally:
+            self._calls.remove(discard)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While entered, signals wait: for what is over at once, and is not to be cut in two."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            if self._received is not None:
+                self._end(self._received)
+
+    def __enter__(self) -> Self:
+        # Python lets the main thread alone receive signals. A SIGINT that the shell set to be
+        # ignored, as it does for jobs in the background, is received too: who sends it means it.
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._receive) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self._held:
+            self._received = number
+        else:
+            self._end(number)
+
+    def _end(self, number: int) -> NoReturn:
+        for call in self._calls:
+            with suppress(Exception):  # whatever fails, the process ends
+                call()
+        remains = ""
+        with suppress(Exception):
+            remains = self.remains()
+        with suppress(OSError):
+            os.write(2, f"interrupted{remains and '; '}{remains}\n".encode())
+        os._exit(128 + number)
+
+
+class Output(ExitStack):
+    """The folder of ``--out``, with finished work in ``DIR.progress``: a context.
+
+    Without ``--out``, or without the packages for it, no work is kept.
+
+    Parameters
+    ----------
+    values : mapping of str to object
+        Of the command: ``out``, ``overwrite``, ``resume``, ``save_index``.
+    interruption : Interruption
+    """
+
+    def __init__(self, values: Values, interruption: Interruption) -> None:
+        from streameval.result.saved import check_output
+        from streameval.run.checkpoint import Checkpoint, discard
+        from streameval.store import check_packages
+
+        super().__init__()
+        self._out, self._overwrite = values["out"], values["overwrite"]
+        self._resume, self._interruption = values["resume"], interruption
+        self._checkpoint: Checkpoint | None = None
+        self._saved: Evaluation | None = None
+        again = self._overwrite or self._resume
+        if values["save_index"] is not None:
+            check_new(values["save_index"], overwrite=again)
+        if self._out is None:
+            if self._resume:
+                raise OptionError("--resume goes on with the work kept for --out: give --out DIR")
+            return
+        folder = Path(os.fspath(check_output(self._out, overwrite=again)) + SUFFIX)
+        try:
+            check_packages()
+        except OptionError:
+            if self._resume:
+                raise
+            return
+        if self._overwrite and not self._resume:
+            discard(folder)
+        self._checkpoint = Checkpoint(folder, resume=self._resume)
+        self.push(self._checkpoint)
+        interruption.remains = self._remains
+
+    def count(self, prepared: Prepared, session: Session) -> Evaluation:
+        """Return the result: evaluated, or read again where the same evaluation is saved."""
+        from streameval.run.orchestrator import carry_out
+        from streameval.run.provenance import identity, manifest
+
+        if self._out is None:
+            return carry_out(prepared, session)
+        content = manifest(prepared)
+        name = identity(content)
+        if self._checkpoint is not None:
+            self._saved = self._finished(name)
+            if self._saved is not None:
+                request = prepared.request
+                result = self._saved.with_options(request.options)
+                return result if request.group_by is None else result.grouped(request.group_by)
+            plan = self._checkpoint.start(lambda: content, prepared.plan)
+            prepared = replace(prepared, plan=plan)
+            session = replace(session, record=self._checkpoint)
+        result = carry_out(prepared, session)
+        known = {IDENTITY: name, FINGERPRINTS: content["inputs"]}
+        return replace(result, provenance={**result.provenance, **known})
+
+    def _finished(self, identity: str) -> Evaluation | None:
+        """Return the saved result that is to be resumed, if it is of the same evaluation."""
+        from streameval.result import Evaluation
+
+        if not (self._resume and Path(self._out).exists()):
+            return None
+        saved = Evaluation.load(self._out)
+        if saved.provenance.get(IDENTITY) == identity:
+            return saved
+        if self._overwrite:
+            return None
+        raise OutputError(
+            f"{self._out} holds the result of another evaluation, of other inputs or "
+            "options; choose another folder, or replace it: --overwrite"
+        )
+
+    def holds(self, result: Evaluation) -> bool:
+        """Return whether what is saved has the same options, groups and intervals."""
+        import numpy as np
+
+        saved, by = self._saved, str(result.group_by)  # of no column: without groups, or cam-pair
+        return (
+            saved is not None
+            and saved.options == result.options
+            and saved.group_by == result.group_by
+            and saved.resampling == result.resampling
+            and np.array_equal(saved.columns.get(by, ()), result.columns.get(by, ()))
+        )
+
+    def save(self, result: Evaluation) -> Exception | None:
+        """Save the result where it is not there; return the error where it can't be written.
+
+        It may be the work of hours, and is printed all the same; finished work is kept then.
+        """
+        if self._out is None:
+            return None
+        replaces = self._overwrite or self._saved is not None
+        try:
+            if not self.holds(result):
+                save(result, self._out, replaces, self._interruption)
+            if self._checkpoint is not None:
+                self._checkpoint.remove()
+        except (StreamevalError, OSError, MemoryError) as error:
+            if self._checkpoint is not None and self._checkpoint.begun:
+                self._checkpoint.commit()
+            return error
+        return None
+
+    def _remains(self) -> str:
+        """Return what to say where the run is interrupted: whether finished work is kept."""
+        if self._checkpoint is None or not self._checkpoint.begun:
+            return ""
+        return f"finished work is kept in {self._out}{SUFFIX}: --resume goes on with it"
+
+
+def save(result: Evaluation, out: str, overwrite: bool, interruption: Interruption) -> None:
+    """Save the result; a signal ends the process and leaves nothing behind.
+
+    Only the renaming itself is not to be interrupted: from then on the result is there.
+    """
+    from streameval.result.saved import ResultFolder
+
+    folder = ResultFolder(out, overwrite=overwrite)
+    with interruption.discarding(folder.discard), folder:
+        result.write(folder.partial)
+        with interruption.held():
+            folder.put_in_place()

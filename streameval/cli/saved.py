@@ -1,0 +1,213 @@
+"""The commands that read saved results: show, conventions, compare, plot and report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streameval.cli.config import as_toml
+from streameval.cli.inputs import by_name, parse_level
+from streameval.cli.options import DIR, GROUPS, check_effect, command, places
+from streameval.cli.output import (
+    chosen_format,
+    print_answer,
+    print_or_write,
+    print_out,
+    print_table,
+)
+from streameval.errors import InputError, OptionError
+from streameval.output import write_new
+
+if TYPE_CHECKING:
+    from streameval.rankings import RankedList
+    from streameval.report.page import Runs
+    from streameval.report.ranked_lists import Pictures
+
+folders = places("folders", DIR, "result", "the folder of one, as evaluate --out wrote")
+
+
+@command(
+    "metrics ci run_config TABLE",
+    "show result --ci 95",
+    'show result other --format latex --metrics "CMC@1,mAP"',
+)
+@folders
+def show(folders: tuple[str, ...], **values: Any) -> None:
+    """Show saved results, as evaluate printed them, or as rows of a table.
+
+    Metrics and confidence intervals are computed from what is saved, without any distance. The
+    formats csv, markdown, latex and parquet have a row a result; json has the summary of one
+    result, or an object of the summaries of several. --config prints what evaluate --config takes
+    to repeat the run, from the folder that it was run in.
+    """
+    from streameval.report.evaluation import render_evaluation, results_table
+    from streameval.result import Evaluation
+    from streameval.result.same_task import warn_of_others
+
+    check_effect("overwrite", values["out"] is not None, "give --out FILE")
+    readings = "metrics ci format json"
+    check_effect(readings, not values["config"], "leave --config out")
+    chosen_format(values)
+    resampling = None if values["ci"] is None else parse_level(values)
+    if values["config"]:
+        print_or_write(run_config(folders), values)
+        return
+    results: dict[str, Evaluation] = {}
+    for folder in folders:
+        result = Evaluation.load(folder)
+        if values["metrics"] is not None:
+            result = result.with_options(metrics=values["metrics"])
+        results[folder] = replace(result, resampling=resampling or result.resampling)
+    warn_of_others(results)
+
+    def summaries() -> dict[str, Any]:
+        every = {name: result.summary() for name, result in results.items()}
+        return every if len(every) > 1 else every[folders[0]]
+
+    def render(style: Any) -> str:
+        several = len(results) > 1
+        return "\n".join(
+            render_evaluation(result, style, saved=name if several else None)
+            for name, result in results.items()
+        )
+
+    print_table(values, summaries, render, lambda: results_table(results))
+
+
+def run_config(folders: tuple[str, ...]) -> str:
+    """Return the options of the run of a saved result, as a config file."""
+    from streameval.result.saved import read_summary
+
+    if len(folders) != 1:
+        raise OptionError(f"--config is of one result; got {len(folders)}")
+    given = read_summary(Path(folders[0]))["provenance"].get("given")
+    if given is None:
+        raise InputError(
+            f"{folders[0]} does not hold the options of its run: it is of Python, of a ledger, or "
+            "of an older version; write a config by hand"
+        )
+    return f"# streameval evaluate --config, in the folder of that run\n{as_toml(given)}"
+
+
+@command("metrics json", "conventions result", 'conventions result --metrics "CMC@1,mAP"')
+@click.argument("folder", metavar="DIR", type=DIR)
+def conventions(folder: str, **values: Any) -> None:
+    """Read a saved result as other tools do.
+
+    Prints the metrics of each preset (see: evaluate --as), where they differ from this run, and
+    which option makes the difference.
+    """
+    from streameval.report.conventions import compare_conventions, render_conventions
+    from streameval.result import Evaluation
+
+    readings = compare_conventions(Evaluation.load(folder), values["metrics"])
+    print_answer(
+        values,
+        lambda: {name: reading.summary() for name, reading in readings.items()},
+        lambda style: render_conventions(readings, style),
+    )
+
+
+@command(
+    "metrics level DRAWS queries TABLE",
+    "compare result other",
+    "compare result other --metrics mAP --format csv --out differences.csv",
+)
+@click.argument("folders", metavar="DIR DIR [DIR...]", type=DIR, nargs=-1)
+def compare(folders: tuple[str, ...], queries: int, **values: Any) -> None:
+    """Compare saved results on the same queries with the first of them.
+
+    The difference of each metric, with its confidence interval and p-value, by a paired bootstrap
+    over the identities of the queries; and the queries that got better and worse. Runs that differ
+    in protocol, gallery or options are compared with --despite only.
+    """
+    from streameval.report.comparison import comparison_table, render_comparison
+    from streameval.result.comparison import compare
+
+    check_effect("overwrite", values["out"] is not None, "give --out FILE")
+    shown = values["json"] or values["format"] in ("json", "table")
+    check_effect("queries", shown, "give --format table, or json")
+    given = {name: values[name] for name in ("metrics", *GROUPS["DRAWS"].split())}
+    comparison = compare(*folders, level=parse_level(values).level, **given)
+    print_table(
+        values,
+        lambda: comparison.summary(queries),
+        lambda style: render_comparison(comparison, style, queries),
+        lambda: comparison_table(comparison),
+    )
+
+
+@command(
+    "curve plotted_metric FIGURE",
+    "plot result -o mrep.pdf",
+    "plot result other --curve CMC --label old --label new -o cmc.svg",
+)
+@folders
+def plot(folders: tuple[str, ...], out: str, **values: Any) -> None:
+    """Plot a curve of saved results, a line a result, in a .png, .svg or .pdf file.
+
+    mReP marks its maximum at tau_max, mFR where it leaves 0 at tau_nz; DIR-FAR has a logarithmic
+    axis; pairs are densities of genuine and impostor distances (of results with a histogram);
+    camera-pairs is a heat map of one result.
+    """
+    from streameval.report import figures
+    from streameval.result import Evaluation
+    from streameval.result.same_task import warn_of_others
+
+    curve = values["curve"]
+    check_effect("metric", curve == figures.CAMERAS, f"give --curve {figures.CAMERAS}")
+    names = by_name(folders, values["labels"], "results")
+    figures.file_type(out)
+    results = {name: Evaluation.load(folder) for name, folder in names.items()}
+    warn_of_others(results)
+    figure = figures.plot(results, curve, metric=values["metric"])
+    write_new(out, figures.figure_bytes(figure, out), overwrite=values["overwrite"])
+
+
+@command(
+    "FIGURE images queries top level DRAWS",
+    "report result -o report.html",
+    "report result other --label old --label new --despite gallery -o both.html",
+)
+@folders
+def report(folders: tuple[str, ...], out: str, queries: int, **values: Any) -> None:
+    """Write saved results as one HTML file that opens offline.
+
+    Metrics side by side, the differences of runs that can be compared, curves, the hardest
+    queries, options, the data and where all came from. With --images also the ranked lists of the
+    hardest queries as pictures: their distances are computed again from what was evaluated.
+    """
+    from streameval.report.page import render_report, runs_of
+
+    images = values["images"]
+    check_effect("top", images is not None, "give --images TEMPLATE")
+    names = by_name(folders, values["labels"], "results")
+    if not out.lower().endswith((".html", ".htm")):
+        raise OptionError(f"{out} is no .html by its ending: a report is one such file")
+    runs = runs_of(folders, tuple(names), parse_level(values), values["despite"])
+    pictures = None
+    if images is not None:
+        pictures = ranked_pictures(runs, images, queries, values["top"])
+    page = render_report(runs, queries=queries, pictures=pictures)
+    write_new(out, page, overwrite=values["overwrite"])
+    print_out(f"{out}\n")
+
+
+def ranked_pictures(runs: Runs, template: str, queries: int, top: int) -> Pictures:
+    """Return the images of each run, and the ranked lists of its hardest queries."""
+    from streameval.rankings import nearest_items, reopen
+    from streameval.report.ranked_lists import Images, Pictures, hardest_queries
+
+    images: dict[str, Images] = {}
+    lists: dict[str, dict[int, RankedList]] = {}
+    for group in runs.of_same_queries:
+        chosen = hardest_queries(list(group.values()), queries)
+        for name, result in group.items():
+            inputs = reopen(result, name)
+            images[name] = Images(template, inputs)
+            ranked = nearest_items(result, inputs, chosen, top, name)
+            lists[name] = dict(zip(chosen, ranked, strict=True))
+    return Pictures(images, lists)

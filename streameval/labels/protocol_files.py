@@ -1,0 +1,160 @@
+"""Files of protocols: rules as TOML, and lists of good and junk pairs."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from streameval.choices import ListedAs
+from streameval.errors import InputError, OptionError, check_path
+from streameval.protocols.labels import Labels
+from streameval.protocols.listed import ListedPairs, PairList
+from streameval.protocols.protocol import PROTOCOLS, Protocol
+
+
+def read_protocol(path: str | Path) -> Protocol:
+    """Read a protocol from a TOML file.
+
+    Its keys are the parameters of `Protocol`. ``ignore`` must be there, or its earlier spelling
+    ``same_identity_and_camera``; ``name`` defaults to that of the file.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    Protocol
+        For ``protocol=`` of `evaluate`.
+
+    Raises
+    ------
+    InputError
+        If the file can't be read.
+    OptionError
+        If a key is unknown, is missing, or has a value that it can't have; or if the name is that
+        of another protocol.
+    """
+    check_path(path)
+    path = Path(path)
+    try:
+        given = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"protocol {path} does not exist: give a TOML file, or one of {', '.join(PROTOCOLS)}"
+        ) from None
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"protocol {path} can't be read: {error}") from error
+    given.setdefault("name", path.stem)
+    known = list(inspect.signature(Protocol).parameters)
+    for key in given:
+        if key not in known:
+            near = get_close_matches(key, known, n=3, cutoff=0.4)
+            raise OptionError(
+                f"protocol {path} has an unknown key {key!r}: "
+                + (f"the nearest are {', '.join(near)}" if near else f"known: {', '.join(known)}")
+            )
+    if not {"ignore", "same_identity_and_camera"}.intersection(given):
+        raise OptionError(
+            f"protocol {path} lacks ignore, the label columns by which pairs are ignored: "
+            'give ignore = [["id", "cam"]], or [] for none'
+        )
+    if given["name"] in list(PROTOCOLS):
+        raise OptionError(
+            f"protocol {path} is named {given['name']!r}, as a shipped protocol: give another name"
+        )
+    try:
+        return Protocol(**given)
+    except OptionError as error:
+        raise OptionError(f"protocol {path}: {error}") from error
+
+
+def read_listed_pairs(
+    good: str | Path,
+    junk: str | Path | None = None,
+    *,
+    queries: int,
+    gallery: Labels,
+    listed_as: ListedAs = "1-based",
+) -> ListedPairs:
+    """Read lists of good and junk gallery items, as VeRi-776 has them.
+
+    A line a query, in the order of the queries; items are separated by blanks or commas; the
+    line of a query of which nothing is listed is empty.
+
+    Parameters
+    ----------
+    good, junk : str or Path
+        Without junk nothing is ignored.
+    queries : int
+        Their number Q.
+    gallery : Labels
+        With keys, where these are listed.
+    listed_as : {"1-based", "0-based", "key"}
+        What stands for a gallery item: its index, counted from 1 (as in MATLAB, and in VeRi-776)
+        or from 0, or its key: an image name, say.
+
+    Returns
+    -------
+    ListedPairs
+        For ``listed=`` of `evaluate`.
+
+    Raises
+    ------
+    InputError
+        If a file can't be read, has not a line a query, lists what is not in the gallery, or
+        lists a pair that is in the other file, too. Names file and line.
+    OptionError
+        If `listed_as` is unknown, or the gallery has no keys.
+    """
+    if listed_as not in get_args(ListedAs):
+        raise OptionError(
+            f"listed_as is {listed_as!r}; expected one of {', '.join(get_args(ListedAs))}"
+        )
+    if listed_as == "key" and gallery.key is None:
+        raise OptionError(
+            f"{good} lists keys, and {gallery.source} has none: give the gallery's keys"
+        )
+    none = PairList.of([()] * queries, "no junk list")
+    pairs = ListedPairs(
+        _read_list(good, queries, gallery, listed_as),
+        none if junk is None else _read_list(junk, queries, gallery, listed_as),
+    )
+    pairs.merged(queries, len(gallery))  # checks both
+    return pairs
+
+
+def _read_list(path: str | Path, queries: int, gallery: Labels, listed_as: ListedAs) -> PairList:
+    check_path(path)
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"list of pairs {path} can't be read: {error}") from error
+    while len(lines) > queries and not lines[-1].strip():
+        lines.pop()
+    base, keyed = int(listed_as == "1-based"), listed_as == "key"
+    place: dict[str, int] = {}
+    for item, key in enumerate(np.asarray(gallery.key, np.str_).tolist() if keyed else ()):
+        place[key] = -1 if key in place else item
+
+    def index(text: str, query: int) -> int:
+        whole = text.isdecimal() and len(text) <= 18
+        found = place.get(text) if keyed else int(text) if whole else None
+        if found is not None and found >= 0:
+            return found
+        why = f"; the index of a gallery item, counted from {base}, is needed; list names as keys"
+        if keyed:
+            has = "not" if found is None else "twice"
+            why = f", a key that the gallery has {has}: the key of one item is needed"
+        raise InputError(f"{path}, line {query + 1} (query {query}) has {text[:100]!r}{why}")
+
+    rows = (
+        [index(text, query) for text in line.replace(",", " ").split()]
+        for query, line in enumerate(lines)
+    )
+    return PairList.of(rows, str(path), base)
