@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+AnyArray = npt.NDArray[Any]
 
 SHOT_RULES = ("optimistic", "stable", "pessimistic")
 """Tie rules of the axis "rule": ever more of the tied negatives are ahead."""
@@ -145,7 +147,7 @@ class RankStatistics:
             array = getattr(self, name)
             if array is None and layout.optional:
                 continue
-            own = zip(layout.axes, array.shape, strict=False)
+            own = zip(layout.axes, (*array.shape, 0, 0), strict=False)
             shape = tuple(sizes.setdefault(axis, size) for axis, size in own)
             if array.shape != shape or array.dtype != np.dtype(layout.dtype):
                 raise ValueError(
@@ -180,8 +182,7 @@ class RankStatistics:
 
     def __repr__(self) -> str:
         held = ", ".join(name for name in FIELDS if getattr(self, name) is not None)
-        sizes = f"{self.queries} queries, {len(self.positive_distance)} positives"
-        return f"<RankStatistics of {sizes}: {held}>"
+        return f"<RankStatistics of {self.queries} queries, {self.indptr[-1]} positives: {held}>"
 
     @property
     def queries(self) -> int:
@@ -199,18 +200,17 @@ class RankStatistics:
         return self.valid - self.positives
 
     @property
-    def has_positive(self) -> npt.NDArray[np.bool_]:
+    def has_positive(self) -> BoolArray:
         """[Q] bool: Q+, the queries with at least one positive."""
         return self.positives > 0
 
     @property
-    def identity_absent(self) -> npt.NDArray[np.bool_]:
+    def identity_absent(self) -> BoolArray:
         """[Q] bool: Q−, the queries whose identity does not occur in the gallery at all."""
-        absent: npt.NDArray[np.bool_] = self.same_identity == 0
-        return absent
+        return ~self.same_identity.astype(np.bool_)
 
     @property
-    def excluded(self) -> npt.NDArray[np.bool_]:
+    def excluded(self) -> BoolArray:
         """[Q] bool: the identity occurs, but every occurrence is ignored."""
         return ~self.has_positive & ~self.identity_absent
 
@@ -297,7 +297,7 @@ class RankStatistics:
                 stacked[name] = values[0]
         return RankStatistics(**stacked)
 
-    def take(self, queries: npt.NDArray[Any]) -> RankStatistics:
+    def take(self, queries: AnyArray) -> RankStatistics:
         """Return the statistics of some of the queries: their indices [n], or a mask [Q].
 
         The result has a histogram of impostors only where it is kept by group, and whole groups
@@ -310,7 +310,7 @@ class RankStatistics:
         taken = self._rows(of) | {"group": None} | self._histogram_of(wanted)
         return RankStatistics(indptr=_ends(counts), thresholds=self.thresholds, **taken)
 
-    def _rows(self, of: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    def _rows(self, of: Mapping[str, AnyArray]) -> dict[str, Any]:
         """Return the fields of some axes, an index or a mask each, with these rows alone."""
         return {
             name: values[of[layout.axes[0]]]
@@ -330,7 +330,7 @@ class RankStatistics:
         histogram = self.group_histogram[taken > 0].sum(axis=0)
         return {"impostor_histogram": histogram, "histogram_edges": self.histogram_edges}
 
-    def select_positives(self, kept: npt.NDArray[Any]) -> RankStatistics:
+    def select_positives(self, kept: AnyArray) -> RankStatistics:
         """Return the statistics with some of the positives, by a mask [P]; nothing else changes.
 
         What is drawn of all positives is left out.
@@ -339,7 +339,7 @@ class RankStatistics:
         kept_rows = self._rows({"positive": kept})
         return replace(self, indptr=left, single_shot=None, sampled_shots=None, **kept_rows)
 
-    def with_positives(self, kept: npt.NDArray[np.bool_]) -> RankStatistics:
+    def with_positives(self, kept: BoolArray) -> RankStatistics:
         """Return the statistics with some of the positives, by a mask [P], the others ignored."""
         left = self.select_positives(kept)
         dropped = self.positives - left.positives
@@ -390,7 +390,7 @@ def _least(mine: FloatArray, theirs: FloatArray) -> FloatArray:
     return np.sort(np.concatenate([mine, theirs], axis=1), axis=1)[:, : mine.shape[1]]
 
 
-def _ends(counts: npt.NDArray[Any]) -> IntArray:
+def _ends(counts: AnyArray) -> IntArray:
     """Return where each of several stretches of so many begins, and the last one ends."""
     return np.append(0, np.cumsum(counts, dtype=np.int64))
 

@@ -27,8 +27,9 @@ import numpy.typing as npt
 
 from streameval.arrays.remote import is_remote
 from streameval.errors import OptionError, OutputError, StreamevalError
+from streameval.statistics import AnyArray
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+Arrays = Mapping[str, AnyArray]
 Bytes = npt.NDArray[np.uint8]
 
 BRANCH = "main"
@@ -124,15 +125,7 @@ class Store:
     def locked(self, wait: float = 0.0) -> Iterator[None]:
         """Hold the lock of a local store; nothing is locked in an object store.
 
-        Parameters
-        ----------
-        wait : float
-            Seconds to wait for another process.
-
-        Raises
-        ------
-        OutputError
-            If another process holds it for longer.
+        Raises OutputError if another process holds it for longer than `wait` seconds.
         """
         if self.local is None:
             yield
@@ -227,7 +220,7 @@ class View:
         with store.guard("read" if session.read_only else "written"):
             self.root = zarr.open_group(session.store, mode="r" if session.read_only else "a")
 
-    def read(self, path: str) -> dict[str, npt.NDArray[Any]]:
+    def read(self, path: str) -> dict[str, AnyArray]:
         """Read the arrays that `write` has written."""
         with self._store.guard("read"):
             return unpack(self._bytes(path))
@@ -289,7 +282,7 @@ def check_packages(what: str = "keeping finished work") -> None:
             )
 
 
-def narrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def narrow(values: AnyArray) -> AnyArray:
     """Return integers in the narrowest signed type that holds them; other values as they are."""
     if values.dtype.kind != "i":
         return values
@@ -310,10 +303,10 @@ def pack(arrays: Arrays) -> Bytes:
     return np.frombuffer(b"".join([*head, *parts]), np.uint8)
 
 
-def unpack(packed: Bytes) -> dict[str, npt.NDArray[Any]]:
+def unpack(packed: Bytes) -> dict[str, AnyArray]:
     """Return the arrays that `pack` was given; views of the bytes, but for narrowed integers."""
     start = _WORD + int.from_bytes(packed[:_WORD].tobytes(), "little")
-    arrays: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, AnyArray] = {}
     for name, dtype, stored, shape in json.loads(packed[_WORD:start].tobytes()):
         start += -start % _WORD
         end = start + math.prod(shape) * np.dtype(stored).itemsize

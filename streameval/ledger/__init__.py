@@ -1,8 +1,7 @@
 """The growing gallery: an evaluation on disk that is always up to date.
 
 ledger        Ledger: create, append, remove, forget, add queries, evaluate, verify
-queries       the queries: those that come first, with the settings, and further ones
-segments      the segments: appended, removed, without forgotten identities
+changes       created, a segment appended or removed, identities forgotten, queries added
 verification  everything read, and counted again
 trajectory    an entry a snapshot; what a change will count, forecast
 gallery       labels and data of segments and queries, checked to be what they were

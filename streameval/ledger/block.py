@@ -38,9 +38,9 @@ class Part:
     labels : Labels
         Of these items.
     array : Array
-        Features of the whole segment [n, D], or its distances from all queries [Q, n].
+        Their features [m, D], or their distances from all queries [Q, m].
     rows : [m] int64, optional
-        Which items; all by default.
+        Which items of the segment; all by default.
     """
 
     segment: Segment
@@ -55,6 +55,11 @@ class Part:
     def index(self, place: IntArray) -> IntArray:
         """Return the indices in the segment of some of these items."""
         return place if self.rows is None else self.rows[place]
+
+
+def joined(arrays: Sequence[Array], axis: int, name: str) -> Array:
+    """Return one or several arrays as one."""
+    return arrays[0] if len(arrays) == 1 else JoinedArray(arrays, axis, name)
 
 
 class Block:
@@ -72,11 +77,6 @@ class Block:
     session : Session
     queries : [q] int64, optional
         Which queries, ascending; all by default.
-
-    Raises
-    ------
-    InputError, OptionError
-        If labels don't fit together.
     """
 
     def __init__(
@@ -106,13 +106,7 @@ class Block:
         return len(self.queries) * int(self._begin[-1])
 
     def find_positives(self, serial: int) -> Positives:
-        """Find the distances of the positive pairs, whose serials begin with `serial`.
-
-        Raises
-        ------
-        InputError
-            If an input can't be read, or a distance lies outside the range.
-        """
+        """Find the distances of the positive pairs, whose serials begin with `serial`."""
         with self._explain_errors():
             found = find_positives(self._job(0, 0), self._session).known_positives()
         number = np.searchsorted(self._begin, found.item, side="right") - 1
@@ -143,11 +137,6 @@ class Block:
             A part each, with all of the positives.
         list of (int, [q, near] float64)
             Nearest negatives by the number of a part's segment; empty where none are looked for.
-
-        Raises
-        ------
-        InputError
-            If an input can't be read, or a distance lies outside the range.
         """
         with self._explain_errors():
             job = self._counting(positives, near)
@@ -170,11 +159,6 @@ class Block:
         -------
         [parts, 2, P] int64
             Negatives closer than each positive, and as far as it.
-
-        Raises
-        ------
-        InputError
-            If an input can't be read.
         """
         with self._explain_errors():
             job = self._counting(positives, 0)
@@ -196,14 +180,7 @@ class Block:
         self, features: Array | None, queries: IntArray | None
     ) -> tuple[Array | None, Array]:
         """Return the features of the queries, if any, and those of the items, or distances."""
-        axis = "rows" if features is not None else "columns"
-        arrays = [
-            part.array if part.rows is None else SelectedArray(part.array, **{axis: part.rows})
-            for part in self.parts
-        ]
-        whole = arrays[0]
-        if len(arrays) > 1:
-            whole = JoinedArray(arrays, int(features is None), self._name)
+        whole = joined([part.array for part in self.parts], int(features is None), self._name)
         if queries is None:
             return features, whole
         if features is None:

@@ -12,30 +12,30 @@ from typing import Any
 import numpy as np
 
 from streameval.arrays.array import Array
-from streameval.arrays.composed import JoinedArray, SelectedArray
+from streameval.arrays.composed import SelectedArray
 from streameval.arrays.fingerprint import content
 from streameval.arrays.fingerprint import state as files_state
 from streameval.arrays.remote import is_remote
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError
-from streameval.ledger.block import Block, Part
-from streameval.ledger.head import Place, Segment
-from streameval.ledger.state import State
+from streameval.ledger.block import Block, Part, joined
+from streameval.ledger.head import Place, Segment, Settings
+from streameval.ledger.state import Near, Positives, State
 from streameval.ledger.store import Contents
+from streameval.ledger.trajectory import Forecast
 from streameval.metrics.groups import PositiveCameras
-from streameval.protocols.labels import AnyArray, Labels
+from streameval.planning.range import UNIT_TOLERANCE
+from streameval.protocols.labels import Labels
 from streameval.run.session import Session
-from streameval.statistics import IntArray
+from streameval.sources.distances import Distances
+from streameval.sources.features import Features
+from streameval.statistics import AnyArray, IntArray, RankStatistics
+
+_ROWS = 4096  # of features that are checked at a time
 
 
 def open_matrix(uri: str | Path, what: str) -> Array:
-    """Open a matrix that can be opened again, from anywhere.
-
-    Raises
-    ------
-    InputError
-        If it lies in memory, or can't be opened.
-    """
+    """Open a matrix that can be opened again, from anywhere."""
     if not isinstance(uri, str | Path):
         raise InputError(
             f"{what} is an array in memory, and a ledger reads its data again later: save it, and "
@@ -63,13 +63,30 @@ def place_of(array: Array) -> Place:
     return Place(array.uri, content(array), files)
 
 
-def check_same(array: Array, uri: str, files: str) -> None:
-    """Raise InputError if the files of an array have changed since it was read."""
-    if files_state(array) != files:
+def check_queries(labels: Labels, array: Array | None, settings: Settings) -> None:
+    """Raise InputError for queries that no gallery can be evaluated with: none is ever removed."""
+    if not len(labels):
+        raise InputError(f"{labels.source} has no ids: at least one query is needed")
+    if array is None:
+        return
+    if array.shape[0] != len(labels):
         raise InputError(
-            f"{uri} has changed while it was read: nothing has been changed in the ledger; "
-            "run this again when it is written"
+            f"{array.uri} has {array.shape[0]} rows, and {labels.source} {len(labels)} ids: one id "
+            "a query is needed"
         )
+    if settings.metric is None:
+        Distances(array)
+        return
+    source, used = Features(array, array, settings.metric), settings.range
+    for start in range(0, len(labels), _ROWS):
+        _, norms = source.read_query(start, min(start + _ROWS, len(labels)))
+        others = np.flatnonzero(np.abs(norms - 1) > UNIT_TOLERANCE)
+        if used is not None and used.unit and len(others):
+            raise InputError(
+                f"{array.uri} row {start + others[0]} is of length {norms[others[0]]:.6g}, and the "
+                f"range [{used.low!r}, {used.high!r}] is that of vectors of length 1: scale them "
+                "to length 1, or create a ledger with --range LO,HI"
+            )
 
 
 class Gallery:
@@ -84,11 +101,6 @@ class Gallery:
         What counts; not needed to look things up.
     thorough : bool
         Whether the content of all data is compared, and not only their files' times.
-
-    Attributes
-    ----------
-    state : State
-        A change puts a newer one in its place.
     """
 
     def __init__(
@@ -176,19 +188,14 @@ class Gallery:
         return replace(segment, forgotten=segment.forgotten + len(rows))
 
     def part(self, segment: Segment, rows: IntArray | None = None) -> Part:
-        """Return some items of a segment; all that are in the gallery by default.
-
-        Raises
-        ------
-        InputError
-            If its data have changed, or are gone.
-        """
-        labels = self.labels(segment)
+        """Return some items of a segment; all that are in the gallery by default."""
+        labels, array = self.labels(segment), self.array(segment)
         if rows is None and segment.forgotten:
             rows = np.setdiff1d(np.arange(segment.size), self.forgotten(segment))
-        if rows is not None:
-            labels = labels.take(rows)
-        return Part(segment, labels, self.array(segment), rows)
+        if rows is None:
+            return Part(segment, labels, array)
+        axis = "columns" if self.state.head.settings.metric is None else "rows"
+        return Part(segment, labels.take(rows), SelectedArray(array, **{axis: rows}), rows)
 
     def parts(self) -> list[Part]:
         """Return the items of all segments, without empty ones; see `part`."""
@@ -208,14 +215,27 @@ class Gallery:
             settings = replace(settings, range=None, thresholds=0, edges=0)
         return Block(settings, self.queries, self.features(), parts, self._session, queries)
 
-    def features(self) -> Array | None:
-        """Return the features of all queries; None where distances are stored.
+    def count(
+        self, queries: IntArray, serial: int = 0
+    ) -> tuple[Positives, Near, dict[int, RankStatistics]]:
+        """Count some queries against the whole gallery, each segment apart.
 
-        Raises
-        ------
-        InputError
-            If they have changed, or are gone, or those that came later are of another width.
+        Returns their positives, whose serials begin with `serial`, their nearest negatives, and
+        the statistics by number of a segment.
         """
+        head, parts = self.state.head, self.parts()
+        most = head.settings.near(head.queries)
+        near = Near.none(len(queries), most)
+        if not parts:
+            return Positives.none(), near, {}
+        block = self.block(parts, queries)
+        positives = block.find_positives(serial)
+        counted, nearest = block.count(positives, most)
+        shards = zip((part.segment.number for part in parts), counted, strict=True)
+        return positives, near.merge(nearest, most), dict(shards)
+
+    def features(self) -> Array | None:
+        """Return the features of all queries; None where distances are stored."""
         if self.state.head.settings.metric is None:
             return None
         places = [batch.place for batch in self.state.head.batches]
@@ -226,16 +246,10 @@ class Gallery:
                 f"query features {arrays[-1].uri} are {arrays[-1].shape}, those of the ledger have "
                 f"{widths[0]} columns: as many are needed"
             )
-        return arrays[0] if len(arrays) == 1 else JoinedArray(arrays, 0, "query features")
+        return joined(arrays, 0, "query features")
 
     def array(self, segment: Segment) -> Array:
-        """Return the features of a segment, or its distances from all queries.
-
-        Raises
-        ------
-        InputError
-            If they have changed, or are gone.
-        """
+        """Return the features of a segment, or its distances from all queries."""
         stored = self.state.head.settings.metric is None
         side = "--distances" if stored else "--gallery"
         option = f"--name {shlex.quote(segment.name)} {side} URI"
@@ -246,7 +260,14 @@ class Gallery:
                 columns = np.arange(place.column, place.column + segment.size)
                 array = SelectedArray(array, None, columns)
             blocks.append(array)
-        return blocks[0] if len(blocks) == 1 else JoinedArray(blocks, 0, segment.name)
+        return joined(blocks, 0, segment.name)
+
+    def place(self, array: Array) -> Place:
+        """Return the place of an array that is added; `settled` checks that it has not changed."""
+        place = place_of(array)
+        self._arrays[place.uri, place.content] = array
+        self._opened.append((array, place, place.files))
+        return place
 
     def _open(self, place: Place, what: str, option: str) -> Array:
         known = place.uri, place.content  # another segment's place may be the same
@@ -275,17 +296,18 @@ class Gallery:
         return array
 
     def settled(self, after: State) -> State:
-        """Return the state after a change, with new times of files whose content is unchanged.
-
-        Raises
-        ------
-        InputError
-            If data have changed since they were opened.
-        """
+        """Return the state after a change, with new times of files whose content is unchanged."""
         newer: dict[tuple[str, str], str] = {}
         for array, place, files in self._opened:
-            check_same(array, place.uri, files)
-            newer[place.uri, place.content] = files
+            if files_state(array) != files:
+                raise InputError(
+                    f"{place.uri} has changed while it was read: nothing has been changed in the "
+                    "ledger; run this again when it is written"
+                )
+            if files != place.files:
+                newer[place.uri, place.content] = files
+        if not newer:
+            return after
 
         def put(place: Place) -> Place:
             return replace(place, files=newer.get((place.uri, place.content), place.files))
@@ -293,24 +315,16 @@ class Gallery:
         return replace(after, head=after.head.with_places(put))
 
 
-def move(state: State, name: str | None, place: Place) -> State:
+def move(gallery: Gallery, name: str | None, place: Place) -> tuple[State, str, Forecast]:
     """Return the state with the new place of a segment's data, or (None) of queries' data.
 
     Distances of queries that came later belong to all segments: each gets the new place.
-
-    Raises
-    ------
-    OptionError
-        If there is no such segment.
-    InputError
-        If what is there is not what came.
     """
-    head = state.head
+    head = gallery.state.head
 
     def put(old: Place) -> Place:
-        if old.content != place.content:
-            return old
-        return replace(old, uri=place.uri, files=place.files)
+        same = old.content == place.content
+        return replace(old, uri=place.uri, files=place.files) if same else old
 
     after = head.with_places(put)
     if name is not None:
@@ -321,12 +335,12 @@ def move(state: State, name: str | None, place: Place) -> State:
                 f"({segment.places[0].uri}): nothing has been changed; give the same data, or "
                 "remove the segment and append it anew"
             )
-        return replace(state, head=replace(after, batches=head.batches))
-    if all(batch.place is None or batch.place.content != place.content for batch in head.batches):
+        after = replace(after, batches=head.batches)
+    elif all(batch.place is None or batch.place.content != place.content for batch in head.batches):
         raise InputError(
             f"{place.uri} holds none of the queries' data as they were when they came: nothing has "
             "been changed; give the same data"
         )
-    if head.settings.metric is not None:
+    elif head.settings.metric is not None:
         after = replace(after, segments=head.segments)
-    return replace(state, head=after)
+    return replace(gallery.state, head=after), name or "queries", Forecast()

@@ -15,7 +15,10 @@ from streameval.arrays.array import Array
 from streameval.errors import OptionError, OutputError
 from streameval.metrics.options import MetricOptions
 from streameval.planning.range import Range
-from streameval.protocols.protocol import Protocol
+from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
+from streameval.request import Terms
+from streameval.run.preparation import BINS, THRESHOLDS
+from streameval.run.session import parse_bytes
 from streameval.sources.distances import Distances
 from streameval.sources.features import Features
 from streameval.statistics import FloatArray
@@ -50,6 +53,49 @@ class Settings:
     thresholds: int
     edges: int
     keep: int
+
+    @classmethod
+    def of(cls, array: Array | None, metric: str | None, terms: Terms, keep: str | int) -> Settings:
+        """Return what is asked for; OptionError if it can't be kept up to date as a gallery grows.
+
+        `array` holds the features of the queries, if any.
+        """
+        if array is None and metric is not None:
+            raise OptionError(
+                f"got metric {metric} without query features: give them, or leave it out where "
+                "distances are stored"
+            )
+        chosen = terms.protocol
+        if chosen.listed:
+            raise OptionError(
+                f"protocol {chosen.name} takes its pairs from lists of the whole gallery, which a "
+                "ledger does not have beforehand: choose a protocol by identity and camera"
+            )
+        if chosen.self_match == "index":
+            raise OptionError(
+                "self_match by index means that query i is gallery item i, which no longer holds "
+                "once the gallery grows: match by key"
+            )
+        if chosen.cmc == SINGLE_GALLERY_SHOT:
+            raise OptionError(
+                f"protocol {chosen.name} draws one item of each gallery identity, which is no sum "
+                "over segments: choose market1501 or separate-camera, or evaluate the whole gallery"
+            )
+        needs, used = terms.fields_needed, terms.range if isinstance(terms.range, Range) else None
+        thresholds = THRESHOLDS if "negatives_within" in needs or used else 0
+        edges = BINS + 1 if "impostor_histogram" in needs else 0
+        features = None if array is None else Features(array, array, metric or "cosine")
+        if terms.range == "auto" and features is not None and (thresholds or edges):
+            used = features.bounds()
+        if used is None and (thresholds or edges):
+            raise OptionError(
+                f"range is {terms.range}, the least and greatest distance of the data, which moves "
+                "when the gallery grows: give a range that stays (--range LO,HI), or metrics that "
+                "need none (--metrics CMC@1,mAP,mINP)"
+            )
+        of = None if features is None else features.metric
+        size = parse_bytes(keep, "keep")
+        return cls(of, chosen, terms.options, used, thresholds, edges, size)
 
     @property
     def limits(self) -> tuple[FloatArray, FloatArray | None]:
@@ -225,6 +271,19 @@ class Head:
         batches = (replace(batch, place=batch.place and put(batch.place)) for batch in self.batches)
         segments = (replace(part, places=tuple(map(put, part.places))) for part in self.segments)
         return replace(self, batches=tuple(batches), segments=tuple(segments))
+
+    def with_queries(self, place: Place | None, queries: int) -> Head:
+        """Return the head with the place of the data of further queries, if they have any."""
+        first, last = self.queries, self.queries + queries
+        head = replace(self, batches=(*self.batches, Batch(first, last, place)))
+        if self.settings.metric is not None or place is None:
+            return head
+        segments, column = [], 0
+        for segment in self.segments:
+            columns = replace(place, start=first, stop=last, column=column)
+            segments.append(replace(segment, places=(*segment.places, columns)))
+            column += segment.size
+        return replace(head, segments=tuple(segments))
 
     def with_entry(self, entry: Mapping[str, Any]) -> Head:
         """Return the head with the entry of a further snapshot."""

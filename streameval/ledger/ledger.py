@@ -12,13 +12,18 @@ import numpy.typing as npt
 
 from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
 from streameval.errors import OptionError
+from streameval.ledger.changes import (
+    Change,
+    NewSegment,
+    add_queries,
+    first_state,
+    forget_identities,
+    remove_segment,
+)
 from streameval.ledger.gallery import Gallery, move, open_matrix, place_of
 from streameval.ledger.head import Head, Segment
-from streameval.ledger.queries import add_queries, first_state
-from streameval.ledger.segments import NewSegment, forget_identities, remove_segment
-from streameval.ledger.state import State
 from streameval.ledger.store import LedgerStore
-from streameval.ledger.trajectory import NOTHING, Forecast, Snapshot, entry_of, result_of
+from streameval.ledger.trajectory import Forecast, Snapshot, result_of, snapshot_of
 from streameval.ledger.verification import differences
 from streameval.metrics.options import MetricOptions, is_number
 from streameval.planning.range import Range
@@ -34,9 +39,6 @@ if TYPE_CHECKING:
 
 DEFAULT_KEEP = "4MB"
 DEFAULT_WAIT = 60.0  # seconds
-
-Change = Callable[[Gallery], tuple[State, str, Forecast]]
-"""Returns the state after a change, its name in the trajectory, and what was counted for it."""
 
 
 class Ledger:
@@ -317,11 +319,7 @@ class Ledger:
         """
         given = locals()
         place = place_of(open_matrix(uri, "array"))
-        return self._change(
-            "move",
-            given,
-            lambda ledger: (move(ledger.state, name, place), name or "queries", NOTHING),
-        )
+        return self._change("move", given, lambda ledger: move(ledger, name, place))
 
     def verify(
         self,
@@ -349,7 +347,9 @@ class Ledger:
         """Return the labels of the queries."""
         return self._store.contents().queries()
 
-    def _change(self, kind: str, given: Mapping[str, Any], change: Change) -> Snapshot:
+    def _change(
+        self, kind: str, given: Mapping[str, Any], change: Callable[[Gallery], Change]
+    ) -> Snapshot:
         """Make a change and commit it; `given` are the keywords of its method."""
         wait = given["wait"]
         if not (is_number(wait) and wait >= 0):
@@ -362,6 +362,8 @@ class Ledger:
                 after, name, work = change(gallery)
                 after = gallery.settled(after)
                 seconds = time.perf_counter() - started
-                entry = entry_of(before, after, gallery.queries, (kind, name), work, seconds)
-                gallery.contents.save(replace(after, head=after.head.with_entry(entry)))
-        return Snapshot.of(entry)
+                what = kind, name
+                snapshot = snapshot_of(before, after, gallery.queries, what, work, seconds)
+                head = after.head.with_entry(snapshot.entry())
+                gallery.contents.save(replace(after, head=head))
+        return snapshot

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from streameval.ledger.head import Head, Settings
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import AnyArray, BoolArray, FloatArray, IntArray, RankStatistics
 from streameval.store import Arrays
 
 
@@ -48,7 +47,7 @@ class Positives:
     def __len__(self) -> int:
         return len(self.serial)
 
-    def take(self, chosen: npt.NDArray[Any]) -> Positives:
+    def take(self, chosen: AnyArray) -> Positives:
         """Return the positives of an index or a mask."""
         return Positives(*(column[chosen] for column in vars(self).values()))
 
@@ -135,7 +134,7 @@ class Near:
         every = np.concatenate(distances, axis=1), np.concatenate(owners, axis=1)
         return Near(*every, reach).sorted(most)
 
-    def without(self, gone: npt.NDArray[np.bool_]) -> Near:
+    def without(self, gone: BoolArray) -> Near:
         """Return the negatives without those of a mask, [Q, M]."""
         left = replace(self, distance=np.where(gone, np.inf, self.distance))
         return left.sorted(gone.shape[1])
@@ -157,10 +156,10 @@ class Near:
         """Return these and those of further queries, at most so many of each."""
         return Near(*_stacked(self.sorted(most), other.sorted(most)))
 
-    def few(self) -> npt.NDArray[np.bool_]:
+    def few(self) -> BoolArray:
         """Return a mask of queries with under half of their nearest negatives left, [Q]."""
         left = np.isfinite(self.distance).sum(axis=1)
-        few: npt.NDArray[np.bool_] = 2 * left < self.distance.shape[1]
+        few: BoolArray = 2 * left < self.distance.shape[1]
         return few & (self.reach < np.inf)
 
     def put(self, queries: IntArray, other: Near) -> Near:
@@ -195,16 +194,16 @@ class State:
     @classmethod
     def empty(cls, head: Head) -> State:
         """Return the state of a ledger without segments."""
-        queries, settings = head.queries, head.settings
-        near = Near.none(queries, settings.near(queries))
-        statistics = no_statistics(queries, settings)
-        return cls(head, Positives.none(), statistics, near, np.empty(0, np.int64))
+        near = Near.none(head.queries, head.settings.near(head.queries))
+        positives = Positives.none()
+        statistics = no_statistics(np.arange(head.queries), positives, head.settings)
+        return cls(head, positives, statistics, near, np.empty(0, np.int64))
 
 
-def no_statistics(queries: int, settings: Settings) -> RankStatistics:
-    """Return the statistics of so many queries against an empty gallery."""
-    indptr = np.zeros(queries + 1, np.int64)
-    return RankStatistics.zero(indptr, np.empty(0), *settings.limits)
+def no_statistics(queries: IntArray, positives: Positives, settings: Settings) -> RankStatistics:
+    """Return the statistics of some queries and their positives against an empty gallery."""
+    indptr = positives.indptr(queries)
+    return RankStatistics.zero(indptr, positives.distance, *settings.limits)
 
 
 def add_positives(
@@ -224,7 +223,7 @@ def add_positives(
     )
 
 
-def arrays_of(statistics: RankStatistics) -> dict[str, npt.NDArray[Any]]:
+def arrays_of(statistics: RankStatistics) -> dict[str, AnyArray]:
     """Return the counts of queries as they are written.
 
     Returns
@@ -279,7 +278,7 @@ def join_cells(cells: Sequence[IntArray]) -> IntArray:
     return np.concatenate([np.empty((4, 0), np.int64), *cells], axis=1)
 
 
-def _stacked(one: object, other: object) -> list[npt.NDArray[Any]]:
+def _stacked(one: object, other: object) -> list[AnyArray]:
     """Return each array of a dataclass, with that of another appended."""
     pairs = zip(vars(one).values(), vars(other).values(), strict=True)
     return [np.concatenate(pair) for pair in pairs]

@@ -12,14 +12,13 @@ Labels are kept as an array a column: small integers, strings as code points.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import InputError, OptionError, OutputError, check_path
 from streameval.ledger.head import Head, Record
@@ -32,8 +31,8 @@ from streameval.ledger.state import (
     no_statistics,
     statistics_from,
 )
-from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray, Labels
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.protocols.labels import KNOWN_COLUMNS, Labels
+from streameval.statistics import AnyArray, FloatArray, IntArray, RankStatistics
 from streameval.store import Arrays, Store, View, check_packages, create_array, narrow
 
 HEAD, STATE, GALLERY, QUERIES = "ledger", "state", "gallery", "queries"
@@ -65,13 +64,7 @@ class LedgerStore(Store):
         super().__init__(location)
 
     def make(self, state: State, labels: Labels) -> None:
-        """Write the first snapshot.
-
-        Raises
-        ------
-        OutputError
-            If there is something already, or it can't be written.
-        """
+        """Write the first snapshot."""
         if self.local is not None and self.local.exists():
             _check_unfinished(self.local, self.inside)
         with self.guard("written"), self.locked():
@@ -113,13 +106,7 @@ class LedgerStore(Store):
         return False
 
     def contents(self, at: int | str | None = None) -> Contents:
-        """Return the contents of the newest snapshot, or of one by number or segment name.
-
-        Raises
-        ------
-        OptionError
-            If there is no such snapshot.
-        """
+        """Return the contents of the newest snapshot, or of one by number or segment name."""
         if at is None:
             return Contents(self, self.readable())
         snapshots = self.snapshots()
@@ -184,13 +171,7 @@ class Contents(View):
         self.write(QUERIES, _label_arrays(labels))
 
     def append_labels(self, begin: int, labels: Labels) -> None:
-        """Write labels of further items of the gallery; a column that they lack is filled with 0.
-
-        Raises
-        ------
-        InputError
-            If there are strings where there were integers, or integers where there were strings.
-        """
+        """Write labels of further items of the gallery, 0 in a column that they lack."""
         with self._store.guard("written"):
             group = self.root.require_group(GALLERY)
             there: dict[str, Any] = dict(group.arrays())
@@ -201,12 +182,7 @@ class Contents(View):
                 array = there.get(name)
                 if array is None:
                     array = _create_column(group, name, begin, values)
-                if values.ndim != array.ndim:
-                    kinds = ["integers" if n == 1 else "strings" for n in (values.ndim, array.ndim)]
-                    raise InputError(
-                        f"labels {name!r} are {kinds[0]}, those of the gallery {kinds[1]}: give "
-                        "both as the same"
-                    )
+                check_kinds(f"labels {name!r}", values, "those of the gallery", array)
                 if values.dtype.itemsize > array.dtype.itemsize:  # the first that need as much
                     known = np.asarray(array[...]).astype(values.dtype)
                     array = _create_column(group, name, begin, known)
@@ -218,27 +194,18 @@ class Contents(View):
     def write_record(
         self,
         head: Head,
-        segments: Iterable[int],
+        added: Mapping[int, Arrays],
         cells: Sequence[IntArray],
-        added: Sequence[Arrays],
         start: int = 0,
     ) -> Head:
         """Write what a change adds; return the head with its record.
 
-        Parameters
-        ----------
-        head : Head
-            After the change, but for its entry in the trajectory.
-        segments : iterable of int
-            Numbers of segments that it adds to.
-        cells : sequence of [4, c] int64
-        added : sequence of mapping of str to array
-            By segment, as `arrays_of` makes them.
-        start : int
-            The first of the queries, which go up to the last.
+        To each segment, by number, it adds arrays as `arrays_of` makes them, of the queries from
+        `start` to the last; and cells.
         """
-        record = Record(len(head.happened), tuple(segments), start, head.queries)
-        rows = {name: np.stack([one[name] for one in added]) for name in added[0]}
+        record = Record(len(head.happened), tuple(added), start, head.queries)
+        names = next(iter(added.values()))
+        rows = {name: np.stack([own[name] for own in added.values()]) for name in names}
         self.write(WITHIN.format(record.number), {"within": rows.pop("within")})
         self.write(RECORD.format(record.number), {"cells": join_cells(cells), **rows})
         return replace(head, records=(*head.records, record))
@@ -252,24 +219,14 @@ class Contents(View):
     def shares(
         self, head: Head, positives: Positives, numbers: Collection[int] = ()
     ) -> tuple[dict[int, FloatArray], dict[int, RankStatistics]]:
-        """Return the nearest negative of each query by segment, and what some segments have added.
+        """Return the nearest negative of each query [Q] by segment, and what some have added.
 
-        Parameters
-        ----------
-        head : Head
-        positives : Positives
-            Of the shares.
-        numbers : collection of int
-            The segments whose shares are wanted.
-
-        Returns
-        -------
-        dict of int to [Q] float64
-        dict of int to RankStatistics
+        What the segments of some numbers have added is told for the positives that are given.
         """
         queries, settings = head.queries, head.settings
         nearest = {segment.number: np.full(queries, np.inf) for segment in head.segments}
-        sums = {number: arrays_of(no_statistics(queries, settings)) for number in numbers}
+        every = np.arange(queries)
+        sums = {one: arrays_of(no_statistics(every, positives, settings)) for one in numbers}
         cells: dict[int, list[IntArray]] = {number: [] for number in numbers}
         for record in head.records:
             arrays = self.read(RECORD.format(record.number))
@@ -295,13 +252,7 @@ class Contents(View):
         return nearest, shares
 
     def save(self, state: State) -> None:
-        """Write the state, and commit all.
-
-        Raises
-        ------
-        OutputError
-            If it can't be written, or another process has committed in the meantime.
-        """
+        """Write the state, and commit all."""
         statistics, positives, near = state.statistics, state.positives, state.near
         *columns, distance = vars(positives).values()
         columns += [statistics.closer, statistics.tied, statistics.tied_before]
@@ -320,13 +271,23 @@ class Contents(View):
         self.commit(f"{entry['number']} {entry['change']}")
 
 
-def _create_column(group: Any, name: str, items: int, like: npt.NDArray[Any]) -> Any:
+def check_kinds(what: str, values: Any, others: str, known: Any) -> None:
+    """Raise InputError if labels are integers, and others strings, or their code points."""
+    kinds = [
+        "strings" if side.dtype.kind == "U" or side.ndim > 1 else "integers"
+        for side in (values, known)
+    ]
+    if kinds[0] != kinds[1]:
+        raise InputError(f"{what} are {kinds[0]}, {others} {kinds[1]}: give both as the same")
+
+
+def _create_column(group: Any, name: str, items: int, like: AnyArray) -> Any:
     width = like.shape[1:]
     chunks = (max(LABELS // max(width, default=1), 1), *width)
     return create_array(group, name, (items, *width), like.dtype, chunks)
 
 
-def _label_arrays(labels: Labels) -> dict[str, npt.NDArray[Any]]:
+def _label_arrays(labels: Labels) -> dict[str, AnyArray]:
     """Return the columns of labels as arrays of numbers."""
     return {
         name if name in KNOWN_COLUMNS else _MORE + quote(name, safe=""): _numbers(values)
@@ -334,12 +295,12 @@ def _label_arrays(labels: Labels) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _columns_of(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, AnyArray]:
+def _columns_of(arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
     """Return the columns that have been written as arrays of numbers."""
     return {unquote(name.removeprefix(_MORE)): _texts(values) for name, values in arrays.items()}
 
 
-def _numbers(values: AnyArray) -> npt.NDArray[Any]:
+def _numbers(values: AnyArray) -> AnyArray:
     if values.dtype.kind != "U":
         return narrow(values)
     width = values.dtype.itemsize // 4
@@ -347,8 +308,8 @@ def _numbers(values: AnyArray) -> npt.NDArray[Any]:
     return texts.view("<u4").reshape(len(values), width)
 
 
-def _texts(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _texts(values: AnyArray) -> AnyArray:
     if values.ndim == 1:
         return values.astype(np.int64)
-    texts: npt.NDArray[Any] = np.ascontiguousarray(values).view(f"<U{values.shape[1]}")
+    texts: AnyArray = np.ascontiguousarray(values).view(f"<U{values.shape[1]}")
     return texts.reshape(len(values))

@@ -49,10 +49,10 @@ class Forecast:
         Whether distances are computed.
     """
 
-    segment: int
-    rescanned: int
-    queries: int
-    full: int
+    segment: int = 0
+    rescanned: int = 0
+    queries: int = 0
+    full: int = 0
     items: int = 0
     old: int = 0
     searched: int = 0
@@ -72,9 +72,6 @@ class Forecast:
         again = RANK * (self.rescanned - self.searched) + NEAR * self.searched
         work = self.segment + again + row * (self.items + self.old)
         return work / whole if whole else 0.0
-
-
-NOTHING = Forecast(0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -141,18 +138,18 @@ def _sides(statistics: RankStatistics) -> list[str]:
     return named
 
 
-def entry_of(
+def snapshot_of(
     before: State,
     after: State,
     queries: Labels,
     what: tuple[str, str],
     work: Forecast,
     seconds: float,
-) -> dict[str, Any]:
-    """Return the entry of the trajectory for a change: its kind and name, and its work."""
+) -> Snapshot:
+    """Return the snapshot after a change: its kind and name, and its work."""
     metrics, counts = scalars_of(after, queries)
     moves = zip(_sides(before.statistics), _sides(after.statistics), strict=False)  # queries grow
-    snapshot = Snapshot(
+    return Snapshot(
         number=len(before.head.happened),
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         change=what[0],
@@ -166,7 +163,6 @@ def entry_of(
         rescanned=work.rescanned,
         seconds=round(seconds, 3),
     )
-    return snapshot.entry()
 
 
 def scalars_of(

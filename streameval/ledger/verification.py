@@ -6,18 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import InputError, OutputError
 from streameval.ledger.gallery import Gallery
-from streameval.ledger.state import Near, Positives, no_statistics
+from streameval.ledger.state import Near, no_statistics
 from streameval.ledger.store import GALLERY, QUERIES, RECORD, WITHIN, Contents, LedgerStore
 from streameval.ledger.trajectory import scalars_of
 from streameval.run.session import Session
-from streameval.statistics import FIELDS, IntArray, RankStatistics
+from streameval.statistics import FIELDS, AnyArray, IntArray, RankStatistics
 
 
 def differences(store: LedgerStore, session: Session) -> list[str]:
@@ -71,13 +69,8 @@ def _changed(gallery: Gallery) -> Iterator[str]:
 
 def _recounted(gallery: Gallery) -> Iterator[str]:
     """Count everything again; compare it with the statistics, records and nearest negatives."""
-    state, head, most = gallery.state, gallery.state.head, gallery.state.near.distance.shape[1]
-    parts = gallery.parts()
-    statistics = no_statistics(head.queries, head.settings)
-    near, positives = Near.none(head.queries, most), Positives.none()
-    if parts:
-        block = gallery.block(parts)
-        positives = block.find_positives(0)
+    state, head, queries = gallery.state, gallery.state.head, np.arange(gallery.state.head.queries)
+    positives, near, shards = gallery.count(queries)
     lines = {
         name: list(_compare(f"{name} of positives", values, getattr(positives, name)))
         for name, values in vars(state.positives).items()
@@ -86,15 +79,14 @@ def _recounted(gallery: Gallery) -> Iterator[str]:
     yield from chain.from_iterable(lines.values())
     if any(lines[name] for name in ("query", "segment", "index")):
         return
-    if parts:
-        counted, nearest = block.count(positives, most)
-        statistics, near = reduce(RankStatistics.merge, counted), near.merge(nearest, most)
-        numbers = [part.segment.number for part in parts]
-        _, shares = gallery.contents.shares(head, state.positives, numbers)
-        for part, shard in zip(parts, counted, strict=True):
-            share = shares[part.segment.number]
-            share = replace(share, tied_before=shard.tied_before)  # in no record
-            yield from _differences(f" of segment {part.segment.name!r}", share, shard)
+    _, shares = gallery.contents.shares(head, state.positives, shards)
+    for segment in head.segments:
+        if segment.number in shards:
+            shard = shards[segment.number]
+            share = replace(shares[segment.number], tied_before=shard.tied_before)  # in no record
+            yield from _differences(f" of segment {segment.name!r}", share, shard)
+    zero = no_statistics(queries, positives, head.settings)
+    statistics = reduce(RankStatistics.merge, shards.values(), zero)
     yield from _differences("", state.statistics, statistics)
     yield from _compare_near(state.near, near)
     metrics, counts = scalars_of(state, gallery.queries)
@@ -114,7 +106,7 @@ def _differences(what: str, kept: RankStatistics, counted: RankStatistics) -> It
             yield from _compare(f"{name}{what}", getattr(kept, name), getattr(counted, name))
 
 
-def _compare(what: str, kept: npt.NDArray[Any], counted: npt.NDArray[Any]) -> Iterator[str]:
+def _compare(what: str, kept: AnyArray, counted: AnyArray) -> Iterator[str]:
     if kept.shape != counted.shape:
         yield f"{what}: the ledger has {kept.shape}, a fresh count {counted.shape}"
         return

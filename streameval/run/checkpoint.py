@@ -14,9 +14,10 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import numpy as np
 
 from streameval.errors import OutputError, TaskError
 from streameval.planning import Plan, Task, format_bytes
-from streameval.run.record import Arrays, Manifest, Record, Stage
+from streameval.run.record import Manifest, Record, Stage
 from streameval.store import Store, View
 
 FORMAT = 2  # of what is written; no other one is read
@@ -64,9 +65,9 @@ class Checkpoint(Record):
         self._store = _WorkStore(folder)
         self._lock = ExitStack()
         self._cut: dict[str, Any] = {}
-        self._stages: dict[str, tuple[np.ndarray, Mapping[str, Arrays]]] = {}
+        self._stages: dict[str, Stage] = {}
         self._variant = ""
-        self._changed: dict[tuple[str, str], _StageOnDisk] = {}
+        self._changed: dict[tuple[str, str], Stage] = {}
         self._commits = 0
         self._committed = time.monotonic()
         if folder.exists():
@@ -79,12 +80,6 @@ class Checkpoint(Record):
 
     def start(self, describe: Callable[[], Manifest], plan: Plan) -> Plan:
         """Note what is evaluated; return the plan to go on with: that of the record.
-
-        Parameters
-        ----------
-        describe : callable
-            Returns the manifest.
-        plan : Plan
 
         Raises
         ------
@@ -109,31 +104,22 @@ class Checkpoint(Record):
     def stage(self, name: str, tasks: int) -> Stage:
         """Begin a stage, or go on with it."""
         where = f"{self._variant}/{name}"
-        stage = _StageOnDisk(self, where, tasks)
-        if where in self._stages:
-            stage.done, kept = self._stages.pop(where)
-            stage.state.update(kept)
-            if len(stage.done) != tasks:
-                raise OutputError(
-                    f"{self._folder} is damaged: {where} has {len(stage.done)} tasks in it, and "
-                    f"there are {tasks}; remove it"
-                )
+        stage = self._stages.pop(where, None) or Stage(tasks, partial(self._note, where))
+        if len(stage.done) != tasks:
+            raise OutputError(
+                f"{self._folder} is damaged: {where} has {len(stage.done)} tasks in it, and "
+                f"there are {tasks}; remove it"
+            )
         return stage
 
-    def note(self, stage: _StageOnDisk, name: str) -> None:
+    def _note(self, where: str, stage: Stage, name: str) -> None:
         """Note that a name of a stage has changed; commit where that is due."""
-        self._changed[stage.where, name] = stage
+        self._changed[where, name] = stage
         if time.monotonic() - self._committed >= COMMIT_SECONDS:
             self.commit()
 
     def commit(self) -> None:
-        """Write what has changed, at once and as a whole.
-
-        Raises
-        ------
-        OutputError
-            If it can't be written.
-        """
+        """Write what has changed, at once and as a whole; raise OutputError if that can't be."""
         if not self._changed:
             return
         with self._store.guard("written"):
@@ -144,7 +130,7 @@ class Checkpoint(Record):
                 change.write_text(EVALUATION, json.dumps(self._cut).encode())
             for (where, name), stage in self._changed.items():
                 change.write(f"{where}/{name}", stage.state[name])
-            stages = {stage.where: stage.done for stage in self._changed.values()}
+            stages = {where: stage.done for (where, _), stage in self._changed.items()}
             for where, done in stages.items():
                 change.write(f"{where}/{DONE}", {DONE: done})
             change.commit(f"{sum(map(np.count_nonzero, stages.values()))} tasks")
@@ -207,31 +193,13 @@ class Checkpoint(Record):
             for name, names in stages.groups():
                 where = f"{variant}/{name}"
                 state = {key: view.read(f"{where}/{key}") for key in names.array_keys()}
-                self._stages[where] = state.pop(DONE)[DONE], state
-
-
-class _StageOnDisk(Stage):
-    """A stage whose tasks are kept in a checkpoint, in the place `where`."""
-
-    def __init__(self, checkpoint: Checkpoint, where: str, tasks: int) -> None:
-        super().__init__(tasks)
-        self._checkpoint = checkpoint
-        self.where = where
-
-    def keep(self, indices: Sequence[int], name: str, arrays: Arrays) -> None:
-        super().keep(indices, name, arrays)
-        self.state[name] = arrays
-        self._checkpoint.note(self, name)
+                stage = self._stages[where] = Stage(0, partial(self._note, where))
+                stage.done = state.pop(DONE)[DONE]
+                stage.state.update(state)
 
 
 def discard(folder: Path) -> None:
-    """Remove a record that is not to be resumed, if there is one.
-
-    Raises
-    ------
-    OutputError
-        If another process writes to it.
-    """
+    """Remove a record, if there is one; raise OutputError if another process writes to it."""
     if (folder / "lock").exists():
         with _WorkStore(folder).locked():
             shutil.rmtree(folder, ignore_errors=True)
@@ -257,10 +225,7 @@ def _compare(recorded: Manifest, manifest: Manifest, folder: Path) -> None:
 
 
 def _with_cut(plan: Plan, cut: Mapping[str, Any], folder: Path) -> Plan:
-    """Return the plan with the cut of a record.
-
-    Raises OutputError if it needs more memory than there is, or is for fewer threads.
-    """
+    """Return the plan with the cut of a record, if there are the memory and the threads for it."""
     if plan.threads > cut["threads"]:
         raise OutputError(
             f"the plan in {folder} is for {cut['threads']} threads of each worker, and there are "

@@ -25,9 +25,10 @@ class Stage:
         What the finished tasks have counted, by name.
     """
 
-    def __init__(self, tasks: int) -> None:
+    def __init__(self, tasks: int, note: Callable[[Stage, str], None] | None = None) -> None:
         self.done = np.zeros(tasks, np.bool_)
         self.state: dict[str, Arrays] = {}
+        self._note = note
 
     def left(self, items: Sequence[Item]) -> dict[int, Item]:
         """Return the items that are not finished, by index."""
@@ -44,6 +45,9 @@ class Stage:
             They replace those kept under the name before.
         """
         self.done[list(indices)] = True
+        self.state[name] = arrays
+        if self._note is not None:
+            self._note(self, name)
 
 
 Manifest = Mapping[str, Mapping[str, Any]]

@@ -3,9 +3,11 @@
 from streameval.ledger.block import Block as Block
 from streameval.ledger.block import Part as Part
 from streameval.ledger.head import Segment as Segment
-from streameval.ledger.queries import settings_of as settings_of
+from streameval.ledger.head import Settings
 from streameval.ledger.store import Contents as Contents
 from streameval.ledger.store import LedgerStore as LedgerStore
+
+settings_of = Settings.of
 
 __all__ = [
     "Block",

@@ -1,30 +1,30 @@
-"""The segments of a ledger: appended, removed, and without forgotten identities.
+"""Changes of a ledger: each returns the state after it, its name, and what was counted for it.
 
 Old positives are counted against a new segment, together with its own. Old negatives ahead of a
 new positive are looked up among the nearest ones that are kept of its query, where it is within
 their reach; for the queries of the others, all old segments are counted again. What a segment, or
-some items of it, have added is subtracted when they go.
+some items of it, have added is subtracted when they go. New queries are counted against all
+segments.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.arrays.composed import SelectedArray
 from streameval.arrays.fingerprint import content
-from streameval.errors import InputError, StreamevalWarning
+from streameval.errors import BadRowError, InputError, StreamevalWarning
 from streameval.ledger.block import Part
-from streameval.ledger.gallery import Gallery, check_same, open_matrix, place_of
-from streameval.ledger.head import Head, Segment
+from streameval.ledger.gallery import Gallery, check_queries, open_matrix, place_of
+from streameval.ledger.head import Head, Segment, Settings
 from streameval.ledger.state import (
     Near,
     Positives,
@@ -35,41 +35,102 @@ from streameval.ledger.state import (
     join_cells,
     no_statistics,
 )
-from streameval.ledger.trajectory import NOTHING, Forecast
+from streameval.ledger.store import check_kinds
+from streameval.ledger.trajectory import Forecast, snapshot_of
 from streameval.protocols.labels import KNOWN_COLUMNS, Labels
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.protocols.pairs import find_pairs
+from streameval.request import Terms
+from streameval.statistics import AnyArray, FloatArray, IntArray, RankStatistics
 from streameval.store import Arrays
+
+Change = tuple[State, str, Forecast]
+
+
+def first_state(given: Mapping[str, Any]) -> State:
+    """Return the state of a ledger without a gallery, from the keywords of `Ledger.create`."""
+    labels: Labels = given["query_labels"]
+    terms, uri = Terms.of(given), given["query"]
+    array = None if uri is None else open_matrix(uri, "query features")
+    settings = Settings.of(array, given["metric"], terms, given["keep"])
+    check_queries(labels, array, settings)
+    nothing = labels.take(np.empty(0, np.int64))
+    find_pairs(labels, nothing, settings.protocol)  # what it refuses, it always would
+    place = None if array is None else place_of(array)
+    head = Head(settings).with_queries(place, len(labels))
+    empty = State.empty(head)
+    snapshot = snapshot_of(empty, empty, labels, ("create", ""), Forecast(), 0.0)
+    return replace(empty, head=head.with_entry(snapshot.entry()))
+
+
+def add_queries(gallery: Gallery, uri: str | Path, labels: Labels) -> Change:
+    """Return the state with further queries.
+
+    `uri` is of their features, or of their distances from all items of all segments.
+    """
+    state, more = gallery.state, len(labels)
+    settings, first = state.head.settings, state.head.queries
+    array = open_matrix(uri, "queries")
+    check_queries(labels, array, settings)
+    items = sum(segment.size for segment in state.head.segments)
+    if settings.metric is None and array.shape[1] != items:
+        raise InputError(
+            f"distances {array.uri} have {array.shape[1]} columns, and the segments {items} items, "
+            "forgotten ones among them: a column each is needed, in the order of the gallery"
+        )
+    gallery.queries = _stack_labels(gallery.queries, labels)
+    head = state.head.with_queries(gallery.place(array), more)
+    gallery.state, queries = replace(state, head=head), np.arange(first, first + more)
+    try:
+        positives, near, shards = gallery.count(queries, head.next_serial)
+    except BadRowError:  # the new array itself is named, not what is made of it
+        settings.source(array, array).first_bad_row(more)
+        raise
+    statistics = reduce(
+        RankStatistics.merge, shards.values(), no_statistics(queries, positives, settings)
+    )
+    if shards:
+        cells = [
+            cells_of(positives.serial, number, shard.closer, shard.tied)
+            for number, shard in shards.items()
+        ]
+        added = {number: arrays_of(shard) for number, shard in shards.items()}
+        head = gallery.contents.write_record(head, added, cells, first)
+    gallery.contents.write_queries(gallery.queries)
+    after = State(
+        replace(head, next_serial=head.next_serial + len(positives)),
+        state.positives.join(positives)[0],
+        RankStatistics.stack([state.statistics, statistics]),
+        state.near.stack(near, near.distance.shape[1]),
+        state.forgotten,
+    )
+    return after, f"{more} of {Path(str(uri)).name}", Forecast(more * head.gallery)
+
+
+def _stack_labels(labels: Labels, more: Labels) -> Labels:
+    """Return the labels of the ledger's queries and of further ones, of the same columns."""
+    old, new, known = labels.columns, more.columns, "the queries of the ledger"
+    for name in sorted(old.keys() ^ new.keys()):
+        lacking, others = (more.source, known) if name in old else (known, more.source)
+        raise InputError(
+            f"{lacking} have no column {name!r}, and {others} have one: give queries with the same "
+            "columns"
+        )
+    for name, values in old.items():
+        check_kinds(f"{name} of {known}", values, f"of {more.source}", new[name])
+    return Labels.join([labels, more], labels.source)
 
 
 class NewSegment:
-    """A segment that is to be appended to a ledger.
+    """A segment that is to be appended to a ledger, and the forecast of what that counts.
 
-    Parameters
-    ----------
-    gallery : Gallery
-        Of the ledger.
-    uri : str or Path
-        Of the segment's features or distances.
-    labels : Labels
-        Of its items.
-    name : str or None
-        By default the key of the array, where it has one, else the name of the file.
-
-    Attributes
-    ----------
-    forecast : Forecast
-
-    Raises
-    ------
-    InputError
-        If the segment doesn't fit, or is there already.
+    Its name is by default the key of the array, where it has one, else that of the file.
     """
 
     def __init__(self, gallery: Gallery, uri: str | Path, labels: Labels, name: str | None) -> None:
         state, head = gallery.state, gallery.state.head
         array = open_matrix(uri, "gallery")
         head.settings.source(gallery.features(), array).check_rows(gallery.queries, labels)
-        self._gallery, self._array, self._new = gallery, array, Positives.none()
+        self._gallery, self._new = gallery, Positives.none()
         self._labels = labels.select((*KNOWN_COLUMNS, *head.settings.protocol.columns))
         self._segment = segment = Segment(
             head.next_segment,
@@ -78,7 +139,7 @@ class NewSegment:
             0,
             head.rows,
             tuple(self._labels.columns),
-            (replace(place_of(array), stop=head.queries),),
+            (replace(gallery.place(array), stop=head.queries),),
         )
         _check_new(head, segment, array)
         self._block = None
@@ -100,21 +161,14 @@ class NewSegment:
             features=head.settings.metric is not None,
         )
 
-    def append(self) -> tuple[State, str, Forecast]:
-        """Count the segment; return the state with it, its name and what was counted.
-
-        Raises
-        ------
-        InputError
-            If data can't be read, or have changed in the meantime; or a distance lies outside the
-            range.
-        """
+    def append(self) -> Change:
+        """Count the segment; return the state with it."""
         gallery, state, segment = self._gallery, self._gallery.state, self._segment
         head, near = state.head, state.near
         most = head.settings.near(head.queries)
         positives, order = state.positives.join(self._new)
         statistics = add_positives(state.statistics, positives, order)
-        added = no_statistics(head.queries, head.settings)
+        added = no_statistics(np.arange(head.queries), positives, head.settings)
         cells: list[IntArray] = []
         further: list[tuple[int, FloatArray]] = []
         if self._block is not None:
@@ -135,11 +189,9 @@ class NewSegment:
             tied=statistics.tied + tied,
             tied_before=statistics.tied_before + tied,  # all that is old comes before what is new
         )
-        check_same(self._array, segment.places[0].uri, segment.places[0].files)
         gallery.contents.append_labels(segment.begin, self._labels)
-        head = gallery.contents.write_record(
-            head, [segment.number], cells + old, [arrays_of(added)]
-        )
+        own = {segment.number: arrays_of(added)}
+        head = gallery.contents.write_record(head, own, cells + old)
         head = replace(
             head,
             segments=(*head.segments, segment),
@@ -155,24 +207,17 @@ class NewSegment:
         near = self._gallery.state.near
         easy = self._new.take(~np.isin(self._new.query, self._hard))
         known, owner = near.distance[easy.query], near.segment[easy.query]
-        nearer, equal = known < easy.distance[:, None], known == easy.distance[:, None]
-        row, column = np.nonzero(nearer | equal)
+        row, column = np.nonzero(known <= easy.distance[:, None])
+        tied = known[row, column] == easy.distance[row]
         pairs, place = np.unique(np.stack([row, owner[row, column]]), axis=1, return_inverse=True)
-        counts = [
-            np.bincount(place.reshape(-1), which[row, column], pairs.shape[1]).astype(np.int64)
-            for which in (nearer, equal)
-        ]
-        return cells_of(easy.serial[pairs[0]], pairs[1], *counts)
+        counts = np.bincount(2 * place.reshape(-1) + tied, minlength=2 * pairs.shape[1])
+        return cells_of(easy.serial[pairs[0]], pairs[1], *counts.reshape(-1, 2).T)
 
     def _rescan(self, most: int) -> tuple[list[IntArray], list[tuple[int, FloatArray]]]:
         """Count all old segments for the queries with new positives beyond their reach.
 
-        Returns
-        -------
-        list of [4, c] int64
-            Cells of old negatives ahead of these positives.
-        list of (int, [q, m] float64)
-            By segment, the nearest negatives of the queries that have few left.
+        Returns cells of old negatives ahead of these positives; and by segment, the nearest
+        negatives [q, m] of the queries that have few left.
         """
         parts = self._gallery.parts()
         cells: list[IntArray] = []
@@ -225,7 +270,7 @@ def _check_new(head: Head, new: Segment, array: Array) -> None:
             )
 
 
-def remove_segment(gallery: Gallery, name: str) -> tuple[State, str, Forecast]:
+def remove_segment(gallery: Gallery, name: str) -> Change:
     """Return the state without a segment; its data are not read."""
     state, head = gallery.state, gallery.state.head
     segment = head.find_segment(name)
@@ -248,17 +293,11 @@ def remove_segment(gallery: Gallery, name: str) -> tuple[State, str, Forecast]:
         state.near.without(state.near.segment == number),
         state.forgotten[others],
     )
-    return after, name, NOTHING
+    return after, name, Forecast()
 
 
-def forget_identities(gallery: Gallery, wanted: npt.NDArray[Any]) -> tuple[State, str, Forecast]:
-    """Return the state without the items of some identities, their names, and what was counted.
-
-    Raises
-    ------
-    InputError
-        If none of them is in the gallery, or data that are to be read have changed, or are gone.
-    """
+def forget_identities(gallery: Gallery, wanted: AnyArray) -> Change:
+    """Return the state without the items of some identities, their names, and what was counted."""
     head, near = gallery.state.head, gallery.state.near
     rows = _rows_of(wanted, gallery)
     if not rows:
@@ -267,7 +306,14 @@ def forget_identities(gallery: Gallery, wanted: npt.NDArray[Any]) -> tuple[State
         )
     segments = {segment.number: segment for segment in head.segments}
     parts = [gallery.part(segments[number], items) for number, items in rows.items()]
-    _warn_of_unknown(wanted, parts)
+    unknown = np.setdiff1d(wanted, np.concatenate([part.labels.id for part in parts]))
+    if len(unknown):
+        warnings.warn(
+            f"{len(unknown)} of the {len(np.unique(wanted))} identities to be forgotten are not in "
+            f"the gallery: {_listed(unknown)}",
+            StreamevalWarning,
+            stacklevel=5,
+        )
     known = gallery.state.positives
     kept = np.ones(len(known), np.bool_)
     for number, items in rows.items():
@@ -279,7 +325,7 @@ def forget_identities(gallery: Gallery, wanted: npt.NDArray[Any]) -> tuple[State
         near = near.without_distances(number, distances)
     nearest, _ = gallery.contents.shares(head, left)
     cells: list[IntArray] = []
-    added: list[Arrays] = []
+    added: dict[int, Arrays] = {}
     recounted = 0
     for (number, items), shard in zip(rows.items(), counted, strict=True):
         segments[number] = gallery.forget(segments[number], items)
@@ -296,13 +342,13 @@ def forget_identities(gallery: Gallery, wanted: npt.NDArray[Any]) -> tuple[State
             nearest[number][lost] = written[lost]
         cells.append(cells_of(left.serial, number, -shard.closer, -shard.tied))
         taken = {name: -values for name, values in arrays_of(shard).items()}
-        added.append(taken | {"nearest": written})
+        added[number] = taken | {"nearest": written}
     remaining = {"nearest_negative": _least(nearest.values(), head.queries)}
     statistics = statistics.minus(reduce(RankStatistics.merge, counted), remaining)
-    head = gallery.contents.write_record(head, rows, cells, added)
+    head = gallery.contents.write_record(head, added, cells)
     head = replace(head, segments=tuple(segments.values()))
     after = State(head, left, statistics, near, gallery.state.forgotten)
-    return after, _listed(wanted), Forecast(block.size, recounted, 0, 0)
+    return after, _listed(wanted), Forecast(block.size, recounted)
 
 
 def _least(nearest: Iterable[FloatArray], queries: int) -> FloatArray:
@@ -310,19 +356,15 @@ def _least(nearest: Iterable[FloatArray], queries: int) -> FloatArray:
     return reduce(np.minimum, nearest, np.full(queries, np.inf))
 
 
-def _rows_of(wanted: npt.NDArray[Any], gallery: Gallery) -> dict[int, IntArray]:
+def _rows_of(wanted: AnyArray, gallery: Gallery) -> dict[int, IntArray]:
     """Return the items of some identities in each segment, without forgotten ones."""
     rows: dict[int, IntArray] = {}
     for segment in gallery.state.head.segments:
         if not segment.items:
             continue
         ids = gallery.labels(segment).id
-        kinds = ["strings" if side.dtype.kind == "U" else "integers" for side in (wanted, ids)]
-        if kinds[0] != kinds[1]:
-            raise InputError(
-                f"the identities to be forgotten are {kinds[0]}, those of segment "
-                f"{segment.name!r} {kinds[1]}: give both as the same"
-            )
+        others = f"those of segment {segment.name!r}"
+        check_kinds("the identities to be forgotten", wanted, others, ids)
         there = np.isin(ids, wanted)
         there[gallery.forgotten(segment)] = False
         if there.any():
@@ -330,18 +372,7 @@ def _rows_of(wanted: npt.NDArray[Any], gallery: Gallery) -> dict[int, IntArray]:
     return rows
 
 
-def _listed(identities: npt.NDArray[Any]) -> str:
+def _listed(identities: AnyArray) -> str:
     """Return the first three identities and the number of others, for messages."""
     named = ", ".join(map(str, identities[:3].tolist()))
     return named if len(identities) <= 3 else f"{named} and {len(identities) - 3} more"
-
-
-def _warn_of_unknown(wanted: npt.NDArray[Any], parts: Sequence[Part]) -> None:
-    unknown = np.setdiff1d(wanted, np.concatenate([part.labels.id for part in parts]))
-    if len(unknown):
-        warnings.warn(
-            f"{len(unknown)} of the {len(np.unique(wanted))} identities to be forgotten are not in "
-            f"the gallery: {_listed(unknown)}",
-            StreamevalWarning,
-            stacklevel=6,
-        )
