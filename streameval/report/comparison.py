@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from streameval.errors import OutputError
 from streameval.metrics.metric import FRACTION, Kind
@@ -23,7 +23,6 @@ from streameval.report.table import (
     Cell,
     Facts,
     Part,
-    Row,
     Table,
     amount,
     duration,
@@ -52,8 +51,8 @@ def compared_metrics(results: Results, heads: tuple[str, ...], *, mark: bool) ->
     every = list(results.values())
     details = {name: one for result in every for name, one in result.metrics.details.items()}
     parts = (
-        Part(
-            tuple(
+        Part.of(
+            (
                 _compared_row(name, every, mark=mark)
                 for name, detail in details.items()
                 if detail.part == part
@@ -65,7 +64,7 @@ def compared_metrics(results: Results, heads: tuple[str, ...], *, mark: bool) ->
     return Table(("Metric", *heads), tuple(part for part in parts if part.rows))
 
 
-def _compared_row(name: str, results: list[Evaluation], *, mark: bool) -> Row:
+def _compared_row(name: str, results: list[Evaluation], *, mark: bool) -> list[Cell]:
     better = find_measure(name).metric.better
     cells = [_compared_cell(name, result) for result in results]
     if mark and better != "neither" and len({cell.text for cell in cells}) > 1:
@@ -73,7 +72,7 @@ def _compared_row(name: str, results: list[Evaluation], *, mark: bool) -> Row:
         best = (max if better == "higher" else min)(values, default=math.nan)
         texts = {cell.text for cell in cells if cell.value == best}  # in the digits that are shown
         cells = [replace(cell, mark="best") if cell.text in texts else cell for cell in cells]
-    return (Cell(name, ARROWS[better]), *cells)
+    return [Cell(name, ARROWS[better]), *cells]
 
 
 def _compared_cell(name: str, result: Evaluation) -> Cell:
@@ -150,33 +149,32 @@ def drawn_differences(comparison: Comparison, run: str, heads: tuple[str, str]) 
     rows = []
     for one in known:
         *cells, p, p_holm = _difference_row(one)
+        mark: Literal["", "differs"] = "differs" if one.p_holm <= limit else ""
         span = None
         if one.kind is FRACTION and one.interval is not None:
             low, high = (end / scale for end in one.interval)
             span = low, min(max(one.difference / scale, -1.0), 1.0), high
-        mark = replace(p_holm, mark="differs") if one.p_holm <= limit else p_holm
-        rows.append((*cells, Cell(span=span), p, mark))
+        rows.append((*cells, Cell(span=span), p, Cell(p_holm, mark=mark)))
     names = ("Metric", *heads, "Difference", "Interval", "", "p", "p (Holm)")
     return Table.of(names, rows, f"{run} against {comparison.first}")
 
 
-def _difference_row(one: Difference) -> Row:
+def _difference_row(one: Difference) -> list[Any]:
     ends = [number_text(end, one.kind, signed=True) for end in one.interval or ()]
-    p_values = (DASH if math.isnan(p) else f"{p:.3g}" for p in (one.p, one.p_holm))
-    return (
+    return [
         Cell(one.metric, one.reason),
-        Cell(value_text(one.first, one.kind)),
-        Cell(value_text(one.value, one.kind)),
-        number(one.difference, one.kind, signed=True),
-        Cell(" to ".join(ends) or DASH),
-        *map(Cell, p_values),
-    )
+        value_text(one.first, one.kind),
+        value_text(one.value, one.kind),
+        number_text(one.difference, one.kind, signed=True),
+        " to ".join(ends) or DASH,
+        *(DASH if math.isnan(p) else f"{p:.3g}" for p in (one.p, one.p_holm)),
+    ]
 
 
 def without_interval(comparison: Comparison) -> list[str]:
     """Return the metrics of which there is no interval of the difference, and why."""
     missing = (one for one in comparison.differences if one.interval is None)
-    return by_reason({one.metric: one.reason for one in missing})
+    return by_reason((one.metric, one.reason) for one in missing)
 
 
 def describe_change(count: dict[str, int], by: str = "") -> str:
@@ -193,16 +191,16 @@ def changed_queries(comparison: Comparison, run: str, most: int, scores: Sequenc
     """
     labels = [name for name in LABELS if name in comparison.results[comparison.first].columns]
 
-    def row(query: dict[str, Any]) -> Row:
+    def row(query: dict[str, Any]) -> tuple[object, ...]:
         return (
-            Cell(str(query["query"])),
+            query["query"],
             *(Cell(str(query[name]), wraps=True) for name in labels),
-            *(Cell(percent(query[name])) for name in ("AP_first", "AP")),
-            *(Cell(f"{query[name]:g}") for name in ("first_rank_first", "first_rank")),
+            *(percent(query[name]) for name in ("AP_first", "AP")),
+            *(f"{query[name]:g}" for name in ("first_rank_first", "first_rank")),
         )
 
     sides = comparison.extremes(run, most).items()
-    parts = tuple(Part(tuple(map(row, rows)), side) for side, rows in sides if rows)
+    parts = tuple(Part.of(map(row, rows), side) for side, rows in sides if rows)
     heads = ("query", *labels, *scores)
     return Table(heads, parts, align="r" * len(heads))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -96,8 +96,8 @@ def metrics_table(evaluation: Evaluation) -> Table:
             texts = [score.value, score.confidence][: 1 + len(level)]
             cells = [Cell(text if text in ("", DASH) else text + blanks) for text in texts]
             notes = filter(None, (f"{score.ties} by ties" if score.ties else "", score.remark))
-            rows.append((Cell(score.name), replace(cells[0], note=" · ".join(notes)), *cells[1:]))
-        parts.append(Part(tuple(rows), title, _population(title, evaluation)))
+            rows.append((score.name, replace(cells[0], note=" · ".join(notes)), *cells[1:]))
+        parts.append(Part.of(rows, title, _population(title, evaluation)))
     return Table(("", "", *level), tuple(parts))
 
 
@@ -235,14 +235,15 @@ def _confidence_rows(confidence: Confidence | None) -> Facts:
         f"{how.resamples:,} resamples",
         f"seed {how.seed}",
     ]
-    return [("Confidence", made), *(("No interval", x) for x in by_reason(confidence.reasons))]
+    missing = by_reason(confidence.reasons.items())
+    return [("Confidence", made), *(("No interval", text) for text in missing)]
 
 
-def by_reason(reasons: Mapping[str, str]) -> list[str]:
+def by_reason(reasons: Iterable[tuple[str, str]]) -> list[str]:
     """Return each reason once, after the names that it is of."""
-    names: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        names.setdefault(reason, []).append(name)
+    names: dict[str, dict[str, None]] = {}
+    for name, reason in reasons:
+        names.setdefault(reason, {})[name] = None
     return [f"{', '.join(some)}: {reason}" for reason, some in names.items()]
 
 
@@ -294,12 +295,12 @@ def _group_blocks(evaluation: Evaluation) -> list[str | Table]:
             f"{len(names)} of {len(details)} metrics of each group; --json, and groups.csv of "
             "--out, have all"
         )
-    reasons = {
-        name: detail.reason
+    reasons = (
+        (name, detail.reason)
         for metrics in groups.values()
         for name, detail in metrics.details.items()
         if detail.reason == NOT_BY_QUERY
-    }
+    )
     return [*blocks, *by_reason(reasons)]
 
 

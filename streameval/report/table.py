@@ -10,7 +10,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from streameval.metrics.metric import FRACTION, Kind
@@ -34,7 +34,6 @@ class Cell:
     value: float | None = None  # the number that the text shows; NaN where undefined
 
 
-Row = tuple[Cell, ...]
 Facts = list[tuple[str, Sequence[str]]]
 """Names, and a text or parts of one beside each."""
 
@@ -43,9 +42,15 @@ Facts = list[tuple[str, Sequence[str]]]
 class Part:
     """Rows, under a title and a note if it has any."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[tuple[Cell, ...], ...]
     title: str = ""
     note: str = ""
+
+    @classmethod
+    def of(cls, rows: Iterable[Iterable[object]], title: str = "", note: str = "") -> Part:
+        """Return rows of cells, and of whatever else as text."""
+        cells = ((x if isinstance(x, Cell) else Cell(str(x)) for x in row) for row in rows)
+        return cls(tuple(map(tuple, cells)), title, note)
 
 
 @dataclass(frozen=True)
@@ -67,10 +72,10 @@ class Table:
         align: str = "",
     ) -> Table:
         """Return a table of one part: rows of cells, and of whatever else as text."""
-        return cls(tuple(heads), (Part(tuple(map(_row, rows))),), title, align)
+        return cls(tuple(heads), (Part.of(rows),), title, align)
 
     @property
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[tuple[Cell, ...]]:
         """The rows of all parts."""
         return (row for part in self.parts for row in part.rows)
 
@@ -91,16 +96,12 @@ class Table:
             yield Table(
                 tuple(self.heads[at] for at in kept),
                 tuple(
-                    replace(part, rows=tuple(tuple(row[at] for at in kept) for row in part.rows))
+                    Part.of(((row[at] for at in kept) for row in part.rows), part.title, part.note)
                     for part in self.parts
                 ),
                 self.title,
                 "".join(self.sides[at] for at in kept),
             )
-
-
-def _row(cells: Iterable[object]) -> Row:
-    return tuple(cell if isinstance(cell, Cell) else Cell(str(cell)) for cell in cells)
 
 
 def facts(
