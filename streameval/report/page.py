@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,6 @@ from streameval.result.saved import read_summary
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-TEMPLATE, STYLESHEET = "report.html", "report.css"
 STROKES = {"-": "", "--": "9 4", "-.": "9 3 2 3", ":": "2 3"}
 CHANGED = 5  # queries that got better, and worse
 QUERY_COLUMNS = 9  # side by side
@@ -101,7 +99,7 @@ def render_report(runs: Runs, *, queries: int, pictures: Pictures | None = None)
         shown = [] if pictures is None else [pictures.of_query(query, group) for query in chosen]
         name = next(iter(group)) if len(results) > 1 and comparison is None else ""
         hardest.append((name, queries_table(group, chosen).cut(QUERY_COLUMNS), shown))
-    page = environment.get_template(TEMPLATE).render(
+    page = environment.get_template("report.html").render(
         title=f"Evaluation of {plural(len(results), 'run')}",
         version=version("streameval"),
         runs=[
@@ -147,29 +145,25 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
 
 def _environment() -> Environment:
     try:
-        from jinja2 import Environment, FunctionLoader, StrictUndefined
-        from markupsafe import Markup
+        from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
         raise OptionError(
             "a report needs jinja2, which is not installed: pip install 'streameval[plots]'"
         ) from error
-    folder, style = files(__package__ or ""), Style(plain=False)
+    style = Style(plain=False)
 
     def harmless(value: Any) -> Any:
         """Replace what would turn text around, or is no character of a page."""
         return style.text(value) if type(value) is str else value
 
-    environment = Environment(
+    return Environment(
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=harmless,
-        loader=FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
+        loader=PackageLoader("streameval", "report"),
     )
-    stylesheet = (folder / STYLESHEET).read_text(encoding="utf-8")
-    environment.globals["stylesheet"] = Markup(stylesheet)
-    return environment
 
 
 def _subtitle(result: Evaluation) -> str:

@@ -80,19 +80,15 @@ class Table:
         return (row for part in self.parts for row in part.rows)
 
     @property
-    def columns(self) -> int:
-        """How many there are."""
-        return len(self.heads) or max((len(row) for row in self.rows), default=0)
-
-    @property
     def sides(self) -> str:
         """``l`` or ``r`` for each column."""
-        return self.align or "l".ljust(self.columns, "r")
+        return self.align or "l".ljust(len(self.heads), "r")
 
     def cut(self, most: int = MOST_COLUMNS) -> Iterator[Table]:
         """Yield the table in parts of so many columns beside the first."""
-        for start in range(1, max(self.columns, 2), most):
-            kept = [0, *range(start, min(start + most, self.columns))]
+        columns = range(len(self.heads))
+        for start in columns[1::most] or [1]:
+            kept = [0, *columns[start : start + most]]
             yield Table(
                 tuple(self.heads[at] for at in kept),
                 tuple(

@@ -121,7 +121,7 @@ def _grid(table: Table, style: Style) -> Grid:
         border_style=style.colour("dim"),
     )
     colours = {1: "bold"} if titled else {} if table.heads else {0: "cyan"}
-    heads = table.heads or [""] * table.columns
+    heads = table.heads or [""] * len(table.sides)
     for at, (head, side) in enumerate(zip(heads, table.sides, strict=True)):
         grid.add_column(
             Text(style.text(head)),
