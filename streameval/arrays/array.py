@@ -15,6 +15,9 @@ from streameval.errors import InputError, StreamevalError
 
 AnyArray = npt.NDArray[np.generic]
 Span = tuple[int, int]
+Spans = tuple[Span, ...]  # one an axis
+Shape = tuple[int, ...]
+Rows = npt.NDArray[np.int64]
 
 DAMAGED = "the file is damaged, or of another format; write it again"
 _REMEDY = {
@@ -46,9 +49,9 @@ class Array(ABC):
     """
 
     uri: str
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: np.dtype[np.generic]
-    chunks: tuple[int, ...]
+    chunks: Shape
     in_memory: bool = False
     """Whether it can't be opened again by path."""
 
@@ -94,7 +97,7 @@ class Array(ABC):
         """Read the whole array; meant for label columns."""
         return self.read((0, self.shape[0]))
 
-    def take(self, rows: npt.NDArray[np.int64]) -> AnyArray:
+    def take(self, rows: Rows) -> AnyArray:
         """Read some rows, and little else.
 
         Parameters
@@ -137,10 +140,10 @@ class Array(ABC):
         return 0
 
     @abstractmethod
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
         """Read the block at `spans`, one an axis, into `out`: C-contiguous and not empty."""
 
-    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+    def _take(self, out: AnyArray, rows: Rows) -> None:
         """Read `rows`, not empty, into `out`: adjacent ones, or those of a chunk, together."""
         chunk, width = self.chunks[0], self.shape[1:]
         for own in stretches(rows // chunk if chunk > 1 else rows - np.arange(len(rows))):
@@ -154,7 +157,7 @@ class Array(ABC):
                 target[...] = self.read((first, last + 1), columns)[rows[own] - first]
 
     @contextmanager
-    def _reading(self, spans: tuple[Span, ...]) -> Iterator[None]:
+    def _reading(self, spans: Spans) -> Iterator[None]:
         axes = zip(("rows", "columns"), spans, strict=False)
         where = " and ".join(f"{axis} {start}:{stop}" for axis, (start, stop) in axes)
         with reading(f"{self.uri} {self.shape}", f"read at {where}", self._remedy):
@@ -164,7 +167,7 @@ class Array(ABC):
         """Return what to do where a block can't be read."""
         return DAMAGED
 
-    def _spans(self, rows: Span, columns: Span | None) -> tuple[Span, ...]:
+    def _spans(self, rows: Span, columns: Span | None) -> Spans:
         """Return the (start, stop) of every axis, checked against the shape."""
         spans = (rows, *((0, size) for size in self.shape[1:]))
         if columns is not None:
@@ -177,15 +180,13 @@ class Array(ABC):
         return spans
 
 
-def stretches(values: npt.NDArray[np.int64]) -> Iterator[slice]:
+def stretches(values: Rows) -> Iterator[slice]:
     """Yield the slices in which an array, not empty, stays the same."""
     edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
     return (slice(start, stop) for start, stop in pairwise(edges))
 
 
-def native_dtype(
-    uri: str, shape: tuple[int, ...], dtype: np.dtype[np.generic]
-) -> np.dtype[np.generic]:
+def native_dtype(uri: str, shape: Shape, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     """Return the dtype in native byte order, if an array like that can be read at all.
 
     Raises
@@ -194,16 +195,28 @@ def native_dtype(
         If the array is neither 1-d nor 2-d, or holds neither real numbers nor strings.
     """
     if len(shape) not in (1, 2):
-        raise InputError(
-            f"{uri} has shape {shape}, {len(shape)} dimensions; a 1-d or 2-d array is needed"
-        )
+        raise InputError(f"{uri} has shape {shape}, {len(shape)} dimensions; 1 or 2 are needed")
     if dtype.kind not in "iufUST" or (dtype.kind == "f" and dtype.itemsize > 8):
-        remedy = _REMEDY.get(dtype.kind, "save it again in one of these")
+        remedy = _REMEDY.get(dtype.kind, "save it as float32")
         raise InputError(
-            f"{uri} is of dtype {dtype}; float16, float32, float64, integers or (for labels) "
-            f"strings are needed: {remedy}"
+            f"{uri} is of dtype {dtype}; numbers, or strings for labels, are needed: {remedy}"
         )
     return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
+def check_lengths(uri: str, lengths: npt.NDArray[np.integer], width: int, first: int) -> None:
+    """Raise InputError unless rows, from the `first` on, are as long as row 0 is wide."""
+    other = np.flatnonzero(lengths != width)
+    if len(other):
+        raise InputError(
+            f"{uri} row {first + other[0]} is {lengths[other[0]]} long, row 0 {width}: all rows "
+            "must be of one length"
+        )
+
+
+def slices(spans: Spans) -> tuple[slice, ...]:
+    """Return the index of a block."""
+    return tuple(slice(*span) for span in spans)
 
 
 def choose_key(path: Path, key: str | None, names: Collection[str], what: str) -> tuple[str, str]:

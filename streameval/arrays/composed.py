@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from streameval.arrays.array import AnyArray, Array, Span, native_dtype, refuse_key
+from streameval.arrays.array import AnyArray, Array, Rows, Spans, native_dtype, refuse_key
 from streameval.arrays.npy import open_npy, read_header
 from streameval.arrays.zarr_array import is_zarr, open_zarr
 from streameval.errors import InputError
@@ -36,8 +35,8 @@ class SelectedArray(Array):
     def __init__(
         self,
         array: Array,
-        rows: npt.NDArray[np.int64] | None = None,
-        columns: npt.NDArray[np.int64] | None = None,
+        rows: Rows | None = None,
+        columns: Rows | None = None,
     ) -> None:
         self.uri, self.dtype, self._array = array.uri, array.dtype, array
         self._chosen = (rows, columns)[: len(array.shape)]
@@ -57,7 +56,7 @@ class SelectedArray(Array):
         between = math.prod(spread) * self.dtype.itemsize
         return between + self._array.read_scratch_bytes(spread[0], wide)
 
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
         rows, columns = (*self._chosen, None)[:2]
         span = spans[1] if len(spans) == 2 else None
         if columns is not None:
@@ -77,12 +76,12 @@ class SelectedArray(Array):
             out[done:stop] = _pick(block[rows[done:stop] - first], columns)
             done = stop
 
-    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+    def _take(self, out: AnyArray, rows: Rows) -> None:
         chosen, columns = (*self._chosen, None)[:2]
         out[...] = _pick(self._array.take(rows if chosen is None else chosen[rows]), columns)
 
 
-def _pick(block: AnyArray, columns: npt.NDArray[np.int64] | None) -> AnyArray:
+def _pick(block: AnyArray, columns: Rows | None) -> AnyArray:
     return block if columns is None else block[:, columns]
 
 
@@ -113,7 +112,7 @@ class JoinedArray(Array):
         copied = 0 if in_place else rows * max(columns, 1) * self.dtype.itemsize
         return copied + max(array.read_scratch_bytes(rows, columns) for array in self._arrays)
 
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
         start, stop = spans[self._axis]
         for array, begin, end in self._touched(start, stop):
             left, right = max(start, begin), min(stop, end)
@@ -127,7 +126,7 @@ class JoinedArray(Array):
             if not (in_place and np.may_share_memory(block, target)):  # one in memory gives a view
                 target[...] = block
 
-    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+    def _take(self, out: AnyArray, rows: Rows) -> None:
         if self._axis == 1:
             for array, begin, end in self._touched(0, self.shape[1]):
                 out[:, begin:end] = array.take(rows)
@@ -201,15 +200,14 @@ class FolderArray(Array):
         """Return an upper estimate of what a file takes while it is read: twice its size."""
         return 2 * self._size
 
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
         for target, row in zip(out, range(*spans[0]), strict=True):
             with (self._path / self._names[row]).open("rb") as file:
                 content = file.read(self._size + 1)
             if len(content) != self._size or not content.startswith(self._head):
                 raise InputError(
-                    f"{self.uri} row {row} is {self._names[row]}, which is no {self._stored} array "
-                    f"of {self.shape[1]} values as {self._names[0]} is, or was cut short: one row "
-                    "of one kind a file is needed"
+                    f"{self.uri} row {row} is {self._names[row]}, no {self._stored} array of "
+                    f"{self.shape[1]} values as {self._names[0]} is: one row a file is needed"
                 )
             values = np.frombuffer(content, self._stored, offset=len(self._head))
             target[...] = values[slice(*spans[1])]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from streameval.arrays.array import AnyArray, Array, Span
+from streameval.arrays.array import Array, Shape, Span, Spans, slices
 from streameval.arrays.fingerprint import fingerprint
 from streameval.arrays.zarr_array import open_zarr
 from streameval.errors import BudgetError, InputError, OptionError, OutputError
@@ -35,18 +35,12 @@ _ARRAY, _STATE, _METADATA = "array", "state.json", ("zarr.json", ".zarray")
 class Converted:
     """What a conversion has written.
 
-    Attributes
-    ----------
-    path : Path
-    shape, chunks : tuple of int
-    dtype : str
-    blocks, kept : int
-        Blocks of chunks in all, and those that an earlier run had written.
+    Of `blocks` blocks of chunks in all, an earlier run had written `kept`.
     """
 
     path: Path
-    shape: tuple[int, ...]
-    chunks: tuple[int, ...]
+    shape: Shape
+    chunks: Shape
     dtype: str
     blocks: int
     kept: int
@@ -80,8 +74,7 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
     """
     if source.dtype.kind not in "iuf":
         raise InputError(
-            f"{source.uri} is of dtype {source.dtype}; numbers are converted: labels that are "
-            "texts are read from a table"
+            f"{source.uri} is of dtype {source.dtype}; numbers are converted, texts stay in tables"
         )
     if 0 in source.shape:
         raise InputError(f"{source.uri} has shape {source.shape}: there is nothing to convert")
@@ -115,14 +108,14 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
     return Converted(target, source.shape, chunks, str(source.dtype), blocks, kept)
 
 
-def chunks_for(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+def chunks_for(shape: Shape, itemsize: int) -> Shape:
     """Return chunks of at most `CHUNK_BYTES`: rows a power of two, all columns of features."""
     columns = min(shape[1], CHUNK_COLUMNS) if len(shape) == 2 else 1
     rows = 1 << max((CHUNK_BYTES // (columns * itemsize)).bit_length() - 1, 0)
     return (min(rows, shape[0]), *(columns for _ in shape[1:]))
 
 
-def _block_for(source: Array, chunks: tuple[int, ...], memory: int) -> tuple[int, ...]:
+def _block_for(source: Array, chunks: Shape, memory: int) -> Shape:
     """Return the block to read at a time, in whole chunks: of rows, or of a row's columns.
 
     Raises
@@ -133,15 +126,15 @@ def _block_for(source: Array, chunks: tuple[int, ...], memory: int) -> tuple[int
 
     held = int(psutil.Process().memory_info().rss) + RESERVED_BYTES
     chunk_bytes = int(np.prod(chunks)) * source.dtype.itemsize
-    axis = 1 if len(chunks) == 2 and chunks[1] < source.shape[1] else 0
     most = max(BLOCK_BYTES // chunk_bytes, 1)
-    if axis == 0:
+    across = len(chunks) == 2 and chunks[1] < source.shape[1]
+    if not across:
         most = max(most, min(-(-source.chunks[0] // chunks[0]), 64))
     for times in range(most, 0, -1):
-        block = tuple(size * times if at == axis else size for at, size in enumerate(chunks))
-        columns = block[1] if len(block) == 2 else 1
-        needed = 2 * times * chunk_bytes + 3 * chunk_bytes
-        needed += source.read_scratch_bytes(block[0], columns)
+        rows, columns = (1, times) if across else (times, 1)
+        block = tuple(np.multiply(chunks, (rows, columns)[: len(chunks)]).tolist())
+        scratch = source.read_scratch_bytes(block[0], block[1] if len(block) == 2 else 1)
+        needed = (2 * times + 3) * chunk_bytes + scratch
         if held + needed <= memory:
             return block
     raise BudgetError(
@@ -162,7 +155,7 @@ def _check_target(out: str | Path, *, overwrite: bool) -> Path:
     return target
 
 
-def _begin(source: Array, progress: Path, chunks: tuple[int, ...]) -> Any:
+def _begin(source: Array, progress: Path, chunks: Shape) -> Any:
     """Open what an earlier run of the same source has left, or begin."""
     import zarr
 
@@ -193,7 +186,7 @@ def _begin(source: Array, progress: Path, chunks: tuple[int, ...]) -> Any:
     return array
 
 
-def _write(source: Array, array: Any, folder: Path, block: tuple[int, ...]) -> tuple[int, int]:
+def _write(source: Array, array: Any, folder: Path, block: Shape) -> tuple[int, int]:
     """Write the blocks that are not there; return their number, and how many were there."""
     chunk_bytes = int(np.prod(array.chunks)) * source.dtype.itemsize
     buffer = np.empty(block, source.dtype)
@@ -207,12 +200,17 @@ def _write(source: Array, array: Any, folder: Path, block: tuple[int, ...]) -> t
         shape = tuple(stop - start for start, stop in spans)
         out = buffer if shape == block else np.empty(shape, source.dtype)
         values = source.read(spans[0], spans[1] if len(spans) == 2 else None, out)
-        _check_finite(source, values, spans[0][0])
-        array[tuple(slice(*span) for span in spans)] = values
+        if not (finite := np.isfinite(values)).all():
+            at = tuple(np.argwhere(~finite)[0])
+            raise InputError(
+                f"{source.uri} {source.shape} row {spans[0][0] + at[0]} holds {values[at]}: values "
+                "must be finite; mend or drop that row, and run this again"
+            )
+        array[slices(spans)] = values
     return blocks, kept
 
 
-def _cut(spans: Sequence[Span], block: tuple[int, ...]) -> Iterator[tuple[Span, ...]]:
+def _cut(spans: Sequence[Span], block: Shape) -> Iterator[Spans]:
     """Yield the spans of the blocks that cover some spans, row by row."""
     axes = zip(spans, block, strict=True)
     return product(
@@ -223,17 +221,7 @@ def _cut(spans: Sequence[Span], block: tuple[int, ...]) -> Iterator[tuple[Span, 
     )
 
 
-def _is_written(folder: Path, array: Any, chunk: tuple[Span, ...], nbytes: int) -> bool:
+def _is_written(folder: Path, array: Any, chunk: Spans, nbytes: int) -> bool:
     at = tuple(start // size for (start, _), size in zip(chunk, array.chunks, strict=True))
     file = folder / str(array.metadata.encode_chunk_key(at))
     return file.is_file() and file.stat().st_size == nbytes
-
-
-def _check_finite(source: Array, values: AnyArray, first: int) -> None:
-    finite = np.isfinite(values)
-    if not finite.all():
-        at = tuple(np.argwhere(~finite)[0])
-        raise InputError(
-            f"{source.uri} {source.shape} row {first + at[0]} holds {values[at]}: values must be "
-            "finite; mend or drop that row, and run this again"
-        )

@@ -17,13 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from streameval.arrays.array import Array
+from streameval.arrays.array import Array, reading
 from streameval.arrays.composed import is_pattern, matching
 from streameval.arrays.memory import LoadedArray, MemoryArray
 from streameval.arrays.npy import Header, NpyArray
 from streameval.arrays.remote import is_remote, remote_state
 from streameval.arrays.uri import parse_uri
-from streameval.errors import InputError
 from streameval.protocols.labels import AnyArray
 
 READ_BYTES = 256 << 20  # an array up to this size is read as a whole
@@ -60,10 +59,8 @@ def of_file(path: Path) -> str:
     InputError
         If it can't be read.
     """
-    try:
+    with reading(str(path), "opened", "check the path"):
         size = path.stat().st_size
-    except OSError as error:
-        raise InputError(f"{path} can't be opened: {error.strerror}") from error
     header = Header((size,), False, np.dtype(np.uint8))
     return fingerprint(NpyArray(path, header, 0, str(path)))
 

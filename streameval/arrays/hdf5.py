@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from streameval.arrays.array import AnyArray, Array, Span, choose_key, native_dtype, reading
+from streameval.arrays.array import (
+    AnyArray,
+    Array,
+    Spans,
+    choose_key,
+    native_dtype,
+    reading,
+    slices,
+)
 from streameval.arrays.memory import LoadedArray, check_fits
 from streameval.errors import InputError, OptionError
 
@@ -94,13 +102,12 @@ class Hdf5Array(Array):
         """Return the size of the chunk that is decoded at a time, encoded and decoded."""
         return 2 * math.prod(self.chunks) * self.dtype.itemsize
 
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
-        selection = tuple(slice(*span) for span in spans)
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
         with _opened(self._path, self.uri) as file:
             if self._is_text:
-                out[...] = file[self._key].asstr()[selection]
+                out[...] = file[self._key].asstr()[slices(spans)]
             else:
-                file[self._key].read_direct(out, selection)
+                file[self._key].read_direct(out, slices(spans))
 
 
 def open_hdf5(path: Path, key: str | None, uri: str) -> Array:
@@ -125,7 +132,7 @@ class Mat73Array(Hdf5Array):
         """Return the size of the block as it is stored, and of the chunks that are decoded."""
         return rows * columns * self.dtype.itemsize + super().read_scratch_bytes(rows, columns)
 
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
         stored = np.empty(out.shape[::-1], self.dtype)
         super()._fill(stored, spans[::-1])
         out[...] = stored.T

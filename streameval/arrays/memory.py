@@ -10,7 +10,17 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from streameval.arrays.array import AnyArray, Array, Span, choose_key, native_dtype, reading
+from streameval.arrays.array import (
+    AnyArray,
+    Array,
+    Rows,
+    Span,
+    Spans,
+    choose_key,
+    native_dtype,
+    reading,
+    slices,
+)
 from streameval.errors import InputError, OptionError
 from streameval.protocols.labels import as_numpy
 
@@ -52,8 +62,7 @@ def in_memory(values: Any) -> MemoryArray:
         raise InputError(f"got a {kind}; an array, a list of rows, or the path of a file is needed")
     if hasattr(values, "chunks"):
         raise InputError(
-            f"got a {kind}, which is read by blocks: give its path (path::key), or what it holds "
-            "as an array of NumPy"
+            f"got a {kind}, which is read by blocks: give its path (path::key), or NumPy's array"
         )
     return MemoryArray(as_numpy(values, "array in memory"))
 
@@ -86,13 +95,13 @@ class MemoryArray(Array):
         self, rows: Span, columns: Span | None = None, out: AnyArray | None = None
     ) -> AnyArray:
         """Return a block: a view if it is C-contiguous and of native byte order as it is."""
-        block = self._values[tuple(slice(*span) for span in self._spans(rows, columns))]
+        block = self._values[slices(self._spans(rows, columns))]
         return np.ascontiguousarray(block, self.dtype)
 
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
-        out[...] = self._values[tuple(slice(*span) for span in spans)]
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
+        out[...] = self._values[slices(spans)]
 
-    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+    def _take(self, out: AnyArray, rows: Rows) -> None:
         out[...] = self._values[rows]
 
 
@@ -118,18 +127,16 @@ class DeclaredArray(Array):
         match = re.fullmatch(rf"{PREFIX}(\d+)x(\d+)(?::(float16|float32|float64))?", uri)
         if match is None:
             raise InputError(
-                f"{uri!r} is no shape; expected shape:ROWSxCOLUMNS, or "
-                "shape:ROWSxCOLUMNS:float16 (float32, float64)"
+                f"{uri!r} is no shape; expected shape:ROWSxCOLUMNS[:float16|float32|float64]"
             )
         self.uri = uri
         self.shape = int(match[1]), int(match[2])
         self.dtype = np.dtype(match[3] or "float32")
         self.chunks = (1, self.shape[1])
 
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> NoReturn:
+    def _fill(self, out: AnyArray, spans: Spans) -> NoReturn:
         raise InputError(
-            f"{self.uri} is a shape without data, for --dry-run alone; where a range is to be "
-            "found in the data, give one (--range)"
+            f"{self.uri} is a shape without data, for --dry-run alone; give a range by --range"
         )
 
 

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.arrays.array import (
     AnyArray,
     Array,
-    Span,
+    Rows,
+    Shape,
+    Spans,
+    check_lengths,
     choose_key,
     native_dtype,
     reading,
@@ -33,6 +35,10 @@ _WINDOW_BYTES = 1 << 20  # and so far together
 _PANEL_BYTES = 1 << 20  # of a Fortran-ordered file, held at a time while it is transposed
 _VECS_BYTES = 1 << 20  # of rows with their lengths, read at a time
 _LENGTH_BYTES = 4  # of the length of a row of .fvecs, an int32, before each row
+_VERSIONS = {  # 3.0 is for structured arrays
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 _VECS = {".fvecs": np.float32, ".ivecs": np.int32, ".bvecs": np.uint8}
 
 
@@ -50,7 +56,7 @@ class Header(NamedTuple):
         Of the header itself, in bytes; the values follow.
     """
 
-    shape: tuple[int, ...]
+    shape: Shape
     fortran: bool
     dtype: np.dtype[np.generic]
     length: int = 0
@@ -64,13 +70,7 @@ class Header(NamedTuple):
 def read_header(file: IO[bytes], uri: str) -> Header:
     """Read the header at the start of a file; no pickle is ever loaded."""
     with reading(uri, "read by its .npy header"):
-        version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        elif version == (2, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
-        else:
-            raise ValueError(f"format version {version} is for structured arrays")
+        shape, fortran, dtype = _VERSIONS[np.lib.format.read_magic(file)](file)
         if min(shape, default=0) < 0:
             raise ValueError(f"shape {shape} has a negative size")
     native_dtype(uri, shape, dtype)
@@ -145,7 +145,7 @@ class NpyArray(Array):
         column = rows * self.dtype.itemsize
         return min(column * columns, max(column, _PANEL_BYTES))
 
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
         with self._path.open("rb", buffering=0) as file:
             if not self._header.fortran:
                 self._fill_stored(file.fileno(), out, spans, self.shape)
@@ -160,9 +160,7 @@ class NpyArray(Array):
                 self._fill_stored(file.fileno(), panel, (columns, rows), self.shape[::-1])
                 out[:, first - start : first - start + len(panel)] = panel.T
 
-    def _fill_stored(
-        self, fileno: int, out: AnyArray, spans: tuple[Span, ...], shape: tuple[int, ...]
-    ) -> None:
+    def _fill_stored(self, fileno: int, out: AnyArray, spans: Spans, shape: Shape) -> None:
         """Read a block of the rows of this shape that are stored: whole ones in one piece."""
         (start, stop), width = spans[0], math.prod(shape[1:])
         if out.shape[1:] == shape[1:]:
@@ -171,31 +169,34 @@ class NpyArray(Array):
         for row in range(start, stop):
             self._read_at(fileno, out[row - start], row * width + spans[1][0])
 
-    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+    def _take(self, out: AnyArray, rows: Rows) -> None:
         """Read rows that are near each other in one piece, with what is between them."""
         from streameval.arrays.scattered import read_scattered
 
-        columns = self.shape[1] if self._header.fortran else 1  # each is taken by itself
-        width = math.prod(self.shape[1:]) // columns
-        row_bytes = width * self.dtype.itemsize
-        if row_bytes >= _NEAR_BYTES:
+        fortran, itemsize = self._header.fortran, self.dtype.itemsize
+        cell_bytes = itemsize if fortran else out.nbytes // len(out)  # that lie together
+        if cell_bytes >= _NEAR_BYTES:
             super()._take(out, rows)
             return
-        pieces = _near(rows, row_bytes)
-        longest = min(_WINDOW_BYTES // row_bytes, int(rows[-1] - rows[0]) + 1)
-        window = np.empty((longest, row_bytes), np.uint8)
-        target = np.empty((len(rows), width), self.dtype) if self._header.fortran else out
-        taken = target.reshape(-1).view(np.uint8).reshape(len(rows), row_bytes)
+        pieces = _near(rows, cell_bytes)
+        longest = min(_WINDOW_BYTES // cell_bytes, int(rows[-1] - rows[0]) + 1)
         with self._path.open("rb", buffering=0) as file:
-            for column in range(columns):
-                offset = self._offset + column * self.shape[0] * self.dtype.itemsize
-                done = read_scattered(file.fileno(), offset, rows, pieces, window, taken)
-                if done < len(pieces):  # again, which says why, or goes on
-                    super()._take(out, rows)
-                    return
-                if target is not out:
-                    out[:, column] = target[:, 0]
-        self._swap(out)
+            if fortran:
+                window = np.empty(longest, self._header.dtype)
+                for begin, end in pieces:
+                    first = int(rows[begin])
+                    piece = window[: int(rows[end - 1]) - first + 1]
+                    for column in range(self.shape[1]):
+                        self._read_at(file.fileno(), piece, column * self.shape[0] + first)
+                        out[begin:end, column] = piece[rows[begin:end] - first]
+                return
+            bytes_of = np.empty((longest, cell_bytes), np.uint8)
+            taken = out.reshape(-1).view(np.uint8).reshape(len(rows), cell_bytes)
+            done = read_scattered(file.fileno(), self._offset, rows, pieces, bytes_of, taken)
+        if done < len(pieces):  # again, which says why, or goes on
+            super()._take(out, rows)
+        else:
+            self._swap(out)
 
     def _swap(self, out: AnyArray) -> None:
         """Turn values as stored into the byte order of this machine."""
@@ -210,14 +211,13 @@ class NpyArray(Array):
             count = os.preadv(fileno, [buffer], offset)
             if count == 0:
                 raise InputError(
-                    f"{self.uri} ends at byte {offset}, {len(buffer)} bytes short of what its "
-                    f"header promises ({self._header.dtype} {self.shape}): it was cut short "
-                    "after it had been opened; write it again"
+                    f"{self.uri} ends at byte {offset}, {len(buffer)} bytes short of "
+                    f"{self.shape}: it was cut short after it had been opened; write it again"
                 )
             buffer, offset = buffer[count:], offset + count
 
 
-def _near(rows: npt.NDArray[np.int64], row_bytes: int) -> npt.NDArray[np.int64]:
+def _near(rows: Rows, row_bytes: int) -> Rows:
     """Return begin and end, in `rows`, of the rows to be read in one piece: [p, 2]."""
     far = np.diff(rows, prepend=rows[0]) > _NEAR_BYTES // row_bytes
     far[0] = True
@@ -239,9 +239,8 @@ class VecsArray(Array):
         self._row_bytes = _LENGTH_BYTES + width * self.dtype.itemsize
         if width < 1 or size % self._row_bytes:
             raise InputError(
-                f"{uri} is {size} bytes long and its first row {width} long: no whole number of "
-                f"such rows ({self._row_bytes} bytes each); it was cut short, or is no "
-                f"{path.suffix} file"
+                f"{uri} is {size} bytes long, no whole number of rows of {width} values, as its "
+                f"first row: it was cut short, or is no {path.suffix} file"
             )
         self.shape = size // self._row_bytes, width
         self.chunks = (1, width)
@@ -253,18 +252,13 @@ class VecsArray(Array):
         """Return the size of the rows with their lengths, that are read at a time."""
         return min(rows * self._row_bytes, max(_VECS_BYTES, self._row_bytes))
 
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
         (start, stop), (left, right) = spans
         step = max(_VECS_BYTES // self._row_bytes, 1)
         for first in range(start, stop, step):
             rows = self._stored.read((first, min(first + step, stop)))
             lengths = np.ascontiguousarray(rows[:, : self._head]).view(np.int32)[:, 0]
-            other = np.flatnonzero(lengths != self.shape[1])
-            if len(other):
-                raise InputError(
-                    f"{self.uri} row {first + other[0]} is {lengths[other[0]]} long, row 0 "
-                    f"{self.shape[1]}: all rows must be of one length"
-                )
+            check_lengths(self.uri, lengths, self.shape[1], first)
             at = first - start
             out[at : at + len(rows)] = rows[:, self._head + left : self._head + right]
 

@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.arrays.array import (
     AnyArray,
     Array,
-    Span,
+    Rows,
+    Shape,
+    Spans,
+    check_lengths,
     choose_key,
     native_dtype,
     reading,
+    slices,
     stretches,
 )
 from streameval.errors import InputError
@@ -45,7 +48,7 @@ class ParquetArray(Array):
             kind = file.schema_arrow.field(key).type
             if isinstance(kind, pa.DictionaryType):
                 kind = kind.value_type
-            width: tuple[int, ...] = ()
+            width: Shape = ()
             if _is_list(kind):  # of as many as the first; others are checked when they are read
                 first = next(file.iter_batches(batch_size=1, columns=[key]), None)
                 cells = [] if first is None else first.column(0)[0].as_py() or []
@@ -67,19 +70,16 @@ class ParquetArray(Array):
             self._path, metadata=self._metadata, buffer_size=_BUFFER_BYTES, pre_buffer=False
         )
 
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
-        (start, stop), columns = spans[0], tuple(slice(*span) for span in spans[1:])
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
+        (start, stop), columns = spans[0], slices(spans[1:])
         done = start
         for first, values in self._pieces(start, stop):
             done = first + len(values)
             out[first - start : done - start] = values[:, *columns]
         if done != stop:
-            raise InputError(
-                f"{self.uri} ends after row {done}; its metadata promises {self.shape[0]}: "
-                "write it again"
-            )
+            raise InputError(f"{self.uri} ends after row {done} of {self.shape[0]}: write it again")
 
-    def _take(self, out: AnyArray, rows: npt.NDArray[np.int64]) -> None:
+    def _take(self, out: AnyArray, rows: Rows) -> None:
         """Decode the row groups of the rows, each once."""
         for own in stretches(np.searchsorted(self._starts, rows, side="right")):
             for first, values in self._pieces(int(rows[own.start]), int(rows[own.stop - 1]) + 1):
@@ -121,12 +121,7 @@ class ParquetArray(Array):
         if len(self.shape) == 2:
             width = self.shape[1]
             lengths = pc.list_value_length(cells).to_numpy()
-            other = np.flatnonzero(lengths != width)
-            if len(other):
-                raise InputError(
-                    f"{self.uri} row {first + other[0]} is {lengths[other[0]]} long, row 0 "
-                    f"{width}: all rows must be of one length"
-                )
+            check_lengths(self.uri, lengths, width, first)
             cells = cells.flatten()
             check(cells, max(width, 1))
         values: AnyArray = np.asarray(cells.to_numpy(zero_copy_only=False))

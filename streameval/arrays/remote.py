@@ -22,10 +22,7 @@ METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 
 RETRIES = 8
 FIRST_BACK_OFF = timedelta(milliseconds=100)  # doubled each time
-LONGEST_BACK_OFF = timedelta(seconds=10)
-RETRY_TIMEOUT = timedelta(minutes=2)
-CONNECT_TIMEOUT = "10s"
-TIMEOUT = "60s"
+MOST_BACK_OFF = timedelta(seconds=10)
 
 
 def is_remote(uri: str) -> bool:
@@ -66,18 +63,14 @@ def _from_url(url: str) -> Any:
     return from_url(
         url,
         client_options={
-            "connect_timeout": CONNECT_TIMEOUT,
-            "timeout": TIMEOUT,
+            "connect_timeout": "10s",
+            "timeout": "60s",
             "allow_http": url.startswith("http://") or not _ALLOWED.isdisjoint(os.environ),
         },
         retry_config={
             "max_retries": RETRIES,
-            "backoff": {
-                "init_backoff": FIRST_BACK_OFF,
-                "max_backoff": LONGEST_BACK_OFF,
-                "base": 2,
-            },
-            "retry_timeout": RETRY_TIMEOUT,
+            "backoff": {"init_backoff": FIRST_BACK_OFF, "max_backoff": MOST_BACK_OFF, "base": 2},
+            "retry_timeout": timedelta(minutes=2),
         },
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy.typing as npt
 
-from streameval.arrays.array import Array
+from streameval.arrays.array import Array, reading
 from streameval.arrays.composed import is_pattern, join_shards, matching, open_folder
 from streameval.arrays.hdf5 import SUFFIXES, open_hdf5, open_mat
 from streameval.arrays.memory import PREFIX, DeclaredArray, Opener, in_memory, open_torch
@@ -85,13 +85,12 @@ def open_array(source: str | Path | npt.ArrayLike) -> Array:
         url, _, name = uri.rpartition("::") if "::" in uri else (uri, "", "")
         return open_zarr(url, name, uri)
     path, key = parse_uri(source)
-    try:
+    with reading(uri, "opened", "check the path and its permissions"):
         if is_pattern(path):
             suffix = "" if key is None else f"::{key}"
             return join_shards([open_array(f"{one}{suffix}") for one in matching(path, uri)], uri)
         if not path.exists():
-            what = uri if str(path) == uri else f"{uri}: {path}"
-            raise InputError(f"{what} does not exist")
+            raise InputError(f"{path} does not exist")
         suffix = FOLDER if path.is_dir() else path.suffix.lower()
         if suffix not in FORMATS:
             known = ", ".join(FORMATS)
@@ -99,5 +98,3 @@ def open_array(source: str | Path | npt.ArrayLike) -> Array:
                 f"{uri} is of unknown format {suffix!r}; known are {known} (.zarr: any Zarr folder)"
             )
         return FORMATS[suffix](path, key, uri)
-    except OSError as error:
-        raise InputError(f"{uri} can't be opened: {error}") from error

@@ -19,7 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from streameval.arrays.array import AnyArray, Array, Span, choose_key, native_dtype, reading
+from streameval.arrays.array import (
+    AnyArray,
+    Array,
+    Shape,
+    Spans,
+    choose_key,
+    native_dtype,
+    reading,
+    slices,
+)
 from streameval.arrays.remote import METADATA, explain, remote_store
 from streameval.errors import InputError
 
@@ -33,8 +42,6 @@ _COPIES = 3  # of a chunk that is being decoded: encoded, decoded and, say, tran
 _DEFAULT_CONCURRENCY = 10  # chunks in flight in the default pipeline; zarrs has a thread a core
 _ABSENT = np.iinfo(np.uint64).max  # offset and size of an absent chunk in a shard's index
 _COUNTED = 1000  # absent chunks: a shape may declare any number of them
-
-Coordinates = tuple[int, ...]
 
 
 def open_zarr(path: Path | str, key: str | None, uri: str) -> Array:
@@ -77,7 +84,7 @@ class ZarrArray(Array):
                     self.zarr = _open(path, key, _FAST, uri)
                 except UnsupportedMetadataError:  # a codec or filter that zarrs doesn't know
                     self._fast = False
-        self._checked: set[Coordinates] = set()  # shards of an object store
+        self._checked: set[Shape] = set()  # shards of an object store
         self._origin = path.absolute() if isinstance(path, Path) else path, key, uri
 
     def __reduce__(self) -> tuple[type[ZarrArray], tuple[Path | str, str, str]]:
@@ -102,22 +109,21 @@ class ZarrArray(Array):
             scratch += chunk_bytes * (touched - whole)
         return int(scratch)
 
-    def _fill(self, out: AnyArray, spans: tuple[Span, ...]) -> None:
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
         from zarr.core.buffer import default_buffer_prototype
 
         if self.zarr.shards and isinstance(self._origin[0], str):
             self._check_shards(spans)
-        selection = tuple(slice(*span) for span in spans)
         if self.dtype.kind in "iuf":
             # Into our own buffer: whatever the order and byte order of the array, zarrs decodes
             # into C order and native byte order only.
             prototype = default_buffer_prototype()
             buffer = prototype.nd_buffer.from_numpy_array(out)
-            self.zarr.get_basic_selection(selection, out=buffer, prototype=prototype)
+            self.zarr.get_basic_selection(slices(spans), out=buffer, prototype=prototype)
         else:
-            out[...] = self.zarr[selection]
+            out[...] = self.zarr[slices(spans)]
 
-    def _check_shards(self, spans: tuple[Span, ...]) -> None:
+    def _check_shards(self, spans: Spans) -> None:
         """Check that the shards of a block hold all their chunks, by a small request for each."""
         edges = zip(spans, self.zarr.shards, strict=True)
         for at in product(
@@ -204,14 +210,11 @@ def _refuse_pickle(metadata: Any, uri: str) -> None:
     codecs = (*(getattr(metadata, "filters", None) or ()), getattr(metadata, "compressor", None))
     if any(getattr(codec, "codec_id", None) == "pickle" for codec in codecs):
         raise InputError(
-            f"{uri} is stored with the codec 'pickle', which is never loaded; write it again "
-            "as numbers or strings, without that codec"
+            f"{uri} is stored with the codec 'pickle', which is never loaded; write it without"
         )
 
 
-def _chunks_of_block(
-    block: tuple[int, ...], shape: tuple[int, ...], chunks: tuple[int, ...]
-) -> tuple[int, int]:
+def _chunks_of_block(block: Shape, shape: Shape, chunks: Shape) -> tuple[int, int]:
     """Return how many chunks a block touches at most, and how many it covers at least."""
     touched, whole = 1, 1
     for size, length, chunk in zip(block, shape, chunks, strict=True):
@@ -246,9 +249,8 @@ def check_complete(array: Any, folder: Path, uri: str) -> None:
         count = f"more than {_COUNTED}" if more == _COUNTED else str(more + 1)
         raise InputError(
             f"{uri} is incomplete: {count} of its chunks are absent, the first is {first}. Zarr "
-            f"would read them as {array.fill_value}: write the array again. If chunks of "
-            "nothing but that value are meant, write it with "
-            'config={"write_empty_chunks": True}'
+            f"would read them as {array.fill_value}: write the array again; where that value is "
+            'meant, with config={"write_empty_chunks": True}'
         )
 
 
@@ -272,7 +274,7 @@ def _absent_chunks(array: Any, folder: Path) -> Iterator[str]:
                 yield from _absent_in_shard(array, at)
 
 
-def _coordinates(grid: Coordinates) -> Iterator[Coordinates]:
+def _coordinates(grid: Shape) -> Iterator[Shape]:
     """Yield every index of a grid in C order, and hold none: `itertools.product` holds axes."""
     if not grid:
         yield ()
@@ -282,7 +284,7 @@ def _coordinates(grid: Coordinates) -> Iterator[Coordinates]:
             yield (index, *rest)
 
 
-def _absent_in_shard(array: Any, at: Coordinates) -> Iterator[str]:
+def _absent_in_shard(array: Any, at: Shape) -> Iterator[str]:
     """Yield the chunks that are absent from a shard, in words.
 
     Its index holds the offset and the size of each chunk (Zarr v3 specification, codec
@@ -316,6 +318,6 @@ def _absent_in_shard(array: Any, at: Coordinates) -> Iterator[str]:
             yield f"chunk of {_region(start, array.chunks, array.shape)} of shard {key}"
 
 
-def _region(start: Coordinates, size: Coordinates, shape: Coordinates) -> str:
+def _region(start: Shape, size: Shape, shape: Shape) -> str:
     axes = zip(("rows", "columns"), start, size, shape, strict=False)
     return ", ".join(f"{name} {a}:{min(a + b, n)}" for name, a, b, n in axes)

@@ -329,10 +329,6 @@ class Process:
         """Tasks that even out the work over all threads there are."""
         return max(self.workers, 1) * self.threads * SHARDS_PER_THREAD
 
-    def merging(self, statistics: int) -> dict[str, int]:
-        """Return the bytes of parts of so many bytes that are merged here, by what holds them."""
-        return {"merging": (FAN_IN + 2 if self.workers else self.threads) * statistics}
-
 
 def format_bytes(count: float) -> str:
     """Return a byte count as people read it: ``1.2 GB``."""

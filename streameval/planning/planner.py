@@ -20,6 +20,7 @@ from streameval.kernels.doubts import DOUBTS
 from streameval.kernels.multiplier import best_rows, item_bytes
 from streameval.kernels.tiles import FINE_QUERIES
 from streameval.planning.plan import (
+    FAN_IN,
     RESERVED,
     SHARDS_PER_THREAD,
     Layout,
@@ -77,7 +78,8 @@ def _parts(
     counts = {"counts": process.threads * (problem.task_bytes(queries) + doubts)}
     if problem.shots is not None:
         counts["negatives ahead"] = process.threads * problem.shots.task_bytes(queries, items)
-    return process.kept | process.merging(problem.part_bytes(queries)) | own | counts
+    merged = FAN_IN + 2 if process.workers else process.threads
+    return process.kept | {"merging": merged * problem.part_bytes(queries)} | own | counts
 
 
 class _Cut(NamedTuple):

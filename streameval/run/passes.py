@@ -168,37 +168,26 @@ def count_stretches(job: Job, ends: Sequence[int], session: Session) -> list[Ran
 
 
 @dataclass(frozen=True)
-class Stretches:
-    """A task, and the stretches that it is in.
+class Stretches(Task):
+    """A task, and the stretches of the gallery that it is in.
 
     Attributes
     ----------
-    task : Task
     cuts : tuple of int
         Where in the gallery they begin, within the task, and its end.
     first : int
         The number of the first.
     """
 
-    task: Task
     cuts: tuple[int, ...]
     first: int
 
-    @property
-    def pairs(self) -> int:
-        """Number of (query, gallery) pairs."""
-        return self.task.pairs
 
-    def __str__(self) -> str:
-        return str(self.task)
-
-
-def ranks(job: Job, item: Stretches, watch: Watch) -> IntArray:
+def ranks(job: Job, task: Stretches, watch: Watch) -> IntArray:
     """Count negatives closer than each positive of a task's queries, and as far, [s, 2, p]."""
-    queries = item.task.queries
-    positives = job.known_positives().block(*queries)
-    counter = StretchCounter(positives, np.array(item.cuts), job.offset_rows(*queries))
-    for tile in masked_tiles(job, item.task, watch):
+    positives = job.known_positives().block(*task.queries)
+    counter = StretchCounter(positives, np.array(task.cuts), job.offset_rows(*task.queries))
+    for tile in masked_tiles(job, task, watch):
         counter.add(tile)
     return counter.ahead
 
@@ -226,12 +215,13 @@ def rank_stretches(job: Job, ends: Sequence[int], session: Session) -> IntArray:
     for task in job.plan.tasks:
         left, right = task.gallery
         first, last = bisect_right(ends, left), bisect_right(ends, right - 1)
-        items.append(Stretches(task, (left, *ends[first:last], right), first))
+        cuts = left, *ends[first:last], right
+        items.append(Stretches(task.queries, task.gallery, cuts, first))
     indptr = job.known_positives().indptr
     ahead = np.zeros((len(ends), 2, int(indptr[-1])), np.int64)
     for indices, part in session.run(RANKS, job, items, "counting"):
         item = items[indices[0]]
-        begin, end = (indptr[query] for query in item.task.queries)
+        begin, end = (indptr[query] for query in item.queries)
         ahead[item.first : item.first + len(part), :, begin:end] += part
     return ahead
 
