@@ -187,13 +187,7 @@ def stretches(values: Rows) -> Iterator[slice]:
 
 
 def native_dtype(uri: str, shape: Shape, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """Return the dtype in native byte order, if an array like that can be read at all.
-
-    Raises
-    ------
-    InputError
-        If the array is neither 1-d nor 2-d, or holds neither real numbers nor strings.
-    """
+    """Return the dtype in native byte order; raise InputError if it can't be evaluated."""
     if len(shape) not in (1, 2):
         raise InputError(f"{uri} has shape {shape}, {len(shape)} dimensions; 1 or 2 are needed")
     if dtype.kind not in "iufUST" or (dtype.kind == "f" and dtype.itemsize > 8):
@@ -222,19 +216,7 @@ def slices(spans: Spans) -> tuple[slice, ...]:
 def choose_key(path: Path, key: str | None, names: Collection[str], what: str) -> tuple[str, str]:
     """Return the key of an array in a file, the only one if none is given, and its URI.
 
-    Parameters
-    ----------
-    path : Path
-    key : str or None
-    names : collection of str
-        What there is in the file.
-    what : str
-        What messages call each.
-
-    Raises
-    ------
-    InputError
-        If there is no such array, or it is not clear which is meant.
+    `names` are those of all arrays in it, `what` is what messages call each.
     """
     if key is None and len(names) == 1:
         key = next(iter(names))
@@ -259,12 +241,7 @@ def reading(
 ) -> Iterator[None]:
     """Raise whatever a library trips over as an InputError that says what to do.
 
-    Parameters
-    ----------
-    uri : str
-    how : str
-        What can't be done: ``read as HDF5``.
-    remedy : str or callable of the error
+    `how` says what can't be done: ``read as HDF5``.
     """
     try:
         yield

@@ -43,18 +43,7 @@ _VECS = {".fvecs": np.float32, ".ivecs": np.int32, ".bvecs": np.uint8}
 
 
 class Header(NamedTuple):
-    """What an `.npy` header says.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    fortran : bool
-        Whether the values are stored column by column.
-    dtype : numpy.dtype
-        As stored: in any byte order.
-    length : int
-        Of the header itself, in bytes; the values follow.
-    """
+    """What an `.npy` header says: the dtype as stored, the length of the header itself in bytes."""
 
     shape: Shape
     fortran: bool
@@ -118,17 +107,9 @@ def open_npz(path: Path, key: str | None, uri: str) -> Array:
 
 
 class NpyArray(Array):
-    """Values stored in one piece in a file: an `.npy` file, or a stored member of an `.npz`.
+    """Values stored in one piece in a file, from `offset` in bytes: `.npy`, or a member of `.npz`.
 
     The file is opened for each read, so that nothing is shared between threads.
-
-    Parameters
-    ----------
-    path : Path
-    header : Header
-    offset : int
-        Where in the file the values begin, in bytes.
-    uri : str
     """
 
     def __init__(self, path: Path, header: Header, offset: int, uri: str) -> None:
