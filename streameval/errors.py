@@ -50,6 +50,12 @@ class TaskError(StreamevalError, RuntimeError):
     """Work that can't be done: a task that fails again and again, or a cluster that is gone."""
 
 
+def refuse(kind: type[StreamevalError], *faults: object) -> None:
+    """Raise an error that says the first fault, if there is one: ``bad and "what is bad"``."""
+    for fault in filter(None, faults):
+        raise kind(fault)
+
+
 def check_type(what: str, given: object, kinds: Any, needed: str) -> None:
     """Refuse an argument of another type than is needed.
 

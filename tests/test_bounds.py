@@ -46,9 +46,10 @@ def returned_of(indices: np.ndarray, values: np.ndarray, gallery: int) -> Lists:
         own[some].max() if some.sum() < gallery else np.inf
         for own, some in zip(values, held, strict=True)
     ]
-    return Lists(
+    lists = Lists(
         np.append(0, np.cumsum(held.sum(axis=1))), indices[held], values[held], np.array(ends)
     )
+    return lists.nearest(held.shape[1])
 
 
 @settings(max_examples=150, deadline=None)
@@ -62,9 +63,9 @@ def test_exact_values_lie_in_the_intervals(
     sides = labels(problem)
     pairs = find_pairs(sides["query"], sides["gallery"], PROTOCOLS[protocol(problem)])
     returned = returned_of(*nearest(problem["distances"], k, rng), gallery)
-    places = Places.of(pairs, returned)
-    known = problem["distances"][places.missing_positives(pairs)] if tighten else None
-    ends = find_extremes(pairs, returned, places, THRESHOLDS, None, known)
+    places = Places(pairs, returned)
+    known = problem["distances"][places.missing_positives()] if tighten else None
+    ends = find_extremes(places, THRESHOLDS, None, known)
     if ends.complete.all():
         assert ends.worst.equals(exact)
         assert ends.best.equals(exact)

@@ -75,7 +75,7 @@ def evaluate(**given: Any) -> None:
         prepared = prepare(request, session)
         query, gallery = (opened[side] for side in SIDES)
         if files:
-            from streameval.neighbors.trec import write_trec
+            from streameval.neighbors.list_files import write_trec
 
             ties = prepared.request.options.ties
             collect = write_trec(query, gallery, prepared.pairs, ties, files)

@@ -1,4 +1,4 @@
-"""What lists of neighbours tell: the statistics that they leave possible, at best and at worst.
+"""The statistics that lists of neighbours leave possible, at best and at worst.
 
 A list holds the nearest items of a query as far as its *horizon*: a missing item is at least so
 far. Distances of listed items are known to the bit. Of missing items only the number is known,
@@ -17,20 +17,21 @@ Ties at the horizon stay open, too: a missing negative may be as far as a positi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
+import numpy.typing as npt
 
-from streameval.kernels.edges import first_not_below
-from streameval.neighbors.lists import BoolArray, Lists, Places
-from streameval.protocols.pairs import Pairs
-from streameval.statistics import FloatArray, IntArray, RankStatistics, histogram_of
+from streameval.neighbors.lists import BoolArray, Places
+from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 FURTHEST = np.finfo(np.float64).max
 NEVER = 1 << 40  # negatives ahead of a positive that is never found: beyond every cutoff
+
+Ahead = tuple[IntArray, IntArray, IntArray]  # closer, tied, tied_before of positives
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,25 +60,19 @@ class Extremes:
     @property
     def complete(self) -> BoolArray:
         """[Q] bool: whether every valid item is listed."""
-        complete: BoolArray = (self.missing_positives == 0) & (self.missing_negatives == 0)
-        return complete
+        return ~(self.missing_positives + self.missing_negatives).astype(np.bool_)
 
     @classmethod
     def stack(cls, parts: Sequence[Extremes]) -> Extremes:
         """Return the extremes of the queries of all parts."""
-        best = [part.best for part in parts if part.best is not None]
+        worst, best, *counts = zip(*(vars(part).values() for part in parts), strict=True)
+        stacked = RankStatistics.stack
         return cls(
-            RankStatistics.stack([part.worst for part in parts]),
-            RankStatistics.stack(best) if best else None,
-            np.concatenate([part.effective for part in parts]),
-            np.concatenate([part.missing_positives for part in parts]),
-            np.concatenate([part.missing_negatives for part in parts]),
+            stacked(worst), None if best[0] is None else stacked(best), *map(np.concatenate, counts)
         )
 
 
 def find_extremes(
-    pairs: Pairs,
-    lists: Lists,
     places: Places,
     thresholds: FloatArray,
     histogram_edges: FloatArray | None = None,
@@ -87,62 +82,46 @@ def find_extremes(
 
     Parameters
     ----------
-    pairs : Pairs
-        Of the Q queries with the whole gallery.
-    lists : Lists
     places : Places
-        Of these lists.
+        Of the Q queries' pairs with the whole gallery, and their lists, which are sorted by
+        distance, then item, as `Lists.nearest` returns them.
     thresholds : [T] float64
     histogram_edges : [E] float64, optional
     missing_distance : [m] float64, optional
         Of the missing positives, in the order of `Places.missing_positives`; none of them before
         the horizon.
     """
-    told = _Listed.of(pairs, lists, places)
-    distance, query, away, negatives = told.distance.copy(), told.query, told.away, told.negatives
+    lists, known = places.lists, _Known(places, thresholds, histogram_edges)
+    away, some = known.missing_negatives, known.positives > 0
+    distance, horizon = known.distance.copy(), lists.horizon[known.query]
     if missing_distance is not None:
-        distance[told.missing] = missing_distance
-    unknown, horizon = np.isnan(distance), lists.horizon[query]
+        distance[known.missing] = missing_distance
+    unknown, level = np.isnan(distance), distance == horizon
     at_best = np.where(unknown, horizon, distance)
-    closer, tied, before = negatives.ahead(told.indptr, at_best, told.item)
-    within, nearest = negatives.within(thresholds), negatives.nearest()
-    outside = np.where(thresholds >= lists.horizon[:, None], away[:, None], 0)
-    histogram = None
-    if histogram_edges is not None:
-        at_edges = negatives.within(histogram_edges).sum(axis=0)
-        histogram = histogram_of(at_edges, len(negatives.item))
-    shared = {
-        "thresholds": thresholds,
-        "histogram_edges": histogram_edges,
-        "impostor_histogram": histogram,
-    }
+    closer, tied, before = known.ahead(at_best)
     # A stranger does best where its nearest item is far; another query, where it is near.
-    near = np.where(away > 0, np.minimum(nearest, lists.horizon), nearest)
-    far = np.where((away > 0) & np.isinf(nearest), FURTHEST, nearest)
-    some = told.positives > 0
-    nearest_at_best, nearest_at_worst = np.where(some, near, far), np.where(some, far, near)
-    best = told.statistics(
-        at_best,
-        (closer, tied, before),
-        shared | {"negatives_within": within, "nearest_negative": nearest_at_best},
+    near = np.where(away > 0, np.minimum(known.nearest, lists.horizon), known.nearest)
+    far = np.where((away > 0) & np.isinf(known.nearest), FURTHEST, known.nearest)
+    best = known.statistics(
+        at_best, (closer, tied, before), known.within, np.where(some, near, far)
     )
-    more, all_negatives = away[query], (told.valid - told.positives)[query]
-    beyond, level = ~unknown & (distance > horizon), ~unknown & (distance == horizon)
-    worst = told.statistics(
-        np.where(unknown, _furthest(told.indptr, unknown), at_best),
+    more, negatives = away[known.query], (known.valid - known.positives)[known.query]
+    worst = known.statistics(
+        np.where(unknown, _furthest(known.indptr, unknown), distance),
         (
-            np.where(unknown, all_negatives, closer + more * beyond),
+            np.where(unknown, negatives, closer + more * (distance > horizon)),
             np.where(unknown, 0, tied + more * level),
-            np.where(unknown, 0, before + np.minimum(more, told.item) * level),
+            np.where(unknown, 0, before + np.minimum(more, known.item) * level),
         ),
-        shared | {"negatives_within": within + outside, "nearest_negative": nearest_at_worst},
+        known.within + away[:, None] * (thresholds >= lists.horizon[:, None]),
+        np.where(some, far, near),
     )
-    entry, lacking = lists.query, told.missing_positives
-    certain = (lists.distance < lists.horizon[entry]) | ((lacking == 0) & (away == 0))[entry]
-    return Extremes(worst, best, told.count(entry[places.valid & certain]), lacking, away)
+    entry, lacking = lists.query, known.missing_positives
+    certain = (lists.distance < lists.horizon[entry]) | (lacking + away == 0)[entry]
+    return Extremes(worst, best, known.count(entry[places.valid & certain]), lacking, away)
 
 
-def as_deployed(pairs: Pairs, lists: Lists, places: Places, thresholds: FloatArray) -> Extremes:
+def as_deployed(places: Places, thresholds: FloatArray) -> Extremes:
     """Return the statistics of a system that finds what it returns and nothing else.
 
     A missing positive is at an infinite distance, behind `NEVER` negatives; a missing negative is
@@ -150,157 +129,94 @@ def as_deployed(pairs: Pairs, lists: Lists, places: Places, thresholds: FloatArr
 
     Parameters
     ----------
-    pairs, lists, places, thresholds
+    places, thresholds
         As in `find_extremes`; no threshold is infinite in the result.
     """
-    told = _Listed.of(pairs, lists, places)
-    limits = np.minimum(thresholds, FURTHEST)
-    distance = np.where(told.missing, np.inf, told.distance)
-    closer, tied, before = told.negatives.ahead(told.indptr, distance, told.item)
-    statistics = told.statistics(
-        distance,
-        (
-            np.where(told.missing, NEVER, closer),
-            np.where(told.missing, 0, tied),
-            np.where(told.missing, 0, before),
-        ),
-        {
-            "thresholds": limits,
-            "negatives_within": told.negatives.within(limits),
-            "nearest_negative": told.negatives.nearest(),
-        },
-    )
-    effective = told.count(lists.query[places.valid])
-    return Extremes(statistics, None, effective, told.missing_positives, told.away)
+    known = _Known(places, np.minimum(thresholds, FURTHEST))
+    distance = np.where(known.missing, np.inf, known.distance)
+    closer, tied, before = known.ahead(distance)
+    ahead = np.where(known.missing, NEVER, closer), tied, before
+    statistics = known.statistics(distance, ahead, known.within, known.nearest)
+    effective = known.count(places.lists.query[places.valid])
+    return Extremes(statistics, None, effective, known.missing_positives, known.missing_negatives)
 
 
-@dataclass(frozen=True, eq=False)
-class _Listed:
+class _Known:
     """The positives of every query, as far as lists tell, and the listed negatives.
 
-    Attributes
-    ----------
-    indptr : [Q + 1] int64
-    item : [P] int64
-    distance : [P] float64
-        NaN of a missing positive.
-    positives, ignored, same_identity, valid : [Q] int64
-    negatives : _Negatives
+    `query`, `item` and `distance` are of the positives, [P]; a missing one's distance is NaN.
     """
 
-    indptr: IntArray
-    item: IntArray
-    distance: FloatArray
-    positives: IntArray
-    ignored: IntArray
-    same_identity: IntArray
-    valid: IntArray
-    negatives: _Negatives
-
-    @classmethod
-    def of(cls, pairs: Pairs, lists: Lists, places: Places) -> _Listed:
-        indptr, item = pairs.positives()
-        distance = np.full(len(item), np.nan)
-        listed = places.listed >= 0
-        distance[listed] = lists.distance[places.listed[listed]]
-        positives, ignored, same_identity = pairs.counts_in(0, pairs.gallery)
-        valid = pairs.gallery - ignored
-        negatives = _Negatives.of(pairs, lists, places)
-        return cls(indptr, item, distance, positives, ignored, same_identity, valid, negatives)
-
-    @property
-    def query(self) -> IntArray:
-        """The query of each positive, [P] int64."""
-        return np.repeat(np.arange(len(self.valid)), np.diff(self.indptr))
-
-    @property
-    def missing(self) -> BoolArray:
-        """Positives that are missing, [P] bool."""
-        missing: BoolArray = np.isnan(self.distance)
-        return missing
-
-    @property
-    def missing_positives(self) -> IntArray:
-        """The number of missing positives of each query, [Q] int64."""
-        return self.count(self.query[self.missing])
-
-    @property
-    def away(self) -> IntArray:
-        """The number of missing negatives of each query, [Q] int64."""
-        return self.valid - self.positives - np.diff(self.negatives.indptr)
+    def __init__(
+        self, places: Places, thresholds: FloatArray, edges: FloatArray | None = None
+    ) -> None:
+        pairs, lists = places.pairs, places.lists
+        self.indptr, self.item = pairs.positives()
+        self.query, listed = pairs.query[pairs.positive], places.listed >= 0
+        self.missing = ~listed
+        self.distance = np.full(len(listed), np.nan)
+        self.distance[listed] = lists.distance[places.listed[listed]]
+        self.positives, self._ignored, self._same = pairs.counts_in(0, pairs.gallery)
+        self.valid = pairs.gallery - self._ignored
+        self._thresholds, self._edges, self._histogram = thresholds, edges, None
+        query, self._item = lists.query[places.negative], lists.item[places.negative]
+        self._distance = lists.distance[places.negative]
+        self._start = np.searchsorted(query, np.arange(pairs.queries))
+        self._key = _key(query, self._distance)
+        self.missing_positives = self.count(self.query[self.missing])
+        self.missing_negatives = self.valid - self.positives - self.count(query)
+        slot = np.searchsorted(thresholds, self._distance) + query * (len(thresholds) + 1)
+        shape = pairs.queries, len(thresholds) + 1
+        counts = np.bincount(slot, minlength=math.prod(shape)).reshape(shape)
+        self.within = np.cumsum(counts[:, :-1], axis=1)
+        if edges is not None:
+            bins = np.searchsorted(edges, self._distance)
+            self._histogram = np.bincount(bins, minlength=len(edges) + 1)
+        self.nearest = np.full(pairs.queries, np.inf)
+        np.minimum.at(self.nearest, query, self._distance)
 
     def count(self, query: IntArray) -> IntArray:
         """Return how often each query is named, [Q] int64."""
-        return np.bincount(query, minlength=len(self.valid)).astype(np.int64)
+        return np.bincount(query, minlength=len(self.valid))
+
+    def ahead(self, distance: FloatArray) -> Ahead:
+        """Return the listed negatives closer than each positive, as far, and as far but before."""
+        wanted = _key(self.query, distance)
+        first, last = (np.searchsorted(self._key, wanted, side) for side in ("left", "right"))
+        new = np.append(True, self._key[1:] != self._key[:-1])[: len(self._key)]
+        level = np.maximum.accumulate(np.arange(len(new)) * new)  # the first entry as far
+        before = np.searchsorted(_key(level, self._item), _key(first, self.item)) - first
+        return first - self._start[self.query], last - first, np.where(last > first, before, 0)
 
     def statistics(
-        self,
-        distance: FloatArray,
-        ahead: tuple[IntArray, IntArray, IntArray],
-        others: Mapping[str, Any],
+        self, distance: FloatArray, ahead: Ahead, within: IntArray, nearest: FloatArray
     ) -> RankStatistics:
-        """Return statistics whose positives are sorted by distance, then index.
-
-        Parameters
-        ----------
-        distance : [P] float64
-        ahead : three [P] arrays of int64
-            Negatives closer than each positive, as far, and as far but before it.
-        others : mapping of str to array
-            Further fields.
-        """
+        """Return statistics, the positives sorted by distance, then index."""
         order = np.lexsort((self.item, distance, self.query))
-        closer, tied, before = (counts[order].astype(np.int64) for counts in ahead)
+        closer, tied, before = (counts[order] for counts in ahead)
         return RankStatistics(
             indptr=self.indptr,
             positive_distance=distance[order],
-            positive_item=self.item[order],
+            thresholds=self._thresholds,
             closer=closer,
             tied=tied,
             tied_before=before,
+            negatives_within=within,
+            nearest_negative=nearest,
             valid=self.valid,
-            ignored=self.ignored,
-            same_identity=self.same_identity,
-            **others,
+            ignored=self._ignored,
+            same_identity=self._same,
+            positive_item=self.item[order],
+            impostor_histogram=self._histogram,
+            histogram_edges=self._edges,
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Negatives:
-    """The listed negatives, by query, distance and index."""
-
-    indptr: IntArray
-    item: IntArray
-    distance: FloatArray
-
-    @classmethod
-    def of(cls, pairs: Pairs, lists: Lists, places: Places) -> _Negatives:
-        query, distance = lists.query[places.negative], lists.distance[places.negative]
-        item = lists.item[places.negative]
-        order = np.lexsort((item, distance, query))
-        indptr = np.searchsorted(query, np.arange(pairs.queries + 1)).astype(np.int64)
-        return cls(indptr, item[order], distance[order])
-
-    def ahead(
-        self, indptr: IntArray, distance: FloatArray, item: IntArray
-    ) -> tuple[IntArray, IntArray, IntArray]:
-        """Return how many are closer than each positive, as far, and as far but before it, [P]."""
-        counts = tuple(np.empty(len(item), np.int64) for _ in range(3))
-        _ahead(self.indptr, self.distance, self.item, indptr, distance, item, *counts)
-        return counts[0], counts[1], counts[2]
-
-    def within(self, limits: FloatArray) -> IntArray:
-        """Return how many of each query are within each limit, [Q, T] int64."""
-        out = np.empty((len(self.indptr) - 1, len(limits)), np.int64)
-        _within(self.indptr, self.distance, limits, out)
-        return out
-
-    def nearest(self) -> FloatArray:
-        """Return the least distance of each query, [Q]; +inf of none."""
-        some = np.diff(self.indptr) > 0
-        least = np.full(len(some), np.inf)
-        least[some] = self.distance[self.indptr[:-1][some]]
-        return least
+def _key(first: IntArray, second: npt.NDArray[Any]) -> npt.NDArray[np.complex128]:
+    """Return numbers that are in the order of two, the first before the second."""
+    key = np.empty(len(first), np.complex128)
+    key.real, key.imag = first, second
+    return key
 
 
 def _furthest(indptr: IntArray, unknown: BoolArray) -> FloatArray:
@@ -313,29 +229,3 @@ def _furthest(indptr: IntArray, unknown: BoolArray) -> FloatArray:
     bits = np.float64(FURTHEST).view(np.int64) - left
     distances: FloatArray = bits.view(np.float64)
     return distances
-
-
-@numba.njit(nogil=True, cache=True)
-def _ahead(  # type: ignore[no-untyped-def]
-    negative_indptr, negative, negative_item, indptr, distance, item, closer, tied, before
-):
-    for i in range(len(indptr) - 1):
-        own = negative[negative_indptr[i] : negative_indptr[i + 1]]
-        items = negative_item[negative_indptr[i] : negative_indptr[i + 1]]
-        for p in range(indptr[i], indptr[i + 1]):
-            first = first_not_below(own, distance[p])
-            k, ahead = first, 0
-            while k < len(own) and own[k] == distance[p]:
-                ahead += items[k] < item[p]
-                k += 1
-            closer[p], tied[p], before[p] = first, k - first, ahead
-
-
-@numba.njit(nogil=True, cache=True)
-def _within(indptr, distance, limits, out):  # type: ignore[no-untyped-def]
-    for i in range(len(indptr) - 1):
-        k = indptr[i]
-        for t in range(len(limits)):
-            while k < indptr[i + 1] and distance[k] <= limits[t]:
-                k += 1
-            out[i, t] = k - indptr[i]

@@ -1,13 +1,16 @@
 """Indexes against the truth: what each setting costs in accuracy, and what it saves.
 
 The exact evaluation and each setting of an index are of the same features. A setting is read as a
-system deployed: what it does not return is not found. Differences of metrics come with an
-interval by a `jackknife`.
+system deployed: what it does not return is not found. Differences of metrics come with intervals
+from a jackknife over the queries, which leaves out a group at a time (Quenouille; Efron and
+Tibshirani 1993, §11): that does for every metric that is smooth in the queries, and not for a
+threshold or a median.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -16,17 +19,17 @@ from typing import Any, cast
 import numpy as np
 
 from streameval.choices import SelfMatch
-from streameval.errors import InputError, OptionError
-from streameval.metrics.bounds import cut_names
-from streameval.metrics.metric import Measure
+from streameval.errors import InputError, OptionError, StreamevalWarning, refuse
+from streameval.metrics.bounds import ListReading, compute_list_metrics, cut_names
+from streameval.metrics.compute import metrics_of
+from streameval.metrics.metric import FRACTION, Kind, Measure
 from streameval.metrics.options import MetricOptions, is_count
 from streameval.metrics.selection import find_measure, in_order, wanted_measures
 from streameval.neighbors.count import begin_work, count_built
-from streameval.neighbors.faiss_index import is_file, is_flat
+from streameval.neighbors.faiss_index import is_file
 from streameval.neighbors.index_search import IndexSearch
-from streameval.neighbors.jackknife import CONFIDENCE, LISTED, Difference, differences
 from streameval.neighbors.lists import Lists
-from streameval.neighbors.search import distances_of
+from streameval.neighbors.ranking import distances_of
 from streameval.planning import Plan
 from streameval.planning.range import Range
 from streameval.protocols.labels import Labels
@@ -37,16 +40,11 @@ from streameval.run.preparation import Prepared, prepare
 from streameval.run.progress import Progress
 from streameval.run.session import Session, open_session
 from streameval.sources.features import Features
+from streameval.statistics import FloatArray
 
-__all__ = [
-    "CONFIDENCE",
-    "LISTED",
-    "Comparison",
-    "Difference",
-    "Outcome",
-    "Setting",
-    "compare_index",
-]
+GROUPS = 20  # of queries, one of which is left out at a time
+CONFIDENCE = 0.95
+LISTED = "mAP"  # of the exact evaluation, beside which mAP@k/total of the lists is put
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class Setting:
         self, features: Features, k: int, rerank: bool = False, train_rows: int | None = None
     ) -> IndexSearch:
         """Return the search of k items, read as a system deployed."""
-        trained = not is_flat(self.index) and not is_file(self.index)
+        trained = self.index != "Flat" and not is_file(self.index)
         return IndexSearch(
             features=features,
             index=self.index,
@@ -94,6 +92,30 @@ class Setting:
 
     def __str__(self) -> str:
         return f"{self.index}@{self.search}" if self.search else self.index
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A metric of a setting less that of the exact evaluation.
+
+    Attributes
+    ----------
+    exact, deployed, value : float
+        Of the exact evaluation, of the setting, and their difference, fractions in [0, 1] or τ;
+        NaN where there is none.
+    low, high : float
+        Bounds of the 95 % interval of the difference, by a jackknife that leaves out a twentieth
+        of the queries at a time; NaN where there is none.
+    kind : Kind
+        What the values are.
+    """
+
+    exact: float
+    deployed: float
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    kind: Kind = FRACTION
 
 
 @dataclass(frozen=True)
@@ -223,40 +245,34 @@ def compare_index(
         raise InputError(
             f"features is of type {type(features).__name__}; Features(query, gallery) is needed"
         )
-    if not is_count(k):
-        raise OptionError(f"k is {k!r}; a whole number of at least 1 is needed")
-    if isinstance(settings, str) or not isinstance(settings, Iterable):
-        raise OptionError(f"settings is {settings!r}; a list of them is needed: [{settings!r}]")
+    refuse(
+        OptionError,
+        not is_count(k) and f"k is {k!r}; a whole number of at least 1 is needed",
+        (isinstance(settings, str) or not isinstance(settings, Iterable))
+        and f"settings is {settings!r}; a list of them is needed: [{settings!r}]",
+    )
     chosen = [one if isinstance(one, Setting) else Setting.parse(one) for one in settings]
     if not chosen:
         raise OptionError("there is no setting to compare: give an index, such as IVF64,Flat")
     request = Request.of({**given, "source": features})
-    measures = compared_measures(request.options, k)
+    measures = _compared_measures(request.options, k)
     names = tuple(measure.name for measure in measures)
     request = replace(request, options=replace(request.options, metrics=names))
     with open_session(given) as session:
-        prepared = [
-            (setting, prepare(request.with_source(source), session))
-            for setting in chosen
-            for source in [setting.source(features, k, rerank, train_rows)]
-        ]
+        sources = [setting.source(features, k, rerank, train_rows) for setting in chosen]
+        prepared = [prepare(request.with_source(source), session) for source in sources]
         whole = replace(request.options, metrics=(*names, LISTED))
         exact = run(replace(request, options=whole), session)
-        truth = Truth.of(request.with_source(Setting("Flat").source(features, k)), session)
+        truth = _true_lists(request.with_source(Setting("Flat").source(features, k)), session)
         outcomes: list[Outcome] = []
-        for _, group in groupby(prepared, key=lambda one: one[0].index):
+        pairs = zip(chosen, prepared, strict=True)
+        for _, group in groupby(pairs, key=lambda pair: pair[0].index):
             outcomes += _outcomes(list(group), truth, exact, measures, session)
     return Comparison(exact, k, tuple(outcomes), session.threads)
 
 
-def compared_measures(options: MetricOptions, k: int) -> list[Measure]:
-    """Return the metrics that are compared: those that a system deployed has.
-
-    Raises
-    ------
-    OptionError
-        If one that is named has no value there.
-    """
+def _compared_measures(options: MetricOptions, k: int) -> list[Measure]:
+    """Return the metrics that are compared: those that a system deployed has."""
     named, listed = wanted_measures(options)
     for measure in named:
         if not measure.metric.deployed:
@@ -264,75 +280,54 @@ def compared_measures(options: MetricOptions, k: int) -> list[Measure]:
                 f"{measure.name} has no value where items are never found: compare "
                 f"{' or '.join(cut_names(k))}"
             )
-    more = [] if options.metrics else [find_measure(name) for name in cut_names(k)]
+    more = () if options.metrics else map(find_measure, cut_names(k))
     return in_order([*named, *(one for one in listed if one.metric.deployed), *more])
 
 
-def exact_range(exact: Evaluation) -> Range | None:
-    """Return the range of an evaluation, so that lists have the same thresholds."""
-    used = exact.range
-    if used["low"] is None:
-        return None
-    # Vectors of length 1 have been looked at; a distance that rounding puts beyond 2 is 2.
-    return Range(used["low"], used["high"], unit=used["mode"] == "auto")
+def _true_lists(request: Request, session: Session) -> Lists:
+    """Return the nearest k items of each query, by an exact search."""
+    prepared = prepare(request, session)
+    problem = replace(prepared.problem, thresholds=0, edges=0)
+    blocks: list[Lists] = []
+    session = replace(session, collect=blocks.append)
+    prepared.source.count(replace(prepared, problem=problem, range=Range(0, 1)), session)
+    return Lists.stack(blocks)
 
 
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """The nearest k items of each query.
-
-    Attributes
-    ----------
-    features : Features
-    lists : Lists
-    """
-
-    features: Features
-    lists: Lists
-
-    @classmethod
-    def of(cls, request: Request, session: Session) -> Truth:
-        """Return the lists of an exact search."""
-        prepared = prepare(request, session)
-        problem = replace(prepared.problem, thresholds=0, edges=0)
-        prepared = replace(prepared, problem=problem, range=Range(0, 1))
-        blocks: list[Lists] = []
-        prepared.source.count(prepared, replace(session, collect=blocks.append))
-        return cls(cast("IndexSearch", prepared.source).features, Lists.stack(blocks))
-
-    def recall(self, lists: Lists, plan: Plan, session: Session) -> float:
-        """Return the share of the items that lists have; one as near as the k-th counts."""
-        items = self.features.shape[1]
-        pairs, wanted = (one.query * items + one.item for one in (lists, self.lists))
-        hit = np.isin(pairs, wanted)
-        query, item = lists.query[~hit], lists.item[~hit]
-        hits = int(hit.sum())
-        if len(item):
-            furthest = np.full(self.features.shape[0], -np.inf)
-            np.maximum.at(furthest, self.lists.query, self.lists.distance)
-            distance = distances_of(self.features, plan, session, query, item, "recall")
-            hits += int((distance <= furthest[query]).sum())
-        return min(hits / len(wanted), 1.0) if len(wanted) else math.nan
+def _recall(features: Features, truth: Lists, lists: Lists, plan: Plan, session: Session) -> float:
+    """Return the share of the true items that lists have; one as near as the k-th counts."""
+    queries, items = features.shape
+    pairs, wanted = (one.query * items + one.item for one in (lists, truth))
+    missed = ~np.isin(pairs, wanted)
+    query, hits = lists.query[missed], np.count_nonzero(~missed)
+    if len(query):
+        furthest = np.full(queries, -np.inf)
+        np.maximum.at(furthest, truth.query, truth.distance)
+        distance = distances_of(features, plan, session, query, lists.item[missed], "recall")
+        hits += np.count_nonzero(distance <= furthest[query])
+    return min(hits / len(wanted), 1.0) if len(wanted) else math.nan
 
 
 def _outcomes(
     group: Sequence[tuple[Setting, Prepared]],
-    truth: Truth,
+    truth: Lists,
     exact: Evaluation,
     measures: Sequence[Measure],
     session: Session,
 ) -> Iterator[Outcome]:
     """Yield the outcomes of settings of one index, which is built once."""
     first = group[0][1]
-    source = cast("IndexSearch", first.source)
+    source, used = cast("IndexSearch", first.source), exact.range
     begin_work(source, first, session)
     with source.built(first.plan, session) as (built, facts):
         for setting, prepared in group:
             search = replace(built, search=setting.search)
-            request = prepared.request.with_source(search)
-            used = exact_range(exact) or prepared.range
-            prepared = replace(prepared, request=request, range=used)
-            blocks: list[Lists] = []
+            if used["low"] is not None:  # so that lists have the same thresholds
+                # Vectors of length 1 have been looked at; rounding puts none beyond 2.
+                same = Range(used["low"], used["high"], unit=used["mode"] == "auto")
+                prepared = replace(prepared, range=same)
+            request, blocks = prepared.request.with_source(search), list[Lists]()
+            prepared = replace(prepared, request=request)
             begin_work(search, prepared, session)
             counted = count_built(search, prepared, replace(session, collect=blocks.append))
             result = Evaluation.compute(
@@ -343,13 +338,56 @@ def _outcomes(
                 provenance=counted.facts,
                 lists=counted.reading,
             )
-            seconds = counted.facts["lists"]["search_seconds"]
+            seconds, lists = counted.facts["lists"]["search_seconds"], Lists.stack(blocks)
             yield Outcome(
                 setting,
-                truth.recall(Lists.stack(blocks), prepared.plan, session),
-                differences(exact, result, measures, request.options),
+                _recall(search.features, truth, lists, prepared.plan, session),
+                _differences(exact, result, measures, request.options),
                 facts.get("build_seconds", math.nan),
                 seconds,
                 search.shape[0] / max(seconds, 1e-9),
                 search.sizes().index_bytes,
             )
+
+
+def _differences(
+    exact: Evaluation, found: Evaluation, measures: Sequence[Measure], options: MetricOptions
+) -> dict[str, Difference]:
+    """Return the difference of each metric, with an interval from a jackknife over the queries."""
+    reading, queries = cast("ListReading", found.lists), exact.statistics.queries
+    kinds = {one.name: one.metric.kind for one in measures}
+    pairs = [(name, name) for name in kinds]
+    pairs += [(LISTED, name) for name in kinds if name.startswith("mAP@") and "/total" in name]
+    wanted, groups = [*measures, find_measure(LISTED)], min(GROUPS, queries)
+    group = np.random.default_rng(0).permutation(queries) % groups
+    left: list[list[float]] = []
+    for part in range(groups if queries > 1 else 0):
+        kept = np.flatnonzero(group != part)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StreamevalWarning)
+            whole = metrics_of(exact.statistics.take(kept), options, wanted)
+            some = found.statistics.take(kept), reading.take(kept)
+            lists = compute_list_metrics(*some, options)
+        left.append([lists.scalars[other] - whole.scalars[name] for name, other in pairs])
+    result: dict[str, Difference] = {}
+    for at, (name, other) in enumerate(pairs):
+        one, two = exact[name], found[other]
+        low = high = math.nan
+        kind = kinds.get(name, FRACTION)
+        if kind is FRACTION and left and not math.isnan(one + two):
+            low, high = interval(two - one, np.array(left)[:, at])
+        key = name if name == other else f"{name} ({other})"
+        result[key] = Difference(one, two, two - one, low, high, kind)
+    return result
+
+
+def interval(value: float, left: FloatArray) -> tuple[float, float]:
+    """Return the interval of a value, from its values without each of the groups."""
+    from scipy.stats import t
+
+    groups = len(left)
+    if np.isnan(left).any():
+        return math.nan, math.nan
+    error = math.sqrt((groups - 1) / groups * float(((left - left.mean()) ** 2).sum()))
+    reach = float(t.ppf((1 + CONFIDENCE) / 2, groups - 1)) * error
+    return value - reach, value + reach

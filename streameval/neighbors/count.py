@@ -15,39 +15,28 @@ from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import PARTS
 from streameval.neighbors.bounds import Extremes, as_deployed, find_extremes
-from streameval.neighbors.lists import Places
-from streameval.neighbors.ranking import Ranking
-from streameval.neighbors.repair import Repairs
-from streameval.neighbors.search import check_unit
+from streameval.neighbors.lists import Places, Repairs
+from streameval.neighbors.ranking import Ranking, gallery_lengths
+from streameval.planning.plan import ranges
 from streameval.planning.range import Range
+from streameval.run.preparation import Prepared
+from streameval.run.session import Session
 from streameval.source import Counted
-from streameval.statistics import FloatArray, RankStatistics
+from streameval.statistics import FloatArray
 
 if TYPE_CHECKING:
     from streameval.neighbors.source import ListSource
-    from streameval.run.preparation import Prepared
-    from streameval.run.session import Session
 
 DEEPER = 4  # times as deep each time, of k auto
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
-    """Lists of all queries, counted.
+class _Tally:
+    """Lists of all queries, counted; what was repaired, and the seconds that searches took.
 
-    Attributes
-    ----------
-    source : ListSource
-        Of lists of k items.
-    extremes : Extremes
-    least, most : float
-        Of the distances of all valid items of lists; +inf and −inf of none.
-    repairs : Repairs
-    seconds : float
-        That searches have taken; 0 of stored lists.
+    `least` and `most` are of the distances of all valid items of lists; +inf and −inf of none.
     """
 
-    source: ListSource
     extremes: Extremes
     least: float
     most: float
@@ -59,38 +48,20 @@ class Tally:
         """Whether every valid item of every query is known to be listed."""
         return self.extremes.best is not None and bool(self.extremes.complete.all())
 
-    @property
-    def statistics(self) -> RankStatistics:
-        """The statistics of an evaluation: read as bounds, the worst."""
-        return self._told(self.extremes.worst)
-
-    @property
-    def reading(self) -> ListReading:
-        """What is known of each list."""
-        best, source = self.extremes.best, self.source
-        return ListReading(
-            source.reading,
-            source.depth,
-            self.extremes.effective,
-            self.extremes.missing_positives,
-            source.tighten,
-            None if best is None else self._told(best),
+    def counted(self, source: ListSource, used: Range) -> Counted:
+        """Return what is counted, with facts for the provenance."""
+        extremes, missing = self.extremes, self.extremes.missing_positives
+        worst, best, effective = extremes.worst, extremes.best, extremes.effective
+        if best is not None and not self.complete:  # the histogram lacks missing items
+            worst, best = (
+                replace(one, impostor_histogram=None, histogram_edges=None) for one in (worst, best)
+            )
+        reading = ListReading(
+            source.reading, source.depth, effective, missing, source.tighten, best
         )
-
-    def _told(self, statistics: RankStatistics) -> RankStatistics:
-        """Return statistics without the histogram, where that lacks missing items."""
-        if self.extremes.best is None or self.complete:
-            return statistics
-        return replace(statistics, impostor_histogram=None, histogram_edges=None)
-
-    def counted(self, used: Range) -> Counted:
-        """Return what is counted, with facts for the provenance; warn of repairs."""
-        source, reading = self.source, self.reading
-        self.repairs.warn(source.name, source.reading)
-        effective, missing = reading.effective, reading.missing_positives
         facts = {
-            "missing": reading.missing,
-            "k": reading.depth,
+            "missing": source.reading,
+            "k": source.depth,
             "distances": "canonical" if source.canonical else "as returned",
             "tightened": source.tighten,
             "complete": self.complete,
@@ -100,28 +71,22 @@ class Tally:
                 "most": int(effective.max()),
             },
             "missing_positives": int(missing.sum()),
-            "queries_missing_positives": int((missing > 0).sum()),
+            "queries_missing_positives": int(np.count_nonzero(missing)),
             "repaired": dict(self.repairs.count),
             "search_seconds": round(self.seconds, 3),
         }
-        return Counted(self.statistics, used, reading, {"lists": facts})
+        return Counted(worst, used, reading, {"lists": facts})
 
 
 def count_lists(source: ListSource, prepared: Prepared, session: Session) -> Counted:
-    """Count lists of k items; where k is auto, ever longer ones until they do.
-
-    Raises
-    ------
-    InputError
-        If lists hold what can't be repaired, or are not of these features or this metric.
-    NotUnitError
-        If the range relies on vectors of length 1, and there are others.
-    """
+    """Count lists of k items; where k is auto, ever longer ones until they do."""
     begin_work(source, prepared, session)
-    used, features = prepared.range, source.features
+    used, features, plan = prepared.range, source.features, prepared.plan
     if used is not None and used.unit and features is not None:
-        check_unit(features, prepared.plan, session)
-    with source.built(prepared.plan, session) as (ready, facts):
+        for block in ranges(features.shape[0], plan.block):
+            used.check_unit(features.read_query(*block).norms)
+        used.check_unit(gallery_lengths(features, plan, session))
+    with source.built(plan, session) as (ready, facts):
         counted = count_built(ready, prepared, session)
     if facts:
         counted.facts["lists"]["index"] = facts
@@ -131,41 +96,41 @@ def count_lists(source: ListSource, prepared: Prepared, session: Session) -> Cou
 def begin_work(source: ListSource, prepared: Prepared, session: Session) -> None:
     """Tell the progress how much there is to do, as far as that is known."""
     queries, gallery = source.shape
-    pairs = queries * gallery * source.searches
-    if source.canonical:
-        pairs += queries * min(source.depth, gallery)
+    pairs = queries * (gallery * source.searches + min(source.depth, gallery) * source.canonical)
     session.watch.begin(max(pairs, 1), prepared.plan.bytes_read)
 
 
 def count_built(source: ListSource, prepared: Prepared, session: Session) -> Counted:
-    """Count lists of a source whose index, if it has one, is built."""
-    if source.k != "auto":
-        tally, used = _in_range(source, prepared, session)
-        return tally.counted(used)
-    gallery, session = source.shape[1], replace(session, collect=None)
-    if source.reading == "never":
-        raise OptionError("k auto closes bounds, and missing is never: give a number")
-    depth = source.depth
+    """Count lists of a source whose index, if it has one, is built; warn of repairs."""
+    gallery, deployed, auto = source.shape[1], source.reading == "never", source.k == "auto"
+    if auto:
+        session = replace(session, collect=None)
+        if deployed:
+            raise OptionError("k auto closes bounds, and missing is never: give a number")
+        source = replace(source, k=min(source.depth, gallery))
     while True:
-        deep = source.at_depth(min(depth, gallery))
-        if depth > source.depth:
-            prepared = replace(prepared, plan=deep.plan(prepared.problem, prepared.limits))
-        tally, used = _in_range(deep, prepared, session)
-        if depth >= gallery or _widest(tally, prepared.request.options) <= source.width:
-            return tally.counted(used)
-        depth *= DEEPER
+        tally, used = _in_range(source, prepared, session)
+        counted = tally.counted(source, used)
+        close = not auto or source.depth >= gallery
+        if close or _widest(counted, prepared.request.options) <= source.width:
+            tally.repairs.warn(source.name, deployed=deployed)
+            return counted
+        source = replace(source, k=min(source.depth * DEEPER, gallery))
+        prepared = replace(prepared, plan=source.plan(prepared.problem, prepared.limits))
 
 
-def _widest(tally: Tally, options: MetricOptions) -> float:
+def _widest(counted: Counted, options: MetricOptions) -> float:
     """Return the width of the widest interval; infinite where a metric has no bounds yet.
 
     Where no metrics are named, those of GOM and of verification are not waited for: they have
     thresholds up to the greatest distance, and ask for the whole gallery.
     """
+    if counted.reading is None:
+        return 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamevalWarning)
-        metrics = compute_list_metrics(tally.statistics, tally.reading, options)
-    parts = ("retrieval", "open-set") if not options.metrics else PARTS
+        metrics = compute_list_metrics(counted.statistics, counted.reading, options)
+    parts = PARTS if options.metrics else ("retrieval", "open-set")
     widths = [0.0]
     for name, detail in metrics.details.items():
         if detail.part in parts:
@@ -174,7 +139,7 @@ def _widest(tally: Tally, options: MetricOptions) -> float:
     return max(widths)
 
 
-def _in_range(source: ListSource, prepared: Prepared, session: Session) -> tuple[Tally, Range]:
+def _in_range(source: ListSource, prepared: Prepared, session: Session) -> tuple[_Tally, Range]:
     """Count lists at the thresholds of the range; one from the data needs every distance."""
     problem, used = prepared.problem, prepared.range
     if used is None:
@@ -200,29 +165,24 @@ def _tally(
     session: Session,
     thresholds: FloatArray,
     edges: FloatArray | None,
-) -> Tally:
+) -> _Tally:
     """Make or read the lists of all queries, block by block, and count them."""
-    ranking = Ranking.of(source, prepared.plan, session)
-    parts: list[Extremes] = []
-    repairs, least, most, seconds = Repairs(), math.inf, -math.inf, 0.0
-    for first in range(0, source.shape[0], prepared.plan.tile[0]):
-        queries = first, min(first + prepared.plan.tile[0], source.shape[0])
-        pairs = prepared.pairs.block(*queries)
+    plan, parts, repairs = prepared.plan, [], Repairs()
+    ranking = Ranking(source, plan, session)
+    least, most, seconds = math.inf, -math.inf, 0.0
+    for queries in ranges(source.shape[0], plan.tile[0]):
         begin = time.perf_counter()
-        raw, hits = source.read(queries, prepared.plan, session, repairs)
+        raw, hits = source.read(queries, plan, session, repairs)
         seconds += (time.perf_counter() - begin) * source.searches
         lists = ranking.rank(raw, hits, queries)
-        places = Places.of(pairs, lists)
+        places = Places(prepared.pairs.block(*queries), lists)
         if session.collect is not None:
             session.collect(lists)
         distance = lists.distance[places.valid]
-        least = min(least, float(distance.min(initial=math.inf)))
-        most = max(most, float(distance.max(initial=-math.inf)))
+        least, most = distance.min(initial=least), distance.max(initial=most)
         if source.reading == "never":
-            parts.append(as_deployed(pairs, lists, places, thresholds))
+            parts.append(as_deployed(places, thresholds))
             continue
-        known = None
-        if source.tighten:
-            known = ranking.missing_distances(lists, places.missing_positives(pairs), queries)
-        parts.append(find_extremes(pairs, lists, places, thresholds, edges, known))
-    return Tally(source, Extremes.stack(parts), least, most, repairs, seconds)
+        known = ranking.missing_distances(places, queries) if source.tighten else None
+        parts.append(find_extremes(places, thresholds, edges, known))
+    return _Tally(Extremes.stack(parts), float(least), float(most), repairs, seconds)

@@ -1,10 +1,13 @@
-"""Indexes of FAISS in files: opened, checked against features, described and written."""
+"""Indexes of FAISS: opened from files and checked, or built of features and written."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,23 +19,22 @@ import numpy.typing as npt
 from streameval.arrays.fingerprint import fingerprint
 from streameval.distances.distance import FaissMetric
 from streameval.distances.sums import Vectors
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, OptionError, StreamevalWarning, refuse
 from streameval.output import NewFile
+from streameval.planning import Plan
+from streameval.planning.plan import ranges
+from streameval.run.progress import Watch
 from streameval.sources.features import Features
 
 SUFFIXES = (".faiss", ".index")
 DESCRIPTION = ".json"  # after the name of an index
-NOTHING = -1  # in a list, where there is no further item
+PER_CENTROID = 39  # training vectors: what FAISS asks for
+USUAL_PER_CENTROID = 64
+TRAINING_BYTES = 128 << 20  # of a sample, as float32, where no number of rows is given
 
 
 def load() -> Any:
-    """Return the module faiss.
-
-    Raises
-    ------
-    OptionError
-        If it is not installed.
-    """
+    """Return the module faiss, or raise OptionError."""
     if find_spec("faiss") is None:
         raise OptionError(
             "an index needs the package faiss: pip install 'streameval[neighbors]' (or leave "
@@ -44,13 +46,7 @@ def load() -> Any:
 
 
 def faiss_metric(features: Features) -> FaissMetric:
-    """Return the FAISS equivalent of the distance of features.
-
-    Raises
-    ------
-    OptionError
-        If there is none.
-    """
+    """Return the FAISS equivalent of the distance of features, or raise OptionError."""
     metric = features.distance.faiss
     if metric is None:
         raise OptionError(
@@ -69,9 +65,8 @@ def faiss_vectors(features: Features, vectors: Vectors) -> npt.NDArray[np.float3
 
 def metric_code(features: Features) -> int:
     """Return the number by which FAISS knows the metric of features."""
-    faiss = load()
     inner = faiss_metric(features).inner_product
-    return int(faiss.METRIC_INNER_PRODUCT if inner else faiss.METRIC_L2)
+    return int(load().METRIC_INNER_PRODUCT if inner else load().METRIC_L2)
 
 
 def is_file(spec: str) -> bool:
@@ -79,65 +74,17 @@ def is_file(spec: str) -> bool:
     return spec.lower().endswith(SUFFIXES) or os.sep in spec
 
 
-def is_flat(spec: str) -> bool:
-    """Return whether an index is the plain search of all features, which has no file."""
-    return spec == "Flat"
-
-
 def is_exact(index: Any) -> bool:
     """Return whether a search compares with every vector as it is, in float32."""
-    faiss = load()
-    index = faiss.downcast_index(index)
-    if isinstance(index, faiss.IndexIVFFlat):
+    index = load().downcast_index(index)
+    if isinstance(index, load().IndexIVFFlat):
         return bool(index.nprobe >= index.nlist)
-    return isinstance(index, faiss.IndexFlat)
+    return isinstance(index, load().IndexFlat)
 
 
-def reason(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """Return what FAISS says, without where in its source it says so."""
     return str(error).rsplit(" at /", 1)[-1].partition(": ")[-1].strip() or str(error)
-
-
-@dataclass(frozen=True)
-class Description:
-    """The gallery and the metric of an index, as written beside it.
-
-    Attributes
-    ----------
-    spec, metric : str
-    rows, width : int
-    fingerprint : str
-        Of the gallery features.
-    train_rows : int
-    build_seconds : float
-    """
-
-    spec: str
-    metric: str
-    rows: int
-    width: int
-    fingerprint: str
-    train_rows: int
-    build_seconds: float
-
-    @classmethod
-    def read(cls, index: Path) -> Description | None:
-        """Return the description of an index; None where it has none.
-
-        Raises
-        ------
-        InputError
-            If it can't be read.
-        """
-        beside = index.with_name(index.name + DESCRIPTION)
-        if not beside.exists():
-            return None
-        try:
-            return cls(**json.loads(beside.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            raise InputError(
-                f"{beside} can't be read ({error}): remove it, or build the index again"
-            ) from error
 
 
 @lru_cache(maxsize=4)
@@ -148,7 +95,7 @@ def _open(path: str, changed: int, search: str) -> Any:
         index = faiss.read_index(path, faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
     except RuntimeError as error:
         raise InputError(
-            f"{path} can't be read as a FAISS index ({reason(error)}): write it with "
+            f"{path} can't be read as a FAISS index ({_reason(error)}): write it with "
             "faiss.write_index, or with --save-index"
         ) from error
     set_search(index, search)
@@ -156,21 +103,7 @@ def _open(path: str, changed: int, search: str) -> Any:
 
 
 def open_index(path: Path, search: str = "") -> Any:
-    """Open an index of a file, memory-mapped where FAISS can.
-
-    Parameters
-    ----------
-    path : Path
-    search : str
-        Parameters of the search, ``nprobe=16,efSearch=64``.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, or it is no index.
-    OptionError
-        If the index has no such parameter.
-    """
+    """Open an index of a file, memory-mapped where FAISS can, for ``nprobe=16,efSearch=64``."""
     try:
         changed = path.stat().st_mtime_ns
     except OSError as error:
@@ -179,15 +112,9 @@ def open_index(path: Path, search: str = "") -> Any:
 
 
 def set_search(index: Any, search: str) -> None:
-    """Set the parameters of the search.
-
-    Raises
-    ------
-    OptionError
-        If the index has no such parameter, or it can't have that value.
-    """
+    """Set the parameters of the search, or raise OptionError."""
     faiss = load()
-    for setting in filter(None, (part.strip() for part in search.split(","))):
+    for setting in filter(None, map(str.strip, search.split(","))):
         name, _, value = setting.partition("=")
         try:
             number = float(value)
@@ -203,63 +130,202 @@ def set_search(index: Any, search: str) -> None:
 
 
 def check_index(index: Any, path: Path, features: Features) -> None:
-    """Check that an index is of the gallery, and of the metric.
-
-    Raises
-    ------
-    InputError
-    """
-    faiss = load()
-    rows, width = features.gallery.shape
+    """Raise InputError unless an index is of the gallery, and of the metric."""
+    (rows, width), uri = features.gallery.shape, features.gallery.uri
     needed, code = metric_code(features), int(index.metric_type)
-    names = {faiss.METRIC_INNER_PRODUCT: "inner product", faiss.METRIC_L2: "L2"}
-    if index.d != width:
-        raise InputError(
-            f"the index {path} is of vectors of {index.d} columns, the gallery features "
-            f"{features.gallery.uri} have {width}: build one of these features"
-        )
-    if code != needed:
-        raise InputError(
-            f"the index {path} is of FAISS's metric {names.get(code, str(code))}, and "
-            f"--metric {features.metric} needs {names[needed]}: build one with that, or choose "
-            "another metric"
-        )
-    if not index.is_trained:
-        raise InputError(f"the index {path} is not trained: train it, or build one with --index")
-    if index.ntotal != rows:
-        raise InputError(
-            f"the index {path} holds {index.ntotal} vectors, and the gallery features "
-            f"{features.gallery.uri} have {rows} rows: it is of another gallery"
-        )
-    described = Description.read(path)
-    if described is None:
-        return
-    if described.metric != features.metric:
-        raise InputError(
-            f"the index {path} was built for metric {described.metric}, and {features.metric} is "
-            "asked for: build one for that"
-        )
-    if described.fingerprint != fingerprint(features.gallery):
-        raise InputError(
-            f"the index {path} was built of other features than {features.gallery.uri} holds now "
-            f"(fingerprint {described.fingerprint[:8]}…): build it again"
-        )
+    names = {load().METRIC_INNER_PRODUCT: "inner product", load().METRIC_L2: "L2"}
+    metric, printed = _described(path)
+    refuse(
+        InputError,
+        index.d != width
+        and f"the index {path} is of vectors of {index.d} columns, the gallery features {uri} have "
+        f"{width}: build one of these features",
+        code != needed
+        and f"the index {path} is of FAISS's metric {names.get(code, code)}, and --metric "
+        f"{features.metric} needs {names[needed]}: build one with that, or choose another metric",
+        not index.is_trained
+        and f"the index {path} is not trained: train it, or build one with --index",
+        index.ntotal != rows
+        and f"the index {path} holds {index.ntotal} vectors, and the gallery features {uri} have "
+        f"{rows} rows: it is of another gallery",
+        metric
+        and metric != features.metric
+        and f"the index {path} was built for metric {metric}, and {features.metric} is asked for: "
+        "build one for that",
+        printed
+        and printed != fingerprint(features.gallery)
+        and f"the index {path} was built of other features than {uri} holds now (fingerprint "
+        f"{printed[:8]}…): build it again",
+    )
 
 
-def write_index(index: Any, description: Description, path: Path) -> None:
-    """Write an index, whole or not at all, and its description beside it.
+def _described(path: Path) -> tuple[Any, Any]:
+    """Return the metric and the gallery's fingerprint beside an index; None where there is none."""
+    beside = Path(f"{path}{DESCRIPTION}")
+    if not beside.exists():
+        return None, None
+    try:
+        described = json.loads(beside.read_text(encoding="utf-8"))
+        return described["metric"], described["fingerprint"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"{beside} can't be read ({error}): remove it, or build the index again"
+        ) from error
 
-    Raises
-    ------
-    InputError
-        If it can't be written.
+
+class Recipe:
+    """An index to be built, and what it takes.
+
+    Parameters
+    ----------
+    features : Features
+    spec : str
+        Factory string of FAISS.
+    train_rows : int, optional
+        Rows of the gallery that it is trained on: no more than memory can take, where no number
+        is given.
+
+    Attributes
+    ----------
+    index : faiss.Index
+        Empty.
+    centroids : int
+        The most that are trained together; 0 where nothing is trained.
+    code_bytes : int
+        Of each vector, with its number and links.
+    train_rows : int
+    """
+
+    def __init__(self, features: Features, spec: str, train_rows: int | None) -> None:
+        self.features, self.spec, self.index = features, spec, _make(features, spec)
+        self.centroids, self.code_bytes = _sizes(self.index, features.width)
+        most = max(TRAINING_BYTES // (4 * features.width), self.centroids)
+        sample = train_rows or min(USUAL_PER_CENTROID * self.centroids, most)
+        self.train_rows = min(features.shape[1], sample) if self.centroids else 0
+
+    def check(self, search: str) -> Any:
+        """Return the empty index, once it is clear that it can be built; warn of few rows."""
+        rows, asked = self.features.shape[1], PER_CENTROID * self.centroids
+        trained = f"the index {self.spec} is trained on {self.train_rows} of {rows} gallery rows"
+        if self.train_rows < self.centroids:
+            raise InputError(
+                f"{trained}, and has {self.centroids} centroids: at least as many rows are "
+                f"needed, better {asked}; raise --train-rows, or choose a smaller index"
+            )
+        if self.train_rows < asked:
+            message = f"{trained}, {self.centroids} centroids: FAISS asks for {asked} rows or more"
+            warnings.warn(message, StreamevalWarning, stacklevel=2)
+        set_search(self.index, search)
+        return self.index
+
+    def build(self, path: Path, plan: Plan, watch: Watch) -> dict[str, Any]:
+        """Train and fill the index, block by block; write it and a description; return facts."""
+        faiss, features, index = load(), self.features, self.index
+        rows, width = features.gallery.shape
+        begin = time.perf_counter()
+        faiss.omp_set_num_threads(plan.threads)
+        _leave_codes_in_order(index)
+        if self.centroids and not index.is_trained:
+            watch.start("train", self.train_rows)
+            chosen = np.random.default_rng(0).choice(rows, self.train_rows, replace=False)
+            with _silence():
+                index.train(faiss_vectors(features, features.take_gallery(np.sort(chosen))))
+            watch.advance(self.train_rows)
+        watch.start("index", rows)
+        for first, last in ranges(rows, plan.block):
+            index.add(faiss_vectors(features, features.read_gallery(first, last)))
+            watch.advance(last - first)
+        watch.finish()
+        facts = {
+            "spec": self.spec,
+            "train_rows": self.train_rows,
+            "build_seconds": round(time.perf_counter() - begin, 3),
+        }
+        printed = {"metric": features.metric, "fingerprint": fingerprint(features.gallery)}
+        described = json.dumps(facts | printed | {"rows": rows, "width": width}, indent=2)
+        beside = f"{path}{DESCRIPTION}"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with NewFile(path, overwrite=True) as file, NewFile(beside, overwrite=True) as other:
+                faiss.write_index(index, str(file.partial))
+                other.write(described.encode() + b"\n")
+        except (OSError, RuntimeError) as error:
+            raise InputError(f"the index can't be written to {path}: {_reason(error)}") from error
+        return facts | {"bytes": path.stat().st_size}
+
+
+def _make(features: Features, spec: str) -> Any:
+    faiss = load()
+    try:
+        index = faiss.index_factory(features.width, spec, metric_code(features))
+    except RuntimeError as error:
+        raise OptionError(
+            f"FAISS makes no index {spec!r} for {features.width} columns ({_reason(error)}); "
+            "expected a factory string such as Flat, HNSW32, IVF1024,PQ16 or "
+            "OPQ16,IVF1024,PQ16, or a file (.faiss)"
+        ) from error
+    if isinstance(faiss.downcast_index(index), faiss.IndexIDMap):
+        raise OptionError(
+            f"index {spec!r} maps numbers of its own, and a list names gallery rows: leave IDMap "
+            "out"
+        )
+    return index
+
+
+def _sizes(index: Any, width: int) -> tuple[int, int]:
+    """Return the most centroids that are trained together, and the bytes of a vector's code."""
+    faiss = load()
+    centroids, code_bytes, pending = [0], 8, [index]
+    while pending:
+        part = faiss.downcast_index(pending.pop())
+        if isinstance(part, faiss.IndexPreTransform):
+            rotations = faiss.OPQMatrix | faiss.ITQMatrix
+            for i in range(part.chain.size()):
+                transform = faiss.downcast_VectorTransform(part.chain.at(i))
+                centroids.append(256 if isinstance(transform, rotations) else 2)
+            pending.append(part.index)
+        elif isinstance(part, faiss.IndexRefine):
+            pending += [part.base_index, part.refine_index]
+        elif isinstance(part, faiss.IndexHNSW):
+            code_bytes += 4 * part.hnsw.nb_neighbors(0) + 16
+            pending.append(part.storage)
+        elif isinstance(part, faiss.IndexIVF):
+            centroids += [part.nlist, part.pq.ksub if isinstance(part, faiss.IndexIVFPQ) else 0]
+            code_bytes += part.code_size + 8
+        elif isinstance(part, faiss.IndexFlatCodes):
+            trained = 0 if part.is_trained else 2
+            centroids.append(part.pq.ksub if isinstance(part, faiss.IndexPQ) else trained)
+            code_bytes += part.code_size
+        else:
+            centroids.append(0 if part.is_trained else 256)
+            code_bytes += 4 * width
+    return max(centroids), code_bytes
+
+
+def _leave_codes_in_order(index: Any) -> None:
+    """Leave out polysemous training: minutes, for an order of codes that no search here uses.
+
+    Douze et al. 2016. The order is of use to searches with ``polysemous_ht`` alone; distances
+    are the same without it.
     """
     faiss = load()
-    beside = path.with_name(path.name + DESCRIPTION)
+    inner = faiss.downcast_index(index)
+    while isinstance(inner, faiss.IndexPreTransform | faiss.IndexRefine):
+        transformed = isinstance(inner, faiss.IndexPreTransform)
+        inner = faiss.downcast_index(inner.index if transformed else inner.base_index)
+    if hasattr(inner, "do_polysemous_training"):
+        inner.do_polysemous_training = False
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep FAISS's own warnings, written to stderr for each subquantiser, off the terminal."""
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with NewFile(path, overwrite=True) as file, NewFile(beside, overwrite=True) as other:
-            faiss.write_index(index, str(file.partial))
-            other.write(json.dumps(asdict(description), indent=2).encode() + b"\n")
-    except (OSError, RuntimeError) as error:
-        raise InputError(f"the index can't be written to {path}: {reason(error)}") from error
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

@@ -1,31 +1,34 @@
-"""An index search as a source: lists that FAISS makes of features."""
+"""An index search as a source: lists that FAISS makes of features, and the pass that does."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from streameval.choices import Missing
-from streameval.errors import OptionError
+from streameval.errors import OptionError, refuse
 from streameval.metrics.options import is_count, is_number
-from streameval.neighbors import faiss_build, faiss_index
-from streameval.neighbors.lists import Lists
-from streameval.neighbors.plan import ListSizes
-from streameval.neighbors.repair import RawLists, Repairs
-from streameval.neighbors.search import Hits, search_block
-from streameval.neighbors.source import ListSource
-from streameval.planning import Plan
+from streameval.neighbors import faiss_index
+from streameval.neighbors.lists import NOTHING, Lists, RawLists, Repairs
+from streameval.neighbors.ranking import NO_PAIRS
+from streameval.neighbors.source import ListSizes, ListSource
+from streameval.planning import Data, Plan, Task
+from streameval.request import Request
+from streameval.run.executor import Pass
+from streameval.run.job import Job
+from streameval.run.passes import by_queries
+from streameval.run.progress import Watch
+from streameval.run.session import Session
 from streameval.source import Input
 from streameval.sources.features import Features
-
-if TYPE_CHECKING:
-    from streameval.request import Request
-    from streameval.run.session import Session
+from streameval.statistics import FloatArray, IntArray
 
 FIRST_DEPTH = 64  # of k auto
 SPARE = 16  # items searched beyond k: these tell which k are the nearest, whatever float32 says
@@ -65,29 +68,28 @@ class IndexSearch(ListSource):
     def __post_init__(self) -> None:
         """Check that the options fit."""
         super().__post_init__()
-        spec, flat, file = self.index, self.is_flat, faiss_index.is_file(self.index)
-        if not is_number(self.width) or not 0 <= self.width < 1:
-            raise OptionError(f"width is {self.width!r}; expected a fraction from 0 to below 1")
+        spec, flat, rows, kept = self.index, self.is_flat, self.train_rows, self.save_index
+        file = faiss_index.is_file(spec)
         if self.features is None:
             raise OptionError(f"index {spec} needs features: give --query and --gallery")
-        if self.k is None:
-            raise OptionError(f"index {spec} needs k: how many items a list has (-k), or auto")
-        if self.save_index is not None and file:
-            raise OptionError(f"index {spec} is a file already: leave save_index out")
-        if self.save_index is not None and (flat or not faiss_index.is_file(str(self.save_index))):
-            raise OptionError(
-                f"save_index is {str(self.save_index)!r}, of index {spec}; expected a file "
-                "NAME.faiss, and an index other than Flat, which is the features themselves"
-            )
-        if flat and self.search:
-            raise OptionError("index Flat has no search parameters: leave them out")
-        if self.train_rows is not None and not is_count(self.train_rows):
-            raise OptionError(f"train_rows is {self.train_rows!r}; a positive number is needed")
-        if self.train_rows is not None and (flat or file):
-            raise OptionError(
-                f"train_rows is {self.train_rows}, and index {spec} is not trained here: leave it "
-                "out"
-            )
+        refuse(
+            OptionError,
+            not (is_number(self.width) and 0 <= self.width < 1)
+            and f"width is {self.width!r}; expected a fraction from 0 to below 1",
+            self.k is None and f"index {spec} needs k: how many items a list has (-k), or auto",
+            kept is not None and file and f"index {spec} is a file already: leave save_index out",
+            kept is not None
+            and (flat or not faiss_index.is_file(str(kept)))
+            and f"save_index is {str(kept)!r}, of index {spec}; expected a file NAME.faiss, and an "
+            "index other than Flat, which is the features themselves",
+            flat and self.search and "index Flat has no search parameters: leave them out",
+            rows is not None
+            and not is_count(rows)
+            and f"train_rows is {rows!r}; a positive number is needed",
+            rows is not None
+            and (flat or file)
+            and f"train_rows is {rows}, and index {spec} is not trained here: leave it out",
+        )
 
     @property
     def name(self) -> str:
@@ -112,22 +114,16 @@ class IndexSearch(ListSource):
     @property
     def is_flat(self) -> bool:
         """Whether all features are searched, with no index."""
-        return faiss_index.is_flat(self.index)
-
-    @property
-    def reading(self) -> Missing:
-        """How missing items are read; that of an index other than Flat is settled by `check`."""
-        return self.missing or ("bounds" if self.is_flat else "never")
+        return self.index == "Flat"
 
     @property
     def canonical(self) -> bool:
         """Whether listed items are ranked by their canonical distances."""
-        return self.reading == "bounds" or self.rerank or self.is_flat
+        return super().canonical or self.is_flat
 
-    @property
-    def needs_lengths(self) -> bool:
-        """Whether bounds rely on the lengths of all gallery vectors, which no search tells."""
-        return super().needs_lengths and not self.is_flat
+    def data(self) -> Data:
+        """Return the sizes of the features."""
+        return self.features.data()
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the features, and the file of the index."""
@@ -176,9 +172,9 @@ class IndexSearch(ListSource):
         return replace(self, path=path, missing=self.missing or ("bounds" if exact else "never"))
 
     @property
-    def recipe(self) -> faiss_build.Recipe:
+    def recipe(self) -> faiss_index.Recipe:
         """How the index is built."""
-        return faiss_build.Recipe.of(self.features, self.index, self.train_rows)
+        return faiss_index.Recipe(self.features, self.index, self.train_rows)
 
     def sizes(self) -> ListSizes:
         """Return the sizes of lists that a plan depends on."""
@@ -197,32 +193,90 @@ class IndexSearch(ListSource):
         if self.path is not None or self.is_flat:
             yield self, {}
             return
-        with faiss_build.index_file(self.save_index) as path:
-            index, description = self.recipe.build(plan, session.watch)
-            faiss_index.write_index(index, description, path)
-            del index
-            yield (
-                replace(self, path=path.absolute()),
-                {
-                    "spec": description.spec,
-                    "train_rows": description.train_rows,
-                    "build_seconds": description.build_seconds,
-                    "bytes": path.stat().st_size,
-                },
-            )
+        with TemporaryDirectory(prefix="streameval-index-") as folder:
+            path = Path(self.save_index or f"{folder}/built.faiss")
+            facts = self.recipe.build(path, plan, session.watch)
+            yield replace(self, path=path.absolute()), facts
 
     def read(
         self, queries: tuple[int, int], plan: Plan, session: Session, repairs: Repairs
     ) -> tuple[Lists, Hits]:
         """Search the lists of a block of queries."""
-        hits = search_block(self, plan, queries, session)
-        distances = faiss_index.faiss_metric(self.features).distance(hits.value.astype(np.float64))
-        raw = RawLists(
-            hits.item,
-            np.where(hits.item < 0, np.inf, distances),
-            self.shape[1],
-            queries[0],
-            self.name,
-        )
+        tasks = [task for task in plan.tasks if queries[0] <= task.queries[0] < queries[1]]
+        parts = session.sums(SEARCH, Job(self, NO_PAIRS, plan), tasks, "search")
+        items, values, longest = zip(*(vars(hits).values() for hits in parts.values()), strict=True)
+        hits = Hits(np.concatenate(items), np.concatenate(values), max(longest))
+        metric = faiss_index.faiss_metric(self.features)
+        distances = metric.distance(hits.value.astype(np.float64))
+        raw = RawLists(hits.item, distances, self.shape[1], queries[0], self.name)
         expected = self.reading == "never" or self.is_flat  # that lists are short
         return raw.clean(Repairs() if expected else repairs), hits
+
+
+@dataclass(frozen=True, eq=False)
+class Hits:
+    """What FAISS returns for m queries, nearest first.
+
+    Attributes
+    ----------
+    item : [m, k] int64
+        Gallery indices; −1 where there is nothing more.
+    value : [m, k] float32
+        FAISS's own, ascending; +inf where there is nothing more.
+    longest : float
+        Length of the longest gallery vector that was looked at; NaN where that isn't known.
+    """
+
+    item: IntArray
+    value: npt.NDArray[np.float32]
+    longest: float
+
+    @classmethod
+    def of(cls, features: Features, value: Any, item: IntArray, start: int, longest: float) -> Hits:
+        """Return a result of FAISS on gallery rows from `start` on."""
+        ascending = -value if faiss_index.faiss_metric(features).inner_product else value
+        nothing = item < 0
+        values = np.where(nothing, np.float32(np.inf), ascending)
+        return cls(np.where(nothing, NOTHING, item + start), values, longest)
+
+    def merge(self, other: Hits) -> Hits:
+        """Return the nearest k of two shards of the gallery."""
+        item = np.concatenate([self.item, other.item], axis=1)
+        value = np.concatenate([self.value, other.value], axis=1)
+        most = max(self.item.shape[1], other.item.shape[1])
+        order = np.lexsort((item, value), axis=1)[:, :most]
+        item, value = (np.take_along_axis(values, order, axis=1) for values in (item, value))
+        return Hits(item, value, max(self.longest, other.longest))
+
+    @property
+    def last(self) -> FloatArray:
+        """The greatest value of each query, [m] float64; −inf of none."""
+        last: FloatArray = np.where(self.item >= 0, self.value, -np.inf).max(axis=1)
+        return last.astype(np.float64)
+
+
+def search(job: Job, task: Task, watch: Watch) -> Hits:
+    """Search the queries of a task in its shard of the gallery, or in the index."""
+    source: IndexSearch = job.source
+    faiss, features, k = faiss_index.load(), source.features, source.searched
+    queries = faiss_index.faiss_vectors(features, features.read_query(*task.queries))
+    faiss.omp_set_num_threads(1)
+    if source.path is not None:
+        index = faiss_index.open_index(source.path, source.search)
+        value, item = index.search(queries, k)
+        watch.advance(task.pairs)
+        return Hits.of(features, value, item, 0, math.nan)
+    shape, code = (len(queries), k), faiss_index.metric_code(features)
+    hits = Hits(np.full(shape, NOTHING, np.int64), np.full(shape, np.inf, np.float32), 0.0)
+    for start in range(*task.gallery, job.plan.block):
+        stop = min(start + job.plan.block, task.gallery[1])
+        vectors = features.read_gallery(start, stop)
+        rows = faiss_index.faiss_vectors(features, vectors)
+        value, item = faiss.knn(queries, rows, min(k, stop - start), metric=code)
+        longest = float(vectors.norms.max(initial=0))
+        hits = hits.merge(Hits.of(features, value, item, start, longest))
+        watch.advance((stop - start) * len(queries))
+    return hits
+
+
+SEARCH: Pass[Task, Hits] = Pass("search", search, Hits.merge, by_queries)

@@ -1,25 +1,46 @@
-"""Files of stored lists: gallery indices, their distances, and what is told of the gallery."""
+"""Files of lists of neighbours: read with what they tell of the gallery, and written as TREC files.
+
+A line of a TREC run is ``qid Q0 docid rank score tag``, one of qrels ``qid 0 docid 1``. Pairs that
+the protocol ignores are in neither: a reader of the files takes what is not in the qrels for not
+relevant, and would count it. Positives that no list has returned are in the qrels.
+
+Readers rank by score alone, as float32 (trec_eval), and break ties in their own ways. So the score
+is the distance's negative, next to it where that would be a tie: the order is that of the tie
+rule here, in any of them.
+"""
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.arrays.hdf5 import SUFFIXES as HDF5_SUFFIXES
 from streameval.arrays.hdf5 import contents
-from streameval.arrays.memory import PREFIX, in_memory
+from streameval.arrays.memory import PREFIX
 from streameval.arrays.remote import is_remote
 from streameval.arrays.uri import open_array, parse_uri
-from streameval.errors import InputError
+from streameval.errors import InputError, OptionError
+from streameval.neighbors.lists import Lists, Places
+from streameval.output import NewFile
+from streameval.protocols.labels import AnyArray, Labels
+from streameval.protocols.pairs import Pairs
 from streameval.sources.matrix import ArrayLike
+from streameval.statistics import FloatArray
 
-ROWS, PRINT = "gallery_rows", "gallery_fingerprint"  # of the gallery, where a file tells them
-METRIC = "metric"
+Names = Sequence[Any] | AnyArray
+
+ROWS, PRINT, METRIC = "gallery_rows", "gallery_fingerprint", "metric"  # where a file tells them
 INDICES = ("indices", "neighbors", "ids", "I")
 DISTANCES = ("distances", "D")
 OF_ANN_BENCHMARKS = {"angular": "cosine", "euclidean": "euclidean"}
+TAG = "streameval"
 
 
 def open_lists(
@@ -27,34 +48,23 @@ def open_lists(
 ) -> tuple[Array, Array | None, dict[str, Any]]:
     """Open lists: indices, their distances where there are any, and what is told of the gallery.
 
-    Parameters
-    ----------
-    lists : str, Path or array
-        Of the indices; or a file that holds both, `.npz`, a Zarr group or HDF5, under the names
-        ``indices`` or ``neighbors``, and ``distances``.
-    distances : str, Path or array, optional
-
-    Raises
-    ------
-    InputError
-        If there is no such array.
+    Indices may be in a file that holds distances, too: `.npz`, a Zarr group or HDF5, under the
+    names ``indices`` or ``neighbors``, and ``distances``.
     """
-    if not isinstance(lists, str | Path):
-        opened = lists if isinstance(lists, Array) else in_memory(lists)
-        return opened, None if distances is None else _open(distances), {}
-    names, described = _contents(str(lists))
-    indices = next((one for one in INDICES if one in names), None)
-    if indices is None:
-        return open_array(lists), None if distances is None else _open(distances), described
-    if distances is None:
-        values = next((one for one in DISTANCES if one in names), None)
-        distances = None if values is None else f"{lists}::{values}"
-    opened = open_array(f"{lists}::{indices}")
-    return opened, None if distances is None else _open(distances), described
+    described: dict[str, Any] = {}
+    if isinstance(lists, str | Path):
+        names, described = _contents(str(lists))
+        indices, values = (
+            next((f"{lists}::{name}" for name in known if name in names), None)
+            for known in (INDICES, DISTANCES)
+        )
+        if indices is not None:
+            lists, distances = indices, values if distances is None else distances
+    return _open(lists), None if distances is None else _open(distances), described
 
 
-def _open(distances: ArrayLike) -> Array:
-    return distances if isinstance(distances, Array) else open_array(distances)
+def _open(array: ArrayLike) -> Array:
+    return array if isinstance(array, Array) else open_array(array)
 
 
 def _contents(uri: str) -> tuple[list[str], dict[str, Any]]:
@@ -62,43 +72,140 @@ def _contents(uri: str) -> tuple[list[str], dict[str, Any]]:
 
     Nothing of a single array, or one that is named.
     """
-    if is_remote(uri) or uri.startswith(PREFIX) or "::" in uri:
-        return [], {}
-    path, _ = parse_uri(uri)
-    described: dict[str, Any] = {}
     names: list[str] = []
-    if path.suffix.lower() == ".npz" and path.is_file():
+    told: Any = {}
+    if is_remote(uri) or uri.startswith(PREFIX) or "::" in uri:
+        return names, told
+    path, _ = parse_uri(uri)
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        import zarr
+
+        with suppress(Exception):  # an array, or no Zarr at all: `open_array` says so
+            group = zarr.open_group(path, mode="r")
+            names, told = list(group.array_keys()), group.attrs
+    elif suffix == ".npz" and path.is_file():
         try:
             with zipfile.ZipFile(path) as archive:
                 names = [name.removesuffix(".npy") for name in archive.namelist()]
         except zipfile.BadZipFile as error:
             raise InputError(f"{uri} is no .npz file ({error}): write it again") from error
-        for name in (ROWS, PRINT, METRIC):
-            if name in names:
-                described[name] = open_array(f"{uri}::{name}").read_all().tolist()[0]
-    elif path.suffix.lower() in HDF5_SUFFIXES and path.is_file():
-        names, described = _of_hdf5(path)
-    elif path.is_dir():
-        import zarr
-
-        try:
-            group = zarr.open_group(path, mode="r")
-        except Exception:  # an array, or no Zarr at all: `open_array` says so
-            return [], {}
-        names = list(group.array_keys())
-        described = {
-            name: group.attrs[name] for name in (ROWS, PRINT, METRIC) if name in group.attrs
-        }
-    return names, described
+        known = {ROWS, PRINT, METRIC}.intersection(names)
+        told = {name: open_array(f"{uri}::{name}").read_all().tolist()[0] for name in known}
+    elif suffix in HDF5_SUFFIXES and path.is_file():
+        names, told = contents(path)
+        if told.get("distance") in OF_ANN_BENCHMARKS:
+            told.setdefault(METRIC, OF_ANN_BENCHMARKS[told["distance"]])
+        if "train" in names:  # the gallery, as ann-benchmarks keep it
+            told.setdefault(ROWS, open_array(f"{path}::train").shape[0])
+    return names, {name: told[name] for name in (ROWS, PRINT, METRIC) if name in told}
 
 
-def _of_hdf5(path: Path) -> tuple[list[str], dict[str, Any]]:
-    """Return what an HDF5 file holds: ann-benchmarks keep the gallery as ``train``."""
-    names, attributes = contents(path)
-    described = {name: attributes[name] for name in (ROWS, PRINT, METRIC) if name in attributes}
-    distance = attributes.get("distance")
-    if distance in OF_ANN_BENCHMARKS:
-        described.setdefault(METRIC, OF_ANN_BENCHMARKS[distance])
-    if "train" in names:
-        described.setdefault(ROWS, open_array(f"{path}::train").shape[0])
-    return names, described
+def names_of(labels: Labels, side: str) -> Names:
+    """Return what each item is called: its key, or its number from 0 where there are no keys.
+
+    Raises
+    ------
+    InputError
+        If a key can't stand in a line, or two are the same.
+    """
+    if labels.key is None:
+        return range(len(labels))
+    for at, name in enumerate(map(str, labels.key.tolist())):
+        if not name or " " in name or not name.isprintable():
+            raise InputError(
+                f"the key {name!r} of {side} row {at} can't be in a TREC file, whose columns are "
+                "parted by blanks: give keys without, or none, and items go by their numbers"
+            )
+    order = np.argsort(labels.key, kind="stable")
+    same = np.flatnonzero(labels.key[order[1:]] == labels.key[order[:-1]])
+    if len(same):
+        first, again = order[same[0] : same[0] + 2].tolist()
+        raise InputError(
+            f"{side} rows {first} and {again} have the same key {str(labels.key[first])!r}: a TREC "
+            "file needs one a row; give other keys, or none, and items go by their numbers"
+        )
+    return labels.key
+
+
+def write_trec(
+    query: Labels,
+    gallery: Labels,
+    pairs: Pairs,
+    ties: str,
+    files: Mapping[str, NewFile],
+) -> Callable[[Lists], None]:
+    """Write the positives, and return a function that writes the lists of the next queries.
+
+    Raises
+    ------
+    OptionError
+        If the tie rule does not give one order.
+    InputError
+        If a name can't be in a file.
+    """
+    if ties == "expected":
+        raise OptionError(
+            "ties expected is a mean over many orders, and a TREC run is one: choose "
+            "--ties pessimistic, optimistic or stable"
+        )
+    names, items = names_of(query, "query"), names_of(gallery, "gallery")
+    done = 0
+    if "trec_qrels" in files:
+        files["trec_qrels"].write_all(qrels_lines(pairs, names, items))
+
+    def write(returned: Lists) -> None:
+        nonlocal done
+        first, done = done, done + len(returned.indptr) - 1
+        if "trec_run" in files:
+            part, named = pairs.block(first, done), names[first:done]
+            files["trec_run"].write_all(run_lines(returned, part, ties, named, items))
+
+    return write
+
+
+def qrels_lines(pairs: Pairs, queries: Names, gallery: Names) -> Iterator[str]:
+    """Give a line a positive pair, whether it is returned or not."""
+    query, item = (of[pairs.positive].tolist() for of in (pairs.query, pairs.item))
+    for i, j in zip(query, item, strict=True):
+        yield f"{queries[i]} 0 {gallery[j]} 1\n"
+
+
+def run_lines(
+    returned: Lists, pairs: Pairs, ties: str, queries: Names, gallery: Names
+) -> Iterator[str]:
+    """Give a line a returned item that is not ignored, nearest first within its query.
+
+    Parameters
+    ----------
+    returned : Lists
+        Lists of some queries.
+    pairs : Pairs
+        Of the same queries.
+    ties : {"pessimistic", "optimistic", "stable"}
+    queries, gallery : sequences of names
+        What these queries, and the items of the gallery, are called.
+    """
+    places = Places(pairs, returned)
+    valid = np.flatnonzero(places.valid)
+    query, item = returned.query[valid], returned.item[valid]
+    distance, positive = returned.distance[valid], places.positive[valid]
+    first = {"pessimistic": positive, "optimistic": ~positive}.get(ties, np.zeros(len(valid)))
+    order = np.lexsort((item, first, distance, query))
+    begin = np.searchsorted(query, np.arange(pairs.queries + 1))
+    for at, name in enumerate(queries):
+        own = order[begin[at] : begin[at + 1]]
+        rows = zip(item[own].tolist(), descending(-distance[own]).tolist(), strict=True)
+        for rank, (one, score) in enumerate(rows, 1):
+            yield f"{name} Q0 {gallery[one]} {rank} {score:.9g} {TAG}\n"
+
+
+def descending(scores: FloatArray) -> npt.NDArray[np.float32]:
+    """Return scores that don't rise as float32 that fall, each next to its own, [n]."""
+    # As integers, float32 are in the order of their values, and neighbours differ by one.
+    near = np.clip(scores, np.finfo(np.float32).min / 2, np.finfo(np.float32).max)
+    bits = near.astype(np.float32).view(np.int32).astype(np.int64)
+    step, place = np.arange(len(bits)), np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+    place = np.minimum.accumulate(place + step) - step
+    down = np.where(place < 0, -place | 0x80000000, place).astype(np.uint32)
+    return down.view(np.float32)

@@ -1,17 +1,27 @@
-"""Lists of neighbours: gallery items of each query, and what the protocol makes of them."""
+"""Lists of neighbours: repaired, and matched with what the protocol makes of their items."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from streameval.errors import InputError, StreamevalWarning
 from streameval.protocols.pairs import Pairs
 from streameval.statistics import FloatArray, IntArray
 
 BoolArray = npt.NDArray[np.bool_]
+
+NOTHING = -1  # in a list, where there is no further item
+REPAIRS = {
+    "unsorted": "lists were not sorted by distance, and have been",
+    "repeated": "entries name an item that their list has had before, and were dropped",
+    "short": "lists end in −1 before k: an exact search pads where the gallery is shorter than k, "
+    "and only there; if an approximate index made them, bounds don't hold: --missing never",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,18 +48,22 @@ class Lists:
     @property
     def query(self) -> IntArray:
         """The query of each entry, [L] int64."""
-        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+        return np.repeat(np.arange(len(self.horizon)), np.diff(self.indptr))
+
+    @classmethod
+    def of(
+        cls, query: IntArray, item: IntArray, distance: FloatArray, horizon: FloatArray
+    ) -> Lists:
+        """Return lists from their entries, which are in the order of the queries."""
+        return cls(np.searchsorted(query, np.arange(len(horizon) + 1)), item, distance, horizon)
 
     @classmethod
     def stack(cls, parts: Sequence[Lists]) -> Lists:
         """Return the lists of consecutive queries."""
         sizes = np.concatenate([np.diff(part.indptr) for part in parts])
-        return cls(
-            np.append(0, np.cumsum(sizes)),
-            np.concatenate([part.item for part in parts]),
-            np.concatenate([part.distance for part in parts]),
-            np.concatenate([part.horizon for part in parts]),
-        )
+        names = "item", "distance", "horizon"
+        joined = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+        return cls(np.append(0, np.cumsum(sizes)), *joined)
 
     def nearest(self, k: int) -> Lists:
         """Return the nearest k items of each list, certain up to the next item.
@@ -68,20 +82,19 @@ class Lists:
         within = distance <= self.horizon[query]
         last = np.full(len(self.horizon), -np.inf)
         np.maximum.at(last, query[within], distance[within])
-        whole = np.isinf(following) | np.isinf(self.horizon)
-        certain = whole | (following < self.horizon)
+        certain = np.isinf(following) | np.isinf(self.horizon) | (following < self.horizon)
         horizon = np.where(certain, np.minimum(following, self.horizon), last)
         kept = (place < k) & (certain[query] | (distance <= last[query]))
-        indptr = np.searchsorted(query[kept], np.arange(len(horizon) + 1)).astype(np.int64)
-        return Lists(indptr, item[kept], distance[kept], horizon)
+        return Lists.of(query[kept], item[kept], distance[kept], horizon)
 
 
-@dataclass(frozen=True, eq=False)
 class Places:
-    """What the protocol makes of the entries of lists.
+    """What the protocol makes of the entries of lists of the same queries.
 
     Attributes
     ----------
+    pairs : Pairs
+    lists : Lists
     positive, negative : [L] bool
         Neither where the entry is ignored.
     listed : [P] int64
@@ -89,43 +102,143 @@ class Places:
         missing.
     """
 
-    positive: BoolArray
-    negative: BoolArray
-    listed: IntArray
-
-    @classmethod
-    def of(cls, pairs: Pairs, lists: Lists) -> Places:
-        """Find the entries of the positives, and those that are ignored."""
-        gallery, query, item = max(pairs.gallery, 1), lists.query, lists.item
-        pair = np.repeat(np.arange(pairs.queries), np.diff(pairs.indptr)) * gallery + pairs.item
-        entry = query * gallery + item
-        known, at = _look_up(pair, entry)
-        positive, ignored = np.zeros(len(item), np.bool_), pairs.junk[item]
-        positive[known] = pairs.positive[at[known]]
-        ignored = ignored | (known & ~positive)
-        ignored |= pairs.classes.ignores(query, item)
-        order = np.argsort(entry, kind="stable")
-        there, place = _look_up(entry[order], pair[pairs.positive])
-        listed = np.full(len(there), -1, np.int64)
-        listed[there] = order[place[there]]
-        return cls(positive, ~positive & ~ignored, listed)
+    def __init__(self, pairs: Pairs, lists: Lists) -> None:
+        query, item = lists.query, lists.item
+        pair, entry = pairs.query * pairs.gallery + pairs.item, query * pairs.gallery + item
+        at = np.searchsorted(pair, entry)
+        listed = np.flatnonzero(np.append(pair, -1)[at] == entry)
+        at = at[listed]
+        self.pairs, self.lists = pairs, lists
+        self.positive = np.zeros(len(item), np.bool_)
+        self.positive[listed] = pairs.positive[at]
+        ignored = pairs.junk[item] | pairs.classes.ignores(query, item)
+        ignored[listed] |= ~pairs.positive[at]
+        self.negative = ~self.positive & ~ignored
+        entries = np.full(len(pair), -1)
+        entries[at] = listed
+        self.listed = entries[pairs.positive]
 
     @property
     def valid(self) -> BoolArray:
         """Entries that are not ignored, [L] bool."""
         return self.positive | self.negative
 
-    def missing_positives(self, pairs: Pairs) -> tuple[IntArray, IntArray]:
+    def missing_positives(self) -> tuple[IntArray, IntArray]:
         """Return (query, item), both [m] int64, of the positives that are missing from lists."""
-        indptr, item = pairs.positives()
-        query = np.repeat(np.arange(pairs.queries), np.diff(indptr))
-        missing = self.listed < 0
-        return query[missing], item[missing]
+        missing = np.flatnonzero(self.pairs.positive)[self.listed < 0]
+        return self.pairs.query[missing], self.pairs.item[missing]
 
 
-def _look_up(known: IntArray, wanted: IntArray) -> tuple[BoolArray, IntArray]:
-    """Return which values are among the ascending known ones, and where."""
-    if not len(known):
-        return np.zeros(len(wanted), np.bool_), np.zeros(len(wanted), np.int64)
-    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return known[at] == wanted, at
+@dataclass
+class Repairs:
+    """Numbers of repairs by kind, as in `REPAIRS`, and the first query of each."""
+
+    count: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REPAIRS, 0))
+    first: dict[str, int] = field(default_factory=dict)
+
+    def note(self, kind: str, query: IntArray) -> None:
+        """Note a repair in each of these queries."""
+        if len(query):
+            self.count[kind] += len(query)
+            self.first.setdefault(kind, int(query[0]))
+
+    def warn(self, where: str, *, deployed: bool) -> None:
+        """Warn of each kind of repair; short lists are expected of a system as deployed."""
+        for kind, message in REPAIRS.items():
+            if self.count[kind] and not (deployed and kind == "short"):
+                first = f"(first: query {self.first[kind]})"
+                message = f"{where}: {self.count[kind]} {message} {first}"
+                warnings.warn(message, StreamevalWarning, stacklevel=4)
+
+
+@dataclass(frozen=True, eq=False)
+class RawLists:
+    """Lists of m queries as they are stored or returned.
+
+    Attributes
+    ----------
+    indices : [m, k] int64
+        −1 where there is nothing more.
+    distances : [m, k] float64
+        NaN where only the items are stored.
+    gallery : int
+        Number of gallery items.
+    first_query : int
+    where : str
+        What messages call the lists.
+    known : bool
+        Whether there are distances; the order of the lists stays, otherwise.
+    """
+
+    indices: IntArray
+    distances: FloatArray
+    gallery: int
+    first_query: int
+    where: str
+    known: bool = True
+
+    def clean(self, repairs: Repairs) -> Lists:
+        """Return the lists sorted by distance, each item once, without padding; note repairs.
+
+        Raises
+        ------
+        InputError
+            If lists hold what can't be repaired; the first such entry is named.
+        """
+        held = self.indices != NOTHING
+        self._check(held)
+        row, _ = np.nonzero(held)
+        item, distance, lengths = self.indices[held], self.distances[held], held.sum(axis=1)
+        if self.known:
+            self._check_order(held, repairs)
+        order = np.lexsort((item, row))
+        again = np.flatnonzero((np.diff(item[order]) == 0) & (np.diff(row[order]) == 0))
+        before, second = order[again], order[again + 1]
+        differ = second[distance[second] != distance[before]]
+        if self.known and len(differ):
+            at = int(differ[0])
+            raise InputError(
+                f"{self.where}, query {self.first_query + row[at]} lists item {item[at]} twice, at "
+                "different distances: search again"
+            )
+        repairs.note("repeated", row[np.sort(second)] + self.first_query)
+        row, item, distance = (np.delete(values, second) for values in (row, item, distance))
+        if self.known:
+            order = np.lexsort((item, distance, row))
+            item, distance = item[order], distance[order]
+        short = (lengths < self.indices.shape[1]) & (lengths < self.gallery)
+        repairs.note("short", np.flatnonzero(short) + self.first_query)
+        return Lists.of(row, item, distance, np.full(len(held), -np.inf))
+
+    def _check(self, held: BoolArray) -> None:
+        """Refuse items that the gallery lacks, padding within a list, and wrong distances."""
+        last = self.gallery - 1
+        for bad, reason in (
+            (
+                (self.indices < 0) | (self.indices > last),
+                f"the {self.gallery} gallery items are numbered 0 to {last}, and −1 is none; are "
+                "the lists of another gallery?",
+            ),
+            (
+                ~np.minimum.accumulate(held, axis=1),
+                "−1 stands before it, which is only at the end of a list; move it there",
+            ),
+            (self.known & ~np.isfinite(self.distances), "distances must be finite; search again"),
+        ):
+            if (held & bad).any():
+                row, place = np.argwhere(held & bad)[0].tolist()
+                raise InputError(
+                    f"{self.where}, query {self.first_query + row}, place {place + 1} holds item "
+                    f"{self.indices[row, place]} at {float(self.distances[row, place])!r}: {reason}"
+                )
+
+    def _check_order(self, held: BoolArray, repairs: Repairs) -> None:
+        """Note lists whose distances fall somewhere; refuse similarities, which always fall."""
+        steps = np.where(held[:, 1:], np.diff(np.where(held, self.distances, 0), axis=1), 0)
+        unsorted = np.flatnonzero((steps < 0).any(axis=1)) + self.first_query
+        if len(unsorted) and not (steps > 0).any():
+            raise InputError(
+                f"{self.where}: values fall along every list (first: query {unsorted[0]}), as "
+                "similarities do, and distances rise: store 1 − s of cosines, −s of inner products"
+            )
+        repairs.note("unsorted", unsorted)

@@ -1,18 +1,182 @@
-"""Neighbors: lists of neighbours as a source, stored or made by an index."""
+"""Neighbors: lists of neighbours as a source, stored by another system or made by an index."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from streameval.arrays.array import Array
+from streameval.arrays.fingerprint import fingerprint
 from streameval.choices import Missing
-from streameval.errors import OptionError
+from streameval.errors import InputError, OptionError, refuse
 from streameval.neighbors.index_search import IndexSearch
-from streameval.neighbors.list_files import open_lists
-from streameval.neighbors.source import Depth
-from streameval.neighbors.stored_lists import StoredLists
+from streameval.neighbors.list_files import METRIC, PRINT, ROWS, open_lists
+from streameval.neighbors.lists import Lists, RawLists, Repairs
+from streameval.neighbors.source import Depth, ListSizes, ListSource
+from streameval.planning import Data, Plan
+from streameval.request import Request
+from streameval.run.session import Session
+from streameval.source import Input
 from streameval.sources.features import Features
 from streameval.sources.matrix import ArrayLike
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredLists(ListSource):
+    """Lists that another system has made.
+
+    Attributes
+    ----------
+    lists : [Q, k] Array of integers
+    distances : [Q, k] Array or None
+    gallery : int or None
+        Number of gallery items, where there are no features.
+    described : mapping of str to object
+        What the file says of the gallery and the metric.
+    """
+
+    lists: Array
+    distances: Array | None = None
+    gallery: int | None = None
+    described: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check that the arrays, the options and the features fit."""
+        super().__post_init__()
+        lists, distances, uri, features = self.lists, self.distances, self.lists.uri, self.features
+        metric, printed = self.described.get(METRIC), self.described.get(PRINT)
+        refuse(
+            InputError,
+            (len(lists.shape) != 2 or lists.dtype.kind not in "iu")
+            and f"neighbours {uri} are {lists.dtype} {lists.shape}; a 2-d array of integers, a row "
+            "a query, is needed",
+            distances is not None
+            and distances.shape != lists.shape
+            and f"neighbours {uri} are {lists.shape}, their distances {distances.uri} "
+            f"{distances.shape}: one distance an entry is needed",
+            distances is not None
+            and distances.dtype.kind not in "fiu"
+            and f"distances {distances.uri} are of dtype {distances.dtype}",
+            features is not None
+            and metric not in (None, features.metric)
+            and f"{self.name} are of metric {metric}, and {features.metric} is asked for",
+            features is not None
+            and printed is not None
+            and printed != fingerprint(features.gallery)
+            and f"{self.name} are of another gallery than {features.gallery.uri} (fingerprint "
+            f"{printed[:8]}…): search again",
+        )
+        refuse(
+            OptionError,
+            self.k == "auto" and "k is auto, and the lists are stored: give an index, or a number",
+            distances is None
+            and features is None
+            and f"neighbours {uri} come without distances: give them (--neighbor-distances), or "
+            "the features (--query and --gallery)",
+            self.depth > lists.shape[1]
+            and f"k is {self.k}, and the lists of {uri} have {lists.shape[1]} items: choose fewer, "
+            "or search again",
+        )
+
+    @property
+    def name(self) -> str:
+        """What messages call the lists."""
+        return f"neighbours {self.lists.uri}"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(Q, G)."""
+        items = self.gallery or 0 if self.features is None else self.features.shape[1]
+        return self.lists.shape[0], items
+
+    @property
+    def depth(self) -> int:
+        """Items of a list: all that are stored, by default."""
+        return self.k if isinstance(self.k, int) else self.lists.shape[1]
+
+    @property
+    def canonical(self) -> bool:
+        """Whether listed items are ranked by their canonical distances."""
+        return super().canonical or self.distances is None
+
+    @property
+    def precision(self) -> float:
+        """The relative rounding of the stored distances."""
+        if self.distances is None:
+            return super().precision
+        dtype: np.dtype[Any] = self.distances.dtype
+        return float(np.finfo(dtype).eps) if dtype.kind == "f" else 1.0
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the features, the lists and their distances, which workers don't read."""
+        lists = Input("neighbors", "neighbours, lists", self.lists, by_workers=False)
+        if self.distances is None:
+            return *super().inputs(), lists
+        name = "neighbours, distances"
+        distances = Input("neighbor_distances", name, self.distances, by_workers=False)
+        return *super().inputs(), lists, distances
+
+    def sides(self) -> tuple[str, str]:
+        """Return what messages call the queries and the gallery, with their numbers."""
+        return (
+            f"{self.name} have {self.shape[0]} rows",
+            f"{self.name} are of {self.shape[1]} gallery items",
+        )
+
+    def check(self, request: Request) -> StoredLists:
+        """Return the lists of the gallery of the labels.
+
+        Raises
+        ------
+        InputError
+            If they are of another number of items or queries.
+        """
+        features, gallery, source = self.features, request.gallery, self
+        rows = self.described.get(ROWS) if self.gallery is None else self.gallery
+        refuse(
+            InputError,
+            gallery is not None
+            and rows not in (None, len(gallery))
+            and f"{self.name} are of a gallery of {rows} items, and there are {len(gallery)} "
+            "gallery ids: they are of another gallery",
+            features is not None
+            and features.shape[0] != self.shape[0]
+            and f"{self.sides()[0]}, and the query features {features.query.uri} "
+            f"{features.shape[0]}: a list a query is needed",
+        )
+        if gallery is not None and features is None:
+            source = replace(self, gallery=len(gallery))
+        return super(StoredLists, source).check(request)
+
+    def data(self) -> Data:
+        """Return the sizes of the features, or of the lists."""
+        if self.features is not None:
+            return self.features.data()
+        scratch = self.lists.read_scratch_bytes
+        return Data(width=0, itemsize=8, stored_itemsize=8, scratch=scratch, chunks=(1, 1))
+
+    def sizes(self) -> ListSizes:
+        """Return the sizes of lists that a plan depends on."""
+        return ListSizes(self.lists.shape[1], True, False, self.canonical)
+
+    def read(
+        self, queries: tuple[int, int], plan: Plan, session: Session, repairs: Repairs
+    ) -> tuple[Lists, None]:
+        """Return the lists of a block of queries, repaired."""
+        indices: npt.NDArray[Any] = np.asarray(self.lists.read(queries))
+        if indices.dtype == np.uint64:  # beyond int64: of no gallery, and not −1
+            indices = np.minimum(indices, np.uint64(np.iinfo(np.int64).max))
+        distances, known = np.full(indices.shape, np.nan), self.distances is not None
+        if self.distances is not None:
+            distances = np.asarray(self.distances.read(queries), np.float64)
+        indices = indices.astype(np.int64)
+        raw = RawLists(indices, distances, self.shape[1], queries[0], self.name, known)
+        return raw.clean(repairs), None
 
 
 def Neighbors(  # noqa: N802 - it stands for the two classes

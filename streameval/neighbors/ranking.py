@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from streameval.distances.distance import FaissMetric
 from streameval.errors import InputError
 from streameval.neighbors.faiss_index import faiss_metric
-from streameval.neighbors.lists import Lists
-from streameval.neighbors.search import Hits, check_lengths, distances_of, gallery_lengths
-from streameval.planning import Plan
+from streameval.neighbors.lists import BoolArray, Lists, Places
+from streameval.planning import Plan, Task
+from streameval.planning.plan import ranges
+from streameval.protocols.pairs import Pairs
+from streameval.run.executor import Pass
+from streameval.run.job import Job
+from streameval.run.passes import listed_distances, whole_range, wider
+from streameval.run.progress import Watch
+from streameval.run.session import Session
 from streameval.sources.features import Features
 from streameval.statistics import FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from streameval.neighbors.index_search import Hits
     from streameval.neighbors.source import ListSource
-    from streameval.run.session import Session
-
 
 ROUNDINGS = 24  # beside those of a sum: of normalising, of rows, and of what is added up
+LEAST_NORM, MOST_NORM = 1e-12, 1e12  # lengths that float32 can square, and add up
+NO_PAIRS = Pairs.assumed(0, 0, 0)  # of a job that searches, or computes listed distances
 
 
 def _rounding(width: int) -> float:
@@ -34,136 +40,120 @@ def _rounding(width: int) -> float:
     return n / (1 - n) * (1 + 1e-6)
 
 
-@dataclass(frozen=True, eq=False)
 class Ranking:
     """Ranks the lists of a source, block by block.
 
-    Attributes
-    ----------
-    source : ListSource
-    plan : Plan
-    session : Session
-    longest : float
-        Length of the longest gallery vector; NaN where it is not needed, or a search tells it.
+    `longest` is the length of the longest gallery vector; NaN where it is not needed, or a search
+    tells it.
     """
 
-    source: ListSource
-    plan: Plan
-    session: Session
-    longest: float = math.nan
-
-    @classmethod
-    def of(cls, source: ListSource, plan: Plan, session: Session) -> Ranking:
-        """Return the ranking of a source; looks at the whole gallery where bounds rely on it."""
-        if source.features is None or not source.needs_lengths:
-            return cls(source, plan, session)
-        return cls(source, plan, session, gallery_lengths(source.features, plan, session)[1])
+    def __init__(self, source: ListSource, plan: Plan, session: Session) -> None:
+        self.source, self.plan, self.session, self.longest = source, plan, session, math.nan
+        self.features = cast("Features", source.features)
+        if source.needs_lengths:
+            self.longest = float(gallery_lengths(self.features, plan, session)[1])
 
     def rank(self, lists: Lists, hits: Hits | None, queries: tuple[int, int]) -> Lists:
-        """Return the nearest k of each list, by the distances that it is read by.
+        """Return the nearest k of each list of a block, by the distances that it is read by.
 
-        Parameters
-        ----------
-        lists : Lists
-            Of a block of queries, with the distances that are stored, or FAISS's own.
-        hits : Hits, optional
-            What FAISS has returned, where it has searched here.
-        queries : (int, int)
+        Lists come with the distances that are stored, or FAISS's own.
         """
-        source, size = self.source, np.diff(lists.indptr)
-        whole = size >= source.shape[1]
-        some = (size > 0) & ~whole
-        horizon = np.where(whole | (source.reading == "never"), np.inf, -np.inf)
-        if source.features is not None and source.canonical:
-            query = lists.query + queries[0]
-            distance = distances_of(
-                source.features, self.plan, self.session, query, lists.item, "distances"
-            )
-            ranked = replace(lists, distance=distance)
-            if source.reading == "bounds":
-                certain = self._certain(source.features, lists, ranked, hits, queries)
-                horizon[some] = certain[some]
+        source, size, ranked = self.source, np.diff(lists.indptr), lists
+        horizon = np.where(size < source.shape[1], -np.inf, np.inf)
+        some = (size > 0) & (horizon < 0)
+        if source.canonical:
+            ranked = replace(lists, distance=self._distances(lists.query, lists.item, queries))
+        if source.reading == "never":
+            horizon[:] = np.inf
+        elif source.canonical:
+            horizon[some] = self._certain(lists, ranked, hits, queries)[some]
         else:
-            ranked = lists
-            if source.reading == "bounds":
-                horizon[some] = lists.distance[lists.indptr[1:][some] - 1]
+            horizon[some] = lists.distance[lists.indptr[1:][some] - 1]
         return replace(ranked, horizon=horizon).nearest(source.depth)
 
+    def _distances(self, query: IntArray, item: IntArray, queries: tuple[int, int]) -> FloatArray:
+        query = query + queries[0]
+        return distances_of(self.features, self.plan, self.session, query, item, "distances")
+
     def _certain(
-        self,
-        features: Features,
-        told: Lists,
-        ranked: Lists,
-        hits: Hits | None,
-        queries: tuple[int, int],
+        self, told: Lists, ranked: Lists, hits: Hits | None, queries: tuple[int, int]
     ) -> FloatArray:
         """Return the least distance that an item missing from each list may have, [m] float64."""
-        metric, (_, norms) = faiss_metric(features), features.read_query(*queries)
-        longest = self.longest if hits is None or math.isnan(hits.longest) else hits.longest
-        check_lengths(features, norms, longest)
-        error = metric.error(_rounding(features.width), norms, longest)
+        metric, norms = faiss_metric(self.features), self.features.read_query(*queries).norms
+        longest = self.longest if hits is None else float(np.fmax(self.longest, hits.longest))
+        for side, size in (("query", norms.max(initial=0)), ("gallery", longest)):
+            if not metric.normalised and (size > MOST_NORM or 0 < size < LEAST_NORM):
+                raise InputError(
+                    f"the longest vector of the {side} features has length {size:g}, which float32 "
+                    f"can't square without loss; lengths from {LEAST_NORM:g} to {MOST_NORM:g} are "
+                    "needed for FAISS: scale the features"
+                )
+        error = metric.error(_rounding(self.features.width), norms, longest)
         values = metric.value(ranked.distance)
-        self._check_values(metric, told, values, error, queries[0])
+        if not np.isnan(told.distance).all():
+            theirs = metric.value(told.distance)
+            rounding = self.source.precision * (1 + np.abs(theirs) + np.abs(values))
+            slack = error[told.query] + 16 * rounding
+            self._check_values(told, ranked, np.abs(theirs - values) > slack, queries[0])
         if hits is not None:
             last = hits.last
         else:
             last = np.full(len(norms), -np.inf)
             np.maximum.at(last, told.query, values)
             last -= error  # the value of FAISS may have been less
-        least: FloatArray = np.maximum(metric.distance(last - error), metric.least)
-        return least
+        return np.maximum(metric.distance(last - error), metric.least)
 
-    def _check_values(
-        self, metric: FaissMetric, told: Lists, values: FloatArray, error: FloatArray, first: int
-    ) -> None:
-        """Check the distances of lists against the canonical ones.
-
-        Raises
-        ------
-        InputError
-            If they differ by more than rounding explains.
-        """
-        if np.isnan(told.distance).all():
-            return
-        theirs = metric.value(told.distance)
-        slack = error[told.query] + 16 * self.source.precision * (
-            1 + np.abs(theirs) + np.abs(values)
-        )
-        wrong = np.flatnonzero(np.abs(theirs - values) > slack)
-        if len(wrong):
-            at = int(wrong[0])
-            canonical = float(metric.distance(values[at : at + 1])[0])
-            name = "" if self.source.features is None else self.source.features.metric
+    def _check_values(self, told: Lists, ranked: Lists, wrong: BoolArray, first: int) -> None:
+        """Refuse distances of lists that differ by more than rounding from the canonical ones."""
+        for at in np.flatnonzero(wrong)[:1]:
             raise InputError(
                 f"the lists of {self.source.name} have gallery item {told.item[at]} at "
                 f"{float(told.distance[at])!r} from query {first + told.query[at]}; the "
-                f"{name} distance of the features is {canonical!r}: they are of "
-                "other features, or of another metric (squared, or a similarity)"
+                f"{self.features.metric} distance of the features is "
+                f"{float(ranked.distance[at])!r}: they are of other features, or of another metric "
+                "(squared, or a similarity)"
             )
 
-    def missing_distances(
-        self, lists: Lists, missing: tuple[IntArray, IntArray], queries: tuple[int, int]
-    ) -> FloatArray | None:
-        """Return the distances of positives that are missing from lists, [m] float64.
-
-        Raises
-        ------
-        InputError
-            If one is closer than the end of its list: the search was not exact.
-        """
-        if self.source.features is None:
-            return None
-        query, item = missing
-        distance = distances_of(
-            self.source.features, self.plan, self.session, query + queries[0], item, "distances"
-        )
-        closer = np.flatnonzero(distance < lists.horizon[query])
-        if len(closer):
-            at = int(closer[0])
+    def missing_distances(self, places: Places, queries: tuple[int, int]) -> FloatArray:
+        """Return the distances of positives that are missing from lists, [m] float64."""
+        (query, item), horizon = places.missing_positives(), places.lists.horizon
+        distance = self._distances(query, item, queries)
+        for at in np.flatnonzero(distance < horizon[query])[:1]:
             raise InputError(
                 f"gallery item {item[at]} is at {float(distance[at])!r} from query "
                 f"{query[at] + queries[0]}, closer than the end of its list "
-                f"({float(lists.horizon[query[at]])!r}), and not in it: the lists are not those of "
+                f"({float(horizon[query[at]])!r}), and not in it: the lists are not those of "
                 "an exact search; read them as of a system deployed: --missing never"
             )
         return distance
+
+
+def lengths(job: Job, task: Task, watch: Watch) -> FloatArray:
+    """Return the least and the greatest length of a task's gallery vectors, [2] float64."""
+    ends = np.array([np.inf, 0.0])
+    for start in range(*task.gallery, job.plan.block):
+        _, norms = job.source.read_gallery(start, min(start + job.plan.block, task.gallery[1]))
+        ends = wider(ends, np.array([norms.min(), norms.max()]))
+    watch.advance(task.pairs)
+    return ends
+
+
+LENGTHS: Pass[Task, FloatArray] = Pass("lengths", lengths, wider, whole_range)
+
+
+def gallery_lengths(features: Features, plan: Plan, session: Session) -> FloatArray:
+    """Return the least and the greatest length of all gallery vectors, in one pass over them."""
+    items = features.shape[1]
+    step = max(-(-items // (4 * plan.threads * max(plan.workers, 1))), plan.block)
+    tasks = tuple(Task((0, 1), part) for part in ranges(items, step))
+    job = Job(features, NO_PAIRS, replace(plan, tasks=tasks))
+    return session.sums(LENGTHS, job, tasks, "lengths")[None]
+
+
+def distances_of(
+    features: Features, plan: Plan, session: Session, query: IntArray, item: IntArray, label: str
+) -> FloatArray:
+    """Return the canonical distances of pairs, [p] float64, in a pass that is called `label`."""
+    tasks = tuple(Task(block, (0, 0)) for block in ranges(features.shape[0], plan.tile[0]))
+    job = Job(features, NO_PAIRS, replace(plan, tasks=tasks))
+    return listed_distances(job, query, item, session, label=label)

@@ -1,7 +1,13 @@
-"""Sources of lists: what stored lists and index searches share."""
+"""Sources of lists: what stored lists and index searches share, and how their work is cut.
+
+The lists of a block of queries are made, or read, and counted before those of the next; a block
+is as large as the budget allows. Without an index the gallery is cut into shards, whose lists
+merge; an index is searched as a whole, by some queries at a time.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,28 +17,74 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from streameval.choices import Missing
-from streameval.errors import OptionError, check_type
+from streameval.errors import OptionError, check_type, refuse
 from streameval.metrics.options import is_count
 from streameval.metrics.selection import wanted_measures
 from streameval.neighbors.count import count_lists
 from streameval.neighbors.faiss_index import faiss_metric
-from streameval.neighbors.plan import ListSizes, plan_lists
-from streameval.planning import Data, Limits, Plan, Problem
-from streameval.planning.plan import plural
+from streameval.neighbors.lists import Lists, Repairs
+from streameval.planning.plan import (
+    RESERVED,
+    Limits,
+    Plan,
+    Problem,
+    Process,
+    Task,
+    plural,
+    ranges,
+    refusal,
+)
+from streameval.planning.planner import TARGET_BLOCK_BYTES
 from streameval.planning.range import Range
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
+from streameval.request import Request
+from streameval.run.preparation import Prepared
+from streameval.run.session import Session
 from streameval.source import Counted, Input, PlanText, Source
 from streameval.sources.features import Features
 
 if TYPE_CHECKING:
-    from streameval.neighbors.lists import Lists
-    from streameval.neighbors.repair import Repairs
-    from streameval.neighbors.search import Hits
-    from streameval.request import Request
-    from streameval.run.preparation import Prepared
-    from streameval.run.session import Session
+    from streameval.neighbors.index_search import Hits
 
 Depth = int | Literal["auto"]
+
+ENTRY_BYTES = 220  # of an entry of a list, while it is looked up and counted
+SEARCH_BYTES = 40 << 20  # of a search in progress, of each thread
+MOST_QUERIES = 4096  # of a block: more make nothing faster
+LEAST_BLOCK = 256  # gallery rows: fewer are not tried before fewer queries
+FLAT_BLOCK_BYTES = 64 << 20  # of the gallery: each block gives lists that have to be merged
+FAISS_BYTES = 90 << 20  # of FAISS and its BLAS, once loaded
+
+
+@dataclass(frozen=True)
+class ListSizes:
+    """Sizes of the lists, and of what makes them.
+
+    Attributes
+    ----------
+    depth : int
+        Items searched for each query: k, or some more.
+    stored : bool
+        Whether the lists are stored.
+    flat : bool
+        Whether all features are searched, with no index.
+    ranked_again : bool
+        Whether canonical distances of listed items are computed.
+    index_bytes : int
+        Of the index; 0 where there is none.
+    train_rows : int
+        Gallery rows that an index is trained on; 0 where none is built, or it needs none.
+    builds : bool
+        Whether an index is built.
+    """
+
+    depth: int
+    stored: bool
+    flat: bool
+    ranked_again: bool
+    index_bytes: int = 0
+    train_rows: int = 0
+    builds: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -67,23 +119,27 @@ class ListSource(Source):
 
     def __post_init__(self) -> None:
         """Check the options."""
-        if self.missing not in (None, "bounds", "never"):
-            raise OptionError(f"missing is {self.missing!r}; expected bounds or never")
-        if self.k is not None and self.k != "auto":
-            if not is_count(self.k):
-                raise OptionError(f"k is {self.k!r}; expected a positive integer, or auto")
-            object.__setattr__(self, "k", int(self.k))
+        features, k, missing = self.features, self.k, self.missing
+        counted = k is None or k == "auto" or is_count(k)
+        refuse(
+            OptionError,
+            missing not in (None, "bounds", "never")
+            and f"missing is {missing!r}; expected bounds or never",
+            not counted and f"k is {k!r}; expected a positive integer, or auto",
+        )
+        if k is not None and k != "auto":
+            object.__setattr__(self, "k", int(k))
         needed = "Features(query, gallery) is needed"
-        check_type("features", self.features, Features | None, needed)
-        if self.features is not None and (self.searches or self.missing != "never"):
-            faiss_metric(self.features)
+        check_type("features", features, Features | None, needed)
+        if features is not None and (self.searches or missing != "never"):
+            faiss_metric(features)
         for option in ("tighten", "rerank"):
-            if getattr(self, option) and self.features is None:
+            if getattr(self, option) and features is None:
                 raise OptionError(
                     f"{option} computes distances, and there are no features: give --query and "
                     "--gallery"
                 )
-        if self.tighten and self.missing == "never":
+        if self.tighten and missing == "never":
             raise OptionError("tighten narrows bounds, and missing is never: leave one out")
 
     @property
@@ -97,19 +153,24 @@ class ListSource(Source):
         """Items of a list; of ``k="auto"`` at first."""
 
     @property
-    @abstractmethod
-    def reading(self) -> Missing:
-        """How missing items are read."""
+    def is_flat(self) -> bool:
+        """Whether all features are searched, with no index."""
+        return False
 
     @property
-    @abstractmethod
+    def reading(self) -> Missing:
+        """How missing items are read; that of an index other than Flat is settled by `check`."""
+        return self.missing or ("never" if self.searches and not self.is_flat else "bounds")
+
+    @property
     def canonical(self) -> bool:
         """Whether listed items are ranked by their canonical distances."""
+        return self.features is not None and (self.reading == "bounds" or self.rerank)
 
     @property
     def needs_lengths(self) -> bool:
-        """Whether bounds rely on the lengths of all gallery vectors."""
-        return self.features is not None and self.reading == "bounds"
+        """Whether bounds rely on the lengths of all gallery vectors, which no search tells."""
+        return self.features is not None and self.reading == "bounds" and not self.is_flat
 
     @property
     def precision(self) -> float:
@@ -137,10 +198,6 @@ class ListSource(Source):
         """Yield the source as it is read, and facts of what was built for that."""
         yield self, {}
 
-    def at_depth(self, k: int) -> Self:
-        """Return the source of lists of k items."""
-        return replace(self, k=k)
-
     def inputs(self) -> tuple[Input, ...]:
         """Return the arrays and files that are read."""
         return () if self.features is None else self.features.inputs()
@@ -154,27 +211,24 @@ class ListSource(Source):
     def check(self, request: Request) -> Self:
         """Return the source as it is evaluated, checked against the request."""
         self.check_rows(request.query, request.gallery)
-        options = request.options
-        if request.refine:
-            raise OptionError(
-                f"{request.refine[0].name} is refined by further passes over all pairs, and lists "
-                "hold some of them: leave --refine out, or evaluate the features"
-            )
-        if SINGLE_GALLERY_SHOT in (options.cmc, request.protocol.cmc):
-            raise OptionError(
-                "CMC under single gallery shot counts the items of every gallery identity, and "
-                "lists leave items out: choose another protocol (separate-camera ignores the same "
-                "pairs as cuhk03), or evaluate the features"
-            )
+        options, refine = request.options, request.refine
         named, _ = wanted_measures(options)
         drawn = [measure.name for measure in named if "sampled_shots" in measure.metric.needs]
-        if drawn:
-            raise OptionError(f"{drawn[0]} can't be read off lists: leave it out")
-        if self.reading == "never" and options.ties == "expected":
-            raise OptionError(
-                "ties expected has no meaning for what is never found: choose pessimistic, "
-                "optimistic or stable"
-            )
+        refuse(
+            OptionError,
+            refine
+            and f"{refine[0].name} is refined by further passes over all pairs, and lists hold "
+            "some of them: leave --refine out, or evaluate the features",
+            SINGLE_GALLERY_SHOT in (options.cmc, request.protocol.cmc)
+            and "CMC under single gallery shot counts the items of every gallery identity, and "
+            "lists leave items out: choose another protocol (separate-camera ignores the same "
+            "pairs as cuhk03), or evaluate the features",
+            drawn and f"{drawn[0]} can't be read off lists: leave it out",
+            self.reading == "never"
+            and options.ties == "expected"
+            and "ties expected has no meaning for what is never found: choose pessimistic, "
+            "optimistic or stable",
+        )
         return self
 
     def bounds(self) -> Range | None:
@@ -184,12 +238,6 @@ class ListSource(Source):
     def with_range_pass(self, problem: Problem) -> Problem:
         """Return the same sizes: all distances are listed, or there is no range."""
         return problem
-
-    def data(self) -> Data:
-        """Return the sizes of the features."""
-        if self.features is None:
-            raise TypeError("lists without features know their sizes themselves")
-        return self.features.data()
 
     def plan(self, problem: Problem, limits: Limits) -> Plan:
         """Return blocks of queries and of the gallery within the limits."""
@@ -223,3 +271,85 @@ class ListSource(Source):
         """Raise InputError for the first bad row of the features below `stop`, if any."""
         if self.features is not None:
             self.features.first_bad_row(stop)
+
+
+def plan_lists(problem: Problem, sizes: ListSizes, limits: Limits) -> Plan:
+    """Choose blocks of queries and of the gallery within the limits.
+
+    The workers of a cluster search and compute distances; this process counts the lists that they
+    return.
+
+    Returns
+    -------
+    Plan
+        Its tile is queries of a block, and k.
+
+    Raises
+    ------
+    BudgetError
+        If no plan fits; says how much is needed, and for what.
+    """
+    statistics = 2 * problem.statistics_bytes + problem.pairs_bytes
+    here = {RESERVED: limits.reserved, "statistics": statistics}
+    process = limits.process(problem, here)
+    making = {"FAISS": 0 if sizes.stored else FAISS_BYTES, "index": sizes.index_bytes}
+    process.kept.update({name: size for name, size in making.items() if size})
+    read = 16 * problem.queries * sizes.depth * sizes.stored
+    sizes = replace(sizes, depth=min(sizes.depth, max(problem.gallery, 1)))
+    queries, block, parts = _fit(problem, sizes, process)
+    blocks = ranges(problem.queries, queries)
+    row_bytes = problem.data.width * problem.data.stored_itemsize
+    gallery_bytes = problem.gallery * row_bytes
+    read += gallery_bytes * (len(blocks) * sizes.flat + sizes.builds)
+    if sizes.ranked_again:
+        read += min(problem.queries * sizes.depth * row_bytes, len(blocks) * gallery_bytes)
+    shards = [(0, problem.gallery)]
+    if sizes.flat:
+        rows = math.ceil(problem.gallery / (process.shares * block)) * block
+        shards = ranges(problem.gallery, rows)
+    elif not sizes.stored:
+        step = max(-(-queries // process.shares), 16)
+        cuts = ((first, ranges(last - first, step)) for first, last in blocks)
+        blocks = [(first + start, first + stop) for first, some in cuts for start, stop in some]
+    return Plan(
+        "lists",
+        tuple(Task(some, shard) for some in blocks for shard in shards),
+        block,
+        (queries, sizes.depth),
+        process.threads,
+        process.memory,
+        parts,
+        read,
+        2 * problem.queries * problem.gallery * problem.data.width * sizes.flat,
+        process.workers,
+        {} if limits.workers is None else here | {"lists": parts.get("lists", 0)},
+    )
+
+
+def _fit(problem: Problem, sizes: ListSizes, process: Process) -> tuple[int, int, dict[str, int]]:
+    """Return the most queries and gallery rows of a block that fit, and the bytes they take."""
+    data, width = problem.data, problem.data.width
+    row_bytes = width * (data.stored_itemsize + data.itemsize + 8) + 64
+    queries = max(min(problem.queries, MOST_QUERIES), 1)
+    block_bytes = FLAT_BLOCK_BYTES if sizes.flat else TARGET_BLOCK_BYTES
+    block = max(min(block_bytes // row_bytes, problem.gallery), 1)
+    training = {"training": sizes.train_rows * width * (data.itemsize + 4 * 4)}
+    while True:
+        held = {"lists": queries * sizes.depth * ENTRY_BYTES}
+        if width:
+            held["queries"] = 2 * queries * width * (data.itemsize + 8)
+            of_block = block * row_bytes + data.scratch(block, width)
+            held["gallery blocks"] = process.threads * of_block
+        if not sizes.stored:
+            held["searching"] = process.threads * SEARCH_BYTES
+        parts = process.kept | max(held, training, key=lambda one: sum(one.values()))
+        if sum(parts.values()) <= process.memory:
+            return queries, block, parts
+        if block * row_bytes > TARGET_BLOCK_BYTES or (queries == 1 and block > LEAST_BLOCK):
+            block = -(-block // 2)
+        elif queries > 1:
+            queries = -(-queries // 2)
+        else:
+            codes = "choose an index with smaller codes (IVF1024,PQ16), or "
+            remedy = f"{codes if sizes.index_bytes else ''}raise --memory or lower --threads"
+            raise refusal(problem, process, parts, remedy, of="lists of ")

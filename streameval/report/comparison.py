@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from streameval.errors import OutputError
 from streameval.metrics.metric import FRACTION, Kind
 from streameval.metrics.selection import find_measure
-from streameval.neighbors.jackknife import CONFIDENCE, LISTED
-from streameval.neighbors.jackknife import Difference as IndexDifference
+from streameval.neighbors.comparison import CONFIDENCE, LISTED
+from streameval.neighbors.comparison import Difference as IndexDifference
 from streameval.output import check_new, write_new
 from streameval.planning import format_bytes
 from streameval.report.evaluation import PARTS, by_reason, score_of

@@ -2,15 +2,15 @@
 
 from streameval.neighbors.bounds import find_extremes as find_extremes
 from streameval.neighbors.comparison import Setting as Setting
-from streameval.neighbors.jackknife import interval as interval
+from streameval.neighbors.comparison import interval as interval
+from streameval.neighbors.list_files import descending as descending
+from streameval.neighbors.list_files import names_of as names_of
+from streameval.neighbors.list_files import qrels_lines as qrels_lines
+from streameval.neighbors.list_files import run_lines as run_lines
 from streameval.neighbors.lists import Lists as Lists
 from streameval.neighbors.lists import Places as Places
-from streameval.neighbors.plan import ListSizes as ListSizes
-from streameval.neighbors.plan import plan_lists as plan_lists
-from streameval.neighbors.trec import descending as descending
-from streameval.neighbors.trec import names_of as names_of
-from streameval.neighbors.trec import qrels_lines as qrels_lines
-from streameval.neighbors.trec import run_lines as run_lines
+from streameval.neighbors.source import ListSizes as ListSizes
+from streameval.neighbors.source import plan_lists as plan_lists
 
 __all__ = [
     "ListSizes",
