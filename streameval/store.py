@@ -202,15 +202,7 @@ class Store:
 class View:
     """What a session sees of a store: a snapshot, or a change in the making.
 
-    Parameters
-    ----------
-    store : Store
-    session : icechunk.Session
-        Of `Store.readable` or `Store.writable`; nothing of a change is there before `commit`.
-
-    Attributes
-    ----------
-    root : zarr.Group
+    The session is that of `Store.readable`, or of `Store.writable`, which ends with `commit`.
     """
 
     def __init__(self, store: Store, session: Any) -> None:

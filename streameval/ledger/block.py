@@ -65,18 +65,8 @@ def joined(arrays: Sequence[Array], axis: int, name: str) -> Array:
 class Block:
     """A rectangle of the ledger: some queries and some parts of segments, none of them empty.
 
-    Parameters
-    ----------
-    settings : Settings
-    labels : Labels
-        Of all queries.
-    features : Array or None
-        Of all queries; None where distances are stored.
-    parts : sequence of Part
-        In the order of the gallery; at least one.
-    session : Session
-    queries : [q] int64, optional
-        Which queries, ascending; all by default.
+    Labels and features are of all queries, features None where distances are stored; parts are in
+    the order of the gallery; `queries` [q] are ascending, all by default.
     """
 
     def __init__(
@@ -120,23 +110,10 @@ class Block:
     def count(
         self, positives: Positives, near: int = 0, reach: FloatArray | None = None
     ) -> tuple[list[RankStatistics], list[tuple[int, FloatArray]]]:
-        """Count every pair, each part apart.
+        """Count every pair, each part apart, with all of the positives to be ranked.
 
-        Parameters
-        ----------
-        positives : Positives
-            Of these queries, those to be ranked.
-        near : int
-            How many nearest negatives of each query are to be found.
-        reach : [q] float64, optional
-            Within which distance.
-
-        Returns
-        -------
-        list of RankStatistics
-            A part each, with all of the positives.
-        list of (int, [q, near] float64)
-            Nearest negatives by the number of a part's segment; empty where none are looked for.
+        Returns the statistics of each part; and where so many nearest negatives of each query are
+        looked for, within a reach [q], these [q, near] beside the number of a part's segment.
         """
         with self._explain_errors():
             job = self._counting(positives, near)
@@ -153,13 +130,7 @@ class Block:
         return bare, nearest
 
     def ahead(self, positives: Positives) -> IntArray:
-        """Count the negatives ahead of positives that lie behind all parts, each part apart.
-
-        Returns
-        -------
-        [parts, 2, P] int64
-            Negatives closer than each positive, and as far as it.
-        """
+        """Count negatives closer than positives behind all parts, and as far, [parts, 2, P]."""
         with self._explain_errors():
             job = self._counting(positives, 0)
             return rank_stretches(job, self._begin[1:].tolist(), self._session)

@@ -92,15 +92,8 @@ def check_queries(labels: Labels, array: Array | None, settings: Settings) -> No
 class Gallery:
     """Labels and data of a ledger's segments and queries, each read once.
 
-    Parameters
-    ----------
-    path : str
-        Of the ledger, for messages.
-    contents : Contents
-    session : Session, optional
-        What counts; not needed to look things up.
-    thorough : bool
-        Whether the content of all data is compared, and not only their files' times.
+    The path is for messages; a session counts, and is not needed to look things up. A thorough
+    gallery compares the content of all data, and not only their files' times.
     """
 
     def __init__(

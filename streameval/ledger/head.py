@@ -297,13 +297,7 @@ class Head:
 
     @classmethod
     def of(cls, written: bytes) -> Head:
-        """Read what `as_lines` returns.
-
-        Raises
-        ------
-        OutputError
-            If it was written in another format.
-        """
+        """Read what `as_lines` returns; raise OutputError if it is of another format."""
         first, *happened = written.split(b"\n")
         values = json.loads(first)
         written_in = values.pop("format", None)

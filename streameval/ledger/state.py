@@ -117,12 +117,8 @@ class Near:
     def merge(self, further: Sequence[tuple[int, FloatArray]], most: int) -> Near:
         """Return these and those of further segments, at most so many of each query.
 
-        Parameters
-        ----------
-        further : sequence of (int, [q, m] float64)
-            A segment, and its nearest negatives: all that are within the reach, or m of them;
-            −inf where float32 can't tell them apart.
-        most : int
+        Beside a segment are its nearest negatives [q, m]: all that are within the reach, or m of
+        them; −inf where float32 can't tell them apart.
         """
         distances, owners, reach = [self.distance], [self.segment], self.reach
         for number, values in further:
@@ -224,14 +220,7 @@ def add_positives(
 
 
 def arrays_of(statistics: RankStatistics) -> dict[str, AnyArray]:
-    """Return the counts of queries as they are written.
-
-    Returns
-    -------
-    dict of str to array
-        per_query [Q, 3] int64 (valid, ignored, same_identity), within [Q, T] int64,
-        nearest [Q] float64, histogram [E + 1] int64, empty where there is none.
-    """
+    """Return the counts of queries as they are written: see `Record`."""
     histogram = statistics.impostor_histogram
     counts = statistics.valid, statistics.ignored, statistics.same_identity
     return {
@@ -245,21 +234,21 @@ def arrays_of(statistics: RankStatistics) -> dict[str, AnyArray]:
 def statistics_from(
     arrays: Arrays, settings: Settings, positives: Positives, counts: Sequence[IntArray]
 ) -> RankStatistics:
-    """Return statistics from counts of queries by `arrays_of`, and (closer, tied, tied_before)."""
+    """Return statistics from (closer, tied, tied_before) and counts of queries by `arrays_of`."""
     (thresholds, edges), (closer, tied, before) = settings.limits, counts
     valid, ignored, same_identity = np.ascontiguousarray(arrays["per_query"].T)
     return RankStatistics(
-        indptr=positives.indptr(np.arange(len(valid))),
-        positive_distance=positives.distance,
-        thresholds=thresholds,
-        closer=closer,
-        tied=tied,
-        tied_before=before,
-        negatives_within=arrays["within"],
-        nearest_negative=arrays["nearest"],
-        valid=valid,
-        ignored=ignored,
-        same_identity=same_identity,
+        positives.indptr(np.arange(len(valid))),
+        positives.distance,
+        thresholds,
+        closer,
+        tied,
+        before,
+        arrays["within"],
+        arrays["nearest"],
+        valid,
+        ignored,
+        same_identity,
         impostor_histogram=None if edges is None else arrays["histogram"],
         histogram_edges=edges,
     )
