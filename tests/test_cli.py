@@ -21,7 +21,6 @@ from support.cli import Range, Value, main
 from support.cli import evaluate as command
 from support.distances import DISTANCES
 from support.metrics import CHOICES
-from support.protocols import presets_module as presets
 from support.protocols import protocol_module as protocol
 from support.report import FORMATS
 
@@ -223,7 +222,7 @@ def test_choices_are_those_that_exist() -> None:
     names = {name: tuple(kind.names()) for name, kind in params.items() if isinstance(kind, Value)}
     assert names["metric"] == DISTANCES
     assert names["protocol"] == tuple(protocol.PROTOCOLS)
-    assert names["preset"] == tuple(presets.PRESETS)
+    assert names["preset"] == tuple(protocol.PRESETS)
     known = {name: choices for name, choices in CHOICES.items() if name != "cmc"}  # of a protocol
     assert {name: names[name] for name in known} == known
     matches, _ = get_args(get_type_hints(protocol.Protocol)["self_match"])

@@ -192,11 +192,11 @@ def open_groups(values: Values) -> str | AnyArray | None:
 
 def junk_ids(values: Values, labels: Labels) -> list[int | str] | None:
     """Return junk ids in the type of the gallery's; None (the protocol's) without any."""
-    return as_ids(values["junk_ids"], labels, "--junk-id is", OptionError) or None
+    return as_ids(values["junk_ids"], labels, "--junk-id is", "an integer", OptionError) or None
 
 
 def as_ids(
-    texts: Sequence[str], labels: Labels, what: str, refusal: type[StreamevalError]
+    texts: Sequence[str], labels: Labels, what: str, needed: str, refusal: type[StreamevalError]
 ) -> list[int | str]:
     """Return texts in the type of the ids of labels, which may be integers."""
     if labels.id.dtype.kind == "U":
@@ -204,7 +204,7 @@ def as_ids(
     for text in texts:
         if re.fullmatch(r"\s*[+-]?\d+\s*", text) is None:
             raise refusal(
-                f"{what} {text!r}, and the ids of {labels.source} are integers; give an integer"
+                f"{what} {text!r}, and the ids of {labels.source} are integers: give {needed}"
             )
     return [int(text) for text in texts]
 

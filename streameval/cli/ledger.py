@@ -179,7 +179,8 @@ def _identities(file: str, queries: Labels) -> Any:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not lines:
         raise InputError(f"{file} holds no identity: one a line is expected")
-    return inputs.as_ids(lines, queries, f"{file} has the line", InputError)
+    what = f"{file} has the line"
+    return inputs.as_ids(lines, queries, what, "one integer a line", InputError)
 
 
 @_command(

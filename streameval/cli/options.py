@@ -226,15 +226,7 @@ bundle = click.argument("bundle", metavar="[FILE]", type=FILE, required=False)
 
 
 def take(names: str, **changes: Any) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command options.
-
-    Parameters
-    ----------
-    names : str
-        Keys of `OPTIONS` and `GROUPS`, separated by blanks.
-    **changes : object
-        In place of what is declared.
-    """
+    """Return a decorator that gives a command options, by their keys or groups in one text."""
 
     def add(command: Command) -> Command:
         every = " ".join(GROUPS.get(name, name) for name in names.split())
@@ -250,15 +242,8 @@ def take(names: str, **changes: Any) -> Callable[[Command], Command]:
 def command(options: str, *shown: str, group: Any = click) -> Callable[[Command], click.Command]:
     """Return a decorator that makes a command with options, and with examples in its help.
 
-    Parameters
-    ----------
-    options : str
-        As of `take`.
-    *shown : str
-        Commands without the program's name, which a test runs; a line that ends in a backslash
-        goes on in the next.
-    group : click.Group, optional
-        What it is added to.
+    Examples are without the program's name, and a test runs them; a line that ends in a backslash
+    goes on in the next.
     """
     make = group.command(epilog=examples(*shown))
     return lambda function: make(take(options)(function))
@@ -277,16 +262,9 @@ def places(name: str, kind: Value, what: str, origin: str) -> Callable[[Command]
 
 
 def check_effect(names: str, effective: bool, remedy: str) -> None:
-    """Refuse options of the running command where they have no effect: mostly a mistake.
+    """Refuse parameters of the running command that are given and not effective: a mistake.
 
-    Parameters
-    ----------
-    names : str
-        Names of the command's parameters, separated by blanks.
-    effective : bool
-        Whether they have an effect.
-    remedy : str
-        What would give them one, for the message: ``give --out DIR``.
+    The remedy is what would give them an effect, for the message: ``give --out DIR``.
     """
     context = click.get_current_context()
     for param in () if effective else context.command.params:

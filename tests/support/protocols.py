@@ -1,6 +1,5 @@
 """What tests use of `streameval.protocols` beside its public names."""
 
-from streameval.protocols import protocol as presets_module
 from streameval.protocols import protocol as protocol_module
 from streameval.protocols.pairs import Pairs as Pairs
 from streameval.protocols.pairs import find_pairs as find_pairs
@@ -10,6 +9,5 @@ __all__ = [
     "EQUIVALENTS",
     "Pairs",
     "find_pairs",
-    "presets_module",
     "protocol_module",
 ]
