@@ -17,3 +17,5 @@ KINDS = PROTOCOL, GALLERY, OPTIONS = "protocol", "gallery", "options"
 """What results that are compared can differ in."""
 Format = Literal["table", "json", "csv", "markdown", "latex", "parquet"]
 """How a table is printed or written."""
+DISTANCES = ("cosine", "euclidean", "sqeuclidean", "dot", "manhattan")
+"""Distances of features; each is a module of its name in `distances`."""

@@ -37,7 +37,7 @@ def columns_of(query: Array, gallery: Array, metric: str) -> FeatureColumns:
     memory = np.empty(item_bytes(*gallery.shape), np.uint8)
     block = GalleryBlock.prepare(Vectors.of(gallery), distance)
     ruled_out, item = np.zeros((1, len(gallery)), np.float32), np.arange(len(gallery))
-    queries = QueryBlock.prepare(Vectors.of(query), distance)
+    queries = QueryBlock(Vectors.of(query), distance)
     return FeatureColumns(queries, block, item, ruled_out, memory)
 
 

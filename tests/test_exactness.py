@@ -469,23 +469,23 @@ def test_float64_features_of_any_magnitude(metric: Any, scale: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "way"), [(0.0, "_count_copies"), (1e-7, "fine_tile"), (1e-5, "fine_tile")]
+    ("noise", "way"), [(0.0, "distances"), (1e-7, "products"), (1e-5, "products")]
 )
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.usefixtures("product")
 def test_collapsed_models_are_counted_row_by_row(
     metric: Any, noise: float, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from support.kernels import finer_module as finer
+    from support.kernels import FineColumns
 
-    calls = []
-    called = getattr(finer, way)
+    copied = []
+    called = getattr(FineColumns, way)
 
-    def recorded(*args: Any) -> Any:
-        calls.append(args)
-        return called(*args)
+    def recorded(columns: FineColumns, *args: Any) -> Any:
+        copied.append(columns.copied)
+        return called(columns, *args)
 
-    monkeypatch.setattr(finer, way, recorded)
+    monkeypatch.setattr(FineColumns, way, recorded)
     rng = np.random.default_rng(16)
     one = rng.standard_normal(WIDTH)
     q, g = (
@@ -495,7 +495,7 @@ def test_collapsed_models_are_counted_row_by_row(
     g[::5] = g[3]
     sides = labels(rng, 130, GALLERY)
     result = evaluate(se.Features(q, g, metric), **sides, range=(-100.0, 100.0), tile=(50, 64))
-    assert calls
+    assert any(copied) if noise == 0 else copied
     expected = oracle(canonical_distances(q, g, metric), sides, result.statistics.thresholds)
     assert result.statistics.equals(expected)
 
@@ -505,13 +505,13 @@ def test_collapsed_models_are_counted_row_by_row(
 def test_what_no_filter_can_tell_is_decided_pair_by_pair(
     metric: Any, items: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from support.kernels import finer_module as finer
+    from support.kernels import FineColumns
 
     def never(*_: Any) -> None:
         raise AssertionError("float64 products of subnormal numbers tell nothing either")
 
-    for way in ("fine_tile", "_count_copies"):
-        monkeypatch.setattr(finer, way, never)
+    for way in ("products", "distances"):
+        monkeypatch.setattr(FineColumns, way, never)
     rng = np.random.default_rng(17)
     q, g = (rng.standard_normal((n, WIDTH)) * 1e-145 for n in (QUERIES, items))
     sides = labels(rng, QUERIES, items)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.audit.labels import Audit
-from streameval.distances.registry import find_distance
+from streameval.distances.distance import find_distance
 from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs
 from streameval.sources.features import Features

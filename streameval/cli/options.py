@@ -26,7 +26,7 @@ SPEC, INDEX = (
     for name in ("SPEC|FILE.faiss", "INDEX")
 )
 NUMBER, SIZE, METRIC = Number("N"), Number("SIZE"), Metrics("METRIC")
-DISTANCES = Choice(registry("distances.registry", "DISTANCES"))
+DISTANCES = Choice(registry("choices", "DISTANCES"))
 PROTOCOLS = Choice(registry("protocols.protocol", "PROTOCOLS"), "FILE.toml")
 PRESETS = Choice(registry("protocols.protocol", "PRESETS"))
 CURVES = Choice(lambda: (*registry("report.figures", "CURVES")(), "camera-pairs"))

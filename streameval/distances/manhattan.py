@@ -3,20 +3,8 @@
 from __future__ import annotations
 
 from streameval.distances.distance import Distance
-from streameval.distances.sums import ABSOLUTE_DIFFERENCE, FloatArray
+from streameval.distances.sums import ABSOLUTE_DIFFERENCE
 
-
-class Manhattan(Distance):
-    """Σ |q − g|."""
-
-    name = "manhattan"
-    term = ABSOLUTE_DIFFERENCE
-
-    def finish(
-        self, sums: FloatArray, query_norm: FloatArray | float, item_norm: FloatArray
-    ) -> FloatArray:
-        """Return the sums."""
-        return sums
-
-
-DISTANCE = Manhattan()
+DISTANCE = Distance(
+    name="manhattan", term=ABSOLUTE_DIFFERENCE, finish=lambda sums, query, item: sums
+)

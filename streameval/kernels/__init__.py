@@ -2,21 +2,15 @@
 
 Pure NumPy and numba; no files, no threads, no protocol names.
 
-    thresholds    which distances lie within each τ of a range
     edges         per query, the sorted distances to count against, and the slots between them
-    tiles         values of some queries with some gallery items: canonical distances
-    features      tiles of features: float32 products
-    finer         tiles in float64, for rows that float32 leaves in doubt as a whole
+    tiles         values of some queries with some gallery items, their levels and doubts
+    features      tiles of features: float32 products, and float64 ones for rows left in doubt
     multiplier    what multiplies: BLAS, or the processor's `matrix_unit`, with rows in `panels`
-    levels        edges in the unit of a tile's values
-    doubts        pairs to be decided by their canonical distances
     counting      the counter of ranks and thresholds
-    nearest       the counter of the nearest negatives
-    extremes      the counter of the least and the greatest distance
+    extremes      counters of the least and greatest distance, and of the nearest negatives
     stretches     the counter of ranks alone, by stretch of the gallery
     grids         uniform cells over a row of a tile, and the edges that touch them
-    quantise      values to cells
-    bins          counts of cells
+    cells         values to cells, and counts of cells
     caches        compiled kernels that an older source left behind
 
 A tile holds one value for each (query, gallery item) pair. Pairs that are not negatives are

@@ -24,18 +24,9 @@ def forget_stale_kernels() -> None:
 
 
 def forget_older_kernels(folders: list[Path]) -> list[Path]:
-    """Delete compiled kernels in folders that are older than any source in them.
+    """Delete compiled kernels in folders that are older than any source in them; return them.
 
-    Parameters
-    ----------
-    folders : list of Path
-        Folders of sources; numba keeps kernels in their ``__pycache__``, where it may write
-        there.
-
-    Returns
-    -------
-    list of Path
-        What was deleted.
+    numba keeps kernels in the ``__pycache__`` of their sources, where it may write there.
     """
     forgotten = []
     with suppress(OSError, ValueError):  # no source; read-only; another process is at it

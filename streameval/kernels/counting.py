@@ -13,10 +13,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from streameval.kernels.bins import bin_row, least_of
-from streameval.kernels.doubts import Doubts
+from streameval.kernels.cells import bin_row, least_of, quantise
 from streameval.kernels.edges import Edges, note_tie, slot_of, spread_ties
-from streameval.kernels.finer import CopiedTile
 from streameval.kernels.grids import (
     LAST,
     bins_for,
@@ -27,9 +25,15 @@ from streameval.kernels.grids import (
     may_be_within,
     touched_bit,
 )
-from streameval.kernels.levels import LevelTable, even_levels, part_of, row_levels, stretches_of
-from streameval.kernels.quantise import quantise
-from streameval.kernels.tiles import BoolArray, FloatArray, IntArray, Tile
+from streameval.kernels.tiles import (
+    Columns,
+    Doubts,
+    FloatArray,
+    IntArray,
+    LevelTable,
+    Tile,
+    list_values,
+)
 
 COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
 NEAREST = -1  # in place of an edge: close to none, but perhaps the query's nearest negative
@@ -101,50 +105,51 @@ class RankCounter:
 
     def add(self, tile: Tile) -> None:
         """Count a tile."""
-        crowded = np.flatnonzero(self._count(tile)) if tile.values.size else np.empty(0, np.int64)
-        for finer in tile.finer(crowded) if len(crowded) else ():
-            if isinstance(finer, CopiedTile):
-                finer.count(self._table.rows(finer)[0].offset, self.edges, self.counts)
-            else:
-                self.add(finer)
+        crowded = self._count(tile) if tile.values.size else np.empty(0, np.int64)
+        for finer in tile.finer(crowded) if crowded.size else ():
+            self.add(finer)
         if tile.last:
             self._settle(tile)
 
-    def _count(self, tile: Tile) -> BoolArray:
+    def _count(self, tile: Tile) -> IntArray:
         """Count a tile but for rows that are crowded; return which these are."""
         values, crowded = tile.values, np.zeros(len(tile.values), np.bool_)
         rows, levels = self._table.rows(tile)
-        pitch, phase = np.zeros((2, len(values)))
-        if self.edges.pitch > 0:
-            pitch, phase = even_levels(tile, self.edges.pitch, self.edges.phase)
+        pitch, phase = self._even_levels(tile)
         crowd = values.shape[1] // 2 if tile.refinable else sys.maxsize
         if rows.band.any():
             self._doubts = self._doubts.enlarged(2 * values.shape[1])
-        for left, right in stretches_of(values, COLUMNS):
-            row = 0
+        for left in range(0, values.shape[1], COLUMNS):
+            right, row = min(left + COLUMNS, values.shape[1]), 0
+            item, weight, offset = tile.columns
+            weight = None if weight is None else weight[left:right]
+            part = rows._replace(columns=Columns(item[left:right], weight, offset))
             while row < len(values):
-                reach = row_levels(tile, self.counts.nearest[tile.query]).tied + rows.band
+                reach = tile.row_levels(self.counts.nearest[tile.query]).tied + rows.band
+                grid, noted = Grid(pitch, phase, reach), (self._doubts, self._filled)
+                where = self.edges, self._code, self.counts
                 row, self._filled, not_finite = count_tile(
-                    values,
-                    row,
-                    left,
-                    right,
-                    rows,
-                    levels,
-                    Grid(pitch, phase, reach),
-                    tile.columns,
-                    self.edges,
-                    self._code,
-                    self.counts,
-                    self._doubts,
-                    self._filled,
-                    crowd,
-                    crowded,
+                    part, levels, grid, row, left, right, *where, *noted, crowd, crowded
                 )
                 self.not_finite += not_finite
                 if row < len(values):
                     self._settle(tile)
-        return crowded
+        return np.flatnonzero(crowded)
+
+    def _even_levels(self, tile: Tile) -> tuple[FloatArray, FloatArray]:
+        """Return how far apart most thresholds are in the unit of each row, and the last of them.
+
+        0 where there are none, or where distances are even and values, their squares, are not.
+        """
+        rows, pitch = len(tile.query), self.edges.pitch
+        if pitch == 0.0:
+            return np.zeros(rows), np.zeros(rows)
+        three = np.tile(self.edges.phase - pitch * np.array([2.0, 1.0, 0.0]), rows)
+        level = tile.levels(tile.query, 3 * np.arange(rows + 1), three).tied.reshape(rows, 3)
+        with np.errstate(invalid="ignore"):
+            before, step = np.diff(level).T
+            even = (step > 0) & (np.abs(step - before) <= 1e-6 * step)
+        return np.where(even, step, 0.0), np.where(even, level[:, 2], 0.0)
 
     def _settle(self, tile: Tile) -> None:
         """Count the doubts so far; they are of one set of columns."""
@@ -167,71 +172,48 @@ class RankCounter:
 
 @numba.njit(nogil=True, cache=True)
 def count_tile(  # type: ignore[no-untyped-def]
-    tile,
-    row,
-    left,
-    right,
-    rows,
-    levels,
-    grid,
-    columns,
-    edges,
-    code,
-    counts,
-    doubts,
-    filled,
-    crowd,
-    crowded,
+    rows, levels, grid, row, left, right, edges, code, counts, doubts, filled, crowd, crowded
 ):
     """Count rows of a tile, until the list of doubts might not hold a row more.
 
     Parameters
     ----------
-    tile : [m, n] float32 or float64
-        +inf where the pair is not a negative.
+    rows, levels, grid
+        Of the tile: +inf where the pair is not a negative. Item and weight are of the columns to
+        count, values and the offset of all.
     row : int
         The row to begin with.
     left, right : int
         The columns to count.
-    rows : Rows
-        Where a row's band is 0, its values are canonical distances.
-    levels : Levels
-    grid : Grid
-    columns : Columns
     edges : Edges
-        Of the block.
     code : [CELLS + RUN] uint8 or uint16
         Memory for the codes of a grid.
     counts : Counts
         Added to.
-    doubts : Doubts
+    doubts, filled : Doubts, int
         Of capacity 2n at least where there is a band; appended to.
-    filled : int
-        How many doubts there are.
-    crowd : int
-        A row with more values in touched cells is not counted.
-    crowded : [m] bool, written
-        Whether that is so.
+    crowd, crowded : int, [m] bool
+        A row with more values in touched cells is not counted, but noted.
 
     Returns
     -------
     the row to go on with (m where all are counted), how many doubts there are, and how many
     values are NaN or ±inf, which is counted where there are no weights
     """
-    n = right - left
+    tile, columns, n = rows.values, rows.columns, right - left
     bins, padded = bins_for(code), n + -n % 4
     values, cells = np.full(padded, np.inf, tile.dtype), np.full(padded, LAST, np.uint16)
     fours, touched = np.empty(n // 4 + 2, np.uint32), np.empty(n + 7, np.uint32)
     # Taken out of their tuples: looked up there, each would count references.
     indptr, slots, nearest = edges.indptr, counts.slots, counts.nearest
-    item, weight = columns.item[left:right], part_of(columns.weight, left, right)
+    item, weight = columns.item, columns.weight
     not_finite = 0
     while row < tile.shape[0]:
         i, band = rows.query[row], rows.band[row]
         if band > 0.0 and filled + 2 * n > len(doubts.query):
             break
-        begin, m = rows.begin[row], indptr[i + 1] - indptr[i]
-        closer, tied = levels.closer[begin : begin + m], levels.tied[begin : begin + m]
+        begin, end = indptr[i], indptr[i + 1]
+        closer, tied = levels.closer[begin:end], levels.tied[begin:end]
         given, add = tile[row][left:right], columns.offset[rows.offset[row]][left:right]
         origin, scale, far, base, stop = lay_grid(
             closer, tied, band, grid.pitch[row], grid.phase[row], given, weight, add, code
@@ -245,52 +227,32 @@ def count_tile(  # type: ignore[no-untyped-def]
             row += 1
             continue
         of_row, touch = filled, (values, cells, code, touched[:found])
-        if band == 0.0:
-            least = _place_exact(touch, base, tied, i, item, edges, counts)
-        else:
-            own = closer, tied, band
-            least, filled = _place(touch, base, own, i, left, edges, counts, doubts, filled)
-        first_slot = 2 * indptr[i] + i
+        own = closer, tied, band
+        least, filled = _place(touch, base, own, i, left, item, edges, counts, doubts, filled)
+        first_slot = 2 * begin + i
         fold(bins, stop - base, slots, first_slot + 2 * base)
-        reach = nearest[i] if band == 0.0 else grid.reach[row]
+        reach = grid.reach[row] if band > 0.0 else nearest[i]
         if may_be_within(lowest, tile.dtype.type(reach), origin, scale):
             least = np.float64(least_of(values))
         if band == 0.0:
             nearest[i] = min(nearest[i], least)
         elif least <= reach and least < np.inf:  # perhaps the nearest negative, or one of them
             reach = min(reach, least + 2 * band)
-            filled = _note_nearest(i, values, left, reach, doubts, of_row, filled)
+            near = list_values(given, weight, add, reach, np.inf, np.inf, touched)
+            filled = _note_nearest(i, touched[:near], left, doubts, of_row, filled)
         row += 1
     return row, filled, not_finite
 
 
 @numba.njit(nogil=True, cache=True)
-def _place_exact(touch, base, level, i, item, edges, counts):  # type: ignore[no-untyped-def]
-    """Count canonical distances in touched cells; return the least of them."""
+def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
+    """Count values in touched cells, list those in doubt; return the least, and how many."""
     values, cells, code, places = touch
-    least, m, bit = np.inf, len(level), touched_bit(code)
+    closer, tied, band = own
+    least, m, bit = np.inf, len(tied), touched_bit(code)
     first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
     positives, items = edges.positive_distance, edges.positive_item
     first, last = edges.positive_indptr[i], edges.positive_indptr[i + 1]
-    for k in places:
-        value = np.float64(values[k])
-        least = min(least, value)
-        e = edge_of(value, code[cells[k]], bit, base, level, 0.0)
-        if e == m or value < level[e]:
-            slots[first_slot + 2 * e] += 1
-        else:
-            slots[first_slot + 2 * e + 1] += 1
-            note_tie(value, item[k], positives, items, first, last, ties)
-    return least
-
-
-@numba.njit(nogil=True, cache=True)
-def _place(touch, base, levels, i, left, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
-    """Count values in touched cells, list those in doubt; return the least, and how many."""
-    values, cells, code, places = touch
-    closer, tied, band = levels
-    least, m, bit = np.inf, len(tied), touched_bit(code)
-    first_slot, slots = 2 * edges.indptr[i] + i, counts.slots
     doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
     for k in places:
         value = np.float64(values[k])
@@ -298,6 +260,9 @@ def _place(touch, base, levels, i, left, edges, counts, doubts, filled):  # type
         e = edge_of(value, code[cells[k]], bit, base, tied, band)
         if e == m or value < closer[e] - band:
             slots[first_slot + 2 * e] += 1
+        elif band == 0.0:
+            slots[first_slot + 2 * e + 1] += 1
+            note_tie(value, item[k], positives, items, first, last, ties)
         elif value != np.inf:
             doubt_query[filled], doubt_column[filled] = i, left + k
             doubt_edge[filled] = e
@@ -306,43 +271,22 @@ def _place(touch, base, levels, i, left, edges, counts, doubts, filled):  # type
 
 
 @numba.njit(nogil=True, cache=True)
-def _note_nearest(i, values, left, reach, doubts, of_row, filled):  # type: ignore[no-untyped-def]
-    """Put all values up to `reach` on the list of doubts, in which the row begins at `of_row`."""
-    noted, last, reach = of_row, filled, values.dtype.type(reach)
-    for start in range(0, len(values), 64):
-        stop = min(start + 64, len(values))
-        some = 0
-        for k in range(start, stop):  # vectorises; there are few such values
-            some += values[k] <= reach
-        if some == 0:
-            continue
-        for k in range(start, stop):
-            if values[k] <= reach and values[k] != np.inf:
-                while noted < last and doubts.column[noted] < left + k:
-                    noted += 1
-                if noted == last or doubts.column[noted] != left + k:
-                    doubts.query[filled] = i
-                    doubts.column[filled] = left + k
-                    doubts.edge[filled] = NEAREST
-                    filled += 1
+def _note_nearest(i, near, left, doubts, of_row, filled):  # type: ignore[no-untyped-def]
+    """Put columns on the list of doubts, in which the row begins at `of_row`, once each."""
+    noted, last = of_row, filled
+    for k in near:
+        while noted < last and doubts.column[noted] < left + k:
+            noted += 1
+        if noted == last or doubts.column[noted] != left + k:
+            doubts.query[filled], doubts.column[filled] = i, left + k
+            doubts.edge[filled] = NEAREST
+            filled += 1
     return filled
 
 
 @numba.njit(nogil=True, cache=True)
 def place_doubts(exact, item, edges, counts, doubts):  # type: ignore[no-untyped-def]
-    """Count doubts of one set of columns by their canonical distances.
-
-    Parameters
-    ----------
-    exact : [filled] float64
-        Canonical distances of the first doubts.
-    item : [n] int64
-        Gallery index of each column.
-    edges : Edges
-    counts : Counts
-        Added to.
-    doubts : Doubts
-    """
+    """Count doubts of one set of columns by their canonical distances, [filled] float64."""
     indptr, distances, slots = edges.indptr, edges.distance, counts.slots
     of_query, ties = edges.positive_indptr, counts.ties
     positives, items = edges.positive_distance, edges.positive_item

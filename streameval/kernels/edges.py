@@ -4,6 +4,7 @@ The edges of a query are its positives' distances and the thresholds, sorted, wi
 repetition: E_0 < E_1 < … < E_{m−1}. They cut the line into 2m + 1 *slots*: slot 2k + 1 holds
 the negatives at exactly E_k, slot 2k those strictly between E_{k−1} and E_k. How many are
 closer than a positive, tied with it or within a threshold are sums over slots.
+Thresholds are the distances that lie within τ_t = t / 100 of a range.
 """
 
 from __future__ import annotations
@@ -17,6 +18,62 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+STEPS = 100  # of τ
+
+
+def threshold_distances(low: float, high: float, *, clipped: bool = False) -> FloatArray:
+    """Return, for each τ_t, the greatest distance that lies within it.
+
+    A distance d lies within τ_t where ``(d − low) / (high − low) <= t / 100``, all in float64
+    (GOM paper, §5: distances are normalised to [0, 1]). As the left side never falls with d,
+    the condition is ``d <= edge`` for one float64 edge, found by bisection over the floats.
+    With ``low == high`` every distance is normalised to 0.
+
+    Parameters
+    ----------
+    low, high : float
+        What τ = 0 and τ = 1 stand for; low <= high.
+    clipped : bool
+        Whether normalised distances beyond 1 count as 1.
+
+    Returns
+    -------
+    [101] float64, ascending
+    """
+    tau = np.arange(STEPS + 1) / STEPS
+
+    def within(order: IntArray) -> npt.NDArray[np.bool_]:
+        if low == high:
+            return _float(order) <= high
+        with np.errstate(over="ignore", invalid="ignore"):
+            return (_float(order) - low) / (high - low) <= tau
+
+    guess = _order(low + tau * (high - low))  # nearly always next to the edge
+    inside = np.where(within(guess - 4), guess - 4, _order(low))
+    outside = np.where(within(guess + 4), _order(np.inf), guess + 4)
+    while (outside - 1 > inside).any():
+        middle = (inside & outside) + ((inside ^ outside) >> 1)  # never beyond 64 bits
+        known = within(middle)
+        inside, outside = np.where(known, middle, inside), np.where(known, outside, middle)
+    edges = _float(inside)
+    if clipped:
+        edges[-1] = np.inf
+    return edges
+
+
+def _flipped(bits: IntArray) -> IntArray:
+    return np.where(bits < 0, np.iinfo(np.int64).min - bits, bits)
+
+
+def _order(value: npt.ArrayLike) -> IntArray:
+    """Return the places of floats among all floats in ascending order."""
+    return _flipped(np.asarray(value, np.float64).view(np.int64))
+
+
+def _float(order: IntArray) -> FloatArray:
+    """Return the floats at places given by `_order`."""
+    return _flipped(order).view(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,18 +180,7 @@ class Edges(NamedTuple):
         closer = np.empty(len(self.positive_distance), np.int64)
         tied = np.empty_like(closer)
         within = np.empty((len(self.indptr) - 1, len(self.thresholds)), np.int64)
-        _read_slots(
-            self.indptr,
-            self.distance,
-            self.positive_indptr,
-            self.positive_distance,
-            self.thresholds,
-            slots,
-            negatives,
-            closer,
-            tied,
-            within,
-        )
+        _read_slots(self, slots, negatives, closer, tied, within)
         return closer, tied, within
 
 
@@ -159,36 +205,24 @@ def _merge_edges(indptr, positives, thresholds, counts, out):  # type: ignore[no
 
 
 @numba.njit(nogil=True, cache=True)
-def _read_slots(  # type: ignore[no-untyped-def]
-    indptr,
-    edges,
-    positive_indptr,
-    positives,
-    thresholds,
-    slots,
-    negatives,
-    closer,
-    tied,
-    within,
-):
+def _read_slots(edges, slots, negatives, closer, tied, within):  # type: ignore[no-untyped-def]
+    indptr, distance, thresholds = edges.indptr, edges.distance, edges.thresholds
+    of_query, positives = edges.positive_indptr, edges.positive_distance
     for i in range(len(indptr) - 1):
         slot = 2 * indptr[i] + i
-        p, t = positive_indptr[i], 0
-        below = 0
+        p, t, below = of_query[i], 0, 0
         for k in range(indptr[i], indptr[i + 1]):
             below += slots[slot]
             equal = slots[slot + 1]
-            while p < positive_indptr[i + 1] and positives[p] == edges[k]:
-                closer[p] = below
-                tied[p] = equal
+            while p < of_query[i + 1] and positives[p] == distance[k]:
+                closer[p], tied[p] = below, equal
                 p += 1
             below += equal
-            while t < len(thresholds) and thresholds[t] == edges[k]:
+            while t < len(thresholds) and thresholds[t] == distance[k]:
                 within[i, t] = below
                 t += 1
             slot += 2
-        for rest in range(t, len(thresholds)):  # +inf
-            within[i, rest] = negatives[i]
+        within[i, t:] = negatives[i]  # +inf
 
 
 @numba.njit(nogil=True, cache=True)
@@ -206,17 +240,10 @@ def first_not_below(edges, value):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def slot_of(value, near, edges, begin, end):  # type: ignore[no-untyped-def]
-    """Return the slot of a canonical distance: odd where it is at an edge.
+    """Return the slot of a canonical distance, from the query's first: odd where it is at an edge.
 
-    Parameters
-    ----------
-    value : float64
-    near : int
-        The edge to look at first, counted from the query's first.
-    edges : [E] float64
-        All edges, as canonical distances.
-    begin, end : int
-        The query's own among them.
+    The query's own edges are those from `begin` to `end`; `near`, counted from its first, is looked
+    at first.
     """
     k = begin + np.int64(near)
     while k < end and edges[k] < value:
@@ -230,20 +257,8 @@ def slot_of(value, near, edges, begin, end):  # type: ignore[no-untyped-def]
 def note_tie(value, item, positives, items, first, last, ties):  # type: ignore[no-untyped-def]
     """Note a negative that ties with positives, at the first of them that it is ahead of.
 
-    It is ahead of all that follow at the same distance: `spread_ties` adds it to those, once
-    for all negatives.
-
-    Parameters
-    ----------
-    value : float64
-        Canonical distance of the negative.
-    item : int
-        Its gallery index.
-    positives, items : [P] float64, int64
-        All positives: distance, gallery index.
-    first, last : int
-        The query's own among them.
-    ties : [P] int64, added to
+    It is ahead of all that follow at the same distance: `spread_ties` adds it to those, once for
+    all negatives. The query's own positives are those from `first` to `last`.
     """
     low, high = first, last
     while low < high:  # the first positive that is further, or as far and later in the gallery
@@ -258,19 +273,7 @@ def note_tie(value, item, positives, items, first, last, ties):  # type: ignore[
 
 @numba.njit(nogil=True, cache=True)
 def spread_ties(indptr, positives, ties):  # type: ignore[no-untyped-def]
-    """Return how many tied negatives are ahead of each positive, from what `note_tie` noted.
-
-    Parameters
-    ----------
-    indptr : [m + 1] int64
-        Where each query's positives begin.
-    positives : [P] float64
-    ties : [P] int64
-
-    Returns
-    -------
-    [P] int64
-    """
+    """Return the tied negatives ahead of each positive, [P], from what `note_tie` noted."""
     ahead = ties.copy()
     for i in range(len(indptr) - 1):
         for p in range(indptr[i] + 1, indptr[i + 1]):

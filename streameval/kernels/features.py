@@ -1,31 +1,38 @@
-"""Tiles of features: float32 products, and the band within which they tell distances."""
+"""Tiles of features: float32 products, and float64 where these leave rows in doubt as a whole.
+
+Rows are in doubt as a whole where a model has collapsed. Where gallery rows are copies of one
+another, each distinct row's canonical distance is computed once a query. Where they only nearly
+are, a second filter in float64, with a band some 2²⁹ times narrower, decides most pairs; and
+where it doesn't either, all distances of a row are computed.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
-from streameval.distances.distance import Distance
-from streameval.distances.filter import LEAST_FLOAT32, MOST_FLOAT32
-from streameval.distances.sums import FloatMatrix, Vectors
-from streameval.kernels.finer import FineColumns, filter_levels
-from streameval.kernels.multiplier import Multiplier, Product, choose_multiplier
+from streameval.distances.distance import LEAST_FLOAT32, MOST_FLOAT32, Distance, Filter
+from streameval.distances.sums import Vectors
+from streameval.kernels.multiplier import Multiplier, choose_multiplier
 from streameval.kernels.panels import Float32Matrix, Memory
-from streameval.kernels.tiles import BoolArray, Columns, FloatArray, IntArray, Tile
+from streameval.kernels.tiles import (
+    FINE_QUERIES,
+    Columns,
+    FloatArray,
+    FloatTile,
+    Indices,
+    IntArray,
+    Levels,
+    Tile,
+)
 
-
-@numba.njit(nogil=True, cache=True)
-def _to_float32(rows, factor, out):  # type: ignore[no-untyped-def]
-    for i in range(rows.shape[0]):
-        scale = factor[i]
-        for d in range(rows.shape[1]):
-            out[i, d] = np.float32(np.float64(rows[i, d]) * scale)
+COPIES = 4  # of each distinct row, from which on distances are computed once
 
 
 def _power_of_two(value: float) -> float:
@@ -33,47 +40,58 @@ def _power_of_two(value: float) -> float:
     return 2.0 ** -math.floor(math.log2(value)) if 1e-300 < value < 1e300 else 1.0
 
 
-def _scaled(rows: FloatMatrix, factor: FloatArray) -> Float32Matrix:
+@numba.njit(nogil=True, cache=True)
+def _scaled(rows, factor):  # type: ignore[no-untyped-def]
+    """Return rows times factors, rounded to float32 once."""
     out = np.empty(rows.shape, np.float32)
-    _to_float32(rows, factor, out)
+    for i in range(rows.shape[0]):
+        for d in range(rows.shape[1]):
+            out[i, d] = np.float32(np.float64(rows[i, d]) * factor[i])
     return out
 
 
-@dataclass(frozen=True, eq=False)
 class QueryBlock:
     """A block of queries, prepared once for all gallery rows.
 
-    Attributes
+    Parameters
     ----------
     vectors : Vectors
+        Finite; no row is zero where lengths don't count.
     distance : Distance
-    scale : float
-        The power of two in the rows that are multiplied.
-    multiplier : Multiplier, optional
-        Of these rows, which carry the sign and the factor 2; None where nothing is multiplied.
+
+    Attributes
+    ----------
     undecided : [m] bool
-        See `FineColumns`.
+        Queries whose pairs a filter in float64 was tried on, and could not decide: noted by one
+        task for those that follow, none of which has to know.
     """
 
-    vectors: Vectors
-    distance: Distance
-    scale: float
-    multiplier: Multiplier | None
-    undecided: BoolArray
+    def __init__(self, vectors: Vectors, distance: Distance) -> None:
+        self.vectors, self.distance = vectors, distance
+        self.undecided = np.zeros(len(vectors.norms), np.bool_)
 
-    @classmethod
-    def prepare(cls, vectors: Vectors, distance: Distance) -> QueryBlock:
-        """Prepare queries; they are finite, and none is zero where the distance needs lengths."""
-        filter_, scale, multiplier = distance.filter, 1.0, None
-        if filter_ is None:
-            vectors = Vectors(vectors.rows.astype(np.float64), vectors.norms)
-        else:
-            if not filter_.normalised:
-                scale = _power_of_two(float(vectors.norms.max(initial=0.0)))
-            factor = filter_.factor(vectors.norms, scale)
-            multiplier = choose_multiplier(_scaled(vectors.rows, factor))
-        undecided = np.zeros(len(vectors.norms), np.bool_)
-        return cls(vectors, distance, scale, multiplier, undecided)
+    @property
+    def filter(self) -> Filter:
+        """The filter of the distance, which has one."""
+        if self.distance.filter is None:
+            raise TypeError(f"the {self.distance.name} distance has no filter")
+        return self.distance.filter
+
+    @cached_property
+    def scale(self) -> float:
+        """The power of two in the rows that are multiplied."""
+        longest = float(self.vectors.norms.max(initial=0.0))
+        return 1.0 if self.filter.normalised else _power_of_two(longest)
+
+    @cached_property
+    def multiplier(self) -> Multiplier:
+        """The multiplier of the rows, which carry the sign and the factor 2."""
+        factor = self.filter.factor(self.vectors.norms, self.scale)
+        return choose_multiplier(_scaled(self.vectors.rows, factor))
+
+    def exact(self, query: IntArray, items: Vectors, out: FloatArray | None = None) -> FloatArray:
+        """Return the canonical distances of some queries, [q, n] float64."""
+        return self.distance.block(self.vectors.take(query), items, out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +119,8 @@ class GalleryBlock:
         """
         rows, norms = vectors
         if distance.filter is None:
-            return cls(Vectors(rows.astype(np.float64), norms), np.empty((len(rows), 0), "f4"), 1.0)
-        most = float(norms.max(initial=0.0))
-        least = float(norms.min(initial=np.inf))
+            return cls(vectors.take(slice(None)), np.empty((len(rows), 0), np.float32), 1.0)
+        most, least = float(norms.max(initial=0.0)), float(norms.min(initial=np.inf))
         if rows.dtype == np.float32 and least > LEAST_FLOAT32 and most < MOST_FLOAT32:
             return cls(vectors, rows.astype(np.float32, copy=False), 1.0)
         scale = _power_of_two(most)
@@ -114,33 +131,109 @@ class GalleryBlock:
         return GalleryBlock(self.vectors.part(start, stop), self.filter[start:stop], self.scale)
 
 
-def group_by_norm(norms: FloatArray, distance: Distance) -> tuple[IntArray, list[int]]:
-    """Group gallery rows of like norms, so that one long row widens the band of few others.
+class ExactColumns:
+    """Gallery rows against a block of queries, of a distance without a filter.
 
     Parameters
     ----------
-    norms : [n] float64
-    distance : Distance
-        Where its band does not depend on norms, all rows are one group.
-
-    Returns
-    -------
-    order : [n] int64
-        Rows by group; within a group in their own order.
-    cuts : list of int
-        Where the groups begin in that order, and n.
+    queries, gallery, item, ruled_out, memory
+        As of `FeatureColumns`.
     """
-    n, filter_ = len(norms), distance.filter
-    if filter_ is None or filter_.normalised or not n or norms.max() <= 8 * norms.min():
-        return np.arange(n), [0, n]
-    group = np.floor(np.log2(np.maximum(norms, norms.max() * 1e-12)) / 3)
-    order = np.argsort(group, kind="stable")
-    cuts = np.flatnonzero(np.diff(group[order])) + 1
-    return order, [0, *cuts.tolist(), n]
+
+    def __init__(
+        self,
+        queries: QueryBlock,
+        gallery: GalleryBlock,
+        item: IntArray,
+        ruled_out: Float32Matrix,
+        memory: Memory,
+    ) -> None:
+        self._queries, self._items = queries, gallery.vectors
+        self.columns = Columns(item, None, ruled_out.astype(np.float64))
+
+    def tile(self, top: int, rows: int, memory: Memory, *, last: bool) -> Tile:
+        """Return the tile of some queries: see `FeatureColumns.tile`."""
+        shape, query = (rows, len(self.columns.item)), np.arange(top, top + rows)
+        values = memory[: 8 * math.prod(shape)].view(np.float64).reshape(shape)
+        return Tile(self._queries.exact(query, self._items, values), query, self.columns, last)
 
 
-class FeatureColumns:
-    """Gallery rows against a block of queries: what the tiles of these columns share.
+class FilterColumns(ABC):
+    """Gallery rows against a block of queries, told apart by a filter.
+
+    Attributes
+    ----------
+    queries : QueryBlock
+    items : Vectors
+        Of the columns.
+    columns : Columns
+    scale : float
+        s of `distances.distance`.
+    band : [queries of the block] float64
+    """
+
+    queries: QueryBlock
+    items: Vectors
+    columns: Columns
+    scale: float
+    band: FloatArray
+
+    @property
+    @abstractmethod
+    def usable(self) -> bool:
+        """Whether numbers can hold the values, so that finer tiles say more."""
+
+    @abstractmethod
+    def finer(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:
+        """Yield finer tiles of some queries; `values` are +inf where a pair is no negative."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FilterTile(Tile):
+    """A tile of products: filter values once weighted and offset.
+
+    Attributes
+    ----------
+    of : FilterColumns
+    """
+
+    of: FilterColumns
+
+    @property
+    def unit(self) -> float:
+        """The scale of the values."""
+        return self.of.scale
+
+    @property
+    def refinable(self) -> bool:
+        """Whether finer tiles say more."""
+        return self.of.usable
+
+    @property
+    def band(self) -> FloatArray:
+        """The guard band of each row."""
+        return self.of.band[self.query]
+
+    def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> Levels:
+        """Return the filter values that distances correspond to."""
+        filter_, norms = self.of.queries.filter, self.of.queries.vectors.norms[query]
+        with np.errstate(over="ignore", invalid="ignore"):
+            shift = np.repeat(filter_.shift(norms), np.diff(indptr))
+            level = (filter_.base(distances) - shift) * self.of.scale
+        return Levels(level, level)
+
+    def resolve(self, query: Indices, column: Indices) -> FloatArray:
+        """Return the canonical distances of pairs."""
+        queries = self.of.queries
+        return queries.distance.pairs(queries.vectors, self.of.items, query, column)
+
+    def finer(self, rows: IntArray) -> Iterator[Tile]:
+        """Yield these rows as float64 or canonical distances decide them."""
+        return self.of.finer(self.values[rows], self.query[rows])
+
+
+class FeatureColumns(FilterColumns):
+    """Columns of float32 products.
 
     Parameters
     ----------
@@ -156,13 +249,9 @@ class FeatureColumns:
 
     Attributes
     ----------
-    scale : float
-        s of `filter`.
     gamma : float
         γ of the guard band; +inf where float32 cannot hold the values, and every value is
         decided canonically.
-    band : [queries of the block] float64
-    columns : Columns
     """
 
     def __init__(
@@ -173,43 +262,26 @@ class FeatureColumns:
         ruled_out: Float32Matrix,
         memory: Memory,
     ) -> None:
-        self.queries, self.gallery = queries, gallery
-        self.scale, self.gamma, self._product = 1.0, math.inf, self._multiply(memory)
-        self.band = np.zeros(len(queries.vectors.norms))
-        self.columns = Columns.exact(item, ruled_out.astype(np.float64))
-        filter_, norms = queries.distance.filter, gallery.vectors.norms
-        if filter_ is None or self._product is None:
-            return
-        weight, offset = np.ones(len(norms)), np.zeros(len(norms))
-        longest = float(queries.vectors.norms.max(initial=0.0))
+        filter_, norms, query_norms = queries.filter, gallery.vectors.norms, queries.vectors.norms
+        self.queries, self.items, self.scale, self.gamma = queries, gallery.vectors, 1.0, math.inf
+        self._product = queries.multiplier.times(gallery.filter, memory)
+        self._ruled_out, weight, offset = ruled_out, np.ones(len(norms)), np.zeros(len(norms))
         scale = 1.0 if filter_.normalised else queries.scale * gallery.scale
-        if filter_.fits(longest, norms, gallery.scale, scale):
+        if filter_.fits(float(query_norms.max(initial=0.0)), norms, gallery.scale, scale):
             error = (self._product.roundings + 8) * 2.0**-24
             self.gamma, self.scale = error / (1 - error) if error < 0.5 else math.inf, scale
         if self.usable:
             weight = filter_.weight(norms * gallery.scale)
             offset = filter_.offset(norms, scale)
         largest, width = float(norms.max(initial=0.0)), gallery.vectors.rows.shape[1]
-        self.band = filter_.band(self.gamma, width, queries.vectors.norms, largest, self.scale)
+        self.band = filter_.band(self.gamma, width, query_norms, largest, self.scale)
         single = np.float32
         self.columns = Columns(item, weight.astype(single), ruled_out + offset.astype(single))
-
-    def _multiply(self, memory: Memory) -> Product | None:
-        multiplier = self.queries.multiplier
-        return None if multiplier is None else multiplier.times(self.gallery.filter, memory)
 
     @property
     def usable(self) -> bool:
         """Whether float32 can hold the values."""
         return math.isfinite(self.gamma)
-
-    @cached_property
-    def fine(self) -> FineColumns:
-        """The columns for rows that are in doubt as a whole."""
-        queries, items = self.queries, self.gallery.vectors
-        return FineColumns(
-            queries.distance, queries.vectors, items, self.columns, queries.undecided
-        )
 
     def tile(self, top: int, rows: int, memory: Memory, *, last: bool) -> Tile:
         """Return the tile of some queries, its values in `memory`.
@@ -222,67 +294,101 @@ class FeatureColumns:
         last : bool
         """
         shape = rows, len(self.columns.item)
-        query = np.arange(top, top + rows)
-        if self._product is None:
-            exact = memory[: 8 * math.prod(shape)].view(np.float64).reshape(shape)
-            vectors, distance = self.queries.vectors, self.queries.distance
-            distance.block(vectors.part(top, top + rows), self.gallery.vectors, exact)
-            return Tile(exact, query, self.columns, last)
         values = memory[: 4 * math.prod(shape)].view(np.float32).reshape(shape)
         if self.usable:
             self._product.write(top, values)
         else:
             values[:] = 0
-        return FeatureTile(values, query, self.columns, last, None, self)
+        return FilterTile(values, np.arange(top, top + rows), self.columns, last, of=self)
+
+    @cached_property
+    def _fine(self) -> FineColumns:
+        return FineColumns(self.queries, self.items, self.columns.item, self._ruled_out)
+
+    def finer(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:
+        """Yield finer tiles, of queries that float64 can decide and of others."""
+        for start in range(0, len(query), FINE_QUERIES):
+            chosen = slice(start, start + FINE_QUERIES)
+            yield from self._fine.tiles(values[chosen], query[chosen])
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureTile(Tile):
-    """A tile of float32 products: filter values once weighted and offset.
+class FineColumns(FilterColumns):
+    """Columns of float64 products, and of canonical distances.
 
-    Attributes
+    Parameters
     ----------
-    of : FeatureColumns
+    queries : QueryBlock
+    items : Vectors
+        Of the columns.
+    item, ruled_out
+        As of `FeatureColumns`.
     """
 
-    of: FeatureColumns | None = None
+    usable, scale = True, 1.0
 
-    @property
-    def shared(self) -> FeatureColumns:
-        """What the tiles of these columns share."""
-        if self.of is None:
-            raise TypeError("a tile of features needs the columns that it was made from")
-        return self.of
+    def __init__(
+        self, queries: QueryBlock, items: Vectors, item: IntArray, ruled_out: Float32Matrix
+    ) -> None:
+        self.queries, self.items = queries, items
+        first = _first_equal_row(items.rows.view(f"u{items.rows.itemsize}"))
+        distinct = np.flatnonzero(first == np.arange(len(first)))
+        self.copied = COPIES * len(distinct) <= len(first)
+        self._rows = items.take(distinct if self.copied else slice(None))
+        self._place = np.searchsorted(distinct, first)
+        self._exact = Columns(item, None, ruled_out.astype(np.float64))
+        filter_, norms, width = queries.filter, items.norms, items.rows.shape[1]
+        offset = self._exact.offset + filter_.offset(norms, 1.0)
+        self.columns = Columns(item, filter_.weight(norms), offset)
+        error, largest = (width + 8) * 2.0**-53, float(norms.max(initial=0.0))
+        self.band = filter_.band(
+            error / (1 - error), width, queries.vectors.norms, largest, self.scale
+        )
 
-    @property
-    def unit(self) -> Hashable:
-        """The scale of the values."""
-        return self.shared.scale
+    def tiles(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:
+        """Yield products of queries that they may decide, and distances of others."""
+        undecided = self.queries.undecided[query] | self.copied
+        for some, make in ((~undecided, self.products), (undecided, self.distances)):
+            if some.any():
+                yield make(values[some], query[some])
 
-    @property
-    def refinable(self) -> bool:
-        """Whether float64 says more than float32."""
-        return self.shared.usable
+    def finer(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:
+        """Yield the canonical distances of queries."""
+        self.queries.undecided[query] = True
+        yield self.distances(values, query)
 
-    @property
-    def band(self) -> FloatArray:
-        """The guard band of each row."""
-        return self.shared.band[self.query]
+    def products(self, given: FloatTile, query: IntArray) -> Tile:
+        """Return float64 products of some queries; +inf where `given` is."""
+        rows, norms = self.queries.vectors.take(query)
+        values = (rows * self.queries.filter.factor(norms, 1.0)[:, None]) @ self._rows.rows.T
+        values[np.isinf(given)] = np.inf
+        return FilterTile(values, query, self.columns, last=False, of=self)
 
-    def levels(
-        self, query: IntArray, indptr: IntArray, distances: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the filter values that distances correspond to."""
-        block, scale = self.shared.queries, self.shared.scale
-        return filter_levels(block.distance, block.vectors.norms[query], indptr, distances, scale)
+    def distances(self, given: FloatTile, query: IntArray) -> Tile:
+        """Return canonical distances of some queries; +inf where `given` is."""
+        values = self.queries.exact(query, self._rows)
+        if self.copied:
+            values = np.take(values, self._place, axis=1)
+        values[np.isinf(given)] = np.inf
+        return Tile(values, query, self._exact, last=False)
 
-    def resolve(
-        self, query: npt.NDArray[np.integer], column: npt.NDArray[np.integer]
-    ) -> FloatArray:
-        """Return the canonical distances of pairs."""
-        block = self.shared.queries
-        return block.distance.pairs(block.vectors, self.shared.gallery.vectors, query, column)
 
-    def finer(self, rows: IntArray) -> Iterator[Tile]:
-        """Yield these rows as the float64 filter or canonical distances decide them."""
-        return self.shared.fine.tiles(self.values, self.query, rows)
+@numba.njit(nogil=True, cache=True)
+def _first_equal_row(bits):  # type: ignore[no-untyped-def]
+    """Return the first row with the same bits for each row, by open addressing on a hash."""
+    n, width = bits.shape
+    out = np.empty(n, np.int64)
+    size = 1
+    while size < 2 * n:
+        size *= 2
+    table = np.full(size, -1, np.int64)
+    for k in range(n):
+        key = np.uint64(14695981039346656037)
+        for d in range(width):
+            key = (key ^ np.uint64(bits[k, d])) * np.uint64(1099511628211)
+        at = np.int64((key >> np.uint64(20)) & np.uint64(size - 1))
+        while table[at] >= 0 and (bits[k] != bits[table[at]]).any():
+            at = (at + 1) & (size - 1)
+        if table[at] < 0:
+            table[at] = k
+        out[k] = table[at]
+    return out

@@ -17,7 +17,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from streameval.kernels.levels import product
+from streameval.kernels.tiles import product
 
 CELLS = 4096  # a row's codes and bins stay in L1 while it is counted
 LAST = CELLS - 1  # beyond every edge, and beyond the grid
@@ -172,11 +172,7 @@ def lay_grid(closer, tied, band, pitch, phase, values, weight, offset, code):  #
 def may_be_within(lowest, value, origin, scale):  # type: ignore[no-untyped-def]
     """Tell whether a row may have values up to this one beside those before the grid.
 
-    Parameters
-    ----------
-    lowest : int
-        The first cell with a value. Where that is 0, the least value is among the touched.
-    value : float32 or float64
+    `lowest` is the first cell with a value: where that is 0, the least value is among the touched.
     """
     cell = cell_of(value, origin, scale)
     return lowest > 0 and (lowest <= cell or cell == ABOVE)
@@ -184,17 +180,7 @@ def may_be_within(lowest, value, origin, scale):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def fold(bins, edges, slots, first_slot):  # type: ignore[no-untyped-def]
-    """Add what was counted before, between and after the edges of a grid, and forget it.
-
-    Parameters
-    ----------
-    bins : [WAYS, codes] uint32, zeroed
-    edges : int
-        Number of edges in the grid.
-    slots : [2E + m] int64, added to
-    first_slot : int
-        Of the first edge in the grid.
-    """
+    """Add bins to the slots before, between and after a grid's edges, from a slot on; zero them."""
     for number in range(edges + 1):
         for way in range(WAYS):
             slots[first_slot + 2 * number] += bins[way, number]
@@ -206,16 +192,7 @@ def fold(bins, edges, slots, first_slot):  # type: ignore[no-untyped-def]
 def edge_of(value, code, bit, base, tied, band):  # type: ignore[no-untyped-def]
     """Return the first edge whose band does not end before the value; m where all do.
 
-    Parameters
-    ----------
-    value : float64
-    code, bit : int
-        Of the value's cell, which is touched; and the bit that tells that.
-    base : int
-        The first edge in the grid.
-    tied : [m] float64
-        The row's edges: see `Levels`.
-    band : float
+    The value's cell is touched, and has this code; `base` is the first edge in the grid.
     """
     m = len(tied)
     if code == 2 * bit - 1:

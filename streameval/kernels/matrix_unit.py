@@ -18,10 +18,10 @@ import llvmlite.binding
 import numba.core.config
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+
+from streameval.distances.llvm import FLOAT, I8, I32, I64, call, intrinsic, spread, vector
 
 TILE_ROWS = 16
 QUERIES = 32  # rows of a panel of queries: two tiles
@@ -37,12 +37,8 @@ AHEAD_BYTES = 6 * LINE_BYTES  # brought into L2 in each step
 
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
 
-_I8, _I32, _I64 = (ir.IntType(bits) for bits in (8, 32, 64))
-_FLOAT = ir.FloatType()
-_POINTER = _I8.as_pointer()
+_POINTER = I8.as_pointer()
 _NUMBER = types.intp
-_instruction: Any = intrinsic
-_get_or_insert: Any = cgutils.get_or_insert_function
 
 
 @cache
@@ -69,51 +65,29 @@ def configuration() -> npt.NDArray[np.uint8]:
     return out
 
 
-def _vector(element: Any, count: int, values: Any = None) -> Any:
-    kind = ir.VectorType(element, count)
-    return kind if values is None else ir.Constant(kind, values)
-
-
-def _same(element: Any, count: int, value: float) -> Any:
-    return _vector(element, count, [value] * count)
-
-
-def _call(builder: Any, name: str, *args: Any, returns: Any = None) -> Any:
-    """Call an LLVM intrinsic."""
-    kind = ir.FunctionType(returns or ir.VoidType(), [arg.type for arg in args])
-    return builder.call(_get_or_insert(builder.module, kind, name), args)
-
-
 def _at(builder: Any, start: Any, offset: Any, kind: Any) -> Any:
     """Return the address of a value of some kind, so many bytes from another address."""
-    offset = _I64(offset) if isinstance(offset, int) else offset
+    offset = I64(offset) if isinstance(offset, int) else offset
     return builder.bitcast(builder.gep(start, [offset]), kind.as_pointer())
 
 
-def _spread(builder: Any, value: Any, count: int) -> Any:
-    """Return a vector of copies of a value."""
-    kind = _vector(value.type, count)
-    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _I32(0))
-    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), _same(_I32, count, 0))
-
-
-@_instruction
+@intrinsic
 def configure(typing_context, address):  # type: ignore[no-untyped-def]
     """Configure the unit for this thread, by the 64 bytes at an address."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        _call(builder, "llvm.x86.ldtilecfg", builder.inttoptr(args[0], _POINTER))
+        call(builder, "llvm.x86.ldtilecfg", builder.inttoptr(args[0], _POINTER))
         return context.get_dummy_value()
 
     return types.none(_NUMBER), generate
 
 
-@_instruction
+@intrinsic
 def release(typing_context):  # type: ignore[no-untyped-def]
     """Give the unit's registers back."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        _call(builder, "llvm.x86.tilerelease")
+        call(builder, "llvm.x86.tilerelease")
         return context.get_dummy_value()
 
     return types.none(), generate
@@ -126,41 +100,41 @@ def _row_writer(builder: Any, args: Any) -> Callable[[Any], None]:
     addresses of the scales of queries and gallery rows.
     """
     sums, out, by_query, by_item = (builder.inttoptr(args[i], _POINTER) for i in (0, 1, 3, 4))
-    floats, whole = _vector(_FLOAT, ITEMS), _vector(_I32, ITEMS)
+    floats, whole = vector(FLOAT, ITEMS), vector(I32, ITEMS)
     item_scale = builder.load(_at(builder, by_item, 0, floats), align=4)
 
     def write(row: Any) -> None:
-        of_row = builder.mul(row, _I64(4 * ITEMS))
+        of_row = builder.mul(row, I64(4 * ITEMS))
         total = None
         for level in reversed(range(DIGITS)):
-            start = builder.gep(sums, [_I64(2 * level * TILE_BYTES)])
+            start = builder.gep(sums, [I64(2 * level * TILE_BYTES)])
             number = builder.load(_at(builder, start, of_row, whole), align=LINE_BYTES)
             value = builder.sitofp(number, floats)
             if total is not None:
-                base = _same(_FLOAT, ITEMS, 256.0 ** (DIGITS - 1 - level))
-                value = _call(builder, "llvm.fma.v16f32", value, base, total, returns=floats)
+                base = vector(FLOAT, ITEMS, 256.0 ** (DIGITS - 1 - level))
+                value = call(builder, "llvm.fma.v16f32", value, base, total, returns=floats)
             total = value
-        scale = builder.load(_at(builder, by_query, builder.mul(row, _I64(4)), _FLOAT), align=4)
-        total = builder.fmul(builder.fmul(total, _spread(builder, scale, ITEMS)), item_scale)
+        scale = builder.load(_at(builder, by_query, builder.mul(row, I64(4)), FLOAT), align=4)
+        total = builder.fmul(builder.fmul(total, spread(builder, scale, ITEMS)), item_scale)
         builder.store(total, _at(builder, out, builder.mul(row, args[2]), floats), align=4)
 
     return write
 
 
-@_instruction
+@intrinsic
 def write_rows(typing_context, sums, out, stride, by_query, by_item):  # type: ignore[no-untyped-def]
     """Write 32 × 16 products from their sums; all but `stride`, in bytes, are addresses."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         write = _row_writer(builder, args)
-        with cgutils.for_range(builder, _I64(QUERIES)) as loop:
+        with cgutils.for_range(builder, I64(QUERIES)) as loop:
             write(loop.index)
         return context.get_dummy_value()
 
     return types.none(*5 * [_NUMBER]), generate
 
 
-@_instruction
+@intrinsic
 def multiply_panels(  # type: ignore[no-untyped-def]
     typing_context,
     queries,
@@ -189,39 +163,39 @@ def multiply_panels(  # type: ignore[no-untyped-def]
         steps = args[2]
         left, right, sums, ahead = (builder.inttoptr(args[i], _POINTER) for i in (0, 1, 3, 4))
         write = _row_writer(builder, args[5:])
-        pauses = builder.mul(steps, _I64(2))
-        rows = builder.sdiv(builder.add(pauses, _I64(QUERIES - 1)), pauses)  # in each pause
+        pauses = builder.mul(steps, I64(2))
+        rows = builder.sdiv(builder.add(pauses, I64(QUERIES - 1)), pauses)  # in each pause
         for tile in range(6):
-            _call(builder, "llvm.x86.tilezero", _I8(tile))
+            call(builder, "llvm.x86.tilezero", I8(tile))
         with cgutils.for_range(builder, steps) as loop:
-            query_step = builder.gep(left, [builder.mul(loop.index, _I64(QUERY_STEP_BYTES))])
-            item_step = builder.gep(right, [builder.mul(loop.index, _I64(ITEM_STEP_BYTES))])
-            lines = builder.gep(ahead, [builder.mul(loop.index, _I64(AHEAD_BYTES))])
+            query_step = builder.gep(left, [builder.mul(loop.index, I64(QUERY_STEP_BYTES))])
+            item_step = builder.gep(right, [builder.mul(loop.index, I64(ITEM_STEP_BYTES))])
+            lines = builder.gep(ahead, [builder.mul(loop.index, I64(AHEAD_BYTES))])
             loaded = -1
             for half in range(2):
                 for digit in range(DIGITS):
-                    source = builder.gep(query_step, [_I64((2 * digit + half) * TILE_BYTES)])
-                    _call(builder, "llvm.x86.tileloaddt164", _I8(6), source, _I64(64))
+                    source = builder.gep(query_step, [I64((2 * digit + half) * TILE_BYTES)])
+                    call(builder, "llvm.x86.tileloaddt164", I8(6), source, I64(64))
                     others = list(range(DIGITS - digit))
                     for other in reversed(others) if digit % 2 else others:
                         if other != loaded:
-                            source = builder.gep(item_step, [_I64(other * TILE_BYTES)])
-                            _call(builder, "llvm.x86.tileloadd64", _I8(7), source, _I64(64))
+                            source = builder.gep(item_step, [I64(other * TILE_BYTES)])
+                            call(builder, "llvm.x86.tileloadd64", I8(7), source, I64(64))
                             loaded = other
-                        tile = _I8(2 * (digit + other) + half)
-                        _call(builder, "llvm.x86.tdpbssd", tile, _I8(6), _I8(7))
-                    line = builder.gep(lines, [_I64((DIGITS * half + digit) * LINE_BYTES)])
-                    _call(builder, "llvm.prefetch.p0", line, _I32(0), _I32(2), _I32(1))
-                pause = builder.add(builder.mul(loop.index, _I64(2)), _I64(half))
+                        tile = I8(2 * (digit + other) + half)
+                        call(builder, "llvm.x86.tdpbssd", tile, I8(6), I8(7))
+                    line = builder.gep(lines, [I64((DIGITS * half + digit) * LINE_BYTES)])
+                    call(builder, "llvm.prefetch.p0", line, I32(0), I32(2), I32(1))
+                pause = builder.add(builder.mul(loop.index, I64(2)), I64(half))
                 first = builder.mul(pause, rows)
-                left_over = builder.sub(_I64(QUERIES), first)
+                left_over = builder.sub(I64(QUERIES), first)
                 fewer = builder.icmp_signed("<", left_over, rows)
                 count = builder.select(fewer, left_over, rows)
                 with cgutils.for_range(builder, count) as inner:
                     write(builder.add(first, inner.index))
         for tile in range(6):
-            target = builder.gep(sums, [_I64(tile * TILE_BYTES)])
-            _call(builder, "llvm.x86.tilestored64", _I8(tile), target, _I64(64))
+            target = builder.gep(sums, [I64(tile * TILE_BYTES)])
+            call(builder, "llvm.x86.tilestored64", I8(tile), target, I64(64))
         return context.get_dummy_value()
 
     return types.none(*10 * [_NUMBER]), generate
@@ -238,8 +212,8 @@ def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
         for i in range(n):
             if not i & size:
                 pair = rows[i], rows[i + size]
-                swapped[i] = builder.shuffle_vector(*pair, _vector(_I32, n, kept))
-                swapped[i + size] = builder.shuffle_vector(*pair, _vector(_I32, n, moved))
+                swapped[i] = builder.shuffle_vector(*pair, vector(I32, n, kept))
+                swapped[i + size] = builder.shuffle_vector(*pair, vector(I32, n, moved))
         rows = swapped
         size *= 2
     return rows
@@ -250,31 +224,29 @@ def _digits(builder: Any, x: Any) -> list[Any]:
 
     With 128 added to each digit they are the bytes of a number.
     """
-    bias = _same(_I32, STEP, 0x808080)
-    whole = builder.fptosi(
-        _call(builder, "llvm.rint.v64f32", x, returns=x.type), _vector(_I32, STEP)
-    )
+    bias = vector(I32, STEP, 0x808080)
+    whole = builder.fptosi(call(builder, "llvm.rint.v64f32", x, returns=x.type), vector(I32, STEP))
     number = builder.add(whole, bias)
     digits = []
     for digit in range(DIGITS):
-        shifted = builder.lshr(number, _same(_I32, STEP, 8 * (DIGITS - 1 - digit)))
-        byte = builder.trunc(shifted, _vector(_I8, STEP))
-        byte = builder.xor(byte, _same(_I8, STEP, 0x80))
-        digits.append(builder.bitcast(byte, _vector(_I32, TILE_ROWS)))
+        shifted = builder.lshr(number, vector(I32, STEP, 8 * (DIGITS - 1 - digit)))
+        byte = builder.trunc(shifted, vector(I8, STEP))
+        byte = builder.xor(byte, vector(I8, STEP, 0x80))
+        digits.append(builder.bitcast(byte, vector(I32, TILE_ROWS)))
     return digits
 
 
 def _add_squares(builder: Any, digits: Any, sums: Any) -> Any:
     """Add the squares of 64 digits to sums in 16 lanes: d² = (d + 128) d − 128 d."""
     kind = digits.type
-    biased = builder.xor(digits, _same(_I32, TILE_ROWS, 0x80808080))
+    biased = builder.xor(digits, vector(I32, TILE_ROWS, 0x80808080))
     name = "llvm.x86.avx512.vpdpbusd.512"
-    products = _call(builder, name, sums, biased, digits, returns=kind)
-    zeros, bias = _same(_I32, TILE_ROWS, 0), _same(_I32, TILE_ROWS, 0x80808080)
-    return builder.sub(products, _call(builder, name, zeros, bias, digits, returns=kind))
+    products = call(builder, name, sums, biased, digits, returns=kind)
+    zeros, bias = vector(I32, TILE_ROWS, 0), vector(I32, TILE_ROWS, 0x80808080)
+    return builder.sub(products, call(builder, name, zeros, bias, digits, returns=kind))
 
 
-@_instruction
+@intrinsic
 def pack_step(typing_context, rows, stride, scales, target, apart, transposed, squares):  # type: ignore[no-untyped-def]
     """Write 16 rows of a step: a tile a digit, so far `apart`.
 
@@ -286,13 +258,13 @@ def pack_step(typing_context, rows, stride, scales, target, apart, transposed, s
         source, scales, target, squares = (
             builder.inttoptr(args[i], _POINTER) for i in (0, 2, 3, 6)
         )
-        lanes = _vector(_I32, TILE_ROWS)
+        lanes = vector(I32, TILE_ROWS)
         digits: list[list[Any]] = [[] for _ in range(DIGITS)]
         for row in range(TILE_ROWS):
-            address = _at(builder, source, builder.mul(args[1], _I64(row)), _vector(_FLOAT, STEP))
+            address = _at(builder, source, builder.mul(args[1], I64(row)), vector(FLOAT, STEP))
             values = builder.load(address, align=4)
-            scale = builder.load(_at(builder, scales, 4 * row, _FLOAT), align=4)
-            scaled = builder.fmul(values, _spread(builder, scale, STEP))
+            scale = builder.load(_at(builder, scales, 4 * row, FLOAT), align=4)
+            scaled = builder.fmul(values, spread(builder, scale, STEP))
             for digit, of_row in enumerate(_digits(builder, scaled)):
                 digits[digit].append(of_row)
                 if digit:
@@ -302,7 +274,7 @@ def pack_step(typing_context, rows, stride, scales, target, apart, transposed, s
                     builder.store(_add_squares(builder, of_row, total), address, align=4)
 
         def store(digit: int, tile: list[Any]) -> None:
-            start = builder.gep(target, [builder.mul(args[4], _I64(digit))])
+            start = builder.gep(target, [builder.mul(args[4], I64(digit))])
             for row, values in enumerate(tile):
                 address = _at(builder, start, LINE_BYTES * row, lanes)
                 builder.store(values, address, align=LINE_BYTES)

@@ -68,40 +68,35 @@ class Multiplier(ABC):
 
 
 class BlasProduct(Product):
-    """Products by BLAS."""
+    """Products by BLAS, as NumPy calls it."""
 
     def __init__(self, queries: Float32Matrix, items: Float32Matrix) -> None:
         self.roundings = float(queries.shape[1])
         self._queries, self._items = queries, items
 
     def write(self, start: int, out: Float32Matrix) -> None:
-        """Write the products of some queries."""
-        np.matmul(self._queries[start : start + len(out)], self._items.T, out=out)
+        """Write the products of some queries.
 
-
-class FewProduct(BlasProduct):
-    """Products of a few queries by BLAS.
-
-    OpenBLAS is twice as fast where the few are on the right, and as many as its kernel is wide.
-    """
-
-    def write(self, start: int, out: Float32Matrix) -> None:
-        """Write the products of some queries."""
+        OpenBLAS is twice as fast where few are on the right, and as many as its kernel is wide.
+        """
+        queries = self._queries[start : start + len(out)]
+        if len(self._queries) > FEW_ROWS:
+            np.matmul(queries, self._items.T, out=out)
+            return
         padded = np.zeros((FEW_ROWS, self._queries.shape[1]), np.float32)
-        padded[: len(out)] = self._queries[start : start + len(out)]
+        padded[: len(out)] = queries
         out[...] = np.matmul(self._items, padded.T)[:, : len(out)].T
 
 
 class Blas(Multiplier):
-    """BLAS, as NumPy calls it."""
+    """BLAS."""
 
     def __init__(self, queries: Float32Matrix) -> None:
         self._queries = queries
-        self._product = FewProduct if len(queries) <= FEW_ROWS else BlasProduct
 
     def times(self, items: Float32Matrix, memory: Memory) -> Product:
         """Return the products with gallery rows, which are taken as they are."""
-        return self._product(self._queries, items)
+        return BlasProduct(self._queries, items)
 
 
 class UnitProduct(Product):

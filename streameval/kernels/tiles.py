@@ -1,9 +1,7 @@
 """Tiles: values of some queries with some gallery items, and what they say of distances.
 
 A tile is passive: counters ask it for levels, the guard band, and the distances of the pairs
-that the values leave in doubt. The values of this base class are canonical distances. Pairs that
-are not to be counted are overwritten with +inf, which lies beyond every edge, so that the hot
-loops have no masks.
+that the values leave in doubt. The values of this base class are canonical distances.
 """
 
 from __future__ import annotations
@@ -22,8 +20,11 @@ FloatTile = npt.NDArray[np.floating]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+Indices = npt.NDArray[np.integer]
 
 FINE_QUERIES = 64  # rows of a finer tile
+DOUBTS = 1 << 20  # pairs that a task keeps, to be decided column by column
+_CHUNK = 1024  # values looked at together: a byte each stays in L1
 
 
 class Columns(NamedTuple):
@@ -43,10 +44,19 @@ class Columns(NamedTuple):
     weight: FloatTile | None
     offset: FloatTile
 
-    @classmethod
-    def exact(cls, item: IntArray, offset: FloatTile) -> Columns:
-        """Return the columns of canonical distances: nothing is added but +inf."""
-        return cls(item, None, np.where(np.isinf(offset), offset, 0).astype(offset.dtype))
+
+class Levels(NamedTuple):
+    """Distances in the unit of a tile's values.
+
+    Attributes
+    ----------
+    closer, tied : [E] float64
+        A pair whose value is below `closer`, by more than the band, is closer than the
+        distance; one whose value is above `tied`, by more than the band, is further.
+    """
+
+    closer: FloatArray
+    tied: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +66,7 @@ class Tile:
     Attributes
     ----------
     values : [m, n] float32 or float64
+        Counters leave out +inf.
     query : [m] int64
         The query of each row, ascending, counted from the first of a block of queries.
     columns : Columns
@@ -74,7 +85,7 @@ class Tile:
 
     @property
     def unit(self) -> Hashable:
-        """Tiles of one unit have the same levels; those of unit None have their own."""
+        """Tiles of one unit have the same levels."""
         return "distance"
 
     @property
@@ -87,9 +98,7 @@ class Tile:
         """How far the values of each row may be from its levels, [m]; 0 where they are exact."""
         return np.zeros(len(self.query))
 
-    def levels(
-        self, query: IntArray, indptr: IntArray, distances: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> Levels:
         """Return what distances are in the unit of the values.
 
         Parameters
@@ -99,18 +108,14 @@ class Tile:
         indptr : [r + 1] int64
             Where the distances of each of them begin.
         distances : [E] float64
-
-        Returns
-        -------
-        closer, tied : [E] float64
-            A pair whose value is below `closer`, by more than the band, is closer than the
-            distance; one whose value is above `tied`, by more than the band, is further.
         """
-        return distances, distances
+        return Levels(distances, distances)
 
-    def resolve(
-        self, query: npt.NDArray[np.integer], column: npt.NDArray[np.integer]
-    ) -> FloatArray:
+    def row_levels(self, distances: FloatArray) -> Levels:
+        """Return the levels of one distance a row, [m] float64."""
+        return self.levels(self.query, np.arange(len(self.query) + 1), distances)
+
+    def resolve(self, query: Indices, column: Indices) -> FloatArray:
         """Return the canonical distances of pairs, [p] float64.
 
         Parameters
@@ -140,34 +145,84 @@ class Tile:
         return int(_mask(self.values, self.query, self.columns.item, indptr, item, masked))
 
 
-@numba.njit(nogil=True, cache=True)
-def _mask(tile, query, item, indptr, listed, masked):  # type: ignore[no-untyped-def]
-    finite = 0
-    if tile.shape[1] == 0:
-        return finite
-    for r in range(tile.shape[0]):
-        i = query[r]
-        own = listed[indptr[i] : indptr[i + 1]]
-        first = indptr[i] + first_not_below(own, item[0])
-        for entry in range(first, indptr[i + 1]):
-            if listed[entry] > item[-1]:
-                break
-            k = first_not_below(item, listed[entry])
-            if masked[entry] and item[k] == listed[entry]:
-                finite += np.isfinite(tile[r, k])
-                tile[r, k] = np.inf
-    return finite
+class Rows(NamedTuple):
+    """A tile, for kernels.
+
+    Attributes
+    ----------
+    values : [m, n] float32 or float64
+    query : [m] int64
+        Query of the block.
+    offset : [m] int64
+        The row of ``columns.offset`` that serves it.
+    band : [m] float64
+    columns : Columns
+    """
+
+    values: FloatTile
+    query: IntArray
+    offset: IntArray
+    band: FloatArray
+    columns: Columns
+
+    @classmethod
+    def of(cls, tile: Tile, offset_row: IntArray) -> Rows:
+        """Return the rows of a tile; `offset_row` serves each query of the block."""
+        return cls(tile.values, tile.query, offset_row[tile.query], tile.band, tile.columns)
 
 
-@numba.njit(nogil=True, cache=True)
-def all_finite(values):  # type: ignore[no-untyped-def]
-    """Tell whether all values of a matrix are finite."""
-    bad = 0
-    for i in range(values.shape[0]):
-        for k in range(values.shape[1]):
-            difference = values[i, k] - values[i, k]  # 0, or NaN where not finite
-            bad += difference != 0
-    return bad == 0
+class Doubts(NamedTuple):
+    """Pairs that a tile's values do not decide, listed for their canonical distances.
+
+    Attributes
+    ----------
+    query, column, edge : [capacity] int32
+        Query of the block, column of the tile, and the edge that the pair is close to.
+    """
+
+    query: npt.NDArray[np.int32]
+    column: npt.NDArray[np.int32]
+    edge: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, capacity: int) -> Doubts:
+        """Return an empty list; memory that is not written to is not taken."""
+        return cls(*(np.empty(capacity, np.int32) for _ in cls._fields))
+
+    def enlarged(self, needed: int, usual: int = DOUBTS) -> Doubts:
+        """Return a list that holds at least `needed` pairs, `usual` by default."""
+        return self if len(self.query) >= needed else Doubts.of(max(needed, usual))
+
+    def resolve(self, tile: Tile, filled: int) -> FloatArray:
+        """Return the canonical distances of the first pairs."""
+        return tile.resolve(self.query[:filled], self.column[:filled])
+
+
+class LevelTable:
+    """The levels of all edges of a block of queries, kept for a few units.
+
+    Parameters
+    ----------
+    indptr : [queries of the block + 1] int64
+        Where each query's edges begin.
+    distances : [E] float64
+    offset_row : [queries of the block] int64
+        The row of ``columns.offset`` that serves each query.
+    """
+
+    def __init__(self, indptr: IntArray, distances: FloatArray, offset_row: IntArray) -> None:
+        self._indptr, self._distances, self._offset_row = indptr, distances, offset_row
+        self._kept: dict[Hashable, Levels] = {}
+
+    def rows(self, tile: Tile) -> tuple[Rows, Levels]:
+        """Return the rows of a tile and the levels of all edges of the block."""
+        unit, kept = tile.unit, self._kept
+        if unit not in kept:
+            if len(kept) > 2:
+                kept.clear()
+            block = np.arange(len(self._indptr) - 1)
+            kept[unit] = tile.levels(block, self._indptr, self._distances)
+        return Rows.of(tile, self._offset_row), kept[unit]
 
 
 def column_offsets(
@@ -201,3 +256,93 @@ def column_offsets(
         for own, ignored in zip(item, codes, strict=True):
             row[own == ignored] = np.inf
     return offset
+
+
+@numba.njit(nogil=True, cache=True)
+def _mask(tile, query, item, indptr, listed, masked):  # type: ignore[no-untyped-def]
+    finite = 0
+    if tile.shape[1] == 0:
+        return finite
+    for r in range(tile.shape[0]):
+        i = query[r]
+        own = listed[indptr[i] : indptr[i + 1]]
+        first = indptr[i] + first_not_below(own, item[0])
+        for entry in range(first, indptr[i + 1]):
+            if listed[entry] > item[-1]:
+                break
+            k = first_not_below(item, listed[entry])
+            if masked[entry] and item[k] == listed[entry]:
+                finite += np.isfinite(tile[r, k])
+                tile[r, k] = np.inf
+    return finite
+
+
+@numba.njit(nogil=True, cache=True)
+def all_finite(values):  # type: ignore[no-untyped-def]
+    """Tell whether all values of a matrix are finite."""
+    bad = 0
+    for i in range(values.shape[0]):
+        for k in range(values.shape[1]):
+            difference = values[i, k] - values[i, k]  # 0, or NaN where not finite
+            bad += difference != 0
+    return bad == 0
+
+
+@numba.njit(nogil=True, cache=True)
+def product(row, weight, k):  # type: ignore[no-untyped-def]
+    """Return ``row[k] * weight[k]``, or ``row[k]`` where `weight` is None."""
+    if weight is None:
+        return row[k]
+    return row[k] * weight[k]
+
+
+@numba.njit(nogil=True, cache=True)
+def weighted(row, weight, offset, out):  # type: ignore[no-untyped-def]
+    """Write ``row * weight + offset``; vectorises."""
+    for k in range(row.shape[0]):
+        out[k] = product(row, weight, k) + offset[k]
+
+
+@numba.njit(nogil=True, cache=True)
+def round_up(value, like):  # type: ignore[no-untyped-def]
+    """Return a float64 as a value of another dtype that is not less."""
+    rounded = like.dtype.type(value)
+    return rounded if rounded >= value else np.nextafter(rounded, like.dtype.type(np.inf))
+
+
+@numba.njit(nogil=True, cache=True)
+def list_values(row, weight, offset, low, high, most, positions):  # type: ignore[no-untyped-def]
+    """List the values of a row that are finite, and up to `low` or between `high` and `most`.
+
+    Written so that it vectorises: first a byte a value, 0 or 1, then eight of them at a time.
+
+    Parameters
+    ----------
+    row, weight, offset : [n] float32 or float64
+        Values are ``row * weight + offset``; without `weight`, None, ``row + offset``.
+    low, high, most : float64
+        Rounded outwards.
+    positions : [n + 1] uint32, written
+
+    Returns
+    -------
+    how many positions there are
+    """
+    within = np.zeros(_CHUNK, np.uint8)
+    eights, found, kind = within.view(np.uint64), np.uint64(0), row.dtype.type
+    finite = np.finfo(row.dtype).max
+    lowest, above = min(round_up(low, row), finite), -round_up(-high, row)
+    top = min(round_up(most, row), finite)
+    lowest, above, top = kind(lowest), kind(above), kind(top)
+    for left in range(0, row.shape[0], _CHUNK):
+        right = min(left + _CHUNK, row.shape[0])
+        for k in range(right - left):
+            value = product(row, weight, left + k) + offset[left + k]
+            within[k] = (value <= lowest) | ((value >= above) & (value <= top))
+        within[right - left :] = 0
+        for eight in range((right - left + 7) // 8):
+            if eights[eight] != 0:
+                for k in range(8 * eight, 8 * eight + 8):
+                    positions[found] = left + k
+                    found += np.uint64(within[k])
+    return np.int64(found)

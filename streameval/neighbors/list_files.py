@@ -31,7 +31,7 @@ from streameval.neighbors.lists import Lists, Places
 from streameval.output import NewFile
 from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs
-from streameval.sources.matrix import ArrayLike
+from streameval.sources.tiled import ArrayLike
 from streameval.statistics import FloatArray
 
 Names = Sequence[Any] | AnyArray

@@ -23,7 +23,7 @@ from streameval.request import Request
 from streameval.run.session import Session
 from streameval.source import Input
 from streameval.sources.features import Features
-from streameval.sources.matrix import ArrayLike
+from streameval.sources.tiled import ArrayLike
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from streameval.errors import BudgetError
-from streameval.single_shot.ahead import SHOT_RANKS, shot_entries
-from streameval.single_shot.collect import SHOT_DOUBTS
+from streameval.single_shot.ahead import SHOT_DOUBTS, SHOT_RANKS, shot_entries
 
 RESERVED = "process and libraries"
 SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge

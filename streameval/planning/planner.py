@@ -16,9 +16,8 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-from streameval.kernels.doubts import DOUBTS
 from streameval.kernels.multiplier import best_rows, item_bytes
-from streameval.kernels.tiles import FINE_QUERIES
+from streameval.kernels.tiles import DOUBTS, FINE_QUERIES
 from streameval.planning.plan import (
     FAN_IN,
     RESERVED,

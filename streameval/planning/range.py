@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streameval.kernels.thresholds import threshold_distances
+from streameval.kernels.edges import threshold_distances
 from streameval.statistics import FloatArray
 
 UNIT_TOLERANCE = 1e-3

@@ -20,7 +20,7 @@ from streameval.request import Request
 from streameval.result.groups import check_group_column, group_labels, histogram_groups
 from streameval.run.session import Session
 from streameval.single_shot.ahead import ROWS, most_entries
-from streameval.single_shot.identities import GalleryIdentities, find_identities
+from streameval.single_shot.counter import GalleryIdentities, find_identities
 from streameval.single_shot.poisson_binomial import hopeless_from
 from streameval.source import Source
 from streameval.statistics import SHOT_FIELDS, IntArray

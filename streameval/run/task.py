@@ -15,8 +15,7 @@ import numpy.typing as npt
 from streameval.errors import InputError
 from streameval.kernels.counting import RankCounter
 from streameval.kernels.edges import Edges, Positives
-from streameval.kernels.extremes import ExtremesCounter
-from streameval.kernels.nearest import NearestCounter
+from streameval.kernels.extremes import ExtremesCounter, NearestCounter
 from streameval.kernels.tiles import Tile
 from streameval.planning import Task
 from streameval.planning.range import Range

@@ -28,22 +28,19 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from streameval.kernels.edges import Edges, Positives, first_not_below, slot_of
+from streameval.kernels.tiles import IntArray, list_values, product
+
 Entries = npt.NDArray[np.uint64]
 
 ROWS = 3  # of each positive
+SHOT_DOUBTS = 1 << 17  # pairs close to a positive that are kept, to be decided together
 SHOT_RANKS = 100  # ranks of CMC that are counted
 ONE = 1 << 32  # the weight of a whole identity: in whole numbers, sums don't depend on the order
 
 
 class Packing(NamedTuple):
-    """Where the three numbers of an entry begin.
-
-    Attributes
-    ----------
-    row, identity : uint64
-        Their lowest bit; the number of negatives is what lies below `identity`.
-    """
+    """Lowest bits of two numbers of an entry; the number of negatives lies below `identity`."""
 
     row: np.uint64
     identity: np.uint64
@@ -104,15 +101,46 @@ def most_entries(items: IntArray, rows: int, hopeless: int) -> int:
 
 
 def shot_entries(kept: int, spare: int) -> int:
-    """Return the capacity of a list that has so many entries left after `fold`.
-
-    Parameters
-    ----------
-    kept : int
-    spare : int
-        The most that are appended at a time.
-    """
+    """Return the capacity of a list that keeps so many entries, and is given `spare` at a time."""
     return kept + kept // 4 + 2 * spare
+
+
+class Leading(NamedTuple):
+    """The distances of the positives of a block of m queries.
+
+    Attributes
+    ----------
+    edges : Edges
+        Of the positives alone.
+    first : [E] int64
+        The first of the positives at each edge.
+    """
+
+    edges: Edges
+    first: IntArray
+
+    @classmethod
+    def of(cls, positives: Positives) -> Leading:
+        """Return the distances of positives."""
+        edges = Edges.build(positives, np.empty(0))
+        before = np.diff(edges.positive_distance, prepend=np.nan) != 0
+        starts = edges.positive_indptr[:-1]
+        before[starts[starts < len(before)]] = True
+        return cls(edges, np.flatnonzero(before).astype(np.int64))
+
+
+@numba.njit(nogil=True, cache=True)
+def pack(row, identity, row_bit, identity_bit):  # type: ignore[no-untyped-def]
+    """Return the entry of one negative."""
+    return np.uint64(row) << row_bit | np.uint64(identity) << identity_bit | np.uint64(1)
+
+
+@numba.njit(nogil=True, cache=True)
+def unpack(entry, row_bit, identity_bit):  # type: ignore[no-untyped-def]
+    """Return the row, the identity and the number of negatives of an entry."""
+    identity = entry >> identity_bit & ((np.uint64(1) << (row_bit - identity_bit)) - np.uint64(1))
+    number = entry & ((np.uint64(1) << identity_bit) - np.uint64(1))
+    return np.int64(entry >> row_bit), identity, np.int64(number)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -139,28 +167,154 @@ def fold(ahead, size, indptr, weight, most):  # type: ignore[no-untyped-def]
     """
     entries, cut = ahead.entries, ahead.cut
     row_bit, identity_bit = ahead.packing.row, ahead.packing.identity
-    below = (np.uint64(1) << identity_bit) - np.uint64(1)
-    of_identity = (np.uint64(1) << (row_bit - identity_bit)) - np.uint64(1)
-    kept, i, total = 0, 0, 0
+    below = np.int64((np.uint64(1) << identity_bit) - np.uint64(1))
+    kept, i, total, last_row, last_identity, last_number = 0, 0, 0, -1, np.uint64(0), 0
     for t in range(size):
-        entry = entries[t]
-        row, number = np.int64(entry >> row_bit), entry & below
+        row, identity, number = unpack(entries[t], row_bit, identity_bit)
         while row >= ROWS * indptr[i + 1]:
             i, total = i + 1, 0
         if row >= cut[i]:
             continue
-        total += weight[entry >> identity_bit & of_identity] * np.int64(number)
+        total += weight[identity] * number
         if total > most:
             cut[i] = row
             while kept > 0 and np.int64(entries[kept - 1] >> row_bit) == row:
                 kept -= 1
-        elif (
-            kept > 0
-            and entries[kept - 1] >> identity_bit == entry >> identity_bit
-            and number <= below - (entries[kept - 1] & below)
-        ):
-            entries[kept - 1] += number
+        elif row == last_row and identity == last_identity and number <= below - last_number:
+            entries[kept - 1] += np.uint64(number)
+            last_number += number
         else:
-            entries[kept] = entry
+            entries[kept] = entries[t]
+            last_row, last_identity, last_number = row, identity, number
             kept += 1
     return kept
+
+
+@numba.njit(nogil=True, cache=True)
+def collect(rows, levels, row, identity, leading, ahead, size, room, doubts):  # type: ignore[no-untyped-def]
+    """List the values of a tile that are clearly ahead of a positive, and those in doubt.
+
+    Parameters
+    ----------
+    rows, levels : Rows, Levels
+        Of the tile, and of the positives.
+    row : int
+        The row to begin with.
+    identity : [n] int32
+        Identity of each column.
+    leading : Leading
+    ahead : Ahead
+        Appended to.
+    size, room : int
+        How many entries it has, and may have before it is to be folded.
+    doubts : Doubts
+        Of capacity n at least; written.
+
+    Returns
+    -------
+    the row to go on with (m where all are looked at), how many entries and doubts there are
+    """
+    tile, columns, filled = rows.values, rows.columns, 0
+    n = tile.shape[1]
+    positions = np.empty(n + 1, np.uint32)
+    # Taken out of their tuples: looked up there, each would count references.
+    indptr, first, closer, tied = leading.edges.indptr, leading.first, levels.closer, levels.tied
+    doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
+    entries, cut, weight = ahead.entries, ahead.cut, columns.weight
+    row_bit, identity_bit = ahead.packing.row, ahead.packing.identity
+    while row < tile.shape[0] and filled + n <= len(doubt_query) and size + n <= room:
+        i, band = rows.query[row], rows.band[row]
+        begin, end = indptr[i], indptr[i + 1]
+        while begin < end and ROWS * first[end - 1] >= cut[i]:
+            end -= 1
+        if begin < end:
+            values, offset, reach = (
+                tile[row],
+                columns.offset[rows.offset[row]],
+                tied[end - 1] + band,
+            )
+            found = list_values(values, weight, offset, reach, np.inf, np.inf, positions)
+            for t in range(found):
+                k = positions[t]
+                value = np.float64(product(values, weight, k) + offset[k])
+                low, high = begin, end
+                while low < high:
+                    middle = (low + high) // 2
+                    if tied[middle] + band < value:
+                        low = middle + 1
+                    else:
+                        high = middle
+                if low == end:
+                    continue
+                if value < closer[low] - band:
+                    entries[size] = pack(ROWS * first[low], identity[k], row_bit, identity_bit)
+                    size += 1
+                else:
+                    doubt_query[filled], doubt_column[filled] = i, k
+                    doubt_edge[filled] = low - begin
+                    filled += 1
+        row += 1
+    return row, size, filled
+
+
+@numba.njit(nogil=True, cache=True)
+def narrow(rows, levels, indptr, doubts, begin, end, open_doubts):  # type: ignore[no-untyped-def]
+    """Decide doubts, query by query, by the values of a finer tile; list those that stay open.
+
+    The `edge` of each decided one becomes the slot that it is in. Doubts of queries that the tile
+    does not hold are passed over. Return how many stay open.
+    """
+    tile, columns, left, row = rows.values, rows.columns, 0, 0
+    for t in range(begin, end):
+        i, k = doubts.query[t], doubts.column[t]
+        while row < len(rows.query) and rows.query[row] < i:
+            row += 1
+        if row == len(rows.query) or rows.query[row] != i:
+            continue
+        first, last, band = indptr[i], indptr[i + 1], rows.band[row]
+        e = first + doubts.edge[t]
+        value = product(tile[row], columns.weight, k) + columns.offset[rows.offset[row], k]
+        while e < last and levels.tied[e] + band < value:
+            e += 1
+        if e == last or value < levels.closer[e] - band:
+            doubts.edge[t] = 2 * (e - first)
+        elif band == 0.0:
+            doubts.edge[t] = 2 * (e - first) + 1
+        else:
+            doubts.edge[t] = e - first
+            open_doubts[left] = t
+            left += 1
+    return left
+
+
+@numba.njit(nogil=True, cache=True)
+def settle(exact, which, leading, doubts):  # type: ignore[no-untyped-def]
+    """Put the slot of doubts, `which`, in place of their edge, by their canonical distances."""
+    indptr, distances = leading.edges.indptr, leading.edges.distance
+    for t in range(len(which)):
+        i, edge = doubts.query[which[t]], doubts.edge[which[t]]
+        doubts.edge[which[t]] = slot_of(exact[t], edge, distances, indptr[i], indptr[i + 1])
+
+
+@numba.njit(nogil=True, cache=True)
+def place(item, identity, leading, ahead, size, doubts, filled):  # type: ignore[no-untyped-def]
+    """List the doubts, once their `edge` is the slot of each; return the number of entries."""
+    edges, first = leading.edges, leading.first
+    indptr, last, items = edges.indptr, edges.positive_indptr, edges.positive_item
+    doubt_query, doubt_column, doubt_slot = doubts.query, doubts.column, doubts.edge
+    entries, cut = ahead.entries, ahead.cut
+    row_bit, identity_bit = ahead.packing.row, ahead.packing.identity
+    for t in range(filled):
+        i, k, slot = doubt_query[t], doubt_column[t], doubt_slot[t]
+        e = indptr[i] + slot // 2
+        if e == indptr[i + 1]:
+            continue
+        row = ROWS * first[e]
+        if slot & 1:
+            end = first[e + 1] if e + 1 < indptr[i + 1] else last[i + 1]
+            ahead_of = first[e] + first_not_below(items[first[e] : end], item[k])
+            row = ROWS * (end - 1) + 2 if ahead_of == end else ROWS * ahead_of + 1
+        if row < cut[i]:
+            entries[size] = pack(row, identity[k], row_bit, identity_bit)
+            size += 1
+    return size

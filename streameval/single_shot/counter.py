@@ -11,26 +11,84 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streameval.kernels.doubts import Doubts
 from streameval.kernels.edges import Positives
-from streameval.kernels.finer import FinerTile
-from streameval.kernels.levels import LevelTable
-from streameval.kernels.tiles import FINE_QUERIES, Tile
+from streameval.kernels.tiles import FINE_QUERIES, Doubts, LevelTable, Tile
+from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
-from streameval.single_shot.ahead import ONE, ROWS, SHOT_RANKS, Ahead, fold, shot_entries
-from streameval.single_shot.collect import (
+from streameval.single_shot.ahead import (
+    ONE,
+    ROWS,
     SHOT_DOUBTS,
+    SHOT_RANKS,
+    Ahead,
     Leading,
     collect,
+    fold,
     narrow,
     place,
     settle,
+    shot_entries,
 )
-from streameval.single_shot.identities import GalleryIdentities
 from streameval.single_shot.poisson_binomial import hopeless_from, shots_of_query
 from streameval.statistics import SHOT_RULES, FloatArray, IntArray
 
 MANY = 1 / 8  # of the pairs of the queries in doubt: from there on finer tiles pay
+
+
+@dataclass(frozen=True, eq=False)
+class GalleryIdentities:
+    """The H identities of a gallery of G items.
+
+    Attributes
+    ----------
+    code : [G] int32
+        Index of each item's identity, 0 .. H − 1.
+    items : [H] int64
+        Number of items of each identity, without junk.
+    """
+
+    code: npt.NDArray[np.int32]
+    items: IntArray
+
+    @property
+    def count(self) -> int:
+        """Number of identities H."""
+        return len(self.items)
+
+    def valid(self, pairs: Pairs, number: int) -> IntArray:
+        """Return how many items of each identity the queries of a class don't ignore, [H] int64."""
+        if not pairs.classes.count:
+            return self.items
+        ignored = pairs.classes.ignored(number, slice(None)) & ~pairs.junk
+        valid: IntArray = self.items - np.bincount(self.code[ignored], minlength=self.count)
+        return valid
+
+    def left_out(self, pairs: Pairs, query: int) -> IntArray:
+        """Return the identity of each item that this query alone ignores.
+
+        These are neither junk nor ignored by the query's class. The query's own identity needs no
+        look-up: its positives are not negatives.
+        """
+        own = slice(*pairs.indptr[query : query + 2].tolist())
+        item = pairs.item[own][~pairs.positive[own]]
+        item = item[~pairs.junk[item]]
+        item = item[~pairs.classes.ignored(int(pairs.classes.query[query]), item)]
+        codes: IntArray = self.code[item].astype(np.int64)
+        return codes
+
+
+def find_identities(gallery: Labels, pairs: Pairs) -> GalleryIdentities:
+    """Return the identities of the gallery, and how many items each has.
+
+    Parameters
+    ----------
+    gallery : Labels
+    pairs : Pairs
+        With that gallery.
+    """
+    known, code = np.unique(gallery.id, return_inverse=True)
+    items = np.bincount(code[~pairs.junk], minlength=len(known))
+    return GalleryIdentities(code.astype(np.int32), items.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,26 +149,13 @@ class ShotCounter:
         self._prepare(tile.values.shape[1])
         rows, levels = self._table.rows(tile)
         identity, leading = self._shots.identities.code[tile.columns.item], self._leading
-        row = 0
+        item, row = tile.columns.item, 0
         while row < len(tile.values):
-            self._make_room(tile.values.shape[1])
-            row, self.size, filled = collect(
-                tile.values,
-                row,
-                rows,
-                tile.columns,
-                identity,
-                leading,
-                levels,
-                self.ahead,
-                self.size,
-                self._room,
-                self._doubts,
-                0,
-            )
+            self._make_room(len(item))
+            where = self.ahead, self.size, self._room, self._doubts
+            row, self.size, filled = collect(rows, levels, row, identity, leading, *where)
             self._decide(tile, filled)
             self._make_room(filled)
-            item = tile.columns.item
             self.size = place(item, identity, leading, self.ahead, self.size, self._doubts, filled)
 
     def _prepare(self, items: int) -> None:
@@ -165,26 +210,11 @@ class ShotCounter:
         indptr, open_doubts = self._leading.edges.indptr, np.empty(filled, np.int64)
         begin = 0
         while begin < filled:
-            first = int(query[begin])
-            end = int(np.searchsorted(query, first + FINE_QUERIES))
-            rows = np.searchsorted(tile.query, np.unique(query[begin:end]))
-            for finer in tile.finer(rows):
-                if not isinstance(finer, FinerTile):
-                    raise TypeError("a tile was not refined")
-                told = self._table.rows(finer)
-                values, columns = finer.values, finer.columns
-                left = narrow(
-                    values,
-                    finer.place,
-                    told[0],
-                    columns,
-                    indptr,
-                    told[1],
-                    doubts,
-                    begin,
-                    end,
-                    open_doubts,
-                )
+            end = int(np.searchsorted(query, query[begin] + FINE_QUERIES))
+            for finer in tile.finer(np.searchsorted(tile.query, np.unique(query[begin:end]))):
+                rows, levels = self._table.rows(finer)
+                where = doubts, begin, end, open_doubts
+                left = narrow(rows, levels, indptr, *where)
                 which = open_doubts[:left]
                 exact = finer.resolve(doubts.query[which], doubts.column[which])
                 settle(exact, which, self._leading, doubts)

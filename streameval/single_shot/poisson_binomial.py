@@ -17,7 +17,7 @@ import math
 import numba
 import numpy as np
 
-from streameval.single_shot.ahead import ROWS
+from streameval.single_shot.ahead import ROWS, unpack
 
 NEGLIGIBLE = 1e-20  # of probability: where no more is left below rank R, it is taken for 0
 _EVERY = 32  # identities between looks at what is left
@@ -64,14 +64,10 @@ def shots_of_query(  # type: ignore[no-untyped-def]
     entries : [L] uint64
         The query's part of a list of negatives ahead, sorted: see `ahead`.
     packing : Packing
-    first : int
-        The query's first positive, as rows are counted from.
-    cut : int
-        The first row that is hopeless.
-    distance : [G] float64
-        Ascending.
-    tied : [G] int64
-        Negatives as far as each positive.
+    first, cut : int
+        The query's first positive, as rows are counted from; the first row that is hopeless.
+    distance, tied : [P] float64, int64
+        Of its positives, ascending; negatives as far as each.
     valid : [H] int64
         Valid items of each identity.
     ahead, active : [H] int64
@@ -80,10 +76,8 @@ def shots_of_query(  # type: ignore[no-untyped-def]
         The positive of each sampled draw.
     rng : numpy.random.Generator
         For the negatives of the sampled draws.
-    expected : [3, R] float64, written
-        For each of `SHOT_RULES` and x = 1 .. R: the exact expectation.
-    sampled : [3, R] float64, written
-        The mean over the draws; 0 where there are none.
+    expected, sampled : [3, R] float64, written
+        For each of `SHOT_RULES` and x = 1 .. R: the exact expectation, and the mean over the draws.
     """
     positives = len(distance)
     expected[:] = 0.0
@@ -123,21 +117,15 @@ def shots_of_query(  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def _add(entries, packing, begin, row, ahead, active, found):  # type: ignore[no-untyped-def]
-    """Add the entries up to a row to those ahead.
-
-    Returns
-    -------
-    the entry to go on with, how many identities have some ahead
-    """
-    row_bit, identity_bit = packing.row, packing.identity
-    below = (np.uint64(1) << identity_bit) - np.uint64(1)
-    of_identity = (np.uint64(1) << (row_bit - identity_bit)) - np.uint64(1)
-    while begin < len(entries) and np.int64(entries[begin] >> row_bit) <= row:
-        h = entries[begin] >> identity_bit & of_identity
+    """Add the entries up to a row; return the next, and how many identities have some ahead."""
+    while begin < len(entries):
+        of_row, h, number = unpack(entries[begin], packing.row, packing.identity)
+        if of_row > row:
+            break
         if ahead[h] == 0:
             active[found] = h
             found += 1
-        ahead[h] += np.int64(entries[begin] & below)
+        ahead[h] += number
         begin += 1
     return begin, found
 

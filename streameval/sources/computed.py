@@ -16,7 +16,8 @@ from streameval.errors import InputError, OptionError
 from streameval.metrics.options import is_count
 from streameval.planning import Data
 from streameval.source import Input
-from streameval.sources.matrix import MatrixSource, convert
+from streameval.sources.distances import MatrixSource
+from streameval.sources.tiled import convert
 
 
 @dataclass(frozen=True, eq=False)

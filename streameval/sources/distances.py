@@ -1,26 +1,211 @@
-"""Distances that are stored, as a matrix."""
+"""Distances that are given block by block, as of a stored matrix."""
 
 from __future__ import annotations
 
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from streameval.arrays.memory import MemoryArray
 from streameval.distances.sums import FloatMatrix
-from streameval.errors import InputError
-from streameval.planning import Data
+from streameval.errors import BadRowError, InputError
+from streameval.kernels.tiles import Columns, Tile, all_finite, column_offsets
+from streameval.planning import Data, Plan, Task
+from streameval.planning.plan import plural
 from streameval.protocols.labels import Labels
-from streameval.source import Input
-from streameval.sources.matrix import (
+from streameval.protocols.pairs import Pairs
+from streameval.run.job import Job, PairPart
+from streameval.run.progress import Watch
+from streameval.source import Input, PlanText
+from streameval.sources.tiled import (
+    MOST_ITEMS,
     ArrayLike,
-    MatrixSource,
+    Chosen,
+    TiledSource,
     convert,
     data_of,
     open_matrix,
     working_dtype,
 )
+from streameval.statistics import FloatArray, IntArray
+
+LAYOUTS = {
+    "strips": "strips: whole rows of the matrix, each read once",
+    "rectangles": "rectangles along the chunks of the matrix: no whole row fits the budget",
+}
+
+
+class MatrixSource(TiledSource):
+    """Distances of queries and gallery items, given block by block.
+
+    Attributes
+    ----------
+    dtype : numpy dtype
+        Of the blocks, float32 or float64.
+    chunks : (int, int)
+        Queries and items that are read together.
+    name : str
+        What errors call the source.
+    remedy : str
+        What to do about a distance that is not finite.
+    """
+
+    dtype: np.dtype[Any]
+    chunks: tuple[int, int]
+    name: str
+    remedy: ClassVar[str]
+
+    def options(self) -> Mapping[str, Any]:
+        """Return nothing: distances are what they are."""
+        return {}
+
+    def describe_plan(self, plan: Plan) -> PlanText:
+        """Return in words what is read at a time."""
+        tile = f"{plan.tile[0]:,} rows × {plural(plan.tile[1], 'column')}"
+        return PlanText(LAYOUTS[plan.layout], tile)
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """Dtype of what is read."""
+        return self.dtype
+
+    @abstractmethod
+    def block(
+        self,
+        queries: tuple[int, int],
+        items: tuple[int, int],
+        out: npt.NDArray[np.generic] | None = None,
+    ) -> FloatMatrix:
+        """Return a block [m, n] in the working dtype, the caller's to overwrite.
+
+        Parameters
+        ----------
+        queries, items : (int, int)
+            Start and stop.
+        out : [m, n] array, optional
+            Of `stored_dtype`, to read into.
+        """
+
+    def read(self, queries: tuple[int, int], items: tuple[int, int]) -> FloatMatrix:
+        """Return a block as `block` does, once it is known to be finite.
+
+        Raises
+        ------
+        BadRowError
+            If a distance is not finite; names the first.
+        """
+        block = self.block(queries, items)
+        if not all_finite(block):
+            bad = np.argwhere(~np.isfinite(block))
+            row, column = queries[0] + bad[0, 0], items[0] + bad[0, 1]
+            raise BadRowError(
+                f"{self.name} holds {block[tuple(bad[0])]} in row {row}, column {column}: "
+                f"distances must be finite; {self.remedy}",
+                row,
+            )
+        return block
+
+    def first_bad_row(self, stop: int) -> None:
+        """Raise for the first row below `stop` that can't be evaluated, if there is one.
+
+        Raises
+        ------
+        BadRowError
+        """
+        rows = self.chunks[0]
+        for start in range(0, stop, rows):
+            self.first_bad_entry((start, min(start + rows, stop)), (0, self.shape[1]))
+
+    def first_bad_entry(self, queries: tuple[int, int], items: tuple[int, int]) -> None:
+        """Raise for the first entry of a block that is not finite, if there is one.
+
+        The block is read by columns of chunks: it may be as large as memory allows to hold once.
+
+        Raises
+        ------
+        BadRowError
+        """
+        columns = self.chunks[1]
+        errors = []
+        for left in range(*items, columns):
+            try:
+                self.read(queries, (left, min(left + columns, items[1])))
+            except BadRowError as error:
+                errors.append(error)
+        if errors:
+            raise min(errors, key=lambda error: error.row)
+
+    def tiles(self, job: Job, task: Task, watch: Watch, *, check: bool = True) -> Iterator[Tile]:
+        """Yield the tiles of a task; the values are overwritten by the next tile."""
+        for items, block in self._blocks(job, task.queries, task.gallery):
+            locate: Callable[[], None] = partial(self.first_bad_entry, task.queries, items)
+            if check and not all_finite(block):
+                locate()
+            query = np.arange(task.queries[1] - task.queries[0])
+            key = (items, self.dtype)
+            columns = job.cache.once("columns", key, partial(self._columns, job.pairs, items))
+            yield Tile(block, query, columns, locate=locate)
+            watch.advance(block.size)
+
+    def distance_blocks(
+        self, queries: Sequence[int], block_bytes: int
+    ) -> Iterator[tuple[int, FloatArray]]:
+        """Yield the distances of a few queries, by whole columns of chunks."""
+        most = min(block_bytes // (max(len(queries), 1) * self.dtype.itemsize), MOST_ITEMS)
+        step = max(most // self.chunks[1], 1) * self.chunks[1]
+        for start in range(0, self.shape[1], step):
+            items = start, min(start + step, self.shape[1])
+            rows = [self.read((query, query + 1), items) for query in queries]
+            yield start, np.concatenate(rows).astype(np.float64)
+
+    def _blocks(
+        self, job: Job, queries: tuple[int, int], gallery: tuple[int, int]
+    ) -> Iterator[tuple[tuple[int, int], FloatMatrix]]:
+        """Yield the blocks of a rectangle, and the items of each."""
+        step, (start, stop) = max(job.plan.block, 1), gallery
+        for left in range(start, max(stop, start + 1), step):
+            items = left, min(left + step, stop)
+            shape = queries[1] - queries[0], items[1] - items[0]
+            with job.cache.lend("strip", shape, self.stored_dtype) as memory:
+                yield items, self.block(queries, items, memory)
+
+    def _columns(self, pairs: Pairs, items: tuple[int, int]) -> Columns:
+        span = slice(*items)
+        classes = pairs.classes
+        zero = np.zeros(items[1] - items[0], self.dtype)
+        offset = column_offsets(zero, pairs.junk[span], classes.code, classes.item[:, span])
+        return Columns(np.arange(*items), None, offset)
+
+    def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
+        """Cut listed pairs by the rectangles of a plan: which of the pairs, and the part."""
+        parts = []
+        for task in plan.tasks:
+            (first, last), (left, right) = task.queries, task.gallery
+            own = np.arange(*np.searchsorted(query, (first, last)))
+            own = own[(item[own] >= left) & (item[own] < right)]
+            where = query[own] - first, item[own]
+            parts.append((own, PairPart(task.queries, task.gallery, *where, task.pairs, str(task))))
+        return parts
+
+    def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
+        """Return the canonical distances of the listed pairs in a rectangle, [p] float64."""
+        distances = np.empty(len(part.item))
+        step, (start, stop) = max(job.plan.block, 1), part.gallery
+        for left in range(start, stop, step):
+            items = left, min(left + step, stop)
+            inside = np.flatnonzero((part.item >= left) & (part.item < items[1]))
+            if not inside.size:
+                continue
+            for _, block in self._blocks(job, part.queries, items):
+                # Whether all are finite is seen when they are counted.
+                distances[inside] = block[part.query[inside], part.item[inside] - left]
+            if not np.isfinite(distances[inside]).all():
+                self.first_bad_entry(part.queries, items)
+        return distances
 
 
 class Distances(MatrixSource):

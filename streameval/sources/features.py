@@ -13,15 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.arrays.array import Array
-from streameval.distances.distance import Distance
-from streameval.distances.registry import find_distance
+from streameval.distances.distance import Distance, find_distance
 from streameval.distances.sums import FloatMatrix, Vectors
 from streameval.errors import BadRowError, InputError, StreamevalWarning
 from streameval.kernels.features import (
+    ExactColumns,
     FeatureColumns,
     GalleryBlock,
     QueryBlock,
-    group_by_norm,
 )
 from streameval.kernels.multiplier import advice, description, item_bytes
 from streameval.kernels.tiles import Tile, column_offsets
@@ -31,14 +30,16 @@ from streameval.planning.range import UNIT_TOLERANCE, Range
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.source import Input, PlanText
-from streameval.sources.matrix import (
+from streameval.sources.tiled import (
+    MOST_ITEMS,
     ArrayLike,
+    Chosen,
+    TiledSource,
     convert,
     data_of,
     open_matrix,
     working_dtype,
 )
-from streameval.sources.tiled import MOST_ITEMS, Chosen, TiledSource
 from streameval.statistics import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -234,14 +235,18 @@ class Features(TiledSource):
         gallery: tuple[int, int],
         memory: npt.NDArray[np.generic],
         panels: npt.NDArray[np.uint8],
-    ) -> Iterator[FeatureColumns]:
+    ) -> Iterator[FeatureColumns | ExactColumns]:
         """Yield the columns of a block of the gallery, a tile's at a time."""
         vectors, item, pairs = self.read_gallery(*gallery, memory), np.arange(*gallery), job.pairs
         job.thresholds.range.check_unit(vectors.norms)
         junk = pairs.junk[slice(*gallery)]
         if junk.any():  # junk costs nothing in the product
             vectors, item = vectors.chosen(~junk), item[~junk]
-        order, cuts = group_by_norm(vectors.norms, self.distance)
+        filter_, n = self.distance.filter, len(item)
+        kind = ExactColumns if filter_ is None else FeatureColumns
+        order, cuts = (
+            (item, [0, n]) if filter_ is None or filter_.normalised else _by_norm(vectors.norms)
+        )
         if len(cuts) > 2:
             vectors, item = vectors.chosen(order), item[order]
         block = GalleryBlock.prepare(vectors, self.distance)
@@ -252,7 +257,7 @@ class Features(TiledSource):
                 codes = pairs.classes.item[:, own]
                 zero = np.zeros(len(own), np.float32)
                 ruled_out = column_offsets(zero, None, pairs.classes.code, codes)
-                yield FeatureColumns(queries, block.part(left, right), own, ruled_out, panels)
+                yield kind(queries, block.part(left, right), own, ruled_out, panels)
 
     def _query_block(self, job: Job, queries: tuple[int, int]) -> QueryBlock:
         """Return a block of queries, prepared; kept for the next task of the same block."""
@@ -260,7 +265,7 @@ class Features(TiledSource):
         def prepare() -> QueryBlock:
             vectors = self.read_query(*queries)
             job.thresholds.range.check_unit(vectors.norms)
-            return QueryBlock.prepare(vectors, self.distance)
+            return QueryBlock(vectors, self.distance)
 
         return job.cache.once("queries", (queries, self.metric), prepare)
 
@@ -298,6 +303,20 @@ class Features(TiledSource):
         for start in range(0, self.shape[1], step):
             items = self.read_gallery(start, min(start + step, self.shape[1]))
             yield start, self.distance.block(own, items)
+
+
+def _by_norm(norms: FloatArray) -> tuple[IntArray, list[int]]:
+    """Group rows of like norms, so that one long row widens the band of few others.
+
+    Returns the order by group, and where the groups begin in it, and the number of rows.
+    """
+    n = len(norms)
+    if not n or norms.max() <= 8 * norms.min():
+        return np.arange(n), [0, n]
+    group = np.floor(np.log2(np.maximum(norms, norms.max() * 1e-12)) / 3)
+    order = np.argsort(group, kind="stable")
+    cuts = np.flatnonzero(np.diff(group[order])) + 1
+    return order, [0, *cuts.tolist(), n]
 
 
 def _fault(row: FloatMatrix, norm: float) -> str:

@@ -1,17 +1,25 @@
-"""TiledSource: a source whose distances come in tiles, counted in passes over all pairs."""
+"""TiledSource: a source whose distances come in tiles, counted in passes over all pairs.
+
+Its inputs are matrices of numbers: opened, checked, and converted to floats that hold them exactly.
+"""
 
 from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from streameval.errors import InputError, StreamevalWarning
+from streameval.arrays.array import Array
+from streameval.arrays.uri import open_array
+from streameval.distances.sums import FloatMatrix
+from streameval.errors import BadRowError, InputError, StreamevalWarning
 from streameval.kernels.tiles import Tile
-from streameval.planning import Plan, Problem, Task, make_plan
+from streameval.planning import Data, Plan, Problem, Task, make_plan
 from streameval.planning.plan import Limits
 from streameval.planning.range import Range
 from streameval.run.job import Job, PairPart, Thresholds
@@ -25,8 +33,83 @@ if TYPE_CHECKING:
     from streameval.run.preparation import Prepared
     from streameval.run.session import Session
 
+ArrayLike = str | Path | npt.ArrayLike | Array
 Chosen = tuple[IntArray, PairPart]
 MOST_ITEMS = 1 << 16  # of a gallery block, so that its distances stay small
+_EXACT_INTEGER = 2**53
+
+
+def open_matrix(array: ArrayLike, what: str, meaning: str) -> Array:
+    """Return an array that is 2-d and numeric.
+
+    Raises
+    ------
+    InputError
+    """
+    opened = array if isinstance(array, Array) else open_array(array)
+    if len(opened.shape) != 2:
+        raise InputError(
+            f"{what} {opened.uri} have shape {opened.shape}; a 2-d array, {meaning}, is needed"
+        )
+    if opened.dtype.kind not in "fiu":
+        raise InputError(
+            f"{what} {opened.uri} are of dtype {opened.dtype}; floats or integers are needed"
+        )
+    return opened
+
+
+def working_dtype(array: Array) -> type[np.float32] | type[np.float64]:
+    """Return the smaller of float32 and float64 that holds every value of the dtype exactly."""
+    return np.float32 if np.can_cast(array.dtype, np.float32, "safe") else np.float64
+
+
+def convert(
+    given: npt.NDArray[Any],
+    dtype: npt.DTypeLike,
+    name: str,
+    index: npt.NDArray[np.int64],
+    first_column: int = 0,
+) -> FloatMatrix:
+    """Return a block in a dtype that holds every value of it exactly.
+
+    Parameters
+    ----------
+    given : [m, n] array
+    dtype : numpy dtype
+    name : str
+        What the block is of, for errors.
+    index : [m] int64
+        Number of each row.
+    first_column : int
+
+    Raises
+    ------
+    BadRowError
+        If an integer is too large for float64.
+    """
+    if given.dtype.kind in "iu" and given.dtype.itemsize == 8:
+        beyond = np.argwhere((given > _EXACT_INTEGER) | (given < -_EXACT_INTEGER))
+        if beyond.size:
+            row, column = beyond[0]
+            raise BadRowError(
+                f"{name} holds {given[row, column]} in row {index[row]}, "
+                f"column {first_column + column}: float64 holds integers up to 2^53; scale them",
+                index[row],
+            )
+    converted: FloatMatrix = np.ascontiguousarray(given, dtype=dtype)
+    return converted
+
+
+def data_of(stored: Array, dtype: np.dtype[Any]) -> Data:
+    """Return the sizes of an array that is worked on in a dtype."""
+    return Data(
+        width=0,
+        itemsize=dtype.itemsize,
+        stored_itemsize=stored.dtype.itemsize,
+        scratch=stored.read_scratch_bytes,
+        chunks=(stored.chunks[0], stored.chunks[1]),
+        converted=stored.dtype != dtype or stored.in_memory,
+    )
 
 
 class TiledSource(Source):
@@ -154,8 +237,6 @@ def _range_of(low: float, high: float) -> Range:
 
 def _shots(prepared: Prepared) -> Shots | None:
     """Return what single gallery shot draws from, where the metrics need it."""
-    from streameval.single_shot.counter import Shots
-
     sizes = prepared.problem.shots
     if prepared.identities is None or sizes is None:
         return None

@@ -1,9 +1,11 @@
 """What tests use of `streameval.kernels` beside its public names."""
 
-from streameval.kernels import finer as finer_module
-from streameval.kernels.bins import bin_row as bin_row
 from streameval.kernels.caches import forget_older_kernels as forget_older_kernels
+from streameval.kernels.cells import bin_row as bin_row
+from streameval.kernels.cells import quantise as quantise
+from streameval.kernels.edges import threshold_distances as threshold_distances
 from streameval.kernels.features import FeatureColumns as FeatureColumns
+from streameval.kernels.features import FineColumns as FineColumns
 from streameval.kernels.features import GalleryBlock as GalleryBlock
 from streameval.kernels.features import QueryBlock as QueryBlock
 from streameval.kernels.grids import ABOVE as ABOVE
@@ -29,8 +31,6 @@ from streameval.kernels.panels import MOST_COLUMNS as MOST_COLUMNS
 from streameval.kernels.panels import Panels as Panels
 from streameval.kernels.panels import gallery_panels as gallery_panels
 from streameval.kernels.panels import query_panels as query_panels
-from streameval.kernels.quantise import quantise as quantise
-from streameval.kernels.thresholds import threshold_distances as threshold_distances
 
 __all__ = [
     "ABOVE",
@@ -41,6 +41,7 @@ __all__ = [
     "VARIABLE",
     "BlasProduct",
     "FeatureColumns",
+    "FineColumns",
     "GalleryBlock",
     "MatrixUnit",
     "Panels",
@@ -53,7 +54,6 @@ __all__ = [
     "choose_multiplier",
     "codes_for",
     "description",
-    "finer_module",
     "forget_older_kernels",
     "gallery_panels",
     "item_bytes",

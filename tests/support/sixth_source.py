@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from streameval.planning import Data
 from streameval.source import Input
-from streameval.sources.matrix import MatrixSource
+from streameval.sources.distances import MatrixSource
 
 
 class Residues(MatrixSource):

@@ -1,0 +1,73 @@
+"""LLVM vectors: instructions that numba compiles, where a loop of its own wouldn't vectorise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+from numba.extending import intrinsic as _intrinsic
+
+intrinsic: Any = _intrinsic
+_get_or_insert: Any = cgutils.get_or_insert_function
+alloca: Any = cgutils.alloca_once_value
+
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
+
+
+def vector(element: Any, count: int, values: Any = None) -> Any:
+    """Return a kind of vector, or a constant: of one value, or of a list of them."""
+    kind = ir.VectorType(element, count)
+    if values is None:
+        return kind
+    return ir.Constant(kind, values if isinstance(values, list) else [values] * count)
+
+
+def call(builder: Any, name: str, *args: Any, returns: Any = None) -> Any:
+    """Call an LLVM intrinsic."""
+    kind = ir.FunctionType(returns or ir.VoidType(), [arg.type for arg in args])
+    return builder.call(_get_or_insert(builder.module, kind, name), args)
+
+
+def spread(builder: Any, value: Any, count: int) -> Any:
+    """Return a vector of copies of a value."""
+    nothing = ir.Constant(vector(value.type, count), ir.Undefined)
+    first = builder.insert_element(nothing, value, I32(0))
+    return builder.shuffle_vector(first, nothing, vector(I32, count, 0))
+
+
+def before(builder: Any, first: Any, count: int, stop: Any) -> Any:
+    """Return a mask: which of so many places, from the first on, are before another."""
+    places = builder.add(spread(builder, first, count), vector(I64, count, list(range(count))))
+    return builder.icmp_unsigned("<", places, spread(builder, stop, count))
+
+
+def _address(builder: Any, kind: Any, start: Any, place: Any) -> Any:
+    return builder.bitcast(builder.gep(start, [place]), kind.as_pointer())
+
+
+def _size(element: Any) -> tuple[str, int]:
+    """Return LLVM's name of an element, and its bytes."""
+    return {FLOAT: ("f32", 4), DOUBLE: ("f64", 8), I16: ("i16", 2)}[element]
+
+
+def load(builder: Any, count: int, start: Any, place: Any, mask: Any) -> Any:
+    """Return so many elements of a row from a place on; zeros where a mask is unset."""
+    element = start.type.pointee
+    (name, size), kind = _size(element), vector(element, count)
+    address = _address(builder, kind, start, place)
+    if mask is None:
+        return builder.load(address, align=size)
+    name, zeros = f"llvm.masked.load.v{count}{name}.p0", vector(element, count, 0)
+    return call(builder, name, address, I32(size), mask, zeros, returns=kind)
+
+
+def store(builder: Any, values: Any, start: Any, place: Any, mask: Any) -> None:
+    """Write a vector to a row from a place on, where a mask is set."""
+    (name, size), count = _size(values.type.element), values.type.count
+    address = _address(builder, values.type, start, place)
+    if mask is None:
+        builder.store(values, address, align=size)
+    else:
+        call(builder, f"llvm.masked.store.v{count}{name}.p0", values, address, I32(size), mask)

@@ -1,0 +1,164 @@
+"""Cells of a row of a tile: values to cells of a grid, and the counts of the cells' codes.
+
+Values go to cells 32 at a time: as a loop, LLVM makes vectors of half the width of it, and takes
+twice the time. What counting relies on: this is monotone in floating point too (subtract,
+multiply, clamp and truncate each are), and an edge's band is quantised by the same operations
+(`grids.cell_of`). A value in a cell before the band's first cell is therefore below the band, one
+after the last cell above it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.core.errors import TypingError
+
+from streameval.distances import llvm
+from streameval.kernels.grids import ABOVE, BITS, LAST
+
+BLOCK = 32
+
+_tuple: Any = types.Tuple
+
+
+@llvm.intrinsic
+def quantise(typing_context, values, weight, offset, origin, scale, far, row, cells):  # type: ignore[no-untyped-def]
+    """Write ``values * weight + offset``, and the cell of each.
+
+    Parameters
+    ----------
+    values, weight, offset : [n] float32 or float64, contiguous
+        Without `weight`, None, values may be anything, and it is ``values + offset``.
+    origin, scale, far
+        Of the grid, of the same dtype.
+    row : [>= n] of the same dtype, written
+    cells : [>= n] uint16, written
+
+    Returns
+    -------
+    the first cell with any value; and how many values are NaN or ±inf before the offset is added,
+    which is looked at without `weight` only
+    """
+    number, weighted = values.dtype, not isinstance(weight, types.NoneType)
+    for row in (values, offset, weight) if weighted else (values, offset):
+        if row.ndim != 1 or row.layout != "C" or row.dtype != number:
+            raise TypingError(f"a row is {row}; all must be contiguous, of {number}")
+    kind = llvm.FLOAT if number == types.float32 else llvm.DOUBLE
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        def array(which: int) -> Any:
+            return context.make_array(signature.args[which])(context, builder, args[which])
+
+        def constant(cell: int, element: Any = llvm.I32) -> Any:
+            return llvm.vector(element, BLOCK, cell)
+
+        start, steps, reach = (llvm.spread(builder, args[which], BLOCK) for which in (3, 4, 5))
+        zero, above, last = (constant(cell, kind) for cell in (0, ABOVE, LAST))
+        lowest, odd = llvm.alloca(builder, constant(LAST)), llvm.alloca(builder, constant(0))
+
+        def block(place: Any, mask: Any) -> None:
+            def loaded(which: int) -> Any:
+                return llvm.load(builder, BLOCK, array(which).data, place, mask)
+
+            value = loaded(0)
+            if weighted:
+                value = builder.fmul(value, loaded(1))
+            else:
+                finite = builder.fcmp_ordered("==", builder.fsub(value, value), zero)
+                seen = builder.zext(builder.not_(finite), llvm.vector(llvm.I32, BLOCK))
+                builder.store(builder.add(builder.load(odd), seen), odd)
+            value = builder.fadd(value, loaded(2))
+            llvm.store(builder, value, array(6).data, place, mask)
+            value = builder.fmul(builder.fsub(value, start), steps)
+            value = builder.select(builder.fcmp_ordered(">", value, zero), value, zero)  # NaN too
+            below = builder.select(builder.fcmp_ordered("<", value, above), value, above)
+            below = builder.select(builder.fcmp_ordered("<=", below, reach), below, last)
+            cell = builder.fptosi(below, llvm.vector(llvm.I32, BLOCK))
+            narrow = builder.trunc(cell, llvm.vector(llvm.I16, BLOCK))
+            llvm.store(builder, narrow, array(7).data, place, mask)
+            if mask is not None:
+                cell = builder.select(mask, cell, constant(LAST))
+            least = builder.load(lowest)
+            less = builder.icmp_signed("<", cell, least)
+            builder.store(builder.select(less, cell, least), lowest)
+
+        n = builder.extract_value(array(0).shape, 0)
+        whole = builder.and_(n, llvm.I64(-BLOCK))
+        with cgutils.for_range(builder, builder.udiv(whole, llvm.I64(BLOCK))) as loop:
+            block(builder.mul(loop.index, llvm.I64(BLOCK)), None)
+        with builder.if_then(builder.icmp_unsigned("<", whole, n)):
+            block(whole, llvm.before(builder, whole, BLOCK, n))
+        results = [
+            llvm.call(
+                builder,
+                f"llvm.vector.reduce.{name}.v{BLOCK}i32",
+                builder.load(kept),
+                returns=llvm.I32,
+            )
+            for name, kept in (("smin", lowest), ("add", odd))
+        ]
+        return context.make_tuple(builder, signature.return_type, results)
+
+    returns = _tuple((types.int32, types.int32))
+    return returns(values, weight, offset, number, number, number, row, cells), generate
+
+
+@numba.njit(nogil=True, cache=True)
+def bin_row(cells, code, bins, fours, touched):  # type: ignore[no-untyped-def]
+    """Count the codes of cells, and collect the touched ones; return how many these are.
+
+    Parameters
+    ----------
+    cells : [4 n] uint16
+    code : [CELLS + RUN] uint8 or uint16
+    bins : [WAYS, codes] uint32, added to
+    fours : [n + 1] uint32, scratch
+    touched : [4 n + 4] uint32, written
+        Positions of the cells that an edge may touch, ascending.
+    """
+    first, second, third, fourth = bins[0], bins[1], bins[2], bins[3]
+    one, found = np.uint32(1), np.uint64(0)
+    to_bit = np.uint64(BITS[code.itemsize - 1])
+    # A number is kept only where `found` moves on behind it. Unsigned numbers, as signed
+    # indices are checked for being negative; by fours, as each store costs as much as counting.
+    for four in range(cells.shape[0] // 4):
+        k = 4 * four
+        a, b = np.uint64(code[cells[k]]), np.uint64(code[cells[k + 1]])
+        c, d = np.uint64(code[cells[k + 2]]), np.uint64(code[cells[k + 3]])
+        first[a] += one
+        second[b] += one
+        third[c] += one
+        fourth[d] += one
+        fours[found] = four
+        found += (a | b | c | d) >> to_bit
+    count = np.uint64(0)
+    for t in range(found):
+        start = 4 * np.uint64(fours[t])
+        for j in range(4):
+            at = start + np.uint64(j)
+            touched[count] = at
+            count += np.uint64(code[cells[at]]) >> to_bit
+    return np.int64(count)
+
+
+@numba.njit(nogil=True, cache=True)
+def least_of(row):  # type: ignore[no-untyped-def]
+    """Return the least value of a row; +inf of an empty one.
+
+    Sixteen running minima side by side vectorise, where one does not.
+    """
+    n = row.shape[0]
+    whole = n - n % 16
+    least = np.full(16, np.inf, row.dtype)
+    for start in range(0, whole, 16):
+        for j in range(16):
+            value = row[start + j]
+            least[j] = value if value < least[j] else least[j]
+    lowest = least.min()
+    for k in range(whole, n):
+        lowest = min(lowest, row[k])
+    return lowest
