@@ -229,7 +229,7 @@ def test_any_problem_under_any_tiling(
     q, g = (few_valued(rng, rows, width, levels) for rows in (queries, gallery))
     sides = labels(rng, queries, gallery)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.planning.features.TARGET_BLOCK_BYTES", block)
+        patch.setattr("streameval.planning.planner.TARGET_BLOCK_BYTES", block)
         result = evaluate(
             se.Features(q, g, metric), **sides, protocol=protocol, tile=tile, threads=threads
         )

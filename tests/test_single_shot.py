@@ -161,8 +161,8 @@ def test_any_problem_under_any_tiling(
     q, g = (few_valued(rng, rows, 20, levels) for rows in (queries, gallery))
     sides = labels(rng, queries, gallery)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.planning.features.TARGET_BLOCK_BYTES", block)
-        patch.setattr("streameval.planning.features.SHOT_QUERIES", together)
+        patch.setattr("streameval.planning.planner.TARGET_BLOCK_BYTES", block)
+        patch.setattr("streameval.planning.planner.SHOT_QUERIES", together)
         patch.setattr("streameval.single_shot.counter.SHOT_DOUBTS", 1)
         found = shots(
             se.Features(q, g, "euclidean"), sides, protocol=protocol, tile=tile, threads=threads
@@ -291,7 +291,7 @@ def test_draws_depend_on_the_seed_alone() -> None:
     def sampled(seed: int, **kwargs: Any) -> Array:
         protocol = replace(se.PROTOCOLS["cuhk03"], shot_seed=seed)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("streameval.planning.features.SHOT_QUERIES", 1)
+            patch.setattr("streameval.planning.planner.SHOT_QUERIES", 1)
             result = se.evaluate(
                 se.Features(q, g), **sides, protocol=protocol, metrics="CMC_sampled@1", **kwargs
             )

@@ -25,8 +25,6 @@ from streameval.kernels.tiles import (
     weighted,
 )
 
-_SAMPLED = 16  # rows of the first tile whose own extremes are looked at
-
 
 class ExtremesCounter:
     """Finds the least and the greatest distance.
@@ -61,14 +59,13 @@ class ExtremesCounter:
                 self._widen(self._doubts.resolve(tile, filled))
 
     def _sample(self, tile: Tile, rows: Rows) -> None:
-        """Look at the least and the greatest value of a few rows, so that few are left."""
-        values, (_, weight, offset) = tile.values[:_SAMPLED], tile.columns
-        values = (values if weight is None else values * weight) + offset[rows.offset[:_SAMPLED]]
-        ends = values.argmin(axis=1), np.where(values < np.inf, values, -np.inf).argmax(axis=1)
-        column = np.concatenate(ends)
-        row = np.tile(np.arange(len(values)), 2)
-        known = np.isfinite(values[row, column])
-        self._widen(tile.resolve(tile.query[row[known]], column[known]))
+        """Look at the least and the greatest value of a row, so that few others are left."""
+        item, weight, offset = tile.columns
+        values = np.empty(len(item), tile.values.dtype)
+        weighted(tile.values[0], weight, offset[rows.offset[0]], values)
+        column = np.array([values.argmin(), np.where(values < np.inf, values, -np.inf).argmax()])
+        if np.isfinite(values[column]).all():
+            self._widen(tile.resolve(tile.query[[0, 0]], column))
 
     def _widen(self, distances: FloatArray) -> None:
         self.least = float(min(self.least, distances.min(initial=np.inf)))
