@@ -254,15 +254,17 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
     positives, items = edges.positive_distance, edges.positive_item
     first, last = edges.positive_indptr[i], edges.positive_indptr[i + 1]
     doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
+    previous, e, tie = np.nan, 0, first
     for k in places:
         value = np.float64(values[k])
-        least = min(least, value)
-        e = edge_of(value, code[cells[k]], bit, base, tied, band)
+        if value != previous:  # copies of a row follow one another
+            e, tie, previous = edge_of(value, code[cells[k]], bit, base, tied, band), first, value
+            least = min(least, value)
         if e == m or value < closer[e] - band:
             slots[first_slot + 2 * e] += 1
         elif band == 0.0:
             slots[first_slot + 2 * e + 1] += 1
-            note_tie(value, item[k], positives, items, first, last, ties)
+            tie = note_tie(value, item[k], positives, items, tie, last, ties)
         elif value != np.inf:
             doubt_query[filled], doubt_column[filled] = i, left + k
             doubt_edge[filled] = e

@@ -258,17 +258,19 @@ def note_tie(value, item, positives, items, first, last, ties):  # type: ignore[
     """Note a negative that ties with positives, at the first of them that it is ahead of.
 
     It is ahead of all that follow at the same distance: `spread_ties` adds it to those, once for
-    all negatives. The query's own positives are those from `first` to `last`.
+    all negatives. The query's own positives are those from `first` to `last`. Return where to
+    begin for a negative that follows in the gallery, and is as far.
     """
-    low, high = first, last
+    low, high, probe = first, last, first
     while low < high:  # the first positive that is further, or as far and later in the gallery
-        middle = (low + high) // 2
-        if positives[middle] < value or (positives[middle] == value and items[middle] <= item):
-            low = middle + 1
+        if positives[probe] < value or (positives[probe] == value and items[probe] <= item):
+            low = probe + 1
         else:
-            high = middle
+            high = probe
+        probe = (low + high) // 2
     if low < last and positives[low] == value:
         ties[low] += 1
+    return low
 
 
 @numba.njit(nogil=True, cache=True)

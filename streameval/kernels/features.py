@@ -360,7 +360,7 @@ class FineColumns(FilterColumns):
         """Return float64 products of some queries; +inf where `given` is."""
         rows, norms = self.queries.vectors.take(query)
         values = (rows * self.queries.filter.factor(norms, 1.0)[:, None]) @ self._rows.rows.T
-        values[np.isinf(given)] = np.inf
+        np.copyto(values, np.inf, where=np.isinf(given))
         return FilterTile(values, query, self.columns, last=False, of=self)
 
     def distances(self, given: FloatTile, query: IntArray) -> Tile:
@@ -368,7 +368,7 @@ class FineColumns(FilterColumns):
         values = self.queries.exact(query, self._rows)
         if self.copied:
             values = np.take(values, self._place, axis=1)
-        values[np.isinf(given)] = np.inf
+        np.copyto(values, np.inf, where=np.isinf(given))
         return Tile(values, query, self._exact, last=False)
 
 
