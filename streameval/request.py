@@ -96,7 +96,7 @@ class Terms:
         options = _metric_options(given, preset)
         if options.cmc == DEFAULT_OPTIONS.cmc:
             options = replace(options, cmc=protocol.cmc)
-        options = with_named(options, refine)
+        options = with_named(options, [one.name for one in refine])
         _check_draws(options, protocol)
         return {
             "protocol": protocol,

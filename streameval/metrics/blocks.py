@@ -22,11 +22,12 @@ from streameval.metrics.sums import Parts, exact_parts, rounded
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 T = TypeVar("T")
+Array = npt.NDArray[Any]
 
 Terms = Callable[..., Iterable[FloatArray]]
 """`RankedQueries` and parameters to arrays [k, n]: terms of k sums, over any n."""
 
-Column = Callable[..., npt.NDArray[Any]]
+Column = Callable[..., Array]
 """`RankedQueries` and parameters to an array that blocks are concatenated of."""
 
 Demand = tuple[Any, ...]
@@ -62,16 +63,16 @@ class RankedQueries(Shared):
     options: MetricOptions
 
     @cached_property
+    def totals(self) -> Totals:
+        """What the block alone adds up to."""
+        return Totals((self,), self.options)
+
+    @cached_property
     def ranks(self) -> Ranks:
         """The ranks of the positives of Q+ under the tie rule."""
         if self.options.ties == "expected":
             return ExpectedRanks(self.stats)
         return Ranks(self.stats, self.options.ties)
-
-    @cached_property
-    def negative_queries(self) -> IntArray:
-        """[M] int64: which queries are in Q−."""
-        return np.flatnonzero(self.stats.identity_absent)
 
     @cached_property
     def precision_sums(self) -> FloatArray:
@@ -88,10 +89,22 @@ class RankedQueries(Shared):
         """[N] float64: INP of the queries of Q+."""
         return self.ranks.inverse_penalty()
 
-    @cached_property
-    def nearest_positive(self) -> FloatArray:
-        """[N] float64: distance d_1 of the nearest positive of the queries of Q+."""
-        return self.stats.positive_distance[self.ranks.start]
+    def positives_returned(self) -> Iterator[IntArray]:
+        """Give tp, the positives of each query of Q+ within τ_t, [N] int64, for t = 0 .. T − 1.
+
+        One threshold at a time: memory stays O(N).
+        """
+        thresholds, ranks = self.stats.thresholds, self.ranks
+        returned_from = np.searchsorted(thresholds, self.stats.positive_distance)
+        order = np.argsort(returned_from, kind="stable")
+        query = ranks.of_positives(np.arange(len(ranks.queries)))[order]
+        ends = np.searchsorted(returned_from[order], np.arange(len(thresholds)), side="right")
+        tp = np.zeros(len(ranks.queries), dtype=np.int64)
+        begin = 0
+        for end in ends.tolist():
+            tp = tp + np.bincount(query[begin:end], minlength=len(tp))
+            begin = end
+            yield tp
 
 
 def partial_sums(ranked: RankedQueries, terms: Terms, *parameters: Any) -> Parts:
@@ -99,7 +112,7 @@ def partial_sums(ranked: RankedQueries, terms: Terms, *parameters: Any) -> Parts
     return exact_parts(terms(ranked, *parameters))
 
 
-def query_columns(ranked: RankedQueries) -> dict[str, npt.NDArray[Any]]:
+def query_columns(ranked: RankedQueries) -> dict[str, Array]:
     """Return what is known of each query before any metric, [Q] each.
 
     ``class`` is "positive" (Q+), "negative" (Q−) or "excluded"; ``ties`` the number of
@@ -109,7 +122,7 @@ def query_columns(ranked: RankedQueries) -> dict[str, npt.NDArray[Any]]:
     stats = ranked.stats
     positive = stats.has_positive
     nearest = np.full(stats.queries, np.nan)
-    nearest[positive] = ranked.nearest_positive
+    nearest[positive] = stats.positive_distance[ranked.ranks.start]
     return {
         "class": np.select([positive, stats.identity_absent], ["positive", "negative"], "excluded"),
         "positives": stats.positives,
@@ -147,27 +160,21 @@ class Totals(Shared):
     blocks: Sequence[Shared] = field(repr=False)
     options: MetricOptions
 
-    @classmethod
-    def of(cls, ranked: RankedQueries) -> Totals:
-        """Return those of one block, of which anything may be asked."""
-        return cls((ranked,), ranked.options)
-
     def sums(self, terms: Terms, *parameters: Any) -> FloatArray:
         """Return sums that the metric `adds`, each rounded once, [K] float64."""
         return rounded(block.once(partial_sums, terms, *parameters) for block in self.blocks)
 
     def means(self, terms: Terms, *parameters: Any, over: str = "Q+") -> FloatArray:
         """Return these sums by the number of queries of Q+ or of Q−, [K] float64; NaN of none."""
-        count = len(self.queries if over == "Q+" else self.strangers)
-        sums = self.sums(terms, *parameters)
+        sums, count = self.sums(terms, *parameters), self.sizes[over]
         return sums / count if count else np.full(len(sums), np.nan)
 
-    def column(self, values: Column, *parameters: Any) -> npt.NDArray[Any]:
+    def column(self, values: Column, *parameters: Any) -> Array:
         """Return values that the metric `keeps`, of all blocks."""
         return np.concatenate([block.once(values, *parameters) for block in self.blocks])
 
     @cached_property
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
+    def columns(self) -> dict[str, Array]:
         """`query_columns` of all queries."""
         blocks = [block.once(query_columns) for block in self.blocks]
         return {name: np.concatenate([one[name] for one in blocks]) for name in blocks[0]}
@@ -185,7 +192,7 @@ class Totals(Shared):
     @cached_property
     def counts(self) -> dict[str, int]:
         """Numbers of queries of each class, of pairs, and of ties."""
-        queries, known, strangers = map(len, (self.columns["class"], self.queries, self.strangers))
+        queries, known, strangers = len(self.columns["class"]), self.sizes["Q+"], self.sizes["Q−"]
         return {
             "queries": queries,
             "queries_positive": known,
@@ -197,14 +204,15 @@ class Totals(Shared):
         }
 
     @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Numbers of what metrics are over: queries of Q+ and of Q−, and negatives."""
+        negatives = int(self.columns["negatives"].sum())
+        return {"Q+": len(self.queries), "Q−": len(self.strangers), "negatives": negatives}
+
+    @property
     def empty(self) -> set[str]:
         """The populations of `Metric.over` that there is nothing of."""
-        sizes = {
-            "Q+": len(self.queries),
-            "Q−": len(self.strangers),
-            "negatives": self.columns["negatives"].sum(),
-        }
-        return {population for population, size in sizes.items() if not size}
+        return {population for population, size in self.sizes.items() if not size}
 
     @property
     def gallery(self) -> int:
@@ -237,21 +245,3 @@ class Totals(Shared):
 def normalised_thresholds(count: int) -> FloatArray:
     """Return τ_t = t/(T − 1), [T] float64."""
     return np.arange(count) / max(count - 1, 1)
-
-
-def positives_returned(ranked: RankedQueries) -> Iterator[IntArray]:
-    """Give tp, the positives of each query of Q+ within τ_t, [N] int64, for t = 0 .. T − 1.
-
-    One threshold at a time: memory stays O(N).
-    """
-    stats, ranks = ranked.stats, ranked.ranks
-    returned_from = np.searchsorted(stats.thresholds, stats.positive_distance, side="left")
-    order = np.argsort(returned_from, kind="stable")
-    query = ranks.of_positives(np.arange(len(ranks.queries)))[order]
-    ends = np.searchsorted(returned_from[order], np.arange(len(stats.thresholds)), side="right")
-    tp = np.zeros(len(ranks.queries), dtype=np.int64)
-    begin = 0
-    for end in ends.tolist():
-        tp = tp + np.bincount(query[begin:end], minlength=len(tp))
-        begin = end
-        yield tp

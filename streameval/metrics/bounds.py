@@ -12,23 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.choices import Missing
-from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.blocks import Array, RankedQueries
 from streameval.metrics.compute import Detail, Metrics, metrics_of, tie_intervals, value_detail
 from streameval.metrics.metric import Bounds, Measure, Tail, Value
 from streameval.metrics.options import MetricOptions
-from streameval.metrics.selection import (
-    available_fields,
-    find_measure,
-    in_order,
-    wanted_measures,
-    with_named,
-)
+from streameval.metrics.selection import available_fields, in_order, wanted_measures, with_named
 from streameval.statistics import FIELDS, IntArray, RankStatistics
 
 NO_RANGE = (
@@ -67,7 +59,7 @@ class ListReading:
     distances_known: bool = False
     best: RankStatistics | None = None
 
-    def take(self, queries: npt.NDArray[Any]) -> ListReading:
+    def take(self, queries: Array) -> ListReading:
         """Return what is known of the lists of some of the queries; see `RankStatistics.take`."""
         return replace(
             self,
@@ -76,13 +68,8 @@ class ListReading:
             best=None if self.best is None else self.best.take(queries),
         )
 
-    def uncertain(self, stats: RankStatistics, place: int | None) -> npt.NDArray[np.bool_]:
-        """Return whether places up to one are uncertain, of queries with positives, [Q] bool."""
-        open_ = stats.has_positive & (self.effective < stats.valid)
-        return open_ if place is None else open_ & (self.effective < place)
-
     @property
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
+    def columns(self) -> dict[str, Array]:
         """What is known of each query's list, [Q] each, by name."""
         return {"effective_k": self.effective, "missing_positives": self.missing_positives}
 
@@ -117,7 +104,7 @@ def compute_list_metrics(
     """
     cut = cut_names(reading.depth)
     if reading.best is None and not options.metrics:
-        options = with_named(options, [find_measure(name) for name in cut])
+        options = with_named(options, cut)
     named, listed = wanted_measures(options)
     # A part of the list does not ask for draws, which lists never have.
     wanted = in_order([*named, *(one for one in listed if "sampled_shots" not in one.metric.needs)])
@@ -133,16 +120,14 @@ def compute_list_metrics(
             )
     measures = [one for one in wanted if one not in reasons]
     found = (_deployed if reading.best is None else _bounded)(stats, reading, options, measures)
-    without = {
-        one.name: Detail(one.metric.part, reason, kind=one.metric.kind)
-        for one, reason in reasons.items()
+    details = {
+        one.name: Detail(one.metric.part, reasons.get(one, ""), kind=one.metric.kind)
+        for one in wanted
     }
-    scalars, details = dict.fromkeys(without, math.nan) | found.scalars, without | found.details
-    names = [one.name for one in wanted]
     return replace(
         found,
-        scalars={name: scalars[name] for name in names},
-        details={name: details[name] for name in names},
+        scalars=dict.fromkeys(details, math.nan) | found.scalars,
+        details=details | found.details,
         per_query=found.per_query | reading.columns,
     )
 
@@ -168,33 +153,33 @@ def _bounded(
     best = reading.best or stats
     ends = RankedQueries(stats, options), RankedQueries(best, options)
     alike = {name for name in FIELDS if np.array_equal(getattr(stats, name), getattr(best, name))}
-    shown = Totals.of(RankedQueries(replace(best, tied=_shown_ties(stats, best)), options))
+    shown = RankedQueries(replace(best, tied=_shown_ties(stats, best)), options).totals
     scalars: dict[str, float] = {}
     details: dict[str, Detail] = {}
     bounds: dict[str, Bounds] = {}
     places: dict[str, tuple[int, int]] = {}
-    curves, columns = {}, _merged(ends[0].once(Totals.of).columns, shown.columns)
+    curves, columns = {}, _merged(ends[0].totals.columns, shown.columns)
     for measure in measures:
         name, known = measure.name, measure.metric.needs_under(options) <= alike
         tail = "monotone" if known else measure.tail
         one, other = measure.compute(ends[0]), measure.compute(ends[1])
         details[name], interval = _read(measure, tail, ends, (one, other), reading)
-        scalars[name] = math.nan
-        if interval is not None:
+        low, high = interval or (math.nan, math.nan)
+        scalars[name] = low if low == high else math.nan
+        if interval:
             bounds[name] = interval
-            if interval[0] == interval[1]:
-                scalars[name] = interval[0]
-        if interval is not None or tail == "monotone":
+        if interval or tail == "monotone":
             curves.update(_merged(one.curves, other.curves))
             columns.update(_merged(one.per_query, other.per_query))
-        if math.isnan(scalars[name]) and (interval is not None or tail == "cutoff"):
+        if low != high and (interval or tail == "cutoff"):
             places[name] = closing_places(measure, stats, reading)
     ties: dict[str, Bounds] = {}
     if best.tied.any():  # of returned items: from pessimistic at worst to optimistic at best
         worst_ties = RankedQueries(stats, replace(options, ties="pessimistic"))
         best_ties = RankedQueries(best, replace(options, ties="optimistic"))
-        valued = [one for one in measures if not math.isnan(scalars[one.name])]
-        ties = tie_intervals((Totals.of(worst_ties), Totals.of(best_ties)), valued)
+        complete = len(alike) == len(FIELDS)
+        valued = [one for one in measures if complete or not math.isnan(scalars[one.name])]
+        ties = tie_intervals((worst_ties.totals, best_ties.totals), valued)
     return ListMetrics(scalars, details, ties, curves, columns, shown.counts, bounds, places)
 
 
@@ -206,14 +191,19 @@ def _read(
     reading: ListReading,
 ) -> tuple[Detail, Bounds | None]:
     """Return what is to be said of a metric, and its interval; None where it has none."""
-    metric, empty = measure.metric, ends[0].once(Totals.of).empty
+    metric, empty = measure.metric, ends[0].totals.empty
     worst, best = values
     if empty.intersection(metric.over):
         return value_detail(measure, replace(worst, value=math.nan), empty), None
     withheld = Detail(metric.part, MOVES_BOTH_WAYS, kind=metric.kind, open=True)
-    if tail == "cutoff" and reading.uncertain(ends[0].stats, cutoff_of(measure)).any():
-        return replace(withheld, reason=NEEDS_PLACES), None
-    between = measure.between(*ends) if tail == "own" else (worst.value, best.value)
+    if tail == "cutoff":
+        stats, place = ends[0].stats, cutoff_of(measure)
+        counted = stats.valid if place is None else np.minimum(stats.valid, place)
+        if np.any(stats.has_positive & (reading.effective < counted)):
+            return replace(withheld, reason=NEEDS_PLACES), None
+    between = (
+        measure.call(measure.metric.between, *ends) if tail == "own" else (worst.value, best.value)
+    )
     if tail == "withheld" or between is None or sum(map(math.isnan, between)) == 1:
         return withheld, None
     detail = value_detail(measure, replace(worst, value=between[0]), empty)
@@ -253,14 +243,12 @@ def closing_places(
     return min(reading.depth + missing, gallery), gallery
 
 
-def _merged(
-    worst: Mapping[str, npt.NDArray[Any]], best: Mapping[str, npt.NDArray[Any]]
-) -> dict[str, npt.NDArray[Any]]:
+def _merged(worst: Mapping[str, Array], best: Mapping[str, Array]) -> dict[str, Array]:
     """Return arrays that are equal as they are, others as ``name/lower`` and ``name/upper``.
 
     An array that one of the two has not got is left out.
     """
-    merged: dict[str, npt.NDArray[Any]] = {}
+    merged: dict[str, Array] = {}
     for name in (one for one in worst if one in best):
         one, other = worst[name], best[name]
         if np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):

@@ -7,12 +7,9 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
-
-import numpy.typing as npt
 
 from streameval.errors import StreamevalWarning
-from streameval.metrics.blocks import RankedQueries, Shared, Totals, gathered
+from streameval.metrics.blocks import Array, RankedQueries, Shared, Totals, gathered
 from streameval.metrics.metric import EMPTY, FRACTION, Bounds, Kind, Measure, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import available_fields, measures_of
@@ -74,8 +71,8 @@ class Metrics:
     scalars: dict[str, float]
     details: dict[str, Detail]
     intervals: dict[str, tuple[float, float]]
-    curves: dict[str, npt.NDArray[Any]]
-    per_query: dict[str, npt.NDArray[Any]]
+    curves: dict[str, Array]
+    per_query: dict[str, Array]
     counts: dict[str, int]
 
     def __repr__(self) -> str:
@@ -135,17 +132,16 @@ def compute_metrics(
 def metrics_of(
     stats: RankStatistics | Iterable[RankStatistics],
     options: MetricOptions,
-    measures: Iterable[Measure],
+    measures: Sequence[Measure],
 ) -> Metrics:
     """Compute some metrics, all of which the statistics allow; without a warning."""
     blocks = (stats,) if isinstance(stats, RankStatistics) else stats
-    computed = list(measures)
-    totals, extremes = _totals(blocks, options, computed)
+    totals, extremes = _totals(blocks, options, measures)
     scalars: dict[str, float] = {}
     details: dict[str, Detail] = {}
-    curves: dict[str, npt.NDArray[Any]] = {}
+    curves: dict[str, Array] = {}
     per_query = dict(totals.columns)
-    for measure in computed:
+    for measure in measures:
         value = measure.finish(totals)
         if totals.empty.intersection(measure.metric.over):
             value = replace(value, value=math.nan)
@@ -153,7 +149,7 @@ def metrics_of(
         details[measure.name] = value_detail(measure, value, totals.empty)
         curves.update(value.curves)
         per_query.update(value.per_query)
-    intervals = tie_intervals(extremes, computed) if totals.tied else {}
+    intervals = tie_intervals(extremes, measures) if totals.tied else {}
     return Metrics(scalars, details, intervals, curves, per_query, totals.counts)
 
 
@@ -178,10 +174,8 @@ def _totals(
 def value_detail(measure: Measure, value: Value, empty: set[str]) -> Detail:
     """Return what there is to say of a value, where these populations are empty."""
     metric = measure.metric
-    reason = ""
-    if math.isnan(value.value):
-        reasons = [EMPTY[one] for one in reversed(metric.over) if one in empty]
-        reason = reasons[0] if reasons else value.reason or "undefined"
+    reasons = [EMPTY[one] for one in reversed(metric.over) if one in empty]
+    reason = [*reasons, value.reason or "undefined"][0] if math.isnan(value.value) else ""
     return Detail(
         metric.part, reason, value.threshold, value.error, value.threshold_error, metric.kind
     )

@@ -13,9 +13,8 @@ of clusters: Field and Welsh 2007.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import OptionError
-from streameval.metrics.blocks import RankedQueries, Shared, Terms, Totals
+from streameval.metrics.blocks import Array, RankedQueries, Shared, Terms, Totals
 from streameval.metrics.options import MetricOptions
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 if TYPE_CHECKING:
-    from streameval.metrics.metric import Measure
+    from streameval.metrics.metric import Measure, Population
 
 Side = Literal["Q+", "Q−"]
 ONE_IDENTITY = "the queries are of one identity: there is nothing to draw from"
@@ -74,11 +73,7 @@ class Resampling:
 
 
 class Identities:
-    """The identities of the queries.
-
-    Parameters
-    ----------
-    labels : [Q] array of integers or strings
+    """The identities of the queries, from their labels [Q].
 
     Attributes
     ----------
@@ -88,7 +83,7 @@ class Identities:
         Number of identities, I.
     """
 
-    def __init__(self, labels: npt.NDArray[Any]) -> None:
+    def __init__(self, labels: Array) -> None:
         known, code = np.unique(labels, return_inverse=True)
         self.code: IntArray = code.reshape(-1).astype(np.int64)
         self.count = len(known)
@@ -108,7 +103,7 @@ class Identities:
                 row[:] = np.bincount(picked, minlength=self.count)
             yield drawn
 
-    def sums(self, values: npt.NDArray[Any], queries: IntArray | None = None) -> FloatArray:
+    def sums(self, values: Array, queries: IntArray | None = None) -> FloatArray:
         """Return the sums by identity of values of all queries, or of some, [I] float64."""
         code = self.code if queries is None else self.code[queries]
         return np.bincount(code, values, self.count).astype(np.float64, copy=False)
@@ -134,44 +129,24 @@ class Resamples(Shared):
     @property
     def totals(self) -> Totals:
         """What the queries as they are add up to."""
-        return self.ranked.once(Totals.of)
+        return self.ranked.totals
 
-    @cached_property
-    def known(self) -> FloatArray:
-        """Number of queries of Q+ in each resample, [R] float64."""
-        return self.sums(self.ranked.stats.has_positive)
+    def number(self, population: Population) -> FloatArray:
+        """Return the number of queries, or of negatives, in each resample, [R] float64."""
+        return self.once(_number, population)
 
-    @cached_property
-    def strangers(self) -> FloatArray:
-        """Number of queries of Q− in each resample, [R] float64."""
-        return self.sums(self.ranked.stats.identity_absent)
-
-    def sums(self, values: npt.NDArray[Any], queries: IntArray | None = None) -> FloatArray:
-        """Return the sums over the queries of each resample, [R] float64.
-
-        Parameters
-        ----------
-        values : [Q] or [n] array
-        queries : [n] int64, optional
-            Which queries the values are of.
-        """
+    def sums(self, values: Array, queries: IntArray | None = None) -> FloatArray:
+        """Return the sums over the queries of each resample, or over some [n], [R] float64."""
         return self.drawn @ self.identities.sums(values, queries)
 
     def mean(self, values: FloatArray) -> FloatArray:
         """Return the means over Q+ of [N] float64 in each resample, [R] float64."""
-        return divided(self.sums(values, self.totals.queries), self.known)
+        return divided(self.sums(values, self.totals.queries), self.number("Q+"))
 
     def curves(self, terms: Terms, over: Side | None, *parameters: Any) -> FloatArray:
         """Return sums that a metric `adds`, in each resample, [R, K] float64.
 
-        Parameters
-        ----------
-        terms : callable
-            Its terms [k, n] are of a query each.
-        over : {"Q+", "Q−"}, optional
-            Which queries these are; all by default.
-        *parameters
-            Of the terms.
+        Each term is of one query: of Q+, of Q−, or of all.
         """
         sums = self.ranked.once(_identity_sums, self.identities, terms, over, *parameters)
         return self.drawn @ sums
@@ -186,14 +161,15 @@ class Resamples(Shared):
 
     def empty(self, measure: Measure) -> npt.NDArray[np.bool_]:
         """Return in which resamples there is nothing of what a metric is over, [R] bool."""
-        numbers = {
-            "Q+": self.known,
-            "Q−": self.strangers,
-            "negatives": self.sums(self.ranked.stats.negatives),
-        }
-        over = [numbers[one] == 0 for one in measure.metric.over]
+        over = [self.number(one) == 0 for one in measure.metric.over]
         empty: npt.NDArray[np.bool_] = np.any(over, axis=0)
         return empty
+
+
+def _number(resamples: Resamples, population: Population) -> FloatArray:
+    stats = resamples.ranked.stats
+    of = {"Q+": stats.has_positive, "Q−": stats.identity_absent, "negatives": stats.negatives}
+    return resamples.sums(of[population])
 
 
 def _identity_sums(
@@ -204,7 +180,7 @@ def _identity_sums(
     *parameters: Any,
 ) -> FloatArray:
     """Return the sums of terms by identity, [I, K] float64."""
-    queries = {"Q+": ranked.ranks.queries, "Q−": ranked.negative_queries}.get(over or "")
+    queries = {"Q+": ranked.ranks.queries, "Q−": ranked.totals.strangers}.get(over or "")
     rows = [identities.sums(row, queries) for each in terms(ranked, *parameters) for row in each]
     return np.array(rows).reshape(-1, identities.count).T
 
@@ -241,25 +217,13 @@ class Confidence:
 def confidence_of(
     stats: RankStatistics,
     options: MetricOptions,
-    measures: Iterable[Measure],
+    measures: Sequence[Measure],
     identities: Identities,
     how: Resampling,
 ) -> Confidence:
-    """Return the intervals of metrics that have a value.
-
-    Parameters
-    ----------
-    stats : RankStatistics
-    options : MetricOptions
-    measures : iterable of Measure
-        Metrics with a value, not NaN.
-    identities : Identities
-        Of the queries.
-    how : Resampling
-    """
-    wanted = list(measures)
-    reasons = {one.name: reason for one in wanted if (reason := withheld(one, identities))}
-    possible = [one for one in wanted if one.name not in reasons]
+    """Return the intervals of metrics whose value is not NaN."""
+    reasons = {one.name: reason for one in measures if (reason := withheld(one, identities))}
+    possible = [one for one in measures if one.name not in reasons]
     intervals: dict[str, tuple[float, float]] = {}
     for name, values in resampled_values(stats, options, possible, identities, how).items():
         found = interval(values, how.level)
@@ -293,7 +257,7 @@ def interval(values: FloatArray, level: float) -> tuple[float, float] | str:
 def resampled_values(
     stats: RankStatistics,
     options: MetricOptions,
-    measures: Iterable[Measure],
+    measures: Sequence[Measure],
     identities: Identities,
     how: Resampling,
 ) -> dict[str, FloatArray]:
@@ -303,11 +267,11 @@ def resampled_values(
     same identities and `how` give the same draws, whatever the statistics: values of two runs on
     the same queries are pairs.
     """
-    ranked, wanted = RankedQueries(stats, options), list(measures)
-    parts: dict[str, list[FloatArray]] = {one.name: [] for one in wanted}
-    for drawn in identities.draws(how) if wanted else ():
+    ranked = RankedQueries(stats, options)
+    parts: dict[str, list[FloatArray]] = {one.name: [] for one in measures}
+    for drawn in identities.draws(how) if measures else ():
         resamples = Resamples(ranked, identities, drawn)
-        for one in wanted:
+        for one in measures:
             values = np.where(resamples.empty(one), math.nan, one.resampled(resamples))
             parts[one.name].append(values)
     return {name: np.concatenate(values) for name, values in parts.items()}

@@ -17,7 +17,7 @@ from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.metric import RANK_FIELDS, Metric, Value
 from streameval.metrics.parameters import choice, percentage, rank, rate
 from streameval.metrics.sums import mean
-from streameval.statistics import FloatArray, IntArray
+from streameval.statistics import FloatArray
 
 RECALLS = 101
 
@@ -27,28 +27,17 @@ NO_EXPECTED_PRECISION = (
 )
 
 
-def everywhere(ranked: RankedQueries, k: int) -> IntArray:
-    """Return the same cutoff for every query of Q+, [N] int64."""
-    return np.full(len(ranked.ranks.queries), k, np.int64)
-
-
-def hits(ranked: RankedQueries, cutoff: int | IntArray) -> FloatArray:
-    """Return the number of positives within a cutoff, of all queries or each, [N] float64."""
-    own = everywhere(ranked, cutoff) if isinstance(cutoff, int) else cutoff
-    return ranked.ranks.counts(ranked.ranks.hits(own))
-
-
 def truncated_average_precisions(ranked: RankedQueries, k: int, denominator: str) -> FloatArray:
     """Return AP@k of each query: the AP terms within rank k, by the denominator, [N] float64.
 
     ``hits``: their number, and 0 where there is none; ``total``: G; ``min``: min(k, G), the
     most that there can be.
     """
-    ranks, cutoff, rule = ranked.ranks, everywhere(ranked, k), ranked.options.ap
+    ranks, rule = ranked.ranks, ranked.options.ap
     if denominator == "hits":
-        return ranks.precision_per_hit(rule, cutoff)
+        return ranks.precision_per_hit(rule, k)
     most = ranks.count if denominator == "total" else np.minimum(ranks.count, k)
-    return ranks.totals(ranks.precision(rule, cutoff)) / most
+    return ranks.totals(ranks.precision(rule, k)) / most
 
 
 def recalls_at_percent(ranked: RankedQueries, p: float) -> FloatArray:
@@ -59,7 +48,7 @@ def recalls_at_percent(ranked: RankedQueries, p: float) -> FloatArray:
     valid, query = np.unique(ranked.stats.valid[ranked.ranks.queries], return_inverse=True)
     share = Fraction(str(p)) / 100
     cutoff = np.array([math.ceil(share * items) for items in valid.tolist()], np.int64)
-    return hits(ranked, cutoff[query]) / ranked.ranks.count
+    return ranked.ranks.hit_counts(cutoff[query]) / ranked.ranks.count
 
 
 def average_precisions_at_r(ranked: RankedQueries) -> FloatArray:
@@ -70,9 +59,9 @@ def average_precisions_at_r(ranked: RankedQueries) -> FloatArray:
 
 def discounted_gains(ranked: RankedQueries, k: int) -> FloatArray:
     """Return nDCG@k of each query, discounted by log2(rank + 1), [N] float64."""
-    ranks, cutoff = ranked.ranks, everywhere(ranked, k)
+    ranks = ranked.ranks
     ideal = np.where(ranks.order <= k, 1 / np.log2(ranks.order + 1), 0.0)
-    return ranks.totals(ranks.gains(cutoff)) / ranks.totals(ideal)
+    return ranks.totals(ranks.gains(k)) / ranks.totals(ideal)
 
 
 def interpolated_precision(ranked: RankedQueries) -> FloatArray:
@@ -118,15 +107,15 @@ def precision_at_recall(totals: Totals, r: float) -> Value:
     return Value(mean(totals.column(precisions_at, r)), curves=curves)
 
 
-_K = rank(lambda _: (5, 10))
+_K = rank((5, 10))
 _within = partial(Metric, tail="monotone", deployed=True)
 
 METRICS = (
     _within(
-        name="mAP@{k}/{denominator}",
-        formula="1/N Σ (Σ_{r_j <= k} j/r_j) / D; D = |{r_j <= k}| (hits), G (total), min(k, G) "
+        "mAP@{k}/{denominator}",
+        "1/N Σ (Σ_{r_j <= k} j/r_j) / D; D = |{r_j <= k}| (hits), G (total), min(k, G) "
         "(min); j/r_j as --ap has it",
-        source="hits: torchmetrics; total: ranx, trec_eval; min: OML, Kaggle",
+        "hits: torchmetrics; total: ranx, trec_eval; min: OML, Kaggle",
         values=truncated_average_precisions,
         column="AP@{k}/{denominator}",
         parameters={"k": _K, "denominator": choice("hits", "total", "min")},
@@ -134,75 +123,74 @@ METRICS = (
         tail=lambda denominator: "cutoff" if denominator == "hits" else "monotone",
     ),
     _within(
-        name="P@{k}",
-        formula="1/N Σ |{r_j <= k}| / k",
-        source="Manning et al. 2008, §8.4",
-        values=lambda ranked, k: hits(ranked, k) / k,
+        "P@{k}",
+        "1/N Σ |{r_j <= k}| / k",
+        "Manning et al. 2008, §8.4",
+        values=lambda ranked, k: ranked.ranks.hit_counts(k) / k,
         column="P@{k}",
         parameters={"k": _K},
         also=("precision@{k}", "precision-at-{k}"),
     ),
     _within(
-        name="P@{k}/min",
-        formula="1/N Σ |{r_j <= k}| / min(k, G)",
-        source="OML, calc_precision",
-        values=lambda ranked, k: hits(ranked, k) / np.minimum(ranked.ranks.count, k),
+        "P@{k}/min",
+        "1/N Σ |{r_j <= k}| / min(k, G)",
+        "OML, calc_precision",
+        values=lambda ranked, k: ranked.ranks.hit_counts(k) / np.minimum(ranked.ranks.count, k),
         column="P@{k}/min",
         parameters={"k": _K},
     ),
     _within(
-        name="recall@{k}",
-        formula="1/N Σ |{r_j <= k}| / G",
-        source="Manning et al. 2008, §8.4; the recall@k of metric learning is CMC@k",
-        values=lambda ranked, k: hits(ranked, k) / ranked.ranks.count,
+        "recall@{k}",
+        "1/N Σ |{r_j <= k}| / G",
+        "Manning et al. 2008, §8.4; the recall@k of metric learning is CMC@k",
+        values=lambda ranked, k: ranked.ranks.hit_counts(k) / ranked.ranks.count,
         column="recall@{k}",
         parameters={"k": _K},
         also=("recall-at-{k}",),
     ),
     _within(
-        name="recall@{p}%",
-        formula="1/N Σ |{r_j <= k}| / G; k = ceil(p · valid / 100), valid items of the query's "
-        "gallery",
-        source="Manning et al. 2008, §8.4, at a share of the gallery as in place recognition "
+        "recall@{p}%",
+        "1/N Σ |{r_j <= k}| / G; k = ceil(p · valid / 100), valid items of the query's gallery",
+        "Manning et al. 2008, §8.4, at a share of the gallery as in place recognition "
         "(Arandjelović et al. 2016)",
         values=recalls_at_percent,
         column="recall@{p}%",
         needs=(*RANK_FIELDS, "valid"),
-        parameters={"p": percentage(1, 5)},
+        parameters={"p": percentage((1, 5))},
         also=("recall-at-{p}%", "recall-at-top-{p}%", "top-{p}%-recall"),
     ),
     _within(
-        name="R-precision",
-        formula="1/N Σ |{r_j <= G}| / G",
-        source="Manning et al. 2008, §8.4",
-        values=lambda ranked: hits(ranked, ranked.ranks.count) / ranked.ranks.count,
+        "R-precision",
+        "1/N Σ |{r_j <= G}| / G",
+        "Manning et al. 2008, §8.4",
+        values=lambda ranked: ranked.ranks.hit_counts(ranked.ranks.count) / ranked.ranks.count,
         column="R-precision",
     ),
     _within(
-        name="MAP@R",
-        formula="1/N Σ 1/G Σ_{r_j <= G} j/r_j; j/r_j as --ap has it",
-        source="Musgrave et al. 2020, Eq. 3",
+        "MAP@R",
+        "1/N Σ 1/G Σ_{r_j <= G} j/r_j; j/r_j as --ap has it",
+        "Musgrave et al. 2020, Eq. 3",
         values=average_precisions_at_r,
         column="AP@R",
         also=("mean-average-precision-at-R",),
     ),
     _within(
-        name="nDCG@{k}",
-        formula="1/N Σ (Σ_{r_j <= k} 1/log2(r_j + 1)) / Σ_{j <= min(k,G)} 1/log2(j + 1)",
-        source="Järvelin and Kekäläinen 2002, relevance 0 or 1",
+        "nDCG@{k}",
+        "1/N Σ (Σ_{r_j <= k} 1/log2(r_j + 1)) / Σ_{j <= min(k,G)} 1/log2(j + 1)",
+        "Järvelin and Kekäläinen 2002, relevance 0 or 1",
         values=discounted_gains,
         column="nDCG@{k}",
         parameters={"k": _K},
         also=("NDCG-cut-{k}",),
     ),
     _within(
-        name="mP@recall={r}",
-        formula="1/N Σ max {j/r_j : j/G >= r}",
-        source="Salton and McGill 1983 (interpolated precision); at 101 points: COCO",
+        "mP@recall={r}",
+        "1/N Σ max {j/r_j : j/G >= r}",
+        "Salton and McGill 1983 (interpolated precision); at 101 points: COCO",
         values=precisions_at,
         adds=(precision_terms,),
         finish=precision_at_recall,
-        parameters={"r": rate(0.1, 0.5, 0.9)},
+        parameters={"r": rate((0.1, 0.5, 0.9))},
         also=("interpolated-precision@{r}",),
         deployed=False,
     ),

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.choices import AveragePrecision
-from streameval.metrics.ranks import Ranks, counts_within, tie_groups
+from streameval.metrics.ranks import Cutoff, Ranks, counts_within, tie_groups
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 _SMALL = 64
@@ -42,74 +42,69 @@ _HARMONIC = np.array(  # [low, high]: 1/(low+1) + .. + 1/high, each correctly ro
 
 
 class ExpectedRanks(Ranks):
-    """The mean over all tie-breaks of what the fixed rules give.
-
-    Parameters
-    ----------
-    stats : RankStatistics
-    """
+    """The mean over all tie-breaks of what the fixed rules give."""
 
     def __init__(self, stats: RankStatistics) -> None:
         super().__init__(stats, "optimistic")
-        first, self._positives = tie_groups(stats.positive_distance, self.start)
-        self._group = np.repeat(np.arange(len(first)), self._positives)
-        self._query = self.of_positives(np.arange(len(self.start)))[first]
-        self._negatives = stats.tied[first]
-        self._closer = stats.closer[first]
-        self._before = self.order[first] - 1
-        self._first = first
-        self._tied = np.flatnonzero(self._negatives > 0)
-        self._first_is_tied = self._negatives[self._group[self.start]] > 0
+        first, positives = tie_groups(stats.positive_distance, self.start)
+        before = self.order[first] - 1
+        size, ahead = positives + stats.tied[first], stats.closer[first] + before
+        self._group = np.repeat(np.arange(len(first)), positives)
+        self._all = TieGroups(positives, size, ahead, before, size)
+        self._ties = np.flatnonzero(size > positives)  # groups with negatives
+        self._tied = (size > positives)[self._group]  # positives of these
+        self._first = first[self._ties]
+        self._query = self.of_positives(np.arange(len(self.start)))[self._first]
 
     def first_rank(self) -> FloatArray:
         """Return E[r_1] = b + (L + 1)/(p + 1), [N] float64."""
-        first = self._group[self.start]
-        size = self._positives[first] + self._negatives[first]
-        return self._closer[first] + (size + 1) / (self._positives[first] + 1)
+        first = self._all.take(self._group[self.start])
+        return first.ahead + (first.size + 1) / (first.positives + 1)
 
     def first_within(self, rank: int) -> FloatArray:
         """Return P[r_1 <= rank], [N] float64."""
         within = super().first_within(rank)
         for chance in self._chances(rank):  # the last one is the answer
-            within[self._first_is_tied] = chance
+            within[self._tied[self.start]] = chance
         return within
 
     def hit_terms(self, ranks: int) -> FloatArray:
         """Return P[r_1 <= 1 .. ranks] of tied queries beside the number of others, [ranks, n]."""
-        certain = counts_within(self.rank[self.start][~self._first_is_tied], ranks)
+        certain = counts_within(self.rank[self.start[~self._tied[self.start]]], ranks)
         return np.column_stack([certain, np.array(list(self._chances(ranks)))])
 
-    def precision(self, rule: AveragePrecision, cutoff: IntArray | None = None) -> FloatArray:
+    def precision(self, rule: AveragePrecision, cutoff: Cutoff | None = None) -> FloatArray:
         """Return each positive's share of the expected sum of its group's terms, [P] float64."""
         terms = super().precision(rule, cutoff)
         if rule == "threshold" and cutoff is None:  # no tie-break changes it
             return terms
         return self._shared(self._groups(cutoff).precision(rule), terms)
 
-    def precision_per_hit(self, rule: AveragePrecision, cutoff: IntArray) -> FloatArray:
+    def precision_per_hit(self, rule: AveragePrecision, cutoff: Cutoff) -> FloatArray:
         """Return the expected mean of the terms within the cutoff, 0 where none is, [N] float64."""
         per_hit = super().precision_per_hit(rule, cutoff)
         groups = self._groups(cutoff)
         cut = np.flatnonzero((groups.within > 0) & (groups.within < groups.size))
-        own = TieGroups(*(each[cut] for each in groups))
-        tied = self._tied[cut]  # of a query at most one group is cut
+        own = groups.take(cut)  # of a query at most one group is cut
         sums = np.append(0.0, self.running_totals(self.precision(rule, cutoff)))
-        earlier = np.where(own.before > 0, sums[self._first[tied]], 0.0)
-        per_hit[self._query[tied]] = own.precision_per_hit(rule, earlier)
+        earlier = np.where(own.before > 0, sums[self._first[cut]], 0.0)
+        per_hit[self._query[cut]] = own.precision_per_hit(rule, earlier)
         return per_hit
 
-    def hits(self, cutoff: IntArray) -> FloatArray:
+    def hits(self, cutoff: Cutoff) -> FloatArray:
         """Return P[r_j <= cutoff], [P] float64."""
         return self._shared(self._groups(cutoff).hits(), super().hits(cutoff))
 
-    def gains(self, cutoff: IntArray) -> FloatArray:
+    def gains(self, cutoff: Cutoff) -> FloatArray:
         """Return E[1/log2(r_j + 1)] within the cutoff, [P] float64."""
         return self._shared(self._groups(cutoff).gains(), super().gains(cutoff))
 
     def shots(self, rank: int) -> FloatArray:
         """Return P[c_j + 1 <= rank], [P] float64: of n ties, 0 .. n are ahead with one chance."""
-        negatives, closer = self._negatives[self._group], self._closer[self._group]
-        return np.clip(rank - closer, 0, negatives + 1) / (negatives + 1)
+        groups = self._all.take(self._group)
+        orders = groups.size - groups.positives + 1
+        chances: FloatArray = np.clip(rank - groups.ahead + groups.before, 0, orders) / orders
+        return chances
 
     def inverse_first_rank(self) -> FloatArray:
         """Return E[1 / r_1], [N] float64."""
@@ -123,40 +118,35 @@ class ExpectedRanks(Ranks):
         self, inverse: FloatArray, at: IntArray, by: int | IntArray, *, last: bool = False
     ) -> FloatArray:
         """Return expected inverses where the positives `at` [N] are tied, `inverse` elsewhere."""
-        group = self._group[at]
-        tied = self._negatives[group] > 0
-        ahead = self._closer + self._before
-        each = np.column_stack([self._positives, self._negatives, ahead])[group[tied]]
+        tied = self._tied[at]
+        p, size, ahead, *_ = self._all.take(self._group[at[tied]])
+        each = np.column_stack([p, size - p, ahead])
         distinct, which = np.unique(each, axis=0, return_inverse=True)
         inverse[tied] = expected_inverse(distinct, last=last)[which.reshape(-1)]
         return np.where(tied, by * inverse, inverse)
 
-    def _groups(self, cutoff: IntArray | None) -> TieGroups:
+    def _groups(self, cutoff: Cutoff | None) -> TieGroups:
         """Return the groups with negatives."""
-        tied = self._tied
-        size = self._positives[tied] + self._negatives[tied]
-        before = self._before[tied]
-        ahead = self._closer[tied] + before
-        within = size
-        if cutoff is not None:
-            within = np.clip(cutoff[self._query[tied]] - ahead, 0, size)
-        return TieGroups(self._positives[tied], size, ahead, before, within)
+        groups = self._all.take(self._ties)
+        if cutoff is None:
+            return groups
+        own = np.broadcast_to(cutoff, self.count.shape)[self._query]
+        return groups._replace(within=np.clip(own - groups.ahead, 0, groups.size))
 
     def _shared(self, sums: FloatArray, untied: FloatArray) -> FloatArray:
         """Return [P]: an equal share of its group's sum for a tied positive, else `untied`."""
-        share = np.zeros(len(self._positives))
-        share[self._tied] = sums / self._positives[self._tied]
-        return np.where(self._negatives[self._group] > 0, share[self._group], untied)
+        share = np.zeros(len(self._all.size))
+        share[self._ties] = sums / self._all.positives[self._ties]
+        return np.where(self._tied, share[self._group], untied)
 
     def _chances(self, ranks: int) -> Iterator[FloatArray]:
         """Give P[r_1 <= x] of the queries whose first positive is tied, for x = 1 .. ranks."""
-        first = self._group[self.start][self._first_is_tied]
-        negatives, closer = self._negatives[first], self._closer[first]
-        size = negatives + self._positives[first]
+        first = self.start[self._tied[self.start]]
+        positives, size, closer, *_ = self._all.take(self._group[first])
         none_yet = np.ones(len(first))
         for x in range(1, ranks + 1):
             drawn = x - 1 - closer
-            miss = np.maximum(negatives - drawn, 0) / np.maximum(size - drawn, 1)
+            miss = np.maximum(size - positives - drawn, 0) / np.maximum(size - drawn, 1)
             none_yet = np.where(drawn >= 0, none_yet * miss, none_yet)
             yield 1 - none_yet
 
@@ -179,6 +169,10 @@ class TieGroups(NamedTuple):
     ahead: IntArray
     before: IntArray
     within: IntArray
+
+    def take(self, groups: IntArray) -> TieGroups:
+        """Return some of the groups."""
+        return TieGroups(*(each[groups] for each in self))
 
     def hits(self) -> FloatArray:
         """Return the expected number of positives within the cutoff, p·m/L, [g] float64."""
@@ -222,11 +216,7 @@ class TieGroups(NamedTuple):
     def precision_per_hit(self, rule: AveragePrecision, before: FloatArray) -> FloatArray:
         """Return the expected mean of the AP terms within the cutoff, 0 where none is, [g] float64.
 
-        Parameters
-        ----------
-        rule : {"step", "trapezoid", "threshold"}
-        before : [g] float64
-            Sum of the terms of the s closer positives, which are all within.
+        The terms of the s closer positives, which are all within, add up to `before`.
         """
         from scipy.stats import hypergeom
 
@@ -242,7 +232,7 @@ class TieGroups(NamedTuple):
 
 
 def expected_inverse(groups: IntArray, *, last: bool) -> FloatArray:
-    """Return E_p = E[1 / (R + place of the first or last positive)] of groups (p, n, R).
+    """Return E_p = E[1 / (R + place of the first or last positive)] of groups (p, n, R) [g, 3].
 
     First: C(L−k, p−1)(p−1) = C(L−k, p−2)[(R+L−p+2) − (R+k)] gives, at a fixed L = p + n, the
     recurrence E_1 = D(R)/L, E_i = i/((i−1)(L−i+1)) · [(R+L−i+2)E_{i−1} − 1]. It multiplies an
@@ -253,15 +243,6 @@ def expected_inverse(groups: IntArray, *, last: bool) -> FloatArray:
     R + 2p − 2 <= L; elsewhere n < R + p.
 
     Where the recurrence loses digits, the sum over the places is taken.
-
-    Parameters
-    ----------
-    groups : [g, 3] int64
-    last : bool
-
-    Returns
-    -------
-    [g] float64
     """
     positives, negatives, ahead = groups.T
     size = positives + negatives

@@ -8,19 +8,13 @@ fn = G − tp. Source: Wang et al., "Re-identification = Retrieval + Verificatio
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
 
-from streameval.choices import VerificationPrecision
-from streameval.metrics.blocks import (
-    RankedQueries,
-    Totals,
-    normalised_thresholds,
-    positives_returned,
-)
-from streameval.metrics.confidence import Resamples, divided
+from streameval.metrics.blocks import RankedQueries, Terms, Totals, normalised_thresholds
+from streameval.metrics.confidence import Resamples, Side, divided
 from streameval.metrics.metric import RANK_FIELDS, TAU, Metric, Value
 from streameval.metrics.sums import mean, trapezoid
 from streameval.statistics import FloatArray, IntArray
@@ -40,26 +34,12 @@ def reid_terms(ranked: RankedQueries) -> Iterator[FloatArray]:
     `verification_precision`; ReP = sqrt(RP · VP) (Eq. 6). Under ``ties="expected"`` RP and VP
     are expectations, and ReP is the root of their product, sqrt(E[RP] · E[VP]).
     """
-    stats, ranks = ranked.stats, ranked.ranks
-    for t, tp in enumerate(positives_returned(ranked)):
-        fp = stats.negatives_within[ranks.queries, t]
+    start = ranked.ranks.start
+    for t, tp in enumerate(ranked.positives_returned()):
         some = np.maximum(tp, 1)
-        rp = np.where(tp > 0, ranked.precision_sums[ranks.start + some - 1] / some, 0.0)
-        vp = verification_precision(ranked.options.vp, tp, fp, ranks.count, ranked.inverse_penalty)
+        rp = np.where(tp > 0, ranked.precision_sums[start + some - 1] / some, 0.0)
+        vp = verification_precision(ranked, tp, t)
         yield np.array([rp, vp, np.sqrt(rp * vp)])
-
-
-def reid_curves(totals: Totals) -> dict[str, FloatArray]:
-    """Return tau and the curves mRP, mVP and mReP, each [T] float64."""
-    means = totals.means(reid_terms).reshape(-1, 3).T
-    tau = normalised_thresholds(len(totals.thresholds))
-    return {"tau": tau, **dict(zip(("mRP", "mVP", "mReP"), means, strict=True))}
-
-
-def reid_value(totals: Totals, name: str) -> Value:
-    """Return one of `reid_scalars`, and the curves that it is read off."""
-    curves = totals.once(reid_curves)
-    return Value(reid_scalars(curves["tau"], curves["mVP"], curves["mReP"])[name], curves=curves)
 
 
 def reid_curve_bounds(worst: RankedQueries, best: RankedQueries) -> tuple[FloatArray, FloatArray]:
@@ -69,34 +49,21 @@ def reid_curve_bounds(worst: RankedQueries, best: RankedQueries) -> tuple[FloatA
     least such mean at worst and the greatest at best, over these tp (one more positive may lower
     the mean); VP between its values of the two.
     """
-    ranks, length = worst.ranks, len(worst.stats.thresholds)
-    means = [
-        np.append(end.precision_sums / end.ranks.order, beyond)
-        for end, beyond in ((worst, np.inf), (best, -np.inf))
-    ]
-    low, high = np.full(length, math.nan), np.full(length, math.nan)
-    returned = zip(positives_returned(worst), positives_returned(best), strict=True)
-    for t, (least, most) in enumerate(returned):
-        first = ranks.start + np.maximum(least, 1) - 1
-        spans = np.stack([first, np.maximum(ranks.start + most, first + 1)], axis=1).ravel()
-        rp_low = np.where(least > 0, np.minimum.reduceat(means[0], spans)[::2], 0.0)
-        rp_high = np.where(most > 0, np.maximum.reduceat(means[1], spans)[::2], 0.0)
-        vp_low, vp_high = (
-            verification_precision(
-                end.options.vp,
-                tp,
-                end.stats.negatives_within[ranks.queries, t],
-                ranks.count,
-                end.inverse_penalty,
-            )
-            for end, tp in ((worst, least), (best, most))
-        )
-        low[t], high[t] = mean(np.sqrt(rp_low * vp_low)), mean(np.sqrt(rp_high * vp_high))
-    return low, high
+    start, bounds = worst.ranks.start, []
+    ends = (worst, np.minimum, np.inf), (best, np.maximum, -np.inf)
+    each = worst.positives_returned(), best.positives_returned()
+    means = [np.append(end.precision_sums / end.ranks.order, beyond) for end, _, beyond in ends]
+    for t, returned in enumerate(zip(*each, strict=True)):
+        first = start + np.maximum(returned[0], 1) - 1
+        spans = np.stack([first, np.maximum(start + returned[1], first + 1)], axis=1).ravel()
+        for (end, extreme, _), mean_, tp in zip(ends, means, returned, strict=True):
+            rp = np.where(tp > 0, extreme.reduceat(mean_, spans)[::2], 0.0)
+            bounds.append(mean(np.sqrt(rp * verification_precision(end, tp, t))))
+    return np.array(bounds[::2]), np.array(bounds[1::2])
 
 
 def reid_bounds(worst: RankedQueries, best: RankedQueries, name: str) -> tuple[float, float] | None:
-    """Return bounds of one of `reid_scalars` between two extremes; None under ties expected.
+    """Return bounds of one of `gom_scalars` between two extremes; None under ties expected.
 
     tau_max is a τ at which the greatest curve reaches the maximum of the least one.
     """
@@ -107,57 +74,45 @@ def reid_bounds(worst: RankedQueries, best: RankedQueries, name: str) -> tuple[f
     if name == "tau_max":
         reached = tau[high >= low.max()]
         return float(reached[0]), float(reached[-1])
-    least, most = (reid_scalars(tau, curve, curve)[name] for curve in (low, high))
+    least, most = (
+        _scalars({"tau": tau, "mVP": curve, "mReP": curve})[name] for curve in (low, high)
+    )
     return least, most
 
 
-def verification_precision(
-    rule: VerificationPrecision,
-    tp: IntArray,
-    fp: IntArray,
-    positives: IntArray,
-    inverse_penalty: FloatArray,
-) -> FloatArray:
-    """Return VP of each query, [N] float64.
+def verification_precision(ranked: RankedQueries, tp: IntArray, t: int) -> FloatArray:
+    """Return VP of each query of Q+ at threshold t, where it returns tp positives, [N] float64.
 
     equation: tp / (tp + fn + fp), Eq. 5 as printed. reference: the authors' code, which stops
     counting at the last match, tp / (fn + min(tp + fp, r_G)). Until all positives are returned
     r_G is beyond tp + fp, and the two agree; then it is within, and VP is G / r_G = INP.
-
-    Parameters
-    ----------
-    rule : {"reference", "equation"}
-    tp, fp, positives : [N] int64
-        Positives and negatives returned; positives in all, G.
-    inverse_penalty : [N] float64
-        INP.
     """
-    as_printed: FloatArray = tp / (positives + fp)
-    if rule == "equation":
+    ranks = ranked.ranks
+    as_printed: FloatArray = tp / (ranks.count + ranked.stats.negatives_within[ranks.queries, t])
+    if ranked.options.vp == "equation":
         return as_printed
-    return np.where(tp == positives, inverse_penalty, as_printed)
+    return np.where(tp == ranks.count, ranked.inverse_penalty, as_printed)
 
 
 def false_rate_terms(ranked: RankedQueries) -> Iterator[FloatArray]:
     """Give FR of the queries of Q−, [1, M] float64, at one threshold after the other."""
-    stats, queries = ranked.stats, ranked.negative_queries
+    stats, queries = ranked.stats, ranked.totals.strangers
     for t in range(len(stats.thresholds)):
         within = stats.negatives_within[queries, t]
         yield np.minimum(within / ranked.options.false_rate_budget, 1.0)[None]
 
 
-def false_rate_curves(totals: Totals) -> dict[str, FloatArray]:
-    """Return tau and the curve mFR, both [T] float64."""
-    tau = normalised_thresholds(len(totals.thresholds))
-    return {"tau": tau, "mFR": totals.means(false_rate_terms, over="Q−")}
-
-
-def false_rate_value(totals: Totals, name: str) -> Value:
-    """Return one of `false_rate_scalars`, and the curve that it is read off."""
-    curves = totals.once(false_rate_curves)
-    value = false_rate_scalars(curves["tau"], curves["mFR"])[name]
+def gom_value(totals: Totals, name: str, *, terms: Terms) -> Value:
+    """Return one of `gom_scalars`, and the curves that it is read off."""
+    curves = totals.once(gom_curves, terms)
     reason = NEVER_RETURNS if name == "tau_nz" else ""
-    return Value(value, curves=curves, reason=reason)
+    return Value(_scalars(curves)[name], curves=curves, reason=reason)
+
+
+def gom_curves(totals: Totals, terms: Terms) -> dict[str, FloatArray]:
+    """Return tau and the means of the terms, ``mRP``, ``mVP`` and ``mReP`` or ``mFR``, [T] each."""
+    over, names = _CURVES[terms]
+    return _named(totals.means(terms, over=over), names)
 
 
 def gom_scalars(
@@ -174,104 +129,89 @@ def gom_scalars(
     Returns
     -------
     dict of str to float
-        The keys of `reid_scalars` and of `false_rate_scalars`.
+        mVP_max, mReP_max, tau_max (the first τ of that maximum) and MREP (Eq. 9); MFR (Eq. 10) and
+        tau_nz, the smallest τ with mFR > 0, NaN where there is none.
     """
-    return {**reid_scalars(tau, mvp, mrep), **false_rate_scalars(tau, mfr)}
+    return _scalars({"tau": tau, "mVP": mvp, "mReP": mrep, "mFR": mfr})
 
 
-def reid_scalars(tau: FloatArray, mvp: FloatArray, mrep: FloatArray) -> dict[str, float]:
-    """Return mVP_max, mReP_max, tau_max (the first τ of that maximum) and MREP (Eq. 9)."""
-    best = int(np.argmax(mrep))
-    return {
-        "mVP_max": float(np.max(mvp)),
-        "mReP_max": float(mrep[best]),
-        "tau_max": math.nan if math.isnan(mrep[best]) else float(tau[best]),
-        "MREP": trapezoid(mrep, tau),
-    }
+def _scalars(curves: Mapping[str, FloatArray]) -> dict[str, float]:
+    """Return `gom_scalars` of the curves that there are."""
+    tau, scalars = curves["tau"], {}
+    if "mReP" in curves:
+        mrep = curves["mReP"]
+        best = int(np.argmax(mrep))
+        scalars = {
+            "mVP_max": float(np.max(curves["mVP"])),
+            "mReP_max": float(mrep[best]),
+            "tau_max": math.nan if math.isnan(mrep[best]) else float(tau[best]),
+            "MREP": trapezoid(mrep, tau),
+        }
+    if "mFR" in curves:
+        above = tau[curves["mFR"] > 0]
+        scalars["MFR"] = trapezoid(curves["mFR"], tau)
+        scalars["tau_nz"] = float(above[0]) if len(above) else math.nan
+    return scalars
 
 
-def false_rate_scalars(tau: FloatArray, mfr: FloatArray) -> dict[str, float]:
-    """Return MFR (Eq. 10) and tau_nz, the smallest τ with mFR > 0, NaN where there is none."""
-    above = np.flatnonzero(mfr > 0)
-    return {
-        "MFR": trapezoid(mfr, tau),
-        "tau_nz": float(tau[above[0]]) if len(above) else math.nan,
-    }
+def resampled_gom(resamples: Resamples, name: str, *, terms: Terms) -> FloatArray:
+    """Return one of `gom_scalars` of each resample, [R] float64."""
+    return np.array([scalars[name] for scalars in resamples.once(_resampled_scalars, terms)])
 
 
-def resampled_reid(resamples: Resamples) -> list[dict[str, float]]:
-    """Return `reid_scalars` of each resample."""
-    sums = resamples.curves(reid_terms, "Q+")
-    _, mvp, mrep = np.moveaxis(divided(sums, resamples.known).reshape(len(sums), -1, 3), 2, 0)
-    tau = normalised_thresholds(mvp.shape[1])
-    return [reid_scalars(tau, *curves) for curves in zip(mvp, mrep, strict=True)]
+def _resampled_scalars(resamples: Resamples, terms: Terms) -> list[dict[str, float]]:
+    over, names = _CURVES[terms]
+    means = divided(resamples.curves(terms, over), resamples.number(over))
+    return [_scalars(_named(each, names)) for each in means]
 
 
-def resampled_false_rates(resamples: Resamples) -> list[dict[str, float]]:
-    """Return `false_rate_scalars` of each resample."""
-    mfr = divided(resamples.curves(false_rate_terms, "Q−"), resamples.strangers)
-    tau = normalised_thresholds(mfr.shape[1])
-    return [false_rate_scalars(tau, curve) for curve in mfr]
+def _named(means: FloatArray, names: tuple[str, ...]) -> dict[str, FloatArray]:
+    """Return tau and curves by name, [T] each, from means [T * len(names)]."""
+    curves = means.reshape(-1, len(names)).T
+    tau = normalised_thresholds(curves.shape[1])
+    return {"tau": tau, **dict(zip(names, curves, strict=True))}
 
 
-def _resampled(
-    resamples: Resamples, name: str, *, scalars: Callable[[Resamples], list[dict[str, float]]]
-) -> FloatArray:
-    """Return one of the scalars of each resample, [R] float64."""
-    return np.array([each[name] for each in resamples.once(scalars)])
+_CURVES: Mapping[Terms, tuple[Side, tuple[str, ...]]] = {
+    reid_terms: ("Q+", ("mRP", "mVP", "mReP")),
+    false_rate_terms: ("Q−", ("mFR",)),
+}
+"""The population that terms are added over, and the names of their means."""
 
+_gom = partial(Metric, part="gom", default=True, deployed=True)
 
 _reid = partial(
-    Metric,
-    part="gom",
+    _gom,
     needs=(*RANK_FIELDS, "thresholds", "negatives_within"),
     source="GOM paper, Eq. 4, 5, 6, 9; the reference VP: the authors' published code",
     adds=(reid_terms,),
-    finish=reid_value,
-    resampled=partial(_resampled, scalars=resampled_reid),
-    default=True,
+    finish=partial(gom_value, terms=reid_terms),
+    resampled=partial(resampled_gom, terms=reid_terms),
     tail="own",
     between=reid_bounds,
-    deployed=True,
 )
 
 _false_rate = partial(
-    Metric,
-    part="gom",
+    _gom,
     needs=("indptr", "thresholds", "negatives_within", "same_identity"),
     over=("Q−",),
     source="GOM paper, Eq. 7, 8, 10",
     adds=(false_rate_terms,),
-    finish=false_rate_value,
-    default=True,
+    finish=partial(gom_value, terms=false_rate_terms),
+    resampled=partial(resampled_gom, terms=false_rate_terms),
     tail="monotone",
-    deployed=True,
 )
 
 METRICS = (
-    _reid(
-        name="mVP_max",
-        formula=f"max over τ of mVP = 1/N Σ VP{_REP}",
-        tail="monotone",
-        between=None,
-    ),
-    _reid(name="mReP_max", formula=f"max over τ of mReP{_REP}"),
-    _reid(
-        name="tau_max",
-        formula=f"the first τ at which mReP is greatest{_REP}",
-        kind=TAU,
-        better="neither",
-    ),
-    _reid(name="MREP", formula=f"area under mReP(τ){_REP}"),
-    _false_rate(
-        name="MFR",
-        formula=f"area under mFR(τ){_FR}",
-        resampled=partial(_resampled, scalars=resampled_false_rates),
-        better="lower",
-    ),
-    _false_rate(  # no interval: Bickel and Freedman 1981: the bootstrap fails for extremes
-        name="tau_nz",
-        formula=f"the smallest τ with mFR > 0{_FR}",
+    _reid("mVP_max", f"max over τ of mVP = 1/N Σ VP{_REP}", tail="monotone", between=None),
+    _reid("mReP_max", f"max over τ of mReP{_REP}"),
+    _reid("tau_max", f"the first τ at which mReP is greatest{_REP}", kind=TAU, better="neither"),
+    _reid("MREP", f"area under mReP(τ){_REP}"),
+    _false_rate("MFR", f"area under mFR(τ){_FR}", better="lower"),
+    _false_rate(  # no interval (Bickel and Freedman 1981): the bootstrap fails for extremes
+        "tau_nz",
+        f"the smallest τ with mFR > 0{_FR}",
+        resampled=None,
         no_interval="an extreme of the queries: no resample goes beyond it, and all tell too "
         "little",
         kind=TAU,  # higher is better: strangers get answers from further on

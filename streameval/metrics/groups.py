@@ -19,24 +19,23 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError
+from streameval.metrics.blocks import Array
 from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.compute import Detail, Metrics, metrics_of
 from streameval.metrics.confidence import Confidence, Identities, Resampling, confidence_of
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import available_fields, find_name, measures_of
-from streameval.statistics import RankStatistics
+from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 NOT_BY_QUERY = (
     "counted over all queries together, not by group: evaluate with --group-by, of 100 groups at "
     "most"
 )
 
-Labels = npt.NDArray[Any]
-
 
 def metrics_by_group(
     stats: RankStatistics,
-    labels: Labels,
+    labels: Array,
     options: MetricOptions = DEFAULT_OPTIONS,
     lists: ListReading | None = None,
 ) -> dict[Any, Metrics]:
@@ -87,23 +86,12 @@ def metrics_by_group(
 def confidence_by_group(
     stats: RankStatistics,
     groups: Mapping[Any, Metrics],
-    labels: npt.NDArray[Any],
-    identity: npt.NDArray[Any],
+    labels: Array,
+    identity: Array,
     options: MetricOptions,
     how: Resampling,
 ) -> dict[Any, Confidence]:
-    """Return the intervals of each group: of the identities of its own queries, drawn alone.
-
-    Parameters
-    ----------
-    stats : RankStatistics
-    groups : mapping of label to Metrics
-        As `metrics_by_group` returns.
-    labels, identity : [Q] arrays
-        Of the queries.
-    options : MetricOptions
-    how : Resampling
-    """
+    """Return the intervals of `metrics_by_group`: of the identities of its own queries alone."""
     measures = measures_of(options, available_fields(stats))
     found: dict[Any, Confidence] = {}
     for label, metrics in groups.items():
@@ -126,28 +114,28 @@ class PositiveCameras:
         Which of these.
     """
 
-    known: Labels
+    known: Array
     code: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, cameras: Labels) -> PositiveCameras:
+    def of(cls, cameras: Array) -> PositiveCameras:
         """Return them from a label a positive, [P]."""
         known, code = np.unique(cameras, return_inverse=True)
         return cls(known, code.astype(np.int32))
 
     @property
-    def labels(self) -> Labels:
+    def labels(self) -> Array:
         """The label of each positive, [P]."""
         return self.known[self.code]
 
-    def take(self, order: npt.NDArray[np.int64]) -> PositiveCameras:
+    def take(self, order: IntArray) -> PositiveCameras:
         """Return those of some positives, in that order."""
         return PositiveCameras(self.known, self.code[order])
 
 
 def metrics_by_camera_pair(
     stats: RankStatistics,
-    query_cam: Labels,
+    query_cam: Array,
     positive_cam: PositiveCameras,
     options: MetricOptions = DEFAULT_OPTIONS,
 ) -> dict[tuple[Any, Any], Metrics]:
@@ -214,19 +202,13 @@ class CameraMatrix:
         NaN where queries of the one camera have no positive of the other.
     """
 
-    query_cams: Labels
-    gallery_cams: Labels
-    values: npt.NDArray[np.float64]
+    query_cams: Array
+    gallery_cams: Array
+    values: FloatArray
 
 
 def camera_matrix(cells: Mapping[tuple[Any, Any], Metrics], name: str) -> CameraMatrix:
-    """Return a metric, or a number of ``counts`` (``queries``, ``pairs_positive``), as a matrix.
-
-    Parameters
-    ----------
-    cells : mapping
-        As `metrics_by_camera_pair` returns.
-    name : str
+    """Return a metric, or a number of ``counts``, of `metrics_by_camera_pair` as a matrix.
 
     Raises
     ------

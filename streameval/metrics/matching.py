@@ -12,13 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from streameval.metrics.blocks import (
-    RankedQueries,
-    Terms,
-    Totals,
-    normalised_thresholds,
-    positives_returned,
-)
+from streameval.metrics.blocks import RankedQueries, Terms, Totals, normalised_thresholds
 from streameval.metrics.confidence import Resamples, divided
 from streameval.metrics.metric import Metric, Value
 from streameval.metrics.parameters import choice, threshold
@@ -37,7 +31,7 @@ def figure_terms(ranked: RankedQueries, average: str) -> Iterator[FloatArray]:
     """
     stats, queries = ranked.stats, ranked.ranks.queries
     positives, tp = stats.positives, np.zeros(stats.queries)
-    for t, returned in enumerate(positives_returned(ranked)):
+    for t, returned in enumerate(ranked.positives_returned()):
         tp[queries] = returned
         fp = stats.negatives_within[:, t]
         ratios = np.array(
@@ -144,7 +138,7 @@ def resampled_ratio(resamples: Resamples, tau: float, *, terms: Terms) -> FloatA
 
 _FIELDS = ("indptr", "positive_distance", "thresholds", "negatives_within")
 _AVERAGE = choice("micro", "macro")
-_TAU = threshold(0.25, 0.5)
+_TAU = threshold((0.25, 0.5))
 
 _matched = partial(Metric, part="verification", needs=_FIELDS, tail="monotone", deployed=True)
 _at_tau = partial(
@@ -159,27 +153,27 @@ _MEANS = "at τ, over all pairs (micro), or its mean over Q+ (macro)"
 
 METRICS = (
     _at_tau(
-        name="precision/{average}@tau={tau}",
-        formula=f"tp/(tp + fp), of what returns anything, {_MEANS}",
+        "precision/{average}@tau={tau}",
+        f"tp/(tp + fp), of what returns anything, {_MEANS}",
         also=("precision@tau={tau}",),
         # what returns anything is another set of queries in each extreme
         tail=lambda average: "monotone" if average == "micro" else "withheld",
     ),
     _at_tau(
-        name="recall/{average}@tau={tau}",
-        formula=f"tp/(tp + fn) {_MEANS}",
+        "recall/{average}@tau={tau}",
+        f"tp/(tp + fn) {_MEANS}",
         also=("recall@tau={tau}",),
     ),
     _at_tau(
-        name="F1/{average}@tau={tau}",
-        formula=f"2tp/(2tp + fp + fn) {_MEANS}",
+        "F1/{average}@tau={tau}",
+        f"2tp/(2tp + fp + fn) {_MEANS}",
         also=("F1@tau={tau}",),
     ),
     _matched(
-        name="F1_max/{average}",
-        formula="max over the thresholds (τ = 0, 0.01 .. 1) of F1 of all pairs (micro), or of its "
+        "F1_max/{average}",
+        "max over the thresholds (τ = 0, 0.01 .. 1) of F1 of all pairs (micro), or of its "
         "mean over Q+ (macro)",
-        source="van Rijsbergen 1979",
+        "van Rijsbergen 1979",
         adds=(figure_terms,),
         finish=greatest_f1,
         resampled=resampled_greatest_f1,
@@ -187,11 +181,11 @@ METRICS = (
         also=("F1-max", "max-F1"),
     ),
     _matched(
-        name="FMR@tau={tau}",
+        "FMR@tau={tau}",
+        "|{impostor : d <= τ}| / I",
+        "ISO/IEC 19795-1",
         needs=("indptr", "thresholds", "negatives_within", "valid"),
         over=("negatives",),
-        formula="|{impostor : d <= τ}| / I",
-        source="ISO/IEC 19795-1",
         adds=(false_match_terms,),
         finish=partial(ratio_at, terms=false_match_terms),
         resampled=partial(resampled_ratio, terms=false_match_terms),
@@ -200,10 +194,10 @@ METRICS = (
         better="lower",
     ),
     _matched(
-        name="FNMR@tau={tau}",
+        "FNMR@tau={tau}",
+        "|{genuine : d > τ}| / P",
+        "ISO/IEC 19795-1",
         needs=("indptr", "thresholds", "positive_distance"),
-        formula="|{genuine : d > τ}| / P",
-        source="ISO/IEC 19795-1",
         adds=(false_non_match_terms,),
         finish=partial(ratio_at, terms=false_non_match_terms),
         resampled=partial(resampled_ratio, terms=false_non_match_terms),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy.typing as npt
 
 from streameval.errors import OptionError
-from streameval.metrics.blocks import Column, Demand, RankedQueries, Terms, Totals, partial_sums
+from streameval.metrics.blocks import Column, Demand, RankedQueries, T, Terms, Totals, partial_sums
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import Parameter, write
 from streameval.metrics.sums import mean
@@ -229,7 +229,7 @@ class Metric:
 
     def measures(self, options: MetricOptions) -> Iterator[Measure]:
         """Give the metric with each combination of its parameters' defaults."""
-        defaults = (parameter.defaults(options) for parameter in self.parameters.values())
+        defaults = (parameter.values(options) for parameter in self.parameters.values())
         return (Measure(self, values) for values in product(*defaults))
 
     def parse(self, name: str) -> Measure | None:
@@ -266,7 +266,7 @@ class Metric:
                 values = (
                     (one.parse(given[name].lower()),)
                     if name in given
-                    else one.defaults(MetricOptions())
+                    else one.values(MetricOptions())
                     for name, one in self.parameters.items()
                 )
                 return [Measure(self, each) for each in product(*values)]
@@ -309,7 +309,13 @@ class Measure:
     def tail(self) -> Tail:
         """What can be said of it where lists of neighbours leave items out."""
         tail = self.metric.tail
-        return tail if isinstance(tail, str) else tail(*self._given(tail))
+        return tail if isinstance(tail, str) else self.call(tail)
+
+    def call(self, function: Callable[..., T] | None, *arguments: Any) -> T:
+        """Return what a function of the metric makes of arguments and the parameters it names."""
+        if function is None:
+            raise TypeError(f"{self.name} does not declare this function")
+        return function(*arguments, *self._given(function))
 
     def demands(self) -> list[Demand]:
         """Return what a block of queries is asked for, to finish the metric of all blocks."""
@@ -323,40 +329,23 @@ class Measure:
     def finish(self, totals: Totals) -> Value:
         """Return its value over all queries."""
         metric = self.metric
-        if metric.finish is not None:
-            return metric.finish(totals, *self._given(metric.finish))
-        values = self.values_of(totals)
+        if metric.values is None or metric.finish is not None:
+            return self.call(metric.finish, totals)
+        values = totals.column(metric.values, *self._given(metric.values))
         columns = {self._written(metric.column): totals.of_all_queries(values)}
         return Value(mean(values), per_query=columns if metric.column else {})
 
     def compute(self, ranked: RankedQueries) -> Value:
         """Return its value over one block of queries."""
-        return self.finish(ranked.once(Totals.of))
-
-    def values_of(self, totals: Totals) -> FloatArray:
-        """Return what the metric is the mean of over Q+, [N] float64."""
-        values = self.metric.values
-        if values is None:
-            raise TypeError(f"{self.name} is no mean over queries")
-        return totals.column(values, *self._given(values))
+        return self.finish(ranked.totals)
 
     def resampled(self, resamples: Resamples) -> FloatArray:
         """Return its value in each resample of the queries, [R] float64."""
-        if not self.metric.resamples:
-            raise ValueError(f"{self.name} can't be resampled: {self.metric.no_interval}")
-        if self.metric.resampled is None:
-            return resamples.mean(self.values_of(resamples.totals))
-        return self.metric.resampled(resamples, *self._given(self.metric.resampled))
-
-    def between(self, worst: RankedQueries, best: RankedQueries) -> Bounds | None:
-        """Return the bounds of its own between two extremes; None where it has none."""
-        own = self.metric.between
-        return None if own is None else own(worst, best, *self._given(own))
-
-    def unsettled(self, ranked: RankedQueries) -> Bounds | None:
-        """Return the distances that its threshold lies between; None where it has none."""
-        between = self.metric.unsettled
-        return None if between is None else between(ranked.once(Totals.of), *self._given(between))
+        metric = self.metric
+        if metric.values is None or metric.resampled is not None:
+            return self.call(metric.resampled, resamples)
+        values = resamples.totals.column(metric.values, *self._given(metric.values))
+        return resamples.mean(values)
 
     def _given(self, function: Callable[..., Any]) -> tuple[Any, ...]:
         """Return the parameters that a function names, and the metric's name."""

@@ -15,25 +15,25 @@ import numpy as np
 from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.confidence import Resamples, divided
 from streameval.metrics.metric import Metric, Value
-from streameval.metrics.parameters import choice, rank, rate_of_options
+from streameval.metrics.parameters import choice, rank, rate
 from streameval.metrics.sums import prefix_sums
-from streameval.statistics import FloatArray
+from streameval.statistics import FloatArray, IntArray
 
 _NEAREST_FIELDS = ("indptr", "positive_distance", "nearest_negative", "same_identity")
 
-Accepted = Callable[..., tuple[FloatArray, FloatArray]]
+Acceptance = Callable[..., tuple[FloatArray, FloatArray]]
 """`Totals` and a parameter to the distance at which each query of Q+ is accepted, and by what
 share it then counts, both [N] float64."""
 
 
 def stranger_distances(ranked: RankedQueries) -> FloatArray:
     """Return the distance of the nearest item of each query of Q−, [M] float64."""
-    return ranked.stats.nearest_negative[ranked.negative_queries]
+    return ranked.stats.nearest_negative[ranked.totals.strangers]
 
 
 def nearest_positives(ranked: RankedQueries) -> FloatArray:
     """Return d_1 of the queries of Q+, [N] float64."""
-    return ranked.nearest_positive
+    return ranked.stats.positive_distance[ranked.ranks.start]
 
 
 def found_within(ranked: RankedQueries, x: int) -> FloatArray:
@@ -43,10 +43,10 @@ def found_within(ranked: RankedQueries, x: int) -> FloatArray:
 
 def target_distances(ranked: RankedQueries, verification: str) -> FloatArray:
     """Return the distance at which each query of Q+ is verified, [N] float64."""
+    nearest = nearest_positives(ranked)
     if verification == "individual":
-        return ranked.nearest_positive
-    nearest_negative = ranked.stats.nearest_negative[ranked.ranks.queries]
-    return np.minimum(ranked.nearest_positive, nearest_negative)
+        return nearest
+    return np.minimum(nearest, ranked.stats.nearest_negative[ranked.ranks.queries])
 
 
 def identified(totals: Totals, x: int) -> tuple[FloatArray, FloatArray]:
@@ -74,7 +74,7 @@ def missed_identification(totals: Totals, x: int, f: float) -> Value:
 
     Curves as of `detection_identification`, ``FNIR@x`` in place of ``DIR@x``.
     """
-    missed = len(totals.queries) - totals.once(sums_closer, identified, x)
+    missed = totals.sizes["Q+"] - totals.once(sums_closer, identified, x)
     return _at_rate(totals, f, f"FNIR@{x}", missed)
 
 
@@ -90,15 +90,16 @@ def true_target_rate(totals: Totals, verification: str, f: float) -> Value:
 def _at_rate(totals: Totals, f: float, name: str, sums: FloatArray) -> Value:
     """Return sums at each limit by N, at the largest FAR <= f, and the ROC."""
     limits, far = totals.once(false_accepts)
-    queries, strangers = len(totals.queries), len(totals.strangers)
+    queries, strangers = totals.sizes["Q+"], totals.sizes["Q−"]
     rates = np.where(np.isnan(limits) | (queries == 0), math.nan, sums / max(queries, 1))
     curves = {"ROC_tau": limits, "FAR": far, name: rates}
     if strangers and 1 / strangers > f:
         return Value(math.nan, reason=unsupported(strangers, f, "queries of Q−"), curves=curves)
     point = max(int(np.searchsorted(far, f, side="right")) - 1, 0)
     limit = float(limits[point])
-    threshold = None if math.isnan(limit) else largest_below(limit)
-    return Value(float(rates[point]), threshold, curves=curves)
+    # The largest distance that is closer; where everything is accepted, +inf.
+    threshold = limit if math.isinf(limit) else math.nextafter(limit, -math.inf)
+    return Value(float(rates[point]), None if math.isnan(limit) else threshold, curves=curves)
 
 
 def unsupported(count: int, f: float, what: str) -> str:
@@ -106,11 +107,6 @@ def unsupported(count: int, f: float, what: str) -> str:
     if f == 0:
         return f"no number of {what} supports a rate of 0"
     return f"needs {math.ceil(1 / f):,} {what}, has {count:,}"
-
-
-def largest_below(limit: float) -> float:
-    """Return the largest distance d < limit; +inf, where everything is accepted, for +inf."""
-    return limit if math.isinf(limit) else math.nextafter(limit, -math.inf)
 
 
 def false_accepts(totals: Totals) -> tuple[FloatArray, FloatArray]:
@@ -124,17 +120,28 @@ def false_accepts(totals: Totals) -> tuple[FloatArray, FloatArray]:
     if not len(nearest):
         return np.array([math.nan]), np.array([math.nan])
     limits = np.append(np.unique(nearest[np.isfinite(nearest)]), np.inf)
-    accepted = np.searchsorted(np.sort(nearest), limits, side="left")
+    accepted = np.searchsorted(np.sort(nearest), limits)
     return limits, accepted / len(nearest)
 
 
-def sums_closer(totals: Totals, accepted: Accepted, parameter: int | str) -> FloatArray:
+def sums_closer(totals: Totals, accepted: Acceptance, parameter: int | str) -> FloatArray:
     """Return the sum of the shares with distance < limit, at each limit, [n] float64."""
-    limits, _ = totals.once(false_accepts)
     distance, share = accepted(totals, parameter)
+    order, closer = _closer(distance, totals.once(false_accepts)[0])
+    return prefix_sums(share[order])[closer]
+
+
+def _closer(distance: FloatArray, limits: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return the order of distances [m], and how many are < each limit, [n]."""
     order = np.argsort(distance)
-    inside = np.searchsorted(distance[order], limits, side="left")
-    return prefix_sums(share[order])[inside]
+    return order, np.searchsorted(distance[order], limits)
+
+
+def _cumulated(weights: FloatArray) -> FloatArray:
+    """Return the sums of the first 0 .. n weights of each row, [r, n + 1]."""
+    sums = np.zeros((len(weights), weights.shape[1] + 1))
+    np.cumsum(weights, axis=1, out=sums[:, 1:])
+    return sums
 
 
 def roc_area(totals: Totals, x: int) -> Value:
@@ -149,7 +156,7 @@ def roc_area(totals: Totals, x: int) -> Value:
     if not pairs:
         return Value(math.nan)
     further = len(nearest) - np.searchsorted(nearest, distance, side="right")
-    not_closer = len(nearest) - np.searchsorted(nearest, distance, side="left")
+    not_closer = len(nearest) - np.searchsorted(nearest, distance)
     return Value(math.fsum((found * (further + not_closer)).tolist()) / (2 * pairs))
 
 
@@ -161,34 +168,30 @@ def resampled_limits(resamples: Resamples, f: float) -> FloatArray:
     """
     totals = resamples.totals
     limits, _ = totals.once(false_accepts)
-    nearest = totals.column(stranger_distances)
-    order = np.argsort(nearest)
-    inside = np.searchsorted(nearest[order], limits, side="left")
+    order, closer = _closer(totals.column(stranger_distances), limits)
     found = np.full(len(resamples.drawn), math.nan)
     for block, (weights,) in resamples.weights(totals.strangers[order]):
-        closer = np.zeros((len(weights), len(order) + 1))
-        np.cumsum(weights, axis=1, out=closer[:, 1:])
-        strangers = np.maximum(closer[:, -1:], 1)
-        last = np.sum(closer[:, inside] / strangers <= f, axis=1) - 1
-        supported = (closer[:, -1] > 0) & (1 / strangers[:, 0] <= f)
+        sums = _cumulated(weights)
+        strangers = np.maximum(sums[:, -1:], 1)
+        last = np.sum(sums[:, closer] / strangers <= f, axis=1) - 1
+        supported = (sums[:, -1] > 0) & (1 / strangers[:, 0] <= f)
         found[block] = np.where(supported, limits[last], math.nan)
     return found
 
 
 def _resampled(
-    resamples: Resamples, accepted: Accepted, parameter: int | str, f: float
+    resamples: Resamples, accepted: Acceptance, parameter: int | str, f: float
 ) -> FloatArray:
     """Return the sum of the shares with distance < limit by N, in each resample, [R]."""
     limits = resamples.once(resampled_limits, f)
     distance, share = accepted(resamples.totals, parameter)
-    order = np.argsort(distance)
-    inside = np.searchsorted(distance[order], limits, side="left")
+    order, closer = _closer(distance, limits)
     own = share[order]
     sums = np.full(len(limits), math.nan)
     for block, (drawn,) in resamples.weights(resamples.totals.queries[order]):
-        ends = inside[block].tolist()
+        ends = closer[block].tolist()
         sums[block] = [row[:end] @ own[:end] for row, end in zip(drawn, ends, strict=True)]
-    return np.where(np.isnan(limits), math.nan, divided(sums, resamples.known))
+    return np.where(np.isnan(limits), math.nan, divided(sums, resamples.number("Q+")))
 
 
 def resampled_area(resamples: Resamples, x: int) -> FloatArray:
@@ -201,15 +204,14 @@ def resampled_area(resamples: Resamples, x: int) -> FloatArray:
     sums = np.empty(len(resamples.drawn))
     queries = totals.queries[order], totals.strangers
     for block, (known, strangers) in resamples.weights(*queries):
-        closer = np.zeros((len(known), len(order) + 1))
-        np.cumsum(known * found[order], axis=1, out=closer[:, 1:])
+        closer = _cumulated(known * found[order])
         halves = closer[:, ends[0]] + closer[:, ends[1]]
         sums[block] = np.sum(strangers * halves, axis=1)
-    return divided(sums, 2 * resamples.known * resamples.strangers)
+    return divided(sums, 2 * resamples.number("Q+") * resamples.number("Q−"))
 
 
 _X = rank(lambda options: options.dir_ranks)
-_F = rate_of_options(lambda options: options.false_accept_rates)
+_F = rate(lambda options: options.false_accept_rates)
 
 _open = partial(
     Metric,
@@ -223,10 +225,10 @@ _open = partial(
 
 METRICS = (
     _open(
-        name="DIR@{x}|FAR={f}",
-        formula="DIR(τ,x) = |{Q+ : r_1 <= x, d_1 <= τ}|/N at the largest τ with FAR(τ) = "
+        "DIR@{x}|FAR={f}",
+        "DIR(τ,x) = |{Q+ : r_1 <= x, d_1 <= τ}|/N at the largest τ with FAR(τ) = "
         "|{Q− : min d <= τ}|/M <= f; withheld where f < 1/M",
-        source="Liao et al. 2014; GOM paper, §4.4",
+        "Liao et al. 2014; GOM paper, §4.4",
         finish=detection_identification,
         resampled=lambda resamples, x, f: _resampled(resamples, identified, x, f),
         parameters={"x": _X, "f": _F},
@@ -234,10 +236,10 @@ METRICS = (
         also=("DIR@FAR={f}", "TPIR@FPIR={f}", "TPIR@{x}|FPIR={f}"),
     ),
     _open(
-        name="FNIR@{x}|FPIR={f}",
-        formula="FNIR(τ,x) = 1 − DIR(τ,x) at the largest τ with FPIR(τ) = FAR(τ) <= f; withheld "
+        "FNIR@{x}|FPIR={f}",
+        "FNIR(τ,x) = 1 − DIR(τ,x) at the largest τ with FPIR(τ) = FAR(τ) <= f; withheld "
         "where f < 1/M",
-        source="ISO/IEC 19795-1; NIST FRVT 1:N",
+        "ISO/IEC 19795-1; NIST FRVT 1:N",
         finish=missed_identification,
         resampled=lambda resamples, x, f: 1 - _resampled(resamples, identified, x, f),
         parameters={"x": _X, "f": _F},
@@ -245,19 +247,19 @@ METRICS = (
         better="lower",
     ),
     _open(
-        name="DIR_AUC@{x}",
-        formula="1/(N·M) Σ_{i in Q+} Σ_{u in Q−} [r_1 <= x]·([d_1 < d_u] + ½[d_1 = d_u])",
-        source="area under the ROC of Liao et al. 2014, by Mann and Whitney 1947",
+        "DIR_AUC@{x}",
+        "1/(N·M) Σ_{i in Q+} Σ_{u in Q−} [r_1 <= x]·([d_1 < d_u] + ½[d_1 = d_u])",
+        "area under the ROC of Liao et al. 2014, by Mann and Whitney 1947",
         finish=roc_area,
         resampled=resampled_area,
         parameters={"x": _X},
     ),
     _open(
-        name="TTR/{verification}|FTR={f}",
-        needs=_NEAREST_FIELDS,
-        formula="TTR(τ) = |{Q+ : d <= τ}|/N at the largest τ with FTR(τ) = |{Q− : min d <= τ}|/M "
+        "TTR/{verification}|FTR={f}",
+        "TTR(τ) = |{Q+ : d <= τ}|/N at the largest τ with FTR(τ) = |{Q− : min d <= τ}|/M "
         "<= f; d = min over all valid items (set), or d_1 (individual); withheld where f < 1/M",
-        source="Zheng et al. 2016 (one-shot group-based verification)",
+        "Zheng et al. 2016 (one-shot group-based verification)",
+        needs=_NEAREST_FIELDS,
         keeps=(target_distances, stranger_distances),
         finish=true_target_rate,
         resampled=lambda resamples, verification, f: _resampled(

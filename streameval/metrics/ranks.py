@@ -15,6 +15,9 @@ import numpy.typing as npt
 from streameval.choices import AveragePrecision
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
+Cutoff = int | IntArray
+"""A rank for all queries, or one for each of Q+, [N] int64."""
+
 
 class Ranks:
     """Where the positives stand in the ranking, for each query of Q+ in their order.
@@ -67,18 +70,13 @@ class Ranks:
         """Return terms whose sums are those of `first_within` at 1 .. ranks, [ranks, n] float64."""
         return counts_within(self.rank[self.start], ranks)
 
-    def precision(self, rule: AveragePrecision, cutoff: IntArray | None = None) -> FloatArray:
+    def precision(self, rule: AveragePrecision, cutoff: Cutoff | None = None) -> FloatArray:
         """Return the term of AP that each positive adds, [P] float64.
 
         step: j / r_j. trapezoid (the MATLAB code of Market-1501, after Oxford Buildings):
         ½[(j − 1)/(r_j − 1) + j/r_j], the first of the two 1 where r_j = 1. threshold
         (scikit-learn): the positives as near as it or nearer, by all items that are.
-
-        Parameters
-        ----------
-        rule : {"step", "trapezoid", "threshold"}
-        cutoff : [N] int64, optional
-            Ranks beyond which a positive adds nothing.
+        Beyond a cutoff a positive adds nothing.
         """
         terms: FloatArray = self.order / self.rank
         if rule == "threshold":
@@ -90,16 +88,16 @@ class Ranks:
             terms = (before + terms) / 2
         return terms if cutoff is None else np.where(self._within(cutoff), terms, 0.0)
 
-    def precision_per_hit(self, rule: AveragePrecision, cutoff: IntArray) -> FloatArray:
+    def precision_per_hit(self, rule: AveragePrecision, cutoff: Cutoff) -> FloatArray:
         """Return the mean term of the positives within the cutoff, 0 where none is, [N] float64."""
-        hits = np.maximum(self.counts(self.hits(cutoff)), 1)
+        hits = np.maximum(self.hit_counts(cutoff), 1)
         return self.totals(self.precision(rule, cutoff)) / hits
 
-    def hits(self, cutoff: IntArray) -> FloatArray:
+    def hits(self, cutoff: Cutoff) -> FloatArray:
         """Return [r_j <= cutoff] of each positive, [P] float64."""
         return self._within(cutoff).astype(np.float64)
 
-    def gains(self, cutoff: IntArray) -> FloatArray:
+    def gains(self, cutoff: Cutoff) -> FloatArray:
         """Return 1/log2(r_j + 1) within the cutoff, else 0, [P] float64."""
         return np.where(self._within(cutoff), 1 / np.log2(self.rank + 1), 0.0)
 
@@ -114,6 +112,10 @@ class Ranks:
     def inverse_penalty(self) -> FloatArray:
         """Return INP = G / r_G, [N] float64."""
         return self.count / self.rank[self.last]
+
+    def hit_counts(self, cutoff: Cutoff) -> FloatArray:
+        """Return the number of positives within each query's cutoff, [N] float64."""
+        return self.counts(self.hits(cutoff))
 
     def counts(self, chances: FloatArray) -> FloatArray:
         """Return the sums of each query's 0s and 1s, or of chances between, [N] float64."""
@@ -130,11 +132,11 @@ class Ranks:
             np.cumsum(terms[start : last + 1], out=sums[start : last + 1])
         return sums
 
-    def of_positives(self, values: IntArray) -> IntArray:
-        """Spread [N] over the positives of each query, [P]."""
-        return np.repeat(values, self.count)
+    def of_positives(self, values: Cutoff) -> IntArray:
+        """Spread one value, or [N], over the positives of each query, [P]."""
+        return np.repeat(np.broadcast_to(values, self.count.shape), self.count)
 
-    def _within(self, cutoff: IntArray) -> npt.NDArray[np.bool_]:
+    def _within(self, cutoff: Cutoff) -> npt.NDArray[np.bool_]:
         return self.rank <= self.of_positives(cutoff)
 
 
@@ -145,15 +147,7 @@ def counts_within(first: IntArray, ranks: int) -> FloatArray:
 
 
 def tie_groups(distance: FloatArray, start: IntArray) -> tuple[IntArray, IntArray]:
-    """Return where the groups of equally far positives begin, and how many are in each, [g].
-
-    Parameters
-    ----------
-    distance : [P] float64
-        Of the positives, ascending within a query.
-    start : [N] int64
-        Where the positives of each query begin.
-    """
+    """Return where the groups of equally far positives begin, and how many are in each, [g]."""
     begins = np.ones(len(distance), dtype=bool)
     begins[1:] = distance[1:] != distance[:-1]
     begins[start] = True

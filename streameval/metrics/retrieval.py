@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import OptionError
 from streameval.metrics.blocks import RankedQueries, Totals
@@ -72,7 +71,7 @@ def shots_of(ranked: RankedQueries, field: str) -> FloatArray:
     OptionError
         If the statistics don't hold the field.
     """
-    shots: npt.NDArray[np.float64] | None = getattr(ranked.stats, field)
+    shots: FloatArray | None = getattr(ranked.stats, field)
     if shots is None:
         raise OptionError(
             f"CMC under single gallery shot needs {field}, which these statistics do not hold: "
@@ -134,7 +133,7 @@ def resampled_median_rank(resamples: Resamples) -> FloatArray:
     medians = np.empty(len(resamples.drawn))
     for block, (weights,) in resamples.weights(totals.queries[order]):
         through = np.cumsum(weights, axis=1)
-        middle = resamples.known[block, None]
+        middle = resamples.number("Q+")[block, None]
         low = np.sum(2 * through < middle, axis=1)
         high = np.sum(2 * through <= middle, axis=1)
         medians[block] = (ranks[low] + ranks[high]) / 2
@@ -151,12 +150,12 @@ _X = rank(lambda options: options.cmc_ranks)
 
 METRICS = (
     Metric(
-        name="CMC@{x}",
+        "CMC@{x}",
+        "1/N Σ [r_1 <= x] (first match) or 1/N Σ 1/G Σ_j [c_j + 1 <= x] (all shots), or "
+        "its expectation where one item is drawn of each gallery identity (single gallery shot)",
+        "Gray et al. 2007; GOM paper, Eq. 1; all shots: open-reid",
         needs=(*RANK_FIELDS, "valid", "ignored"),
         reads=lambda options: ("single_shot",) if options.cmc == "single-gallery-shot" else (),
-        formula="1/N Σ [r_1 <= x] (first match) or 1/N Σ 1/G Σ_j [c_j + 1 <= x] (all shots), or "
-        "its expectation where one item is drawn of each gallery identity (single gallery shot)",
-        source="Gray et al. 2007; GOM paper, Eq. 1; all shots: open-reid",
         values=matches_within,
         adds=(matching_terms,),
         keeps=(first_ranks,),
@@ -168,20 +167,20 @@ METRICS = (
         deployed=True,
     ),
     Metric(
-        name="CMC_sampled@{x}",
+        "CMC_sampled@{x}",
+        "1/N Σ [c + 1 <= x], mean over draws of one item of each gallery identity",
+        "Li et al. 2014 (CUHK03); torchreid and open-reid: 10 draws, without a seed",
         needs=("indptr", "tied", "sampled_shots"),
-        formula="1/N Σ [c + 1 <= x], mean over draws of one item of each gallery identity",
-        source="Li et al. 2014 (CUHK03); torchreid and open-reid: 10 draws, without a seed",
         values=partial(shots_within, field="sampled_shots"),
         adds=(sampled_terms,),
         finish=sampled_matching,
         parameters={"x": _X},
     ),
     Metric(
-        name="mAP",
-        formula="1/N Σ AP; AP = 1/G Σ_j j/r_j (step), or 1/G Σ_j ½[(j−1)/(r_j−1) + j/r_j] "
+        "mAP",
+        "1/N Σ AP; AP = 1/G Σ_j j/r_j (step), or 1/G Σ_j ½[(j−1)/(r_j−1) + j/r_j] "
         "(trapezoid), or 1/G Σ_j of the precision at distance d_j (threshold)",
-        source="Zheng et al. 2015 (Market-1501); GOM paper, Eq. 2",
+        "Zheng et al. 2015 (Market-1501); GOM paper, Eq. 2",
         values=lambda ranked: ranked.average_precision,
         column="AP",
         default=True,
@@ -189,9 +188,9 @@ METRICS = (
         tail="monotone",
     ),
     Metric(
-        name="mINP",
-        formula="1/N Σ G/r_G",
-        source="Ye et al. 2020 (AGW); GOM paper, Eq. 3",
+        "mINP",
+        "1/N Σ G/r_G",
+        "Ye et al. 2020 (AGW); GOM paper, Eq. 3",
         values=lambda ranked: ranked.inverse_penalty,
         column="INP",
         default=True,
@@ -199,18 +198,18 @@ METRICS = (
         tail="monotone",
     ),
     Metric(
-        name="MRR",
-        formula="1/N Σ 1/r_1",
-        source="Voorhees 1999 (TREC-8); pytorch-metric-learning, torchmetrics, ranx",
+        "MRR",
+        "1/N Σ 1/r_1",
+        "Voorhees 1999 (TREC-8); pytorch-metric-learning, torchmetrics, ranx",
         values=lambda ranked: ranked.ranks.inverse_first_rank(),
         column="RR",
         also=("RR", "mean-reciprocal-rank"),
         tail="monotone",
     ),
     Metric(
-        name="MedR",
-        formula="median over Q+ of r_1",
-        source="Hodosh, Young and Hockenmaier 2013 (median rank of image and text retrieval)",
+        "MedR",
+        "median over Q+ of r_1",
+        "Hodosh, Young and Hockenmaier 2013 (median rank of image and text retrieval)",
         keeps=(first_ranks,),
         finish=median_rank,
         resampled=resampled_median_rank,

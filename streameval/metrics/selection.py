@@ -154,11 +154,10 @@ def refined_measures(names: Iterable[str]) -> list[Measure]:
     return list(dict.fromkeys(measures))
 
 
-def with_named(options: MetricOptions, measures: Sequence[Measure]) -> MetricOptions:
-    """Return options under which these metrics are computed, too."""
+def with_named(options: MetricOptions, names: Sequence[str]) -> MetricOptions:
+    """Return options under which the metrics of these names are computed, too."""
     before = options.metrics or tuple(one.name for one in wanted_measures(options)[1])
-    names = (one.name for one in measures)
-    return replace(options, metrics=(*before, *names)) if measures else options
+    return replace(options, metrics=(*before, *names)) if names else options
 
 
 def required_fields(options: MetricOptions) -> frozenset[str]:
@@ -200,8 +199,7 @@ def measures_of(options: MetricOptions, available: Collection[str]) -> list[Meas
 
 def in_order(measures: Sequence[Measure]) -> list[Measure]:
     """Return the metrics in the order of the list, those of one declaration as they came."""
-    place = {metric.name: at for at, metric in enumerate(METRICS)}
-    return sorted(measures, key=lambda measure: place[measure.metric.name])
+    return sorted(measures, key=lambda measure: METRICS.index(measure.metric))
 
 
 def available_fields(stats: RankStatistics) -> frozenset[str]:

@@ -8,13 +8,15 @@ inside one bin leave open. All pairs that are not ignored take part, of all quer
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial, wraps
+from operator import mul
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.blocks import Array, RankedQueries, Totals
 from streameval.metrics.metric import Bounds, Metric, Value
 from streameval.metrics.openset import unsupported
 from streameval.metrics.parameters import rate
@@ -55,7 +57,7 @@ class Accepted:
         return _ratio(self.impostor, self.totals[1])
 
     @property
-    def curves(self) -> dict[str, npt.NDArray[np.generic]]:
+    def curves(self) -> dict[str, Array]:
         """What there is to draw, each a curve.
 
         ``pair_tau``, ``FMR``, ``FNMR`` [E] float64 at the edges; ``genuine``, ``impostor``
@@ -68,6 +70,31 @@ class Accepted:
             "genuine": np.diff(self.genuine),
             "impostor": np.diff(self.impostor),
         }
+
+    def last_within(self, f: float) -> int | None:
+        """Return the last limit with FAR <= f; None where the pairs don't support the rate."""
+        genuine, impostor = self.totals
+        if not genuine or not impostor or 1 / impostor > f:
+            return None
+        return int(np.searchsorted(self.false_rate, f, side="right")) - 1
+
+    @property
+    def crossing(self) -> int | None:
+        """The first limit with FMR >= FNMR, not 0; None where one of them is undefined."""
+        return int(np.argmax(self.false_rate >= self.miss_rate)) if all(self.totals) else None
+
+    @cached_property
+    def f1(self) -> tuple[FloatArray, FloatArray]:
+        """F1 = 2tp/(tp + fp + P) at each limit, and the most that it can be in each bin.
+
+        [E + 2] and [E + 1] float64. The most is where all genuine pairs of the bin are before its
+        impostors; where the bin is of one distance alone, it is F1 there.
+        """
+        genuine, impostor, limits = self.genuine, self.impostor, self.limits
+        f1 = 2 * genuine / np.maximum(genuine + impostor + genuine[-1], 1)
+        single = limits[1:] == np.nextafter(limits[:-1], np.inf)
+        before = np.where(single, impostor[1:], impostor[:-1])
+        return f1, 2 * genuine[1:] / np.maximum(genuine[1:] + before + genuine[-1], 1)
 
 
 def _ratio(counts: IntArray, total: int) -> FloatArray:
@@ -101,63 +128,51 @@ def accepted_pairs(totals: Totals) -> Accepted:
     return Accepted(limits, accepted, np.append(0, np.cumsum(histogram)), genuine)
 
 
-def last_within(totals: Totals, f: float) -> int | None:
-    """Return the last limit with FAR <= f; None where the pairs don't support the rate."""
-    pairs = totals.once(accepted_pairs)
-    genuine, impostor = pairs.totals
-    if not genuine or not impostor or 1 / impostor > f:
-        return None
-    return int(np.searchsorted(pairs.false_rate, f, side="right")) - 1
+def of_pairs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of `Totals` from one of `Accepted`; a `Value` gets the curves."""
+
+    @wraps(function)
+    def read(totals: Totals, *parameters: Any) -> Any:
+        pairs = totals.once(accepted_pairs)
+        found = function(pairs, *parameters)
+        return replace(found, curves=pairs.curves) if isinstance(found, Value) else found
+
+    return read
 
 
-def around_rate(totals: Totals, f: float) -> Bounds | None:
-    """Return the limits that the largest τ with FAR <= f lies between."""
-    limits, at = totals.once(accepted_pairs).limits, last_within(totals, f)
-    if at is None or at == len(limits) - 1:
-        return None
-    return float(limits[at]), float(limits[at + 1])
-
-
-def at_false_rate(totals: Totals, f: float, name: str) -> Value:
+@of_pairs
+def at_false_rate(pairs: Accepted, f: float, name: str) -> Value:
     """Return TAR, or FNMR = 1 − TAR, at the largest τ with FAR <= f, known to within one bin."""
-    pairs, at = totals.once(accepted_pairs), last_within(totals, f)
-    genuine, impostor = pairs.totals
+    at, (genuine, impostor) = pairs.last_within(f), pairs.totals
     if at is None:
         reason = unsupported(impostor, f, "impostor pairs") if genuine and impostor else ""
-        return Value(math.nan, reason=reason, curves=pairs.curves)
+        return Value(math.nan, reason=reason)
     low, high = (float(pairs.limits[min(one, len(pairs.limits) - 1)]) for one in (at, at + 1))
-    most = int(np.searchsorted(pairs.all_genuine, high, side="left"))
+    most = int(np.searchsorted(pairs.all_genuine, high))
     known = int(pairs.genuine[at])
     return Value(
         (known if name.startswith("TAR") else genuine - known) / genuine,
         threshold=low,
         error=max(most - known, 0) / genuine,
         threshold_error=0.0 if low == high else high - low,
-        curves=pairs.curves,
     )
 
 
-def crossing(totals: Totals) -> int | None:
-    """Return the first limit with FMR >= FNMR; None where one of them is undefined."""
-    pairs = totals.once(accepted_pairs)
-    if not all(pairs.totals):
+@of_pairs
+def around_rate(pairs: Accepted, f: float) -> Bounds | None:
+    """Return the limits that the largest τ with FAR <= f lies between."""
+    at = pairs.last_within(f)
+    if at is None or at == len(pairs.limits) - 1:
         return None
-    return int(np.argmax(pairs.false_rate >= pairs.miss_rate))  # not 0: nothing is accepted there
+    return float(pairs.limits[at]), float(pairs.limits[at + 1])
 
 
-def around_crossing(totals: Totals) -> Bounds | None:
-    """Return the limits that the τ at which FMR and FNMR cross lies between."""
-    limits, at = totals.once(accepted_pairs).limits, crossing(totals)
-    if at is None:
-        return None
-    return float(limits[at - 1]), math.nextafter(float(limits[at]), math.inf)
-
-
-def equal_error(totals: Totals) -> Value:
+@of_pairs
+def equal_error(pairs: Accepted) -> Value:
     """Return the rate at which FMR and FNMR cross; its threshold is the upper edge of that bin."""
-    pairs, at = totals.once(accepted_pairs), crossing(totals)
+    at = pairs.crossing
     if at is None:
-        return Value(math.nan, curves=pairs.curves)
+        return Value(math.nan)
     fmr, fnmr = pairs.false_rate, pairs.miss_rate
     before, limit = pairs.limits[at - 1 : at + 1].tolist()
     low, high = max(fmr[at - 1], fnmr[at]), min(fmr[at], fnmr[at - 1])
@@ -165,37 +180,72 @@ def equal_error(totals: Totals) -> Value:
         # All pairs of the bin are at one distance: the straight line between both is known.
         gap, after = fnmr[at - 1] - fmr[at - 1], fmr[at] - fnmr[at]
         low = high = fmr[at - 1] + (fmr[at] - fmr[at - 1]) * (gap / (gap + after))
-    return Value(
-        float(low + high) / 2,
-        threshold=limit,
-        error=float(high - low) / 2,
-        threshold_error=limit - before,
-        curves=pairs.curves,
+    return Value(float(low + high) / 2, limit, float(high - low) / 2, limit - before)
+
+
+@of_pairs
+def around_crossing(pairs: Accepted) -> Bounds | None:
+    """Return the limits that the τ at which FMR and FNMR cross lies between."""
+    limits, at = pairs.limits, pairs.crossing
+    if at is None:
+        return None
+    return float(limits[at - 1]), math.nextafter(float(limits[at]), math.inf)
+
+
+@of_pairs
+def pair_area(pairs: Accepted) -> Value:
+    """Return the chance that a genuine pair is closer than an impostor pair, ties half."""
+    genuine, impostor = pairs.totals
+    if not genuine or not impostor:
+        return Value(math.nan)
+    further, counts = impostor - pairs.impostor, np.diff(pairs.genuine)
+    bins = np.flatnonzero(counts)
+    # Python's integers: products of numbers of pairs are large
+    low, high = (
+        sum(map(mul, counts[bins].tolist(), further[ends].tolist())) for ends in (bins + 1, bins)
     )
+    total = 2 * genuine * impostor
+    return Value((low + high) / total, error=(high - low) / total)
 
 
-def settling_edges(totals: Totals, between: Bounds, most: int) -> FloatArray:
+@of_pairs
+def best_f1(pairs: Accepted) -> Value:
+    """Return the greatest F1 at an edge; none anywhere is beyond its error."""
+    if not pairs.totals[0]:
+        return Value(math.nan)
+    f1, most = pairs.f1
+    best = int(np.argmax(f1))
+    error = max(float(most.max() - f1[best]), 0.0)
+    threshold_error = math.inf if error else 0.0  # two far apart may be nearly as good
+    return Value(float(f1[best]), float(pairs.limits[best]), error, threshold_error)
+
+
+@of_pairs
+def around_best_f1(pairs: Accepted) -> Bounds | None:
+    """Return the limits that the best τ lies between; None where it is known."""
+    f1, most = pairs.f1
+    better = np.flatnonzero(most > f1.max())
+    if not len(better):
+        return None
+    last = float(pairs.limits[better[-1] + 1])
+    return float(pairs.limits[better[0]]), math.nextafter(last, math.inf)
+
+
+@of_pairs
+def settling_edges(pairs: Accepted, between: Bounds, most: int) -> FloatArray:
     """Return genuine distances between two others, and the distances just before them.
 
     With these among the edges of the histogram, both rates are known wherever TAR changes.
 
-    Parameters
-    ----------
-    totals : Totals
-    between : (float, float)
-        Both excluded.
-    most : int
-        About how many; where there are more, a part of them, evenly spaced.
+    Both ends are excluded. Where there are more than about `most`, a part of them, evenly spaced.
 
     Returns
     -------
     [n] float64
         Ascending, none of them an edge; empty where all are edges already.
     """
-    pairs = totals.once(accepted_pairs)
-    low, high = between
-    first = np.searchsorted(pairs.all_genuine, low, side="right")
-    last = np.searchsorted(pairs.all_genuine, high, side="left")
+    first = np.searchsorted(pairs.all_genuine, between[0], side="right")
+    last = np.searchsorted(pairs.all_genuine, between[1])
     genuine = np.unique(pairs.all_genuine[first:last])
     before = np.nextafter(genuine, -np.inf)
     genuine = genuine[~(np.isin(genuine, pairs.limits) & np.isin(before, pairs.limits))]
@@ -204,65 +254,9 @@ def settling_edges(totals: Totals, between: Bounds, most: int) -> FloatArray:
     return np.setdiff1d(np.union1d(genuine, np.nextafter(genuine, -np.inf)), pairs.limits)
 
 
-def pair_area(totals: Totals) -> Value:
-    """Return the chance that a genuine pair is closer than an impostor pair, ties half."""
-    pairs = totals.once(accepted_pairs)
-    genuine, impostor = pairs.totals
-    if not genuine or not impostor:
-        return Value(math.nan, curves=pairs.curves)
-    low = high = 0  # Python's integers: products of numbers of pairs are large
-    counts = np.diff(pairs.genuine)
-    for one in np.flatnonzero(counts).tolist():
-        count = int(counts[one])
-        low += count * (impostor - int(pairs.impostor[one + 1]))
-        high += count * (impostor - int(pairs.impostor[one]))
-    total = 2 * genuine * impostor
-    return Value((low + high) / total, error=(high - low) / total, curves=pairs.curves)
+_RATES = rate((1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6))
 
-
-def f1_at_limits(totals: Totals) -> tuple[FloatArray, FloatArray]:
-    """Return F1 = 2tp/(tp + fp + P) at each limit, and the most that it can be in each bin.
-
-    [E + 2] and [E + 1] float64. The most is where all genuine pairs of the bin are before its
-    impostors; where the bin is of one distance alone, it is F1 there.
-    """
-    pairs = totals.once(accepted_pairs)
-    genuine, impostor, limits = pairs.genuine, pairs.impostor, pairs.limits
-    f1 = 2 * genuine / np.maximum(genuine + impostor + genuine[-1], 1)
-    before = np.where(limits[1:] == np.nextafter(limits[:-1], np.inf), impostor[1:], impostor[:-1])
-    return f1, 2 * genuine[1:] / np.maximum(genuine[1:] + before + genuine[-1], 1)
-
-
-def best_f1(totals: Totals) -> Value:
-    """Return the greatest F1 at an edge; none anywhere is beyond its error."""
-    pairs = totals.once(accepted_pairs)
-    if not pairs.totals[0]:
-        return Value(math.nan, curves=pairs.curves)
-    f1, most = totals.once(f1_at_limits)
-    best = int(np.argmax(f1))
-    error = max(float(most.max() - f1[best]), 0.0)
-    return Value(
-        float(f1[best]),
-        threshold=float(pairs.limits[best]),
-        error=error,
-        threshold_error=math.inf if error else 0.0,  # two far apart may be nearly as good
-        curves=pairs.curves,
-    )
-
-
-def around_best_f1(totals: Totals) -> Bounds | None:
-    """Return the limits that the best τ lies between; None where it is known."""
-    limits = totals.once(accepted_pairs).limits
-    f1, most = totals.once(f1_at_limits)
-    better = np.flatnonzero(most > f1.max())
-    if not len(better):
-        return None
-    return float(limits[better[0]]), math.nextafter(float(limits[better[-1] + 1]), math.inf)
-
-
-_RATES = rate(1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-
-_of_pairs = partial(
+_verified = partial(
     Metric,
     source="ISO/IEC 19795-1",
     part="verification",
@@ -273,9 +267,9 @@ _of_pairs = partial(
 )
 
 METRICS = (
-    _of_pairs(
-        name="TAR|FAR={f}",
-        formula="TAR(τ) = |{genuine : d <= τ}|/P at the largest τ with FAR(τ) = |{impostor : "
+    _verified(
+        "TAR|FAR={f}",
+        "TAR(τ) = |{genuine : d <= τ}|/P at the largest τ with FAR(τ) = |{impostor : "
         "d <= τ}|/I <= f; withheld where f < 1/I",
         source="NIST FRVT; ISO/IEC 19795-1",
         finish=at_false_rate,
@@ -283,9 +277,9 @@ METRICS = (
         unsettled=around_rate,
         also=("TPR@FPR={f}", "TMR@FMR={f}", "GAR@FAR={f}"),
     ),
-    _of_pairs(
-        name="FNMR|FMR={f}",
-        formula="FNMR(τ) = |{genuine : d > τ}|/P at the largest τ with FMR(τ) = |{impostor : "
+    _verified(
+        "FNMR|FMR={f}",
+        "FNMR(τ) = |{genuine : d > τ}|/P at the largest τ with FMR(τ) = |{impostor : "
         "d <= τ}|/I <= f; withheld where f < 1/I",
         finish=at_false_rate,
         parameters={"f": _RATES},
@@ -293,26 +287,26 @@ METRICS = (
         also=("FRR@FAR={f}",),
         better="lower",
     ),
-    _of_pairs(
-        name="EER",
-        formula="FMR(τ) = FNMR(τ), linear between the τ before and after",
+    _verified(
+        "EER",
+        "FMR(τ) = FNMR(τ), linear between the τ before and after",
         finish=equal_error,
         unsettled=around_crossing,
         also=("equal-error-rate",),
         better="lower",
     ),
-    _of_pairs(
-        name="AUC",
-        formula="1/(P·I) Σ_{genuine} Σ_{impostor} ([d_g < d_i] + ½[d_g = d_i])",
+    _verified(
+        "AUC",
+        "1/(P·I) Σ_{genuine} Σ_{impostor} ([d_g < d_i] + ½[d_g = d_i])",
         source="Mann and Whitney 1947; Hanley and McNeil 1982",
         finish=pair_area,
         also=("AUROC", "ROC-AUC"),
     ),
-    _of_pairs(
-        name="F1_best",
-        over=("Q+",),
-        formula="max over every distance τ of 2tp/(tp + fp + P) of all pairs (micro), known to "
+    _verified(
+        "F1_best",
+        "max over every distance τ of 2tp/(tp + fp + P) of all pairs (micro), known to "
         "within a bin of the histogram; F1_max is over the thresholds alone",
+        over=("Q+",),
         source="van Rijsbergen 1979",
         finish=best_f1,
         unsettled=around_best_f1,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import InputError, OptionError
-from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.cutoffs import precision_terms
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result import Evaluation, Results
@@ -177,7 +177,7 @@ def _precision(axes: Axes, result: Evaluation, look: Look) -> None:
             "an interpolated precision has no closed expectation over tie-breaks: read the result "
             "under another tie rule"
         )
-    totals = Totals.of(RankedQueries(result.statistics, result.options))
+    totals = RankedQueries(result.statistics, result.options).totals
     precision = totals.means(precision_terms)
     axes.plot(np.linspace(0, 1, len(precision)), precision, **look)
 

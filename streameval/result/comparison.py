@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import OptionError
-from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.confidence import Resampling, interval, resampled_values, withheld
 from streameval.metrics.metric import FRACTION, Kind
 from streameval.metrics.selection import names_of
@@ -177,7 +177,7 @@ class Comparison:
 def query_scores(result: Evaluation) -> tuple[FloatArray, FloatArray]:
     """Return AP and first rank of each query, [Q] each; NaN for those that are not in Q+."""
     ranked = RankedQueries(result.statistics, result.options)
-    of_all = Totals.of(ranked).of_all_queries
+    of_all = ranked.totals.of_all_queries
     return of_all(ranked.average_precision), of_all(ranked.ranks.first_rank())
 
 

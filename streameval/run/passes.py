@@ -13,7 +13,7 @@ import numpy as np
 
 from streameval.kernels.edges import Positives
 from streameval.kernels.stretches import StretchCounter
-from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.verification import settling_edges
@@ -257,11 +257,11 @@ def refine(
 
 
 def _settling_edges(counted: RankStatistics, measures: Sequence[Measure]) -> FloatArray:
-    ranked = RankedQueries(counted, MetricOptions())
+    totals = RankedQueries(counted, MetricOptions()).totals
     edges: FloatArray = np.empty(0)
     for measure in measures:
-        between = measure.unsettled(ranked)
+        between = measure.call(measure.metric.unsettled, totals)
         if between is not None:
-            most = PER_PASS // len(measures)
-            edges = np.union1d(edges, settling_edges(Totals.of(ranked), between, most))
+            own = settling_edges(totals, between, PER_PASS // len(measures))
+            edges = np.union1d(edges, own)
     return edges

@@ -41,7 +41,7 @@ def under(prepared: Prepared, options: se.MetricOptions | None) -> Prepared:
         return prepared
     if options.cmc == se.MetricOptions().cmc:
         options = replace(options, cmc=prepared.request.protocol.cmc)
-    options = with_named(options, prepared.request.refine)
+    options = with_named(options, [one.name for one in prepared.request.refine])
     return replace(prepared, request=replace(prepared.request, options=options))
 
 
