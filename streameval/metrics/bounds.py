@@ -153,6 +153,7 @@ def _bounded(
     best = reading.best or stats
     ends = RankedQueries(stats, options), RankedQueries(best, options)
     alike = {name for name in FIELDS if np.array_equal(getattr(stats, name), getattr(best, name))}
+    complete = len(alike) == len(FIELDS)
     shown = RankedQueries(replace(best, tied=_shown_ties(stats, best)), options).totals
     scalars: dict[str, float] = {}
     details: dict[str, Detail] = {}
@@ -161,23 +162,22 @@ def _bounded(
     curves, columns = {}, _merged(ends[0].totals.columns, shown.columns)
     for measure in measures:
         name, known = measure.name, measure.metric.needs_under(options) <= alike
-        tail = "monotone" if known else measure.tail
+        tail: Tail = "monotone" if known else measure.tail
         one, other = measure.compute(ends[0]), measure.compute(ends[1])
         details[name], interval = _read(measure, tail, ends, (one, other), reading)
         low, high = interval or (math.nan, math.nan)
         scalars[name] = low if low == high else math.nan
         if interval:
             bounds[name] = interval
-        if interval or tail == "monotone":
+        if interval or complete or measure.tail == "monotone":
             curves.update(_merged(one.curves, other.curves))
             columns.update(_merged(one.per_query, other.per_query))
-        if low != high and (interval or tail == "cutoff"):
+        if low != high and not complete and (interval or measure.tail == "cutoff"):
             places[name] = closing_places(measure, stats, reading)
     ties: dict[str, Bounds] = {}
     if best.tied.any():  # of returned items: from pessimistic at worst to optimistic at best
         worst_ties = RankedQueries(stats, replace(options, ties="pessimistic"))
         best_ties = RankedQueries(best, replace(options, ties="optimistic"))
-        complete = len(alike) == len(FIELDS)
         valued = [one for one in measures if complete or not math.isnan(scalars[one.name])]
         ties = tie_intervals((worst_ties.totals, best_ties.totals), valued)
     return ListMetrics(scalars, details, ties, curves, columns, shown.counts, bounds, places)
