@@ -68,22 +68,13 @@ def check_type(what: str, given: object, kinds: Any, needed: str) -> None:
         As `isinstance` takes them.
     needed : str
         What the message says of them: ``a whole number is needed``.
-
-    Raises
-    ------
-    OptionError
     """
     if not isinstance(given, kinds):
         raise OptionError(f"{what} is of type {type(given).__name__}; {needed}")
 
 
 def check_path(given: object, what: str = "path") -> None:
-    """Refuse what is no path.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Refuse what is no path."""
     check_type(what, given, str | os.PathLike, "a path, str or Path, is needed")
 
 

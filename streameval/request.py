@@ -75,13 +75,6 @@ class Terms:
         """Return the request of a mapping of the keywords of `evaluate`; None is not given.
 
         A preset stands behind what is given. Keywords that are not of a request are ignored.
-
-        Raises
-        ------
-        InputError
-            If the source or the labels are of another type.
-        OptionError
-            If an option is unknown or has a value that it can't have.
         """
         return cls(**cls._values(given))
 
@@ -237,13 +230,7 @@ def _check_draws(options: MetricOptions, protocol: Protocol) -> None:
 
 
 def _range(wanted: Any) -> RangeOption:
-    """Return a range as it is asked for: auto where it is not.
-
-    Raises
-    ------
-    OptionError
-        If the range is unknown, or not two ascending finite numbers.
-    """
+    """Return a range as it is asked for: auto where it is not."""
     if wanted is None:
         return "auto"
     if wanted in ("auto", "minmax") if isinstance(wanted, str) else isinstance(wanted, Range):

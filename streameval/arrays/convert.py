@@ -59,18 +59,6 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
         Budget of the process, in bytes.
     overwrite : bool
         Whether to replace a Zarr array that is there.
-
-    Raises
-    ------
-    InputError
-        If the source holds something else than numbers, a value is not finite (its row is
-        named), or the file is damaged.
-    OptionError
-        If ``out`` is no path of a folder.
-    OutputError
-        If ``out`` is there, or can't be written.
-    BudgetError
-        If one chunk does not fit the memory.
     """
     if source.dtype.kind not in "iuf":
         raise InputError(
@@ -116,12 +104,7 @@ def chunks_for(shape: Shape, itemsize: int) -> Shape:
 
 
 def _block_for(source: Array, chunks: Shape, memory: int) -> Shape:
-    """Return the block to read at a time, in whole chunks: of rows, or of a row's columns.
-
-    Raises
-    ------
-    BudgetError
-    """
+    """Return the block to read at a time, in whole chunks: of rows, or of a row's columns."""
     import psutil
 
     held = int(psutil.Process().memory_info().rss) + RESERVED_BYTES

@@ -52,13 +52,7 @@ def fingerprint(array: Array) -> str:
 
 
 def of_file(path: Path) -> str:
-    """Return a text that differs where the content of a file does: `fingerprint` of its bytes.
-
-    Raises
-    ------
-    InputError
-        If it can't be read.
-    """
+    """Return a text that differs where the content of a file does: `fingerprint` of its bytes."""
     with reading(str(path), "opened", "check the path"):
         size = path.stat().st_size
     header = Header((size,), False, np.dtype(np.uint8))

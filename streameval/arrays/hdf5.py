@@ -46,13 +46,7 @@ def _opened(path: Path, uri: str) -> Iterator[Any]:
 
 
 def contents(path: Path) -> tuple[list[str], dict[str, Any]]:
-    """Return the names of the datasets of a file, and its attributes.
-
-    Raises
-    ------
-    InputError
-        If the file can't be read.
-    """
+    """Return the names of the datasets of a file, and its attributes."""
     names: list[str] = []
 
     def note(name: str | bytes, node: Any) -> None:

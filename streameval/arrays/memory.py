@@ -51,11 +51,6 @@ def in_memory(values: Any) -> MemoryArray:
     ----------
     values : array_like
         An array, a list of rows; a tensor, or a table, in the memory of the processor.
-
-    Raises
-    ------
-    InputError
-        If it is no array, or holds masked values; or is read by blocks, as one on disk.
     """
     kind = f"{type(values).__module__.partition('.')[0]}.{type(values).__name__}"
     if not hasattr(values, "__array__") and not isinstance(values, list | tuple):

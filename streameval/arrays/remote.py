@@ -26,13 +26,7 @@ MOST_BACK_OFF = timedelta(seconds=10)
 
 
 def is_remote(uri: str) -> bool:
-    """Tell whether a URI names an array in an object store that can be read.
-
-    Raises
-    ------
-    InputError
-        If it is of another scheme.
-    """
+    """Tell whether a URI names an array in an object store that can be read."""
     scheme = re.match(r"\w[\w+.-]*://", uri)
     if scheme is None:
         return False
@@ -42,13 +36,7 @@ def is_remote(uri: str) -> bool:
 
 
 def remote_store(url: str) -> Any:
-    """Return the zarr store at a URL.
-
-    Raises
-    ------
-    InputError
-        If obstore is not installed, or knows no such URL.
-    """
+    """Return the zarr store at a URL."""
     try:
         return _complete_store()(_from_url(url), read_only=True)
     except ImportError as error:
@@ -121,13 +109,7 @@ def explain(error: BaseException) -> str | None:
 
 
 def remote_state(url: str) -> list[str]:
-    """Return a line for each object under a URL: name, size, tag; none where there is no list.
-
-    Raises
-    ------
-    InputError
-        If the store refuses it.
-    """
+    """Return a line for each object under a URL: name, size, tag; none where there is no list."""
     import obstore
 
     if url.startswith("http"):

@@ -34,13 +34,7 @@ FORMATS: Mapping[str, Opener] = {
 
 
 def parse_uri(uri: str | Path) -> tuple[Path, str | None]:
-    """Split ``path[::key]``.
-
-    Raises
-    ------
-    InputError
-        If there is nothing on either side of the ``::``, or the path is of an object store.
-    """
+    """Split ``path[::key]``."""
     text = str(uri)
     if re.search(r"(^|::)\w[\w+.-]*://", text):
         raise InputError(
@@ -67,14 +61,6 @@ def open_array(source: str | Path | npt.ArrayLike) -> Array:
     -------
     Array
         Nothing of it is read yet, except of formats without blocks.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, its format is unknown, it has no such key, or it is damaged
-        or incomplete.
-    OptionError
-        If the package that reads the format, h5py or PyTorch, is not installed.
     """
     if not isinstance(source, str | Path):
         return in_memory(source)

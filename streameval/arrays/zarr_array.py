@@ -236,11 +236,6 @@ def check_complete(array: Any, folder: Path, uri: str) -> None:
     folder : Path
         Where its metadata lie.
     uri : str
-
-    Raises
-    ------
-    InputError
-        If chunks are absent; the first is named.
     """
     absent = _absent_chunks(array, folder)
     first = next(absent, None)

@@ -292,13 +292,7 @@ class Distance:
 
 @cache
 def find_distance(name: str) -> Distance:
-    """Return the distance of a name.
-
-    Raises
-    ------
-    OptionError
-        If there is none.
-    """
+    """Return the distance of a name."""
     if name not in DISTANCES:
         raise OptionError(f"unknown metric {name!r}; known metrics: {', '.join(DISTANCES)}")
     distance: Distance = import_module(f"streameval.distances.{name}").DISTANCE

@@ -133,13 +133,7 @@ def choose_multiplier(queries: Float32Matrix) -> Multiplier:
 
 
 def use_matrix_unit() -> bool:
-    """Tell whether products are the matrix unit's: where there is one, and nobody forbids it.
-
-    Raises
-    ------
-    OptionError
-        If the environment variable ``STREAMEVAL_PRODUCT`` is neither ``auto`` nor ``blas``.
-    """
+    """Tell whether products are the matrix unit's: where there is one, and nobody forbids it."""
     wanted = os.environ.get(VARIABLE, "auto")
     if wanted not in ("auto", "blas"):
         raise OptionError(f"{VARIABLE} is {wanted!r}; expected auto or blas")

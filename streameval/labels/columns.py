@@ -177,11 +177,6 @@ def read_sides(
         Further columns of all tables, for a protocol; read if a table has them.
     like : Labels, optional
         Columns that are strings there stay strings.
-
-    Raises
-    ------
-    InputError
-        As `read_labels` and `read_label_tables` do.
     """
     known = [] if like is None else [like]
     read: list[tuple[str, Columns]] = []
@@ -229,11 +224,6 @@ def bundle_uris(path: str | Path) -> dict[str, str]:
     ----------
     path : str or Path
         Any file or folder whose arrays have names: .mat, .npz, HDF5, Zarr, .pt.
-
-    Raises
-    ------
-    InputError
-        If it lacks an array; cameras may be absent.
     """
     uris = {option: f"{path}::{name}" for option, name in BUNDLE.items()}
     for option in BUNDLE:

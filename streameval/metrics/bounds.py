@@ -95,13 +95,7 @@ class ListMetrics(Metrics):
 def compute_list_metrics(
     stats: RankStatistics, reading: ListReading, options: MetricOptions
 ) -> ListMetrics:
-    """Compute the metrics of the options: bounds, or those of a system as deployed.
-
-    Raises
-    ------
-    OptionError
-        If a metric is unknown.
-    """
+    """Compute the metrics of the options: bounds, or those of a system as deployed."""
     cut = cut_names(reading.depth)
     if reading.best is None and not options.metrics:
         options = with_named(options, cut)

@@ -99,11 +99,6 @@ def compute_metrics(
         the next. Metrics are equal for any blocks.
     options : MetricOptions, optional
 
-    Raises
-    ------
-    OptionError
-        If a metric is unknown, or is named and needs what the statistics do not hold.
-
     Warns
     -----
     StreamevalWarning

@@ -53,13 +53,6 @@ def metrics_by_group(
     -------
     dict of label to Metrics
         In the order of the labels. A metric from fields that are not kept by query is NaN.
-
-    Raises
-    ------
-    InputError
-        If there is not one label a query.
-    OptionError
-        See `compute_metrics`.
     """
     if labels.shape != (stats.queries,):
         raise InputError(
@@ -154,13 +147,6 @@ def metrics_by_camera_pair(
     dict of (query camera, gallery camera) to Metrics
         In the order of the labels; pairs without a positive are left out. Of the metrics, those
         that are over Q+ alone; not CMC under single gallery shot, which is not kept by positive.
-
-    Raises
-    ------
-    InputError
-        If there is not one camera a query, or a positive.
-    OptionError
-        See `compute_metrics`.
     """
     for what, given, wanted in (
         ("query_cam", len(query_cam), stats.queries),
@@ -208,13 +194,7 @@ class CameraMatrix:
 
 
 def camera_matrix(cells: Mapping[tuple[Any, Any], Metrics], name: str) -> CameraMatrix:
-    """Return a metric, or a number of ``counts``, of `metrics_by_camera_pair` as a matrix.
-
-    Raises
-    ------
-    KeyError
-        If the cells have no such metric.
-    """
+    """Return a metric, or a number of ``counts``, of `metrics_by_camera_pair` as a matrix."""
     query_cams = np.unique([pair[0] for pair in cells])
     gallery_cams = np.unique([pair[1] for pair in cells])
     values = np.full((len(query_cams), len(gallery_cams)), np.nan)

@@ -233,13 +233,7 @@ class Metric:
         return (Measure(self, values) for values in product(*defaults))
 
     def parse(self, name: str) -> Measure | None:
-        """Return the metric with the parameters of a name; None where it isn't this metric's.
-
-        Raises
-        ------
-        OptionError
-            If a parameter has a value that it can't have.
-        """
+        """Return the metric with the parameters of a name; None where it isn't this metric's."""
         found = re.fullmatch(_pattern(self.name, re.escape, "[^@|/=%]*"), name)
         if found is None:
             return None

@@ -64,13 +64,7 @@ def cumulative_matching(totals: Totals, x: int) -> Value:
 
 
 def shots_of(ranked: RankedQueries, field: str) -> FloatArray:
-    """Return how likely each query's drawn positive is within the ranks 1 .. R, [N, R] float64.
-
-    Raises
-    ------
-    OptionError
-        If the statistics don't hold the field.
-    """
+    """Return how likely each query's drawn positive is within the ranks 1 .. R, [N, R] float64."""
     shots: FloatArray | None = getattr(ranked.stats, field)
     if shots is None:
         raise OptionError(

@@ -27,13 +27,7 @@ ALL = "all"
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Return the names of ``--metrics "CMC@1,mAP"``.
-
-    Raises
-    ------
-    OptionError
-        If there is none.
-    """
+    """Return the names of ``--metrics "CMC@1,mAP"``."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise OptionError(f"metrics is {text!r}; expected names such as CMC@1,mAP, or all")
@@ -41,13 +35,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def names_of(given: str | Iterable[str], what: str) -> tuple[str, ...]:
-    """Return names of metrics, from one text or several.
-
-    Raises
-    ------
-    OptionError
-        If it is neither.
-    """
+    """Return names of metrics, from one text or several."""
     if isinstance(given, str):
         return split_names(given)
     if not isinstance(given, Iterable):
@@ -56,13 +44,7 @@ def names_of(given: str | Iterable[str], what: str) -> tuple[str, ...]:
 
 
 def with_changes(options: MetricOptions, changes: Mapping[str, Any]) -> MetricOptions:
-    """Return options with some changed, metrics as one text or several names; None changes none.
-
-    Raises
-    ------
-    OptionError
-        If there is no such option, or a value can't be.
-    """
+    """Return options with some changed, metrics as one text or several names; None changes none."""
     known = [one.name for one in fields(MetricOptions)]
     for name in changes:
         if name not in known:
@@ -78,12 +60,6 @@ def find_measure(name: str) -> Measure:
 
     A name of another tool, or one in other letters, does as well where it stands for one metric:
     ``Rank-1``.
-
-    Raises
-    ------
-    OptionError
-        If there is none, with what the name may stand for, or the nearest names; or a parameter
-        can't have that value.
     """
     for metric in METRICS:
         found = metric.parse(name)
@@ -117,11 +93,6 @@ def wanted_measures(options: MetricOptions) -> tuple[list[Measure], list[Measure
     """Return the metrics named by the options, and those that they stand for as part of a list.
 
     The first must be computed; the second are left out where the statistics don't allow them.
-
-    Raises
-    ------
-    OptionError
-        If a name is unknown.
     """
     named: dict[Measure, None] = {}
     listed: dict[Measure, None] = {}
@@ -136,13 +107,7 @@ def wanted_measures(options: MetricOptions) -> tuple[list[Measure], list[Measure
 
 
 def refined_measures(names: Iterable[str]) -> list[Measure]:
-    """Return the metrics whose thresholds further passes are to settle.
-
-    Raises
-    ------
-    OptionError
-        If a name is unknown, or that of a metric without such a threshold.
-    """
+    """Return the metrics whose thresholds further passes are to settle."""
     measures = [find_measure(name) for name in names]
     for measure in measures:
         if measure.metric.unsettled is None:
@@ -165,24 +130,13 @@ def required_fields(options: MetricOptions) -> frozenset[str]:
 
     This is what a plan asks to count no more than that. `all`, and a part of the list, ask for
     the optional fields too.
-
-    Raises
-    ------
-    OptionError
-        If a name is unknown.
     """
     named, listed = wanted_measures(options)
     return frozenset[str]().union(*(one.metric.needs_under(options) for one in (*named, *listed)))
 
 
 def measures_of(options: MetricOptions, available: Collection[str]) -> list[Measure]:
-    """Return the metrics of the options that the available fields allow.
-
-    Raises
-    ------
-    OptionError
-        If a name is unknown, or a metric that is named needs a field that isn't there.
-    """
+    """Return the metrics of the options that the available fields allow."""
     named, listed = wanted_measures(options)
     for measure in named:
         missing = [field for field in measure.metric.needs if field not in available]

@@ -102,13 +102,7 @@ def _ratio(counts: IntArray, total: int) -> FloatArray:
 
 
 def histogram_terms(ranked: RankedQueries) -> list[FloatArray]:
-    """Return the histogram of impostors, [E + 1, 1] float64.
-
-    Raises
-    ------
-    ValueError
-        If the statistics hold none.
-    """
+    """Return the histogram of impostors, [E + 1, 1] float64."""
     if ranked.stats.impostor_histogram is None:
         raise ValueError("the statistics hold no impostor_histogram")
     return [ranked.stats.impostor_histogram.astype(np.float64)[:, None]]

@@ -63,13 +63,7 @@ class Setting:
 
     @classmethod
     def parse(cls, text: str) -> Setting:
-        """Return the setting of a text, ``IVF1024,PQ16@nprobe=16``.
-
-        Raises
-        ------
-        OptionError
-            If there is no index in it.
-        """
+        """Return the setting of a text, ``IVF1024,PQ16@nprobe=16``."""
         index, _, search = text.partition("@")
         if not index.strip():
             raise OptionError(f"setting {text!r} names no index; expected INDEX[@NAME=N,..]")

@@ -141,17 +141,7 @@ class IndexSearch(ListSource):
         return self.features.sides()
 
     def check(self, request: Request) -> IndexSearch:
-        """Return the search, its index checked as far as that is possible before it is built.
-
-        Raises
-        ------
-        InputError
-            If an index of a file is of another gallery or metric; or if there are too few rows to
-            train one on.
-        OptionError
-            If FAISS knows no such index, or it has no such search parameter; or if bounds are
-            asked for, and the index is approximate.
-        """
+        """Return the search, its index checked as far as that is possible before it is built."""
         super().check(request)
         if self.is_flat:
             return self

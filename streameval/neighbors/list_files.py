@@ -102,13 +102,7 @@ def _contents(uri: str) -> tuple[list[str], dict[str, Any]]:
 
 
 def names_of(labels: Labels, side: str) -> Names:
-    """Return what each item is called: its key, or its number from 0 where there are no keys.
-
-    Raises
-    ------
-    InputError
-        If a key can't stand in a line, or two are the same.
-    """
+    """Return what each item is called: its key, or its number from 0 where there are no keys."""
     if labels.key is None:
         return range(len(labels))
     for at, name in enumerate(map(str, labels.key.tolist())):
@@ -135,15 +129,7 @@ def write_trec(
     ties: str,
     files: Mapping[str, NewFile],
 ) -> Callable[[Lists], None]:
-    """Write the positives, and return a function that writes the lists of the next queries.
-
-    Raises
-    ------
-    OptionError
-        If the tie rule does not give one order.
-    InputError
-        If a name can't be in a file.
-    """
+    """Write the positives, and return a function that writes the lists of the next queries."""
     if ties == "expected":
         raise OptionError(
             "ties expected is a mean over many orders, and a TREC run is one: choose "

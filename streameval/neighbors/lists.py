@@ -178,13 +178,7 @@ class RawLists:
     known: bool = True
 
     def clean(self, repairs: Repairs) -> Lists:
-        """Return the lists sorted by distance, each item once, without padding; note repairs.
-
-        Raises
-        ------
-        InputError
-            If lists hold what can't be repaired; the first such entry is named.
-        """
+        """Return the lists sorted by distance, each item once, without padding; note repairs."""
         held = self.indices != NOTHING
         self._check(held)
         row, _ = np.nonzero(held)

@@ -129,13 +129,7 @@ class StoredLists(ListSource):
         )
 
     def check(self, request: Request) -> StoredLists:
-        """Return the lists of the gallery of the labels.
-
-        Raises
-        ------
-        InputError
-            If they are of another number of items or queries.
-        """
+        """Return the lists of the gallery of the labels."""
         features, gallery, source = self.features, request.gallery, self
         rows = self.described.get(ROWS) if self.gallery is None else self.gallery
         refuse(

@@ -185,13 +185,7 @@ class ListSource(Source):
     def read(
         self, queries: tuple[int, int], plan: Plan, session: Session, repairs: Repairs
     ) -> tuple[Lists, Hits | None]:
-        """Return the lists of a block of queries, and the hits of the search that made them.
-
-        Raises
-        ------
-        InputError
-            If lists hold what can't be repaired.
-        """
+        """Return the lists of a block of queries, and the hits of the search that made them."""
 
     @contextmanager
     def built(self, plan: Plan, session: Session) -> Iterator[tuple[Self, dict[str, Any]]]:
@@ -283,11 +277,6 @@ def plan_lists(problem: Problem, sizes: ListSizes, limits: Limits) -> Plan:
     -------
     Plan
         Its tile is queries of a block, and k.
-
-    Raises
-    ------
-    BudgetError
-        If no plan fits; says how much is needed, and for what.
     """
     statistics = 2 * problem.statistics_bytes + problem.pairs_bytes
     here = {RESERVED: limits.reserved, "statistics": statistics}

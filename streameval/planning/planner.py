@@ -44,13 +44,7 @@ STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
 
 
 def make_plan(problem: Problem, limits: Limits) -> Plan:
-    """Choose tasks, blocks and tiles within the budget.
-
-    Raises
-    ------
-    BudgetError
-        If no plan fits; says how much is needed, and for what.
-    """
+    """Choose tasks, blocks and tiles within the budget."""
     here = {RESERVED: limits.reserved, "statistics": problem.statistics_bytes}
     process = limits.process(problem, here)
     if problem.shots is not None:

@@ -151,13 +151,7 @@ class Labels:
 
 
 def as_numpy(values: Any, what: str) -> npt.NDArray[Any]:
-    """Return it as an array of NumPy.
-
-    Raises
-    ------
-    InputError
-        If that can't be, or values are masked.
-    """
+    """Return it as an array of NumPy."""
     if np.ma.is_masked(values):
         raise InputError(f"{what} has masked values: fill them in (.filled), or leave them out")
     try:
@@ -175,11 +169,6 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
         [n], [n, 1] or [1, n].
     what : str
         How messages call it.
-
-    Raises
-    ------
-    InputError
-        If the values are of another shape or type; NaN and fractions name the first row.
     """
     if isinstance(values, str | Path):
         raise InputError(

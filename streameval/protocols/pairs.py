@@ -222,13 +222,6 @@ def find_pairs(
     protocol : Protocol
     listed : ListedPairs, optional
         A query of which nothing is listed is in Q−.
-
-    Raises
-    ------
-    InputError
-        If the two sides' labels are of different kinds, or lists don't fit the gallery.
-    OptionError
-        If the protocol needs columns or lists that are not there, or takes no lists.
     """
     if protocol.listed != (listed is not None):
         raise OptionError(

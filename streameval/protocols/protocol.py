@@ -209,12 +209,6 @@ def with_options(protocol: str | Protocol, given: Mapping[str, Any]) -> Protocol
     given : mapping of str to object
         ``junk_ids``, ``self_match``, ``shot_draws``, ``shot_seed``: in place of the protocol's own.
         None is not given, and other names are ignored.
-
-    Raises
-    ------
-    OptionError
-        If the name or the way to match is unknown, and the known ones are listed; or if the
-        protocol has no use for an option.
     """
     known = ", ".join(PROTOCOLS)
     if isinstance(protocol, str):
@@ -298,13 +292,7 @@ def __getattr__(name: str) -> Mapping[str, Any]:
 
 
 def find_preset(name: str) -> Preset:
-    """Return the preset of that name.
-
-    Raises
-    ------
-    OptionError
-        If there is none; the known ones are listed.
-    """
+    """Return the preset of that name."""
     presets = _conventions()["PRESETS"]
     if not isinstance(name, str) or name not in presets:
         raise OptionError(f"unknown preset {name!r}; known presets: {', '.join(presets)}")

@@ -107,11 +107,6 @@ class Comparison:
         dict of str to [N] array
             ``query``, labels, ``AP_first``, ``AP``, ``first_rank_first``, ``first_rank``, in the
             order of the difference in AP; equal differences in that of the first rank.
-
-        Raises
-        ------
-        KeyError
-            If there is no such run.
         """
         first = self.results[self.first]
         scores = {"_first": query_scores(first), "": query_scores(self.results[run])}

@@ -224,13 +224,7 @@ class Evaluation:
         return f"<Evaluation of {queries}: {scalars_text(self.metrics.scalars)}>"
 
     def __getitem__(self, name: str) -> float:
-        """Return a metric by name, NaN where undefined; another tool's name will do: ``rank1``.
-
-        Raises
-        ------
-        KeyError
-            If the result has no such metric.
-        """
+        """Return a metric by name, NaN where undefined; another tool's name will do: ``rank1``."""
         scalars = self.metrics.scalars
         found = find_name(name, scalars)
         if found is None:

@@ -79,14 +79,7 @@ class Checkpoint(Record):
             self._open()
 
     def start(self, describe: Callable[[], Manifest], plan: Plan) -> Plan:
-        """Note what is evaluated; return the plan to go on with: that of the record.
-
-        Raises
-        ------
-        OutputError
-            If the record is of another evaluation; says how it differs. If its plan needs more
-            memory than there is, or is for fewer threads.
-        """
+        """Note what is evaluated; return the plan to go on with: that of the record."""
         manifest = describe()
         self._variant = "planned"
         if self._cut:

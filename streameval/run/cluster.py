@@ -56,14 +56,7 @@ class ClusterExecutor:
     def run(
         self, work: Pass[Item, Part], job: Job, items: Mapping[int, Item], watch: Watch
     ) -> Generator[tuple[tuple[int, ...], Part], None, None]:
-        """Yield what has been merged on the workers, every few seconds; see `Executor`.
-
-        Raises
-        ------
-        TaskError
-            If workers die of a task again and again, or there is no scheduler, or no worker,
-            for too long.
-        """
+        """Yield what has been merged on the workers, every few seconds; see `Executor`."""
         run = _Run(self.connection, work, job, items, watch)
         try:
             yield from run.parts()
@@ -299,13 +292,7 @@ class _Run(Generic[Item, Part]):
         return late or all(node.indices[0] >= first for node in self._running.values())
 
     def _repeat(self, node: _Node[Part]) -> None:
-        """Have the items of a node done again: it was cancelled, or workers died of it.
-
-        Raises
-        ------
-        TaskError
-            If they died of it too often.
-        """
+        """Have the items of a node done again: it was cancelled, or workers died of it."""
         error = node.future.exception() if node.future.status == "error" else None
         if node.level or node.future.status == "finished":  # they had been done
             self._watch.advance(-self._pairs(node))

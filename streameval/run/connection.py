@@ -40,13 +40,7 @@ class Connection:
         self.address = address
 
     def revive(self) -> None:
-        """Wait until the client is connected; make a new one where it has given up.
-
-        Raises
-        ------
-        TaskError
-            If there is no scheduler for too long, or the client is the caller's and closed.
-        """
+        """Wait until the client is connected; make a new one where it has given up."""
         deadline = time.monotonic() + PATIENCE
         while self.client.status != "running":
             if time.monotonic() > deadline or (self.client.status == "closed" and not self.address):
@@ -68,11 +62,6 @@ class Connection:
         ----------
         memory : int, optional
             Bytes that each may take, where that is less than what the cluster gives it.
-
-        Raises
-        ------
-        TaskError
-            If there is no worker for too long.
         """
         try:
             self.client.wait_for_workers(1, timeout=PATIENCE)
@@ -94,15 +83,7 @@ class Connection:
 
 
 def connect(address: str) -> Connection:
-    """Connect to the scheduler at an address, with the TLS certificates of Dask's configuration.
-
-    Raises
-    ------
-    OptionError
-        If it is to be encrypted, and the configuration has no certificates.
-    TaskError
-        If there is none.
-    """
+    """Connect to the scheduler at an address, with the TLS certificates of Dask's configuration."""
     import dask
     from distributed import Client, Security
     from distributed.comm.addressing import resolve_address
@@ -147,14 +128,6 @@ def open_cluster(
         One that is connected.
     threads, memory : int
         Of each process that is started here; one thread by default.
-
-    Raises
-    ------
-    OptionError
-        If more than one is asked for, or threads of workers that are there already; if
-        `distributed` is not installed, or the client is of no use.
-    TaskError
-        If no scheduler answers.
     """
     asked = {"workers": count, "scheduler": scheduler, "client": client}
     given = [name for name, value in asked.items() if value is not None]
@@ -188,12 +161,7 @@ def open_cluster(
 
 
 def _check_client(client: Any) -> None:
-    """Check that a client that is given is one that is connected, and waits for answers.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Check that a client that is given is one that is connected, and waits for answers."""
     from distributed import Client
 
     needed = "a distributed.Client is needed: client=Client(ADDRESS)"

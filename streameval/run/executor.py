@@ -81,16 +81,7 @@ class Executor(Protocol):
 
 
 def run_task(work: Pass[Item, Part], job: Job, item: Item, watch: Watch) -> Part:
-    """Run one task; where it fails for a reason that may pass, again.
-
-    Raises
-    ------
-    StreamevalError, NotUnitError, MemoryError
-        As the task raises them; nothing is gained by trying again, but where an input could
-        not be read for a moment.
-    TaskError
-        If it fails of anything else, again and again; names the task and the cause.
-    """
+    """Run one task; where it fails for a reason that may pass, again."""
     for attempt in itertools.count(1):
         beginning = _Beginning(watch)
         try:

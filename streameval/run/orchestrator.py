@@ -21,26 +21,14 @@ from streameval.statistics import RankStatistics
 
 
 def run(request: Request, session: Session) -> Evaluation:
-    """Evaluate what is asked for.
-
-    Raises
-    ------
-    InputError, OptionError, BudgetError, OutputError, TaskError
-        As `evaluate` does.
-    """
+    """Evaluate what is asked for."""
     prepared = prepare(request, session)
     plan = session.record.start(partial(manifest, prepared), prepared.plan)
     return carry_out(replace(prepared, plan=plan), session)
 
 
 def carry_out(prepared: Prepared, session: Session) -> Evaluation:
-    """Evaluate what is prepared.
-
-    Raises
-    ------
-    InputError
-        If the inputs hold what can't be evaluated.
-    """
+    """Evaluate what is prepared."""
     started, begin = datetime.now(UTC), time.perf_counter()
     source, request = prepared.source, prepared.request
     try:

@@ -103,11 +103,6 @@ def prepare(request: Request, session: Session) -> Prepared:
 
     Without labels it is planned for some positives a query, and can't be run. No more is counted
     than the metrics need.
-
-    Raises
-    ------
-    InputError, OptionError, BudgetError
-        As `evaluate` does.
     """
     source = request.source.check(request)
     request = request.with_source(source)
@@ -169,12 +164,7 @@ def _range(request: Request) -> Range | None:
 def _check_groups(
     request: Request, columns: Mapping[str, AnyArray], cams: PositiveCameras | None
 ) -> None:
-    """Check, before any work, that each query has a label of a group.
-
-    Raises
-    ------
-    InputError
-    """
+    """Check, before any work, that each query has a label of a group."""
     group_by = request.group_by
     if group_by is None:
         return

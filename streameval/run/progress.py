@@ -34,12 +34,7 @@ class Progress:
 
 
 def check_progress(progress: object) -> None:
-    """Refuse what receives no events; None, and False, are nothing to receive them.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Refuse what receives no events; None, and False, are nothing to receive them."""
     needed = "an object of a subclass of Progress is needed, or None"
     check_type("progress", progress or None, Progress | None, needed)
 
@@ -73,13 +68,7 @@ class Watch:
         self._cancelled.set()
 
     def advance(self, pairs: int) -> None:
-        """Report so many pairs done.
-
-        Raises
-        ------
-        Cancelled
-            If the task is no longer wanted.
-        """
+        """Report so many pairs done."""
         if self._cancelled.is_set():
             raise Cancelled
         if pairs:

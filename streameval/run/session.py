@@ -75,15 +75,7 @@ class Session:
         object.__setattr__(self, "watch", Watch(self.progress))
 
     def limits(self, source: Source) -> Limits:
-        """Return what a plan for a source may take.
-
-        Raises
-        ------
-        InputError
-            If arrays in memory are too large to be sent to workers.
-        TaskError
-            If the cluster has no workers.
-        """
+        """Return what a plan for a source may take."""
         return Limits(self.memory, self.threads, reserved_bytes(), self.workers(source))
 
     def workers(self, source: Source) -> Workers | None:
@@ -180,15 +172,6 @@ def open_session(given: Mapping[str, Any]) -> Iterator[Session]:
         Keywords of `evaluate`: ``memory``, ``threads``, ``client``, ``checkpoint``, ``resume``,
         ``progress``; and of the command line: ``workers``, ``scheduler``, ``dry_run``, which starts
         no workers. None is not given.
-
-    Raises
-    ------
-    OptionError
-        If an option has a value that it can't have, or two conflict.
-    OutputError
-        If the checkpoint holds work that is not to be resumed.
-    TaskError
-        If no scheduler answers.
     """
     forget_stale_kernels()
     asked, progress = given.get("memory"), given.get("progress")
@@ -241,13 +224,7 @@ def cores() -> int:
 
 
 def thread_count(threads: int | None) -> int:
-    """Return the threads that are asked for; as many as the process may use where none are.
-
-    Raises
-    ------
-    OptionError
-        If it is no whole number of at least 1.
-    """
+    """Return the threads that are asked for; as many as the process may use where none are."""
     if threads is None:
         return cores()
     if not is_count(threads):
@@ -263,11 +240,6 @@ def parse_bytes(size: str | float, what: str = "memory") -> int:
     size : str or float
     what : str
         What messages call it.
-
-    Raises
-    ------
-    OptionError
-        If it is no size, or not positive.
     """
     if is_number(size) and np.isfinite(float(size)):
         count = int(size)

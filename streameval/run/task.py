@@ -27,13 +27,7 @@ from streameval.statistics import FloatArray, IntArray, RankStatistics, histogra
 
 
 def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
-    """Count a task: the statistics of its queries against its gallery items.
-
-    Raises
-    ------
-    InputError
-        If an input cannot be read, or a distance lies outside a range that is given.
-    """
+    """Count a task: the statistics of its queries against its gallery items."""
     first, last = task.queries
     pairs = job.pairs.block(first, last)
     every_pair = np.ones(len(pairs.item), np.bool_)
@@ -173,12 +167,7 @@ def _positives_of(pairs: Pairs, tile: Tile) -> Positives:
 
 
 def check_range(thresholds: Thresholds, positives: Positives, first_query: int) -> None:
-    """Raise where a positive's distance lies outside a range that is given.
-
-    Raises
-    ------
-    InputError
-    """
+    """Raise where a positive's distance lies outside a range that is given."""
     if thresholds.range.strict:
         outside = np.flatnonzero(thresholds.outside(positives.distance))
         if outside.size:

@@ -86,13 +86,7 @@ def packed(job: Job) -> bytes:
 
 
 def check_sent(source: Source) -> None:
-    """Check that little of a source lies in memory: workers open the rest by path.
-
-    Raises
-    ------
-    InputError
-        If arrays in memory are too large to be sent to every worker.
-    """
+    """Check that little of a source lies in memory: workers open the rest by path."""
     sent = sum(item.sent_bytes for item in source.inputs())
     if sent > SENT_BYTES:
         raise InputError(

@@ -40,12 +40,7 @@ _EXACT_INTEGER = 2**53
 
 
 def open_matrix(array: ArrayLike, what: str, meaning: str) -> Array:
-    """Return an array that is 2-d and numeric.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return an array that is 2-d and numeric."""
     opened = array if isinstance(array, Array) else open_array(array)
     if len(opened.shape) != 2:
         raise InputError(
@@ -81,11 +76,6 @@ def convert(
     index : [m] int64
         Number of each row.
     first_column : int
-
-    Raises
-    ------
-    BadRowError
-        If an integer is too large for float64.
     """
     if given.dtype.kind in "iu" and given.dtype.itemsize == 8:
         beyond = np.argwhere((given > _EXACT_INTEGER) | (given < -_EXACT_INTEGER))
