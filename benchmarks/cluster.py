@@ -27,7 +27,7 @@ import psutil
 import streameval as se
 from benchmarks.data import make_features
 from benchmarks.figure import Bench, Case, Figure, Measured, Skip
-from streameval.planning import Plan, Workers
+from streameval.planning.plan import Plan, Workers
 from streameval.request import Request
 from streameval.run.connection import WORKER_BYTES, local_cluster
 from streameval.run.preparation import prepare

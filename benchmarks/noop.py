@@ -16,7 +16,7 @@ import numpy as np
 
 import streameval as se
 from benchmarks.one_run import peak_bytes
-from streameval.planning import Task
+from streameval.planning.plan import Task
 from streameval.request import Request
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import connect

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from streameval.labels.columns import read_label_table, read_label_tables, read_labels
     from streameval.labels.protocol_files import read_listed_pairs, read_protocol
     from streameval.ledger import Ledger
-    from streameval.metrics import MetricOptions
+    from streameval.metrics.options import MetricOptions
     from streameval.neighbors.comparison import compare_index
     from streameval.neighbors.neighbors import Neighbors
     from streameval.protocols.labels import Labels
@@ -70,7 +70,7 @@ _HOMES = {
     "labels.columns": "read_label_table read_label_tables read_labels",
     "labels.protocol_files": "read_listed_pairs read_protocol",
     "ledger": "Ledger",
-    "metrics": "MetricOptions",
+    "metrics.options": "MetricOptions",
     "neighbors.comparison": "compare_index",
     "neighbors.neighbors": "Neighbors",
     "protocols.labels": "Labels",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy.typing as npt
 
 from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
-from streameval.metrics import MetricOptions
+from streameval.metrics.options import MetricOptions
 from streameval.planning.range import Range
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs

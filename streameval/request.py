@@ -23,7 +23,6 @@ from streameval.metrics.selection import (
     wanted_measures,
     with_named,
 )
-from streameval.planning import SHOT_RANKS
 from streameval.planning.range import Range
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs
@@ -34,6 +33,7 @@ from streameval.protocols.protocol import (
     find_preset,
     with_options,
 )
+from streameval.single_shot.ahead import SHOT_RANKS
 from streameval.source import Source
 from streameval.statistics import FIELDS, SHOT_FIELDS
 

@@ -19,8 +19,7 @@ from streameval.arrays.array import Array
 from streameval.arrays.fingerprint import fingerprint, of_file
 from streameval.errors import InputError
 from streameval.metrics.bounds import ListReading
-from streameval.planning import Data, Plan, Problem
-from streameval.planning.plan import Limits
+from streameval.planning.plan import Data, Limits, Plan, Problem
 from streameval.planning.range import Range
 from streameval.statistics import RankStatistics
 

@@ -152,8 +152,8 @@ class Metrics(Value):
 
     def _measures(self) -> Iterable[str]:
         """Return the metrics, and the parts of their list."""
-        from streameval.metrics import METRICS, MetricOptions
-        from streameval.metrics.selection import ALL, PARTS
+        from streameval.metrics.options import MetricOptions
+        from streameval.metrics.selection import ALL, METRICS, PARTS
 
         names = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
         return [ALL, *PARTS, *names] if self._several else names

@@ -30,7 +30,7 @@ from streameval.neighbors.faiss_index import is_file
 from streameval.neighbors.index_search import IndexSearch
 from streameval.neighbors.lists import Lists
 from streameval.neighbors.ranking import distances_of
-from streameval.planning import Plan
+from streameval.planning.plan import Plan
 from streameval.planning.range import Range
 from streameval.protocols.labels import Labels
 from streameval.request import Request

@@ -21,8 +21,7 @@ from streameval.distances.distance import FaissMetric
 from streameval.distances.sums import Vectors
 from streameval.errors import InputError, OptionError, StreamevalWarning, refuse
 from streameval.output import NewFile
-from streameval.planning import Plan
-from streameval.planning.plan import ranges
+from streameval.planning.plan import Plan, ranges
 from streameval.run.progress import Watch
 from streameval.sources.features import Features
 

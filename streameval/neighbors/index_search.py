@@ -19,7 +19,7 @@ from streameval.neighbors import faiss_index
 from streameval.neighbors.lists import NOTHING, Lists, RawLists, Repairs
 from streameval.neighbors.ranking import NO_PAIRS
 from streameval.neighbors.source import ListSizes, ListSource
-from streameval.planning import Data, Plan, Task
+from streameval.planning.plan import Data, Plan, Task
 from streameval.request import Request
 from streameval.run.executor import Pass
 from streameval.run.job import Job

@@ -18,7 +18,7 @@ from streameval.neighbors.index_search import IndexSearch
 from streameval.neighbors.list_files import METRIC, PRINT, ROWS, open_lists
 from streameval.neighbors.lists import Lists, RawLists, Repairs
 from streameval.neighbors.source import Depth, ListSizes, ListSource
-from streameval.planning import Data, Plan
+from streameval.planning.plan import Data, Plan
 from streameval.request import Request
 from streameval.run.session import Session
 from streameval.source import Input

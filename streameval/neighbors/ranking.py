@@ -11,8 +11,7 @@ import numpy as np
 from streameval.errors import InputError
 from streameval.neighbors.faiss_index import faiss_metric
 from streameval.neighbors.lists import BoolArray, Lists, Places
-from streameval.planning import Plan, Task
-from streameval.planning.plan import ranges
+from streameval.planning.plan import Plan, Task, ranges
 from streameval.protocols.pairs import Pairs
 from streameval.run.executor import Pass
 from streameval.run.job import Job

@@ -14,7 +14,7 @@ from streameval.metrics.selection import find_measure
 from streameval.neighbors.comparison import CONFIDENCE, LISTED
 from streameval.neighbors.comparison import Difference as IndexDifference
 from streameval.output import check_new, write_new
-from streameval.planning import format_bytes
+from streameval.planning.plan import format_bytes
 from streameval.report.evaluation import PARTS, by_reason, score_of
 from streameval.report.figures import drawing, figure_bytes, look, set_log
 from streameval.report.provenance import describe_inputs, describe_queries

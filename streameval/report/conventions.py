@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streameval.errors import StreamevalWarning
-from streameval.metrics import METRICS, Metric, MetricOptions
-from streameval.metrics.metric import Kind
-from streameval.metrics.selection import available_fields, find_measure
+from streameval.metrics.metric import Kind, Metric
+from streameval.metrics.options import MetricOptions
+from streameval.metrics.selection import METRICS, available_fields, find_measure
 from streameval.protocols.protocol import (
     PRESETS,
     PROTOCOLS,

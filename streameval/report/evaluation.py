@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from streameval.metrics import Detail, Metrics
 from streameval.metrics.bounds import ListMetrics
+from streameval.metrics.compute import Detail, Metrics
 from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import NOT_BY_QUERY, camera_matrix
 from streameval.metrics.metric import COUNT, FRACTION, TAU, Kind
-from streameval.planning import format_bytes
+from streameval.planning.plan import format_bytes
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.report.provenance import (
     Provenance,

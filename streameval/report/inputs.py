@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streameval.audit import Audit
-from streameval.planning import Plan, format_bytes
+from streameval.planning.plan import Plan, format_bytes
 from streameval.report.provenance import describe_inputs, describe_threads
 from streameval.report.table import Facts, Table, amount, duration, facts, plural
 from streameval.report.terminal import Style, render

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streameval.planning import format_bytes
+from streameval.planning.plan import format_bytes
 from streameval.protocols.protocol import saved_protocol
 from streameval.report.table import Cell, Facts, Table, duration, facts, plural
 from streameval.result import Evaluation

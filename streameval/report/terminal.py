@@ -15,7 +15,7 @@ from io import StringIO
 from textwrap import wrap
 from typing import TYPE_CHECKING, TextIO
 
-from streameval.planning import format_bytes
+from streameval.planning.plan import format_bytes
 from streameval.report.table import ROOM, Part, Table, amount, duration
 from streameval.run.progress import Progress
 

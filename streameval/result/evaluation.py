@@ -15,12 +15,13 @@ import numpy.typing as npt
 
 from streameval.choices import AveragePrecision, CmcReading, TieRule, VerificationPrecision
 from streameval.errors import InputError, check_path, check_type
-from streameval.metrics import Measure, MetricOptions, Metrics, compute_metrics
 from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.bounds import ListReading, compute_list_metrics
-from streameval.metrics.compute import scalars_text
+from streameval.metrics.compute import Metrics, compute_metrics, scalars_text
 from streameval.metrics.confidence import Confidence, Identities, Resampling, confidence_of
 from streameval.metrics.groups import CameraMatrix, PositiveCameras, camera_matrix
+from streameval.metrics.metric import Measure
+from streameval.metrics.options import MetricOptions
 from streameval.metrics.retrieval import precision_recall
 from streameval.metrics.selection import available_fields, find_name, measures_of, with_changes
 from streameval.protocols.labels import CAMERA_PAIRS, AnyArray

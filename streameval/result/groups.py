@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError
-from streameval.metrics import Metrics
+from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import confidence_by_group, metrics_by_camera_pair, metrics_by_group
 from streameval.protocols.labels import CAMERA_PAIRS, AnyArray, label_column

@@ -28,11 +28,12 @@ import numpy as np
 
 from streameval.arrays.zarr_array import check_complete
 from streameval.errors import InputError, OutputError, check_path
-from streameval.metrics import MetricOptions, Metrics
 from streameval.metrics.bounds import ListMetrics, ListReading
+from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Resampling
 from streameval.metrics.groups import PositiveCameras
 from streameval.metrics.metric import FRACTION, TAU
+from streameval.metrics.options import MetricOptions
 from streameval.output import ESCAPED, NewFolder, check_new, hidden_path, refused
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.groups import check_group_column, label_columns, write_groups

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from streameval.errors import OutputError, TaskError
-from streameval.planning import Plan, Task, format_bytes
+from streameval.planning.plan import Plan, Task, format_bytes
 from streameval.run.record import Manifest, Record, Stage
 from streameval.store import Store, View
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 from streameval.errors import StreamevalError, TaskError
-from streameval.planning import FAN_IN
+from streameval.planning.plan import FAN_IN
 from streameval.run.connection import PATIENCE, TICK, Connection
 from streameval.run.executor import Item, Part, Pass
 from streameval.run.job import Job

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from streameval.errors import OptionError, TaskError, check_type
-from streameval.planning import Workers
+from streameval.planning.plan import Workers
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from streameval.kernels.edges import Positives
 from streameval.kernels.matrix_unit import LINE_BYTES
-from streameval.planning import Plan
+from streameval.planning.plan import Plan
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.single_shot.counter import Shots

@@ -17,7 +17,7 @@ from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.verification import settling_edges
-from streameval.planning import Task
+from streameval.planning.plan import Task
 from streameval.run.executor import Pass
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.progress import Watch

@@ -10,8 +10,7 @@ import numpy as np
 
 from streameval.arrays.fingerprint import of_labels
 from streameval.metrics.groups import PositiveCameras
-from streameval.planning import SHOT_RANKS, Plan, Problem, ShotSizes
-from streameval.planning.plan import Limits
+from streameval.planning.plan import Limits, Plan, Problem, ShotSizes
 from streameval.planning.range import Range
 from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs, find_pairs
@@ -19,7 +18,7 @@ from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
 from streameval.request import Request
 from streameval.result.groups import check_group_column, group_labels, histogram_groups
 from streameval.run.session import Session
-from streameval.single_shot.ahead import ROWS, most_entries
+from streameval.single_shot.ahead import ROWS, SHOT_RANKS, most_entries
 from streameval.single_shot.counter import GalleryIdentities, find_identities
 from streameval.single_shot.poisson_binomial import hopeless_from
 from streameval.source import Source

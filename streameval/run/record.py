@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streameval.planning import Plan
+from streameval.planning.plan import Plan
 
 Item = TypeVar("Item")
 Arrays = Mapping[str, npt.NDArray[Any]]

@@ -17,8 +17,7 @@ from streameval.errors import OptionError, check_path
 from streameval.kernels.caches import forget_stale_kernels
 from streameval.kernels.counting import count_tile
 from streameval.metrics.options import is_count, is_number
-from streameval.planning import Workers
-from streameval.planning.plan import Limits
+from streameval.planning.plan import Limits, Workers
 from streameval.run.checkpoint import Checkpoint
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import WORKER_BYTES, Connection, open_cluster

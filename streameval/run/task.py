@@ -17,7 +17,7 @@ from streameval.kernels.counting import RankCounter
 from streameval.kernels.edges import Edges, Positives
 from streameval.kernels.extremes import ExtremesCounter, NearestCounter
 from streameval.kernels.tiles import Tile
-from streameval.planning import Task
+from streameval.planning.plan import Task
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart, Thresholds

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from streameval.errors import InputError, TaskError
-from streameval.planning import format_bytes
+from streameval.planning.plan import format_bytes
 from streameval.run.executor import Item, Part, Pass, run_task
 from streameval.run.job import Job
 from streameval.run.progress import Progress, Watch

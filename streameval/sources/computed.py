@@ -14,7 +14,7 @@ import numpy.typing as npt
 from streameval.distances.sums import FloatMatrix
 from streameval.errors import InputError, OptionError
 from streameval.metrics.options import is_count
-from streameval.planning import Data
+from streameval.planning.plan import Data
 from streameval.source import Input
 from streameval.sources.distances import MatrixSource
 from streameval.sources.tiled import convert

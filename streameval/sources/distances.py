@@ -14,8 +14,7 @@ from streameval.arrays.memory import MemoryArray
 from streameval.distances.sums import FloatMatrix
 from streameval.errors import BadRowError, InputError
 from streameval.kernels.tiles import Columns, Tile, all_finite, column_offsets
-from streameval.planning import Data, Plan, Task
-from streameval.planning.plan import plural
+from streameval.planning.plan import Data, Plan, Task, plural
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart

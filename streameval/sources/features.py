@@ -24,8 +24,7 @@ from streameval.kernels.features import (
 )
 from streameval.kernels.multiplier import advice, description, item_bytes
 from streameval.kernels.tiles import Tile, column_offsets
-from streameval.planning import Data, Plan, Task
-from streameval.planning.plan import plural
+from streameval.planning.plan import Data, Plan, Task, plural
 from streameval.planning.range import UNIT_TOLERANCE, Range
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch

@@ -19,8 +19,8 @@ from streameval.arrays.uri import open_array
 from streameval.distances.sums import FloatMatrix
 from streameval.errors import BadRowError, InputError, StreamevalWarning
 from streameval.kernels.tiles import Tile
-from streameval.planning import Data, Plan, Problem, Task, make_plan
-from streameval.planning.plan import Limits
+from streameval.planning.plan import Data, Limits, Plan, Problem, Task
+from streameval.planning.planner import make_plan
 from streameval.planning.range import Range
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.passes import count_all, find_extremes, find_positives, refine

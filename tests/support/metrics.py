@@ -1,15 +1,11 @@
 """What tests use of `streameval.metrics` beside its public names."""
 
-from streameval.metrics import METRICS as METRICS
-from streameval.metrics import Metric as Metric
-from streameval.metrics import Metrics as Metrics
-from streameval.metrics import compute_metrics as compute_metrics
-from streameval.metrics import gom_scalars as gom_scalars
-from streameval.metrics import required_fields as required_fields
 from streameval.metrics.blocks import RankedQueries as RankedQueries
 from streameval.metrics.blocks import normalised_thresholds as normalised_thresholds
 from streameval.metrics.bounds import ListReading as ListReading
 from streameval.metrics.bounds import compute_list_metrics as compute_list_metrics
+from streameval.metrics.compute import Metrics as Metrics
+from streameval.metrics.compute import compute_metrics as compute_metrics
 from streameval.metrics.compute import metrics_of as metrics_of
 from streameval.metrics.confidence import Identities as Identities
 from streameval.metrics.confidence import Resampling as Resampling
@@ -18,18 +14,22 @@ from streameval.metrics.cutoffs import at_recall as at_recall
 from streameval.metrics.expected import ExpectedRanks as ExpectedRanks
 from streameval.metrics.expected import expected_inverse as expected_inverse
 from streameval.metrics.expected import harmonic_difference as harmonic_difference
+from streameval.metrics.gom import gom_scalars as gom_scalars
 from streameval.metrics.groups import PositiveCameras as PositiveCameras
 from streameval.metrics.groups import metrics_by_camera_pair as metrics_by_camera_pair
 from streameval.metrics.groups import metrics_by_group as metrics_by_group
 from streameval.metrics.metric import EMPTY as EMPTY
 from streameval.metrics.metric import FRACTION as FRACTION
 from streameval.metrics.metric import RANK as RANK
+from streameval.metrics.metric import Metric as Metric
 from streameval.metrics.options import CHOICES as CHOICES
 from streameval.metrics.retrieval import precision_recall as precision_recall
+from streameval.metrics.selection import METRICS as METRICS
 from streameval.metrics.selection import PARTS as PARTS
 from streameval.metrics.selection import available_fields as available_fields
 from streameval.metrics.selection import find_measure as find_measure
 from streameval.metrics.selection import measures_of as measures_of
+from streameval.metrics.selection import required_fields as required_fields
 from streameval.metrics.selection import split_names as split_names
 from streameval.metrics.selection import wanted_measures as wanted_measures
 from streameval.metrics.sums import exact_parts as exact_parts

@@ -9,7 +9,7 @@ from typing import Any
 
 import streameval as se
 from streameval.metrics.selection import with_named
-from streameval.planning import Workers
+from streameval.planning.plan import Workers
 from streameval.request import Request
 from streameval.run.executor import Executor, ThreadExecutor
 from streameval.run.orchestrator import carry_out
