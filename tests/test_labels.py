@@ -142,7 +142,7 @@ def test_a_table_in_a_folder_that_is_closed(
 
     monkeypatch.setattr(Path, "stat", forbid)
     for read, name in ((read_label_table, "a.csv"), (read_labels, "a.npy")):
-        with pytest.raises(InputError, match=rf"{name} can't be \w+: .*Permission denied"):
+        with pytest.raises(InputError, match=rf"{name} can't be \w+.*Permission denied"):
             read(tmp_path / name)
 
 

@@ -170,7 +170,7 @@ class _Run(Generic[Item, Part]):
         self._job = None
 
     def _look(self) -> None:
-        """Look how many threads there are; give up where there have been none for too long."""
+        """Update the number of threads; raise TaskError if there has been none for too long."""
         now = time.monotonic()
         if now - self._looked < LOOK_EVERY:
             return
