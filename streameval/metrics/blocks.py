@@ -39,6 +39,8 @@ class Shared:
     """Results that several metrics share, each computed once."""
 
     results: dict[Demand, Any] = field(default_factory=dict, repr=False, kw_only=True)
+    hidden_ties: bool = field(default=False, kw_only=True)
+    """Whether there may be ties that the statistics do not show."""
 
     def once(self, function: Callable[..., T], *arguments: Any) -> T:
         """Return ``function(self, *arguments)``, computed at the first call."""
@@ -232,8 +234,8 @@ class Totals(Shared):
 
     @property
     def tied(self) -> bool:
-        """Whether a positive and a negative of any query are at one distance."""
-        return self.counts["ties"] > 0
+        """Whether a positive and a negative of any query are, or may be, at one distance."""
+        return self.counts["ties"] > 0 or any(block.hidden_ties for block in self.blocks)
 
     def of_all_queries(self, values: FloatArray) -> FloatArray:
         """Spread [N] float64 of Q+ over all queries, [Q] float64; NaN elsewhere."""

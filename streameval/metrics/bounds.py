@@ -18,7 +18,7 @@ import numpy as np
 from streameval.choices import Missing
 from streameval.metrics.blocks import Array, RankedQueries
 from streameval.metrics.compute import Detail, Metrics, metrics_of, tie_intervals, value_detail
-from streameval.metrics.metric import Bounds, Measure, Tail, Value
+from streameval.metrics.metric import RANK_FIELDS, Bounds, Measure, Tail, Value
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import available_fields, in_order, wanted_measures, with_named
 from streameval.statistics import FIELDS, IntArray, RankStatistics
@@ -145,9 +145,12 @@ def _bounded(
 ) -> ListMetrics:
     """Compute the metrics between the worst statistics and the best."""
     best = reading.best or stats
-    ends = RankedQueries(stats, options), RankedQueries(best, options)
     alike = {name for name in FIELDS if np.array_equal(getattr(stats, name), getattr(best, name))}
-    complete = len(alike) == len(FIELDS)
+    complete, hidden = len(alike) == len(FIELDS), not alike.issuperset(RANK_FIELDS)
+    ends = (
+        RankedQueries(stats, options, hidden_ties=hidden),
+        RankedQueries(best, options, hidden_ties=hidden),
+    )
     shown = RankedQueries(replace(best, tied=_shown_ties(stats, best)), options).totals
     scalars: dict[str, float] = {}
     details: dict[str, Detail] = {}
