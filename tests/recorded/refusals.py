@@ -271,7 +271,7 @@ def changes(old: Recording, new: Recording) -> Iterator[Change]:
             (_likeness(refusal, other) + 0.2 * bool(tests & set(new.refusals[other])), other)
             for other in added
         ]
-        best, other = max(likeness, default=(0.0, refusal))
+        best, other = max(likeness, key=lambda pair: pair[0], default=(0.0, refusal))
         if best >= ALIKE:
             lost.remove(refusal)
             added.remove(other)
