@@ -36,3 +36,23 @@ the list of them; `compute_metrics` knows none by name. A new metric is a declar
 All sums over queries are exact and rounded once, so no result depends on the order of the
 queries or on how they are split into blocks.
 """
+
+from streameval.metrics.compute import Detail, Metrics, compute_metrics
+from streameval.metrics.gom import gom_scalars
+from streameval.metrics.metric import Measure, Metric, Value
+from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
+from streameval.metrics.selection import METRICS, required_fields
+
+__all__ = [
+    "DEFAULT_OPTIONS",
+    "METRICS",
+    "Detail",
+    "Measure",
+    "Metric",
+    "MetricOptions",
+    "Metrics",
+    "Value",
+    "compute_metrics",
+    "gom_scalars",
+    "required_fields",
+]
