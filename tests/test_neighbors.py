@@ -399,7 +399,7 @@ def test_vecs_and_hdf5_by_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     Path("no.h5").write_bytes(b"nothing")
     for uri, message in (
         ("cut.fvecs", "no whole number of rows of 5 values"),
-        ("rows.fvecs::key", "has no keys"),
+        ("rows.fvecs::key", "have no keys"),
         ("rows.h5::other", "has no such dataset"),
         ("no.h5", "can't be read as HDF5"),
     ):
