@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import zarr
 from distributed import Client, LocalCluster
 from support.planning import Task
-from support.run import Prepared
+from support.run import Prepared, connection_module
 from support.runs import prepare
 
 import streameval as se
@@ -78,6 +79,7 @@ def prepared(folder: Path, kind: str, **options: Any) -> Prepared:
 def cluster(workers: int, **options: Any) -> Iterator[tuple[LocalCluster, Client]]:
     """Run a cluster of single-threaded processes on 127.0.0.1."""
     with (
+        dask.config.set(connection_module.LASTING),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,

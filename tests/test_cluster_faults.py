@@ -16,13 +16,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dask
 import faults
 import pytest
 from clusters import cluster, prepared, write_inputs
 from distributed import LocalCluster
 from servers import free_port
 from support import runs
-from support.run import ClusterExecutor, Connection, cluster_module, connect, connection_module
+from support.run import (
+    ClusterExecutor,
+    Connection,
+    cluster_module,
+    connect,
+    connection_module,
+    local_cluster,
+)
 from support.run import passes_module as passes
 
 from streameval import Evaluation, MetricOptions, Progress, TaskError
@@ -219,14 +227,32 @@ def test_workers_killed_at_random_all_the_time(
 
         def kill_some(over: threading.Event) -> None:
             while not over.wait(random.uniform(0.5, 1.5)):
-                # On a slow machine they would be killed faster than they start, and none be there.
-                if len(running.scheduler.workers) > 1 and kill(running, random.randrange(3)):
+                # On a slow machine they would be killed faster than they start.
+                least = 2 if len(killed) < 3 else 3
+                if len(running.scheduler.workers) >= least and kill(running, random.randrange(3)):
                     killed.append(time.monotonic())
 
         with beside(kill_some):
             found = evaluate(folder, Connection(client), faults.slower)
     assert len(killed) >= 3
     check(folder, found)
+
+
+def test_a_worker_that_is_slow_to_come_back_is_waited_for() -> None:
+    """Dask would close it for good."""
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 ms"}),
+        local_cluster(1, 1, 1 << 30) as connection,
+    ):
+        before = connection.client.run(os.getpid)
+        (pid,) = before.values()
+        os.kill(pid, signal.SIGKILL)
+        after = before
+        deadline = time.monotonic() + connection_module.PATIENCE
+        while pid in after.values() or not after:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+            after = connection.client.run(os.getpid, on_error="ignore")
 
 
 # A scheduler of its own.

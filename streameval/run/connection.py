@@ -22,6 +22,8 @@ TICK = 0.25  # seconds
 CONNECT = 20.0  # seconds within which a scheduler is to answer
 SHARE = 0.7  # of a worker's memory that is planned with: Dask spills, pauses and kills above
 WORKER_BYTES = 300 << 20  # of a worker's process and libraries
+# A cluster closes a worker that starts again, and has not come back by then, for good.
+LASTING = {"distributed.deploy.lost-worker-timeout": "1 day"}
 LEAN = {"distributed.admin.low-level-log-length": 10}  # messages that Dask keeps, for its debugging
 
 
@@ -194,7 +196,7 @@ def local_cluster(workers: int, threads: int, memory: int) -> Iterator[Connectio
     # Spilling helps nothing where next to nothing is kept; --memory is what a worker plans with.
     spilling = {f"distributed.worker.memory.{name}": False for name in ("target", "spill", "pause")}
     with (
-        dask.config.set({**spilling, **LEAN}),
+        dask.config.set({**spilling, **LASTING, **LEAN}),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=threads,
