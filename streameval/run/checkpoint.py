@@ -28,7 +28,7 @@ from streameval.planning.plan import Plan, Task, format_bytes
 from streameval.run.record import Manifest, Record, Stage
 from streameval.store import Store, View
 
-FORMAT = 2  # of what is written; no other one is read
+FORMAT = 3  # of what is written; no other one is read
 COMMIT_SECONDS = 5.0  # between commits, and before the first
 SWEEP_EVERY = 20  # commits, after which what earlier ones held is deleted
 EVALUATION, DONE = "evaluation", "done"
