@@ -109,3 +109,28 @@ def test_shared_options_are_taken_by_every_command_of_a_ledger() -> None:
         "pairs": 0,
         "differences": [],
     }
+
+
+LISTED = ["--index", "Flat", "-k", "3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "identities of the query are missing"),
+        ([*CSV, "--metrics", "no-such"], "unknown metric 'no-such'"),
+        ([*CSV, "--range", "1,0"], "range is 1.0,0.0"),
+        ([*CSV, "--refine", "mAP"], "mAP"),
+        ([*CSV, *LISTED, "--trec-run", "r.txt", "--ties", "expected"], "many orders"),
+    ],
+)
+def test_what_is_refused_discards_no_finished_work(
+    data: Path, options: list[str], words: str
+) -> None:
+    kept = data / "R.progress" / "lock"
+    kept.parent.mkdir()
+    kept.touch()
+    done = run(*FEATURES, *options, "--out", "R", "--overwrite")
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert kept.exists()

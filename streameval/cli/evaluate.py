@@ -29,7 +29,7 @@ TREC = ("trec_run", "trec_qrels")
 @command(
     "distances query gallery QUERY_LABELS GALLERY_LABELS metric LISTS preset protocol junk_ids "
     "self_match shot_draws shot_seed good junk listed_as ties range RULES group_by refine "
-    "ci SESSION out overwrite resume json format quiet dry_run rate trec_run trec_qrels "
+    "ci SESSION out overwrite resume json printed_format quiet dry_run rate trec_run trec_qrels "
     "config",
     "evaluate --query query.npy --gallery gallery.npy --out result \\\n"
     "    --query-labels query.csv --gallery-labels gallery.csv",
@@ -66,6 +66,7 @@ def evaluate(**given: Any) -> None:
         from streameval.run.session import open_session
 
         resampling = None if values["ci"] is None else inputs.parse_level(values)
+        check_trec(values, inputs.check_terms(values).ties)  # before kept work may be discarded
         output = stack.enter_context(Output(values, interruption))
         files = stack.enter_context(open_trec(values, interruption))
         opened = inputs.read_inputs(values)
@@ -122,12 +123,10 @@ def check_effects(values: Values) -> None:
         )
 
 
-@contextmanager
-def open_trec(values: Values, signals: Interruption) -> Iterator[dict[str, NewFile]]:
-    """Open the files of ``--trec-run`` and ``--trec-qrels``; they are there when all is done."""
-    named = [] if values["dry_run"] else [name for name in TREC if values[name] is not None]
-    if named:
-        option = f"--{named[0].replace('_', '-')}"
+def check_trec(values: Values, ties: str) -> None:
+    """Refuse ``--trec-run`` and ``--trec-qrels`` of what is no list, or not one list."""
+    for name in (name for name in TREC if values[name] is not None):
+        option = f"--{name.replace('_', '-')}"
         if not inputs.has_lists(values):
             raise OptionError(
                 f"{option} writes lists of neighbours: give --neighbors URI, or features with "
@@ -139,6 +138,17 @@ def open_trec(values: Values, signals: Interruption) -> Iterator[dict[str, NewFi
         ):
             if given:
                 raise OptionError(f"got {option} and {other}, {why}: leave one of them out")
+        if ties == "expected":
+            raise OptionError(
+                "ties expected is a mean over many orders, and a TREC run is one: choose "
+                "--ties pessimistic, optimistic or stable"
+            )
+
+
+@contextmanager
+def open_trec(values: Values, signals: Interruption) -> Iterator[dict[str, NewFile]]:
+    """Open the files of ``--trec-run`` and ``--trec-qrels``; they are there when all is done."""
+    named = [] if values["dry_run"] else [name for name in TREC if values[name] is not None]
     with ExitStack() as stack:
         files: dict[str, NewFile] = {}
         for name in named:

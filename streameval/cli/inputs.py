@@ -13,6 +13,7 @@ from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
     from streameval.metrics.confidence import Resampling
+    from streameval.metrics.options import MetricOptions
     from streameval.protocols.labels import AnyArray, Labels
     from streameval.protocols.protocol import Protocol
     from streameval.source import Source
@@ -73,6 +74,17 @@ def check_source(values: Values) -> None:
     check_effect(f"neighbor_distances k {SEARCHES}", lists, remedy)
     if lists:
         check_effect("width", values["k"] == "auto", "give -k auto")
+
+
+def check_terms(values: Values) -> MetricOptions:
+    """Check labels and options as far as no data are needed; return the metric options."""
+    from streameval.request import Terms
+
+    if not has_shapes_only(values):
+        check_labels(values, SIDES)
+    listed = None if values["good"] is None else "listed"
+    protocol = open_protocol(values["protocol"]) or listed
+    return Terms.of({**values, "protocol": protocol, "junk_ids": None}).options
 
 
 def keywords(function: Callable[..., Any], values: Values) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from streameval.arrays.hdf5 import contents
 from streameval.arrays.memory import PREFIX
 from streameval.arrays.remote import is_remote
 from streameval.arrays.uri import open_array, parse_uri
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError
 from streameval.neighbors.lists import Lists, Places
 from streameval.output import NewFile
 from streameval.protocols.labels import AnyArray, Labels
@@ -130,11 +130,6 @@ def write_trec(
     files: Mapping[str, NewFile],
 ) -> Callable[[Lists], None]:
     """Write the positives, and return a function that writes the lists of the next queries."""
-    if ties == "expected":
-        raise OptionError(
-            "ties expected is a mean over many orders, and a TREC run is one: choose "
-            "--ties pessimistic, optimistic or stable"
-        )
     names, items = names_of(query, "query"), names_of(gallery, "gallery")
     done = 0
     if "trec_qrels" in files:
