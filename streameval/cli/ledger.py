@@ -75,7 +75,8 @@ def _print(snapshot: Snapshot, values: Values) -> None:
 
 
 @_command(
-    "query QUERY_LABELS columns metric preset protocol junk_ids self_match ties range RULES keep "
+    "query QUERY_LABELS columns metric preset kept_protocol junk_ids self_match ties "
+    "fixed_range RULES keep "
     "json quiet config",
     "ledger create features --query query.npy --query-labels query.csv --range 0,2",
     "ledger create distances --query-labels query.csv --range 0,20",
@@ -84,9 +85,8 @@ def _print(snapshot: Snapshot, values: Values) -> None:
 def create(path: str, **values: Any) -> None:
     """Make a ledger of queries, without a gallery.
 
-    With --query, segments are features; without, stored distances. The range is fixed here: auto
-    or LO,HI. A query's own image is matched by key. Protocols of single gallery shot or of lists
-    are not kept.
+    With --query, segments are features; without, stored distances. The range is fixed here. A
+    query's own image is matched by key.
     """
     from streameval.ledger import Ledger
 

@@ -29,8 +29,17 @@ NUMBER, SIZE, METRIC = Number("N"), Number("SIZE"), Metrics("METRIC")
 DISTANCES = Choice(registry("choices", "DISTANCES"))
 PROTOCOLS = Choice(registry("protocols.protocol", "PROTOCOLS"), "FILE.toml")
 PRESETS = Choice(registry("protocols.protocol", "PRESETS"))
+FORMATS = registry("choices", "Format")
 CURVES = Choice(lambda: (*registry("report.figures", "CURVES")(), "camera-pairs"))
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or in a config file
+
+
+def _kept_protocols() -> list[str]:
+    """Return the protocols that a ledger can keep up to date."""
+    from streameval.protocols.protocol import PROTOCOLS, SINGLE_GALLERY_SHOT
+
+    every = PROTOCOLS.values()
+    return [one.name for one in every if not one.listed and one.cmc != SINGLE_GALLERY_SHOT]
 
 
 def _option(kind: Any, help: str, *flags: str, **attributes: Any) -> dict[str, Any]:
@@ -109,6 +118,11 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "protocol": _option(
         PROTOCOLS, "Which pairs are ignored, and how CMC is read.  [default: market1501]"
     ),
+    "kept_protocol": _option(
+        Choice(PROTOCOLS.names, "FILE.toml", _kept_protocols),
+        "Which pairs are ignored, and how CMC is read.  [default: market1501]",
+        "--protocol",
+    ),
     "junk_ids": _option(
         NUMBER,
         "Gallery identity to ignore; repeatable.  [default: -1]",
@@ -126,6 +140,9 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "ties": _rule("TieRule", "Who is ahead at the same distance.  [default: pessimistic]"),
     "range": _option(
         Range("auto", "minmax"), "Distances that tau = 0 and tau = 1 stand for.  [default: auto]"
+    ),
+    "fixed_range": _option(
+        Range("auto"), "Distances that tau = 0 and tau = 1 stand for.  [default: auto]", "--range"
     ),
     "vp": _rule(
         "VerificationPrecision",
@@ -170,6 +187,12 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "resume": _flag("Go on with what is finished of --out, if it is."),
     "json": _flag("Print JSON."),
     "format": _rule("Format", "For people, as JSON, or as rows of a table.", default="table"),
+    "printed_format": _option(
+        Choice(FORMATS, "", lambda: [name for name in FORMATS() if name != "parquet"]),
+        "For people, as JSON, or as a row of a table and nothing else.",
+        "--format",
+        default="table",
+    ),
     "quiet": _flag("Show no progress."),
     "dry_run": _flag("Print what would be done, and do nothing."),
     "rate": _option(NUMBER, "Flop/s of a thread, for the hours of --dry-run: 50G."),

@@ -115,22 +115,30 @@ class Choice(Value):
         Returns the names when they are needed: most registries are heavy to import.
     file : str
         How help shows the file: ``FILE.toml``; "" where there is no such choice.
+    shown : callable, optional
+        Returns the names that help shows, where a command refuses others with a reason.
     """
 
-    def __init__(self, names: Callable[[], Iterable[str]], file: str = "") -> None:
+    def __init__(
+        self,
+        names: Callable[[], Iterable[str]],
+        file: str = "",
+        shown: Callable[[], Iterable[str]] | None = None,
+    ) -> None:
         super().__init__(file, "file" if file else None, r".*(/|(?i:\.toml)\Z)", names)
+        self._shown = shown or names
 
-    def _known(self) -> list[str]:
-        return [*self.names(), *filter(None, [self.metavar])]
+    def _with_file(self, names: Iterable[str]) -> list[str]:
+        return [*names, *filter(None, [self.metavar])]
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """Return the names."""
-        return "|".join(self._known())
+        return "|".join(self._with_file(self._shown()))
 
     def parse(self, value: Any) -> Any:
         """Return a name that is known, or a path."""
         if value not in self.names() and not self.is_path(value):
-            raise ValueError(f"known: {', '.join(self._known())}")
+            raise ValueError(f"known: {', '.join(self._with_file(self.names()))}")
         return value
 
 
