@@ -6,7 +6,6 @@ kernels run outside the GIL.
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping
@@ -82,7 +81,9 @@ class Executor(Protocol):
 
 def run_task(work: Pass[Item, Part], job: Job, item: Item, watch: Watch) -> Part:
     """Run one task; where it fails for a reason that may pass, again."""
-    for attempt in itertools.count(1):
+    attempt = 0
+    while True:
+        attempt += 1
         beginning = _Beginning(watch)
         try:
             return work.compute(job, item, beginning)
@@ -99,7 +100,6 @@ def run_task(work: Pass[Item, Part], job: Job, item: Item, watch: Watch) -> Part
                 ) from error
         beginning.take_back()
         time.sleep(BACK_OFF * 2 ** (attempt - 1))
-    raise AssertionError("unreachable")
 
 
 def _may_pass(error: BaseException) -> bool:
