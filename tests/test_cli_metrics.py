@@ -196,6 +196,16 @@ def test_presets_name_what_exists() -> None:
 
 
 @pytest.mark.usefixtures("data")
+def test_conventions_of_a_metric_without_a_value_under_one_of_them() -> None:
+    np.save("tied.npy", np.zeros(zarr.open_array(STORED[1], mode="r").shape))
+    run("--distances", "tied.npy", *CSV, "--ties", "expected", "--out", "expected")
+    done = call("conventions", "expected", "--metrics", "mP@recall=0.5", "--json")
+    found = json.loads(done.stdout)
+    assert found["this run"]["metrics"] == {"mP@recall=0.5": None}
+    assert found["torchreid"]["effects"] == {"ties=stable": {"mP@recall=0.5": None}}
+
+
+@pytest.mark.usefixtures("data")
 def test_conventions_are_what_the_presets_give() -> None:
     assert run(*STORED, *CSV, "--out", "out").exit_code == 0
     done = call("conventions", "out", "--json")

@@ -140,6 +140,13 @@ def test_images_of_a_column_are_those_of_a_template() -> None:
     assert all(one == sources[0] for one in sources)
 
 
+def test_identities_beside_a_column_are_what_they_were_evaluated_as() -> None:
+    page = page_of("pixels", "--images", "{path}{id:+05d}", "--queries", "1")
+    reasons = [str(one["title"]) for one in page.named("span", "placeholder")]
+    assert reasons
+    assert all(re.fullmatch(r".*\.png\+000\d is not there", one) for one in reasons)
+
+
 def test_best_values_are_marked_in_the_right_direction() -> None:
     page_of(*RUNS)
     text = Path("page.html").read_text()

@@ -108,8 +108,10 @@ class Reading:
 
     def summary(self) -> dict[str, Any]:
         """Return what ``--json`` prints; NaN as None."""
-        values = plain(self.values)
-        return {"metrics": values, "effects": self.effects, "remarks": list(self.remarks)}
+        summary: dict[str, Any] = plain(
+            {"metrics": self.values, "effects": self.effects, "remarks": self.remarks}
+        )
+        return summary
 
 
 def compare_conventions(

@@ -119,11 +119,12 @@ def _columns(fields: Sequence[str], inputs: Inputs, side: str) -> Mapping[str, A
             f"--images names the column {more[0]}, and the labels of the {side} are arrays, not a "
             f"table: {_EXPECTED}"
         )
-    known = {**held}
+    columns = held
     if more:
         text = (*KNOWN_COLUMNS, *more)  # a name such as 0001 stays one
-        known |= read_label_table(inputs.tables[side], text=text, more=more).columns
-    return {name: known[name] for name in fields if name in known}
+        read = read_label_table(inputs.tables[side], text=text, more=more).columns
+        columns = {**read, **held}
+    return {name: columns[name] for name in fields if name in columns}
 
 
 def _data_uri(path: Path) -> str:
