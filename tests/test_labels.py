@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,11 @@ def test_labels_by_uri(tmp_path: Path) -> None:
     assert labels.cam.tolist() == cams.tolist()
     assert labels.key is not None
     assert labels.key.tolist() == ["x", "y", "z"]
+
+
+def test_a_file_without_labels(tmp_path: Path) -> None:
+    np.save(tmp_path / "id.npy", np.empty(0, np.int64))
+    assert len(read_labels(tmp_path / "id.npy")) == 0
 
 
 def test_labels_in_memory() -> None:
@@ -252,6 +258,9 @@ def test_tables_that_cannot_be_opened(tmp_path: Path) -> None:
         read_label_table(tmp_path / "none.csv")
     with pytest.raises(InputError, match=r"\.csv, \.parquet"):
         read_label_table(tmp_path / "ids.dat")
+    os.mkfifo(tmp_path / "names.txt")
+    with pytest.raises(InputError, match="is not a file"):
+        read_label_table(tmp_path / "names.txt")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(InputError, match=r"bad\.parquet can't be read"):
         read_label_table(tmp_path / "bad.parquet")

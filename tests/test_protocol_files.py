@@ -136,6 +136,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         se.InputError, match=r"absent.toml does not exist: .*, or one of market1501"
     ):
         se.read_protocol(tmp_path / "absent.toml")
+    bad.write_bytes(b"same_camera = true\rignore = []")
+    with pytest.raises(se.InputError, match="can't be read"):  # no line of TOML ends with CR alone
+        se.read_protocol(bad)
 
 
 @pytest.mark.usefixtures("data")

@@ -80,7 +80,7 @@ def _compact(array: Array) -> AnyArray:
     count = array.shape[0]
     spans = [(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK)]
     bounds = [int(end) for block in map(array.read, spans) for end in (block.min(), block.max())]
-    least = min(*bounds, *(-1 - end for end in bounds), 0)
+    least = min(0, *bounds, *(-1 - end for end in bounds), 0)
     values: AnyArray = np.empty(count, np.min_scalar_type(least))
     for start, stop in spans:
         values[start:stop] = array.read((start, stop))

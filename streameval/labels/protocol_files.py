@@ -43,7 +43,7 @@ def read_protocol(path: str | Path) -> Protocol:
     check_path(path)
     path = Path(path)
     try:
-        given = tomllib.loads(path.read_text("utf-8"))
+        given = tomllib.loads(path.read_bytes().decode())
     except FileNotFoundError:
         raise InputError(
             f"protocol {path} does not exist: give a TOML file, or one of {', '.join(PROTOCOLS)}"

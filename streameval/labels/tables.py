@@ -117,20 +117,19 @@ def read_table(
     check_path(path)
     path = Path(path)
     try:
-        suffix = path.suffix.lower()
-        if path.is_dir() or suffix == ".txt":
-            if not path.exists():
-                raise InputError(f"{path} does not exist, or is not a file")
-            if more:
-                raise InputError(f"{path} holds file names, which have no column {more[0]}")
-            return read_names(path)
-        if suffix not in TABLES:
+        suffix, folder = path.suffix.lower(), path.is_dir()
+        named = folder or suffix == ".txt"
+        if not named and suffix not in TABLES:
             raise InputError(
                 f"{path}: a label table is one of {', '.join(TABLES)}, .txt, a folder of images; "
                 "for an array give its URI as the ids"
             )
-        if not path.is_file():
+        if not folder and not path.is_file():
             raise InputError(f"{path} does not exist, or is not a file")
+        if named and more:
+            raise InputError(f"{path} holds file names, which have no column {more[0]}")
+        if named:
+            return read_names(path)
         read = TABLES[suffix](path, partial(_places, path, more, shared))
         return {name: _checked(path, name, cells) for name, cells in read.items()}
     except UnicodeDecodeError as error:

@@ -146,7 +146,11 @@ def _bounded(
     """Compute the metrics between the worst statistics and the best."""
     best = reading.best or stats
     alike = {name for name in FIELDS if np.array_equal(getattr(stats, name), getattr(best, name))}
-    complete, hidden = len(alike) == len(FIELDS), not alike.issuperset(RANK_FIELDS)
+    if len(alike) == len(FIELDS):  # the lists leave nothing open
+        whole = metrics_of(stats, options, measures)
+        exact = {name: (one, one) for name, one in whole.scalars.items() if not math.isnan(one)}
+        return ListMetrics(**vars(whole), bounds=exact)
+    hidden = not alike.issuperset(RANK_FIELDS)
     ends = (
         RankedQueries(stats, options, hidden_ties=hidden),
         RankedQueries(best, options, hidden_ties=hidden),
@@ -160,22 +164,23 @@ def _bounded(
     for measure in measures:
         name, known = measure.name, measure.metric.needs_under(options) <= alike
         tail: Tail = "monotone" if known else measure.tail
-        one, other = measure.compute(ends[0]), measure.compute(ends[1])
+        one = measure.compute(ends[0])
+        other = one if known else measure.compute(ends[1])
         details[name], interval = _read(measure, tail, ends, (one, other), reading)
         low, high = interval or (math.nan, math.nan)
         scalars[name] = low if low == high else math.nan
         if interval:
             bounds[name] = interval
-        if interval or complete or measure.tail == "monotone":
+        if interval or measure.tail == "monotone":
             curves.update(_merged(one.curves, other.curves))
             columns.update(_merged(one.per_query, other.per_query))
-        if low != high and not complete and (interval or measure.tail == "cutoff"):
+        if low != high and (interval or measure.tail == "cutoff"):
             places[name] = closing_places(measure, stats, reading)
     ties: dict[str, Bounds] = {}
     if best.tied.any():  # of returned items: from pessimistic at worst to optimistic at best
         worst_ties = RankedQueries(stats, replace(options, ties="pessimistic"))
         best_ties = RankedQueries(best, replace(options, ties="optimistic"))
-        valued = [one for one in measures if complete or not math.isnan(scalars[one.name])]
+        valued = [one for one in measures if not math.isnan(scalars[one.name])]
         ties = tie_intervals((worst_ties.totals, best_ties.totals), valued)
     return ListMetrics(scalars, details, ties, curves, columns, shown.counts, bounds, places)
 

@@ -82,12 +82,12 @@ class ExpectedRanks(Ranks):
 
     def precision_per_hit(self, rule: AveragePrecision, cutoff: Cutoff) -> FloatArray:
         """Return the expected mean of the terms within the cutoff, 0 where none is, [N] float64."""
-        per_hit = super().precision_per_hit(rule, cutoff)
+        sums = self.running_totals(self.precision(rule, cutoff))
+        per_hit = sums[self.last] / np.maximum(self.hit_counts(cutoff), 1)
         groups = self._groups(cutoff)
         cut = np.flatnonzero((groups.within > 0) & (groups.within < groups.size))
         own = groups.take(cut)  # of a query at most one group is cut
-        sums = np.append(0.0, self.running_totals(self.precision(rule, cutoff)))
-        earlier = np.where(own.before > 0, sums[self._first[cut]], 0.0)
+        earlier = np.where(own.before > 0, np.append(0.0, sums)[self._first[cut]], 0.0)
         per_hit[self._query[cut]] = own.precision_per_hit(rule, earlier)
         return per_hit
 
