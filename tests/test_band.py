@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -91,3 +92,22 @@ def test_the_band_of_the_matrix_unit_depends_on_the_rows() -> None:
 def test_the_band_ends_where_float32_says_nothing(product: str) -> None:
     empty = np.empty((0, 10**7), np.float32)
     assert columns_of(empty, empty, "dot").gamma == np.inf
+
+
+def test_levels_take_no_more_memory_than_is_planned() -> None:
+    rng = np.random.default_rng(0)
+    q, g = rng.random((64, 8), np.float32), rng.random((4, 8), np.float32)
+    tile = columns_of(q, g, "euclidean").tile(0, 64, np.empty(1024, np.uint8), last=True)
+    edges = 4000
+    distances = rng.random(64 * edges)
+    tracemalloc.start()
+    tile.levels(np.arange(64), edges * np.arange(65), distances)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * distances.nbytes
+
+
+def test_queries_are_ready_before_threads_share_them() -> None:
+    rows = np.ones((32, 8), np.float32)
+    queries = QueryBlock(Vectors.of(rows), find_distance("cosine"))
+    assert "multiplier" in vars(queries)

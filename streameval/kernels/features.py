@@ -33,6 +33,7 @@ from streameval.kernels.tiles import (
 )
 
 COPIES = 4  # of each distinct row, from which on distances are computed once
+LEVELS = 1 << 15  # computed at a time: their temporaries stay in cache
 
 
 def _power_of_two(value: float) -> float:
@@ -64,30 +65,26 @@ class QueryBlock:
     undecided : [m] bool
         Queries whose pairs a filter in float64 was tried on, and could not decide: noted by one
         task for those that follow, none of which has to know.
+    filter : Filter
+        Of the distance; it and what follows are there if the distance has one.
+    scale : float
+        The power of two in the rows that are multiplied.
+    multiplier : Multiplier
+        Of the rows, which carry the sign and the factor 2.
     """
+
+    filter: Filter
+    scale: float
+    multiplier: Multiplier
 
     def __init__(self, vectors: Vectors, distance: Distance) -> None:
         self.vectors, self.distance = vectors, distance
         self.undecided = np.zeros(len(vectors.norms), np.bool_)
-
-    @property
-    def filter(self) -> Filter:
-        """The filter of the distance, which has one."""
-        if self.distance.filter is None:
-            raise TypeError(f"the {self.distance.name} distance has no filter")
-        return self.distance.filter
-
-    @cached_property
-    def scale(self) -> float:
-        """The power of two in the rows that are multiplied."""
-        longest = float(self.vectors.norms.max(initial=0.0))
-        return 1.0 if self.filter.normalised else _power_of_two(longest)
-
-    @cached_property
-    def multiplier(self) -> Multiplier:
-        """The multiplier of the rows, which carry the sign and the factor 2."""
-        factor = self.filter.factor(self.vectors.norms, self.scale)
-        return choose_multiplier(_scaled(self.vectors.rows, factor))
+        if distance.filter is not None:
+            self.filter, longest = distance.filter, float(vectors.norms.max(initial=0.0))
+            self.scale = 1.0 if self.filter.normalised else _power_of_two(longest)
+            factor = self.filter.factor(vectors.norms, self.scale)
+            self.multiplier = choose_multiplier(_scaled(vectors.rows, factor))
 
     def exact(self, query: IntArray, items: Vectors, out: FloatArray | None = None) -> FloatArray:
         """Return the canonical distances of some queries, [q, n] float64."""
@@ -217,9 +214,14 @@ class FilterTile(Tile):
     def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> Levels:
         """Return the filter values that distances correspond to."""
         filter_, norms = self.of.queries.filter, self.of.queries.vectors.norms[query]
-        with np.errstate(over="ignore", invalid="ignore"):
-            shift = np.repeat(filter_.shift(norms), np.diff(indptr))
-            level = (filter_.base(distances) - shift) * self.of.scale
+        level = np.empty_like(distances)
+        step = max(LEVELS * len(query) // max(len(level), 1), 1)
+        for start in range(0, len(query), step):
+            own = indptr[start : start + step + 1]
+            part = slice(own[0], own[-1])
+            with np.errstate(over="ignore", invalid="ignore"):
+                shift = np.repeat(filter_.shift(norms[start : start + step]), np.diff(own))
+                level[part] = (filter_.base(distances[part]) - shift) * self.of.scale
         return Levels(level, level)
 
     def resolve(self, query: Indices, column: Indices) -> FloatArray:

@@ -199,7 +199,7 @@ class Doubts(NamedTuple):
 
 
 class LevelTable:
-    """The levels of all edges of a block of queries, kept for a few units.
+    """The levels of all edges of a block of queries, kept while tiles are of one unit.
 
     Parameters
     ----------
@@ -216,13 +216,11 @@ class LevelTable:
 
     def rows(self, tile: Tile) -> tuple[Rows, Levels]:
         """Return the rows of a tile and the levels of all edges of the block."""
-        unit, kept = tile.unit, self._kept
-        if unit not in kept:
-            if len(kept) > 2:
-                kept.clear()
+        if tile.unit not in self._kept:
+            self._kept.clear()  # their memory is free before more is taken
             block = np.arange(len(self._indptr) - 1)
-            kept[unit] = tile.levels(block, self._indptr, self._distances)
-        return Rows.of(tile, self._offset_row), kept[unit]
+            self._kept[tile.unit] = tile.levels(block, self._indptr, self._distances)
+        return Rows.of(tile, self._offset_row), self._kept[tile.unit]
 
 
 def column_offsets(
