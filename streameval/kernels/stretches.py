@@ -16,8 +16,8 @@ from streameval.kernels.tiles import (
     LevelTable,
     Tile,
     list_values,
-    product,
     round_up,
+    weighted,
 )
 
 
@@ -63,12 +63,13 @@ class StretchCounter:
 
 
 @numba.njit(nogil=True, cache=True)
-def _count_below(row, weight, offset, left, right, limit):  # type: ignore[no-untyped-def]
-    """Return how many values of a part of a row are below a limit; vectorises."""
-    below = 0
+def _compare(values, left, right, low, high):  # type: ignore[no-untyped-def]
+    """Return how many values of a part of a row are below one limit, and up to another."""
+    below, within = 0, 0
     for k in range(left, right):
-        below += product(row, weight, k) + offset[k] < limit
-    return below
+        below += values[k] < low
+        within += values[k] <= high
+    return below, within
 
 
 @numba.njit(nogil=True, cache=True)
@@ -79,23 +80,29 @@ def _count(rows, levels, row, done, begin, indptr, ahead, doubts):  # type: igno
     n; `done` is how many positives of the first row are done. Return the row to go on with (m where
     all are counted), the positives of it that are done, and how many doubts there are.
     """
-    tile, columns, weight = rows.values, rows.columns, rows.columns.weight
-    n, filled = tile.shape[1], 0
+    tile, columns, filled = rows.values, rows.columns, 0
+    n = tile.shape[1]
+    values, nothing = np.empty(n, tile.dtype), np.zeros(n, tile.dtype)
     positions = np.empty(n + 1, np.uint32)
+    kind, finite = tile.dtype.type, np.finfo(tile.dtype).max
     while row < tile.shape[0]:
-        i, band, values = rows.query[row], rows.band[row], tile[row]
-        offset = columns.offset[rows.offset[row]]
+        i, band = rows.query[row], rows.band[row]
+        if done < indptr[i + 1] - indptr[i]:
+            weighted(tile[row], columns.weight, columns.offset[rows.offset[row]], values)
         for p in range(indptr[i] + done, indptr[i + 1]):
             if filled + n > len(doubts.query):
                 return row, p - indptr[i], filled
             low, high = levels.closer[p] - band, levels.tied[p] + band
-            limit = -round_up(-low, values)
+            least, most = -round_up(-low, values), kind(min(round_up(high, values), finite))
+            doubtful = 0
             for s in range(len(begin) - 1):
-                part = begin[s], begin[s + 1], limit
-                ahead[s, 0, p] += _count_below(values, weight, offset, *part)
-            found = list_values(values, weight, offset, -np.inf, low, high, positions)
-            for k in positions[:found]:
-                doubts.query[filled], doubts.column[filled], doubts.edge[filled] = i, k, p
-                filled += 1
+                below, within = _compare(values, begin[s], begin[s + 1], least, most)
+                ahead[s, 0, p] += below
+                doubtful += within - below
+            if doubtful > 0:
+                found = list_values(values, None, nothing, -np.inf, low, high, positions)
+                for k in positions[:found]:
+                    doubts.query[filled], doubts.column[filled], doubts.edge[filled] = i, k, p
+                    filled += 1
         row, done = row + 1, 0
     return row, done, filled
