@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,11 +26,9 @@ import psutil
 import streameval as se
 from benchmarks.data import make_features
 from benchmarks.figure import Bench, Case, Figure, Measured, Skip
+from benchmarks.noop import prepared
 from streameval.planning.plan import Plan, Workers
-from streameval.request import Request
 from streameval.run.connection import WORKER_BYTES, local_cluster
-from streameval.run.preparation import prepare
-from streameval.run.session import open_session
 
 WORKERS, THREADS = "2 workers", "2 threads"
 QUERIES, GALLERY, WIDTH = (1024, 256), (500_000, 40_000), 512  # full, quick
@@ -62,9 +59,7 @@ def beside_threads(bench: Bench) -> Measured:
 def large_plan() -> Plan:
     """Return the plan of the simulated job."""
     workers = Workers(count=200, threads=1, memory=4 * 10**9, reserved=WORKER_BYTES)
-    given = {"source": se.Features(*LARGE), "without_labels": True}
-    with open_session(given) as session:
-        return prepare(Request.of(given), replace(session, planned_workers=workers)).plan
+    return prepared(se.Features(*LARGE), workers).plan
 
 
 def tasks_of_nothing(bench: Bench) -> Measured:

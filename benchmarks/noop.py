@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -16,14 +17,14 @@ import numpy as np
 
 import streameval as se
 from benchmarks.one_run import peak_bytes
-from streameval.planning.plan import Task
+from streameval.planning.plan import Task, Workers
 from streameval.request import Request
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import connect
 from streameval.run.executor import Pass
 from streameval.run.job import Job
 from streameval.run.passes import by_queries
-from streameval.run.preparation import prepare
+from streameval.run.preparation import Prepared, prepare
 from streameval.run.progress import Progress, Watch
 from streameval.run.session import open_session
 
@@ -43,19 +44,18 @@ def total(one: int, other: int) -> int:
 NO_OP = Pass("no-op", nothing, total, by_queries)
 
 
+def prepared(source: se.Features, workers: Workers | None = None) -> Prepared:
+    """Prepare an evaluation without labels; on workers that are not there, if given."""
+    given = {"source": source, "without_labels": True}
+    with open_session(given) as session:
+        return prepare(Request.of(given), replace(session, planned_workers=workers))
+
+
 def small_job() -> Job:
     """Return a job of a few arrays in memory."""
     rng = np.random.default_rng(0)
-    source = se.Features(rng.standard_normal((4, 8)), rng.standard_normal((8, 8)))
-    given = {
-        "source": source,
-        "query": se.Labels(id=np.arange(4)),
-        "gallery": se.Labels(id=np.arange(8)),
-        "protocol": "no-camera",
-    }
-    with open_session(given) as session:
-        ready = prepare(Request.of(given), session)
-    return Job(source, ready.pairs, ready.plan)
+    ready = prepared(se.Features(rng.standard_normal((4, 8)), rng.standard_normal((8, 8))))
+    return Job(ready.request.source, ready.pairs, ready.plan)
 
 
 def drive(address: str, tasks: int) -> dict[str, Any]:
