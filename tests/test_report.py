@@ -6,7 +6,6 @@ import io
 import math
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,10 +22,10 @@ from support.report import (
     duration,
     interval_text,
     make_bar,
+    metrics_table,
     percent,
     render,
     render_evaluation,
-    scores_of,
     show_progress,
     stdout_style,
 )
@@ -45,16 +44,18 @@ def evaluation(query: list[int], gallery: list[int], **more: Any) -> se.Evaluati
     )
 
 
-def values(result: se.Evaluation) -> Mapping[str, tuple[str, str, str]]:
-    rows = (row for part in scores_of(result).values() for row in part)
-    return {row.name: (row.value, row.ties, row.remark) for row in rows}
+def values(result: se.Evaluation) -> dict[str, tuple[str, str]]:
+    """Return the value and the note of each metric, as the table has them."""
+    rows = (row for row in metrics_table(result).rows if row[0].mark != "title")
+    return {name.text: (value.text.rstrip(), value.note) for name, value in rows}
 
 
 def test_every_scalar_has_its_row_in_its_part() -> None:
     result = evaluation([1, 2, 9], [1, 2, 1, 2, 3, 3])
-    parts = scores_of(result)
-    assert list(parts) == ["Retrieval", "Open set", "GOM"]
-    assert list(values(result)) == [row.name for part in parts.values() for row in part]
+    rows = metrics_table(result).rows
+    titles = [row[0].text for row in rows if row[0].mark == "title"]
+    assert titles == ["Retrieval", "Open set", "GOM"]
+    assert len(rows) == len(titles) + len(result.metrics.scalars)
     assert set(values(result)) == set(result.metrics.scalars)
     assert values(result)["CMC@5"][0] == f"{100 * result['CMC@5']:.2f} %"
 
@@ -62,24 +63,20 @@ def test_every_scalar_has_its_row_in_its_part() -> None:
 def test_ties_stand_beside_the_value() -> None:
     result = evaluation([1, 2, 9], [1, 2, 1, 2, 3, 3] * 4)
     low, high = result.intervals["mAP"]
-    assert values(result)["mAP"][1] == f"{100 * low:.2f} – {100 * high:.2f} %"
+    assert values(result)["mAP"][1] == f"{100 * low:.2f} – {100 * high:.2f} % by ties"
     assert "by ties" in render_evaluation(result, Style(plain=True))
 
 
 def test_what_is_undefined_says_why() -> None:
     closed = evaluation([1, 2], [1, 2, 1, 3])
-    assert values(closed)["MFR"] == (
-        "–",
-        "",
-        "no open-set queries: every identity is there",
-    )
-    assert values(closed)["tau_nz"] == ("–", "", "")
-    dir_rows = [row.remark for row in scores_of(closed)["Open set"]]
-    assert dir_rows == ["no open-set queries: every identity is there", "", ""]
+    assert values(closed)["MFR"] == ("–", "no open-set queries: every identity is there")
+    assert values(closed)["tau_nz"] == ("–", "")
+    dir_notes = [note for name, (_, note) in values(closed).items() if name.startswith("DIR@")]
+    assert dir_notes == ["no open-set queries: every identity is there", "", ""]
     with pytest.warns(se.StreamevalWarning):
         strangers = evaluation([8, 9], [1, 2, 1, 3])
-    assert values(strangers)["CMC@1"] == ("–", "", "no query has a positive in the gallery")
-    assert values(strangers)["mAP"] == ("–", "", "")  # said once a part
+    assert values(strangers)["CMC@1"] == ("–", "no query has a positive in the gallery")
+    assert values(strangers)["mAP"] == ("–", "")  # said once a part
 
 
 def test_both_styles_say_the_same() -> None:
@@ -92,7 +89,7 @@ def test_both_styles_say_the_same() -> None:
     for text in (plain, re.sub(r"\x1b\[[0-9;]*m", "", rich)):
         for said in ("Written to", "somewhere", "range -1 to 2 (given)", "2 in Q+"):
             assert said in text
-        assert all(value in text for value, _, _ in values(result).values() if value != "–")
+        assert all(value in text for value, _ in values(result).values() if value != "–")
 
 
 def test_long_lines_are_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,13 +123,13 @@ def test_verification_says_where_and_within_what() -> None:
     statistics = replace(result.statistics, impostor_histogram=counts, histogram_edges=edges)
     names = ("TAR|FAR=0.1", "TAR|FAR=0.01", "FNMR|FMR=1e-6", "EER", "AUC", "F1_best")
     whole = replace(result, statistics=statistics).with_options(metrics=names)
-    assert values(whole)["TAR|FAR=0.01"][2] == "needs 100 impostor pairs, has 56"
-    error, threshold = values(whole)["EER"][2].split(", ")
+    assert values(whole)["TAR|FAR=0.01"][1] == "needs 100 impostor pairs, has 56"
+    *_, error, threshold = values(whole)["EER"][1].split(" · ")
     assert error.startswith("± ")
     assert re.fullmatch(r"distance [\d.]+ ± [\d.]+", threshold)
     # The same reason is said again where another row is between.
     apart = replace(whole, metrics=whole.with_options(metrics=(*names, "TAR|FAR=0.001")).metrics)
-    assert values(apart)["FNMR|FMR=1e-06"][2] == "needs 1,000,000 impostor pairs, has 56"
+    assert values(apart)["FNMR|FMR=1e-06"][1] == "needs 1,000,000 impostor pairs, has 56"
     for plain in (True, False):
         text = re.sub(r"\x1b\[[0-9;]*m", "", render_evaluation(whole, Style(plain=plain)))
         assert "16 genuine, 56 impostor pairs" in text

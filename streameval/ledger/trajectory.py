@@ -179,7 +179,7 @@ def result_of(
     statistics: RankStatistics,
     settings: Settings,
     queries: Labels,
-    provenance: Mapping[str, Any],
+    provenance: dict[str, Any],
     cams: PositiveCameras | None = None,
 ) -> Evaluation:
     """Return the result of a ledger's statistics."""

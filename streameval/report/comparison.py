@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from streameval.errors import OutputError
 from streameval.metrics.metric import FRACTION, Kind
@@ -15,14 +17,14 @@ from streameval.neighbors.comparison import CONFIDENCE, LISTED
 from streameval.neighbors.comparison import Difference as IndexDifference
 from streameval.output import check_new, write_new
 from streameval.planning.plan import format_bytes
-from streameval.report.evaluation import PARTS, by_reason, score_of
+from streameval.report.evaluation import by_reason, metrics_by_part, score_of
 from streameval.report.figures import drawing, figure_bytes, look, set_log
 from streameval.report.provenance import describe_inputs, describe_queries
 from streameval.report.table import (
     DASH,
+    Blocks,
     Cell,
     Facts,
-    Part,
     Table,
     amount,
     duration,
@@ -49,19 +51,11 @@ BAR = 24  # characters of the longest bar
 def compared_metrics(results: Results, heads: tuple[str, ...], *, mark: bool) -> Table:
     """Return a row a metric, a column a result; the best value of a row may be marked."""
     every = list(results.values())
-    details = {name: one for result in every for name, one in result.metrics.details.items()}
-    parts = (
-        Part.of(
-            (
-                _compared_row(name, every, mark=mark)
-                for name, detail in details.items()
-                if detail.part == part
-            ),
-            title,
-        )
-        for part, title in PARTS.items()
-    )
-    return Table(("Metric", *heads), tuple(part for part in parts if part.rows))
+    rows: list[list[Cell]] = []
+    for title, names in metrics_by_part(every):
+        rows.append([Cell(title, mark="title")])
+        rows += [_compared_row(name, every, mark=mark) for name in names]
+    return Table.of(("Metric", *heads), rows)
 
 
 def _compared_row(name: str, results: list[Evaluation], *, mark: bool) -> list[Cell]:
@@ -76,33 +70,29 @@ def _compared_row(name: str, results: list[Evaluation], *, mark: bool) -> list[C
 
 
 def _compared_cell(name: str, result: Evaluation) -> Cell:
-    value = result.metrics.scalars.get(name)
-    if value is None:
+    if name not in result.metrics.scalars:
         return Cell("", "not computed")
-    score = score_of(result, name)
-    if math.isnan(value):
-        return Cell(score.value, score.remark if score.value == DASH else "left open")
-    notes = [f"{score.ties} by ties" if score.ties else "", score.error]
+    cell, _, interval = score_of(result, name)
     chosen = result.chosen_confidence
     if chosen is not None and name in chosen.intervals:
-        notes.append(f"{100 * chosen.how.level:g} %: {score.confidence}")
-    return Cell(score.value, " · ".join(filter(None, notes)), value=value)
+        notes = cell.note, f"{100 * chosen.how.level:g} %: {interval}"
+        return replace(cell, note=" · ".join(filter(None, notes)))
+    is_open = cell.value is None and cell.text != DASH
+    return replace(cell, note="left open") if is_open else cell
 
 
 def render_comparison(comparison: Comparison, style: Style, queries: int) -> str:
     """Return a comparison as text, with so many queries that got better, and worse."""
     opening = [("Note", remark) for remark in comparison.remarks]
-    blocks: list[str | Table] = [facts([("Compared with", comparison.first), *opening])]
+    blocks: Blocks = [facts([("Compared with", comparison.first), *opening])]
     for run in comparison.others:
         blocks += ["", facts([("Run", run)])]
         blocks += [differences_table(comparison, run, ("first", "this run"))]
         changes = zip(("By AP", "By first rank"), comparison.changes(run).values(), strict=True)
         blocks += ["", facts([(name, describe_change(count)) for name, count in changes])]
-        scores = ("AP first", "AP", "first rank", "now")
-        changed = changed_queries(comparison, run, queries, scores)
-        for part in changed.parts:
-            heading = f"Queries that got {part.title}, by AP"
-            blocks += ["", heading, replace(changed, parts=(replace(part, title=""),))]
+        heads = ("query", "AP first", "AP", "first rank", "now")
+        for changed in changed_queries(comparison, run, queries, heads):
+            blocks += ["", changed.title, changed]
     return render(style, [*blocks, "", facts([("Method", _method(comparison))])])
 
 
@@ -143,17 +133,17 @@ def differences_table(comparison: Comparison, run: str, heads: tuple[str, str]) 
 def drawn_differences(comparison: Comparison, run: str, heads: tuple[str, str]) -> Table:
     """Return the differences that have an interval, with the intervals drawn."""
     known = [one for one in comparison.differences if one.run == run and one.interval]
-    ends = (map(abs, one.interval or ()) for one in known if one.kind is FRACTION)
-    scale = max((end for pair in ends for end in pair), default=0.0) or 1.0
+    ends = [end for one in known if one.kind is FRACTION for end in one.interval or ()]
+    scale = max(map(abs, ends), default=0.0) or 1.0
     limit = 1 - comparison.how.level + 1e-12
     rows = []
     for one in known:
         *cells, p, p_holm = _difference_row(one)
-        mark: Literal["", "differs"] = "differs" if one.p_holm <= limit else ""
         span = None
         if one.kind is FRACTION and one.interval is not None:
-            low, high = (end / scale for end in one.interval)
-            span = low, min(max(one.difference / scale, -1.0), 1.0), high
+            low, high = one.interval
+            span = tuple(np.clip([low, one.difference, high], -scale, scale) / scale)
+        mark: Literal["", "differs"] = "differs" if one.p_holm <= limit else ""
         rows.append((*cells, Cell(span=span), p, Cell(p_holm, mark=mark)))
     names = ("Metric", *heads, "Difference", "Interval", "", "p", "p (Holm)")
     return Table.of(names, rows, f"{run} against {comparison.first}")
@@ -183,42 +173,46 @@ def describe_change(count: dict[str, int], by: str = "") -> str:
     return f"{better}, {count['worse']:,} worse, {count['same']:,} as before"
 
 
-def changed_queries(comparison: Comparison, run: str, most: int, scores: Sequence[str]) -> Table:
-    """Return the queries that changed most: a part of those that got better, one of the others.
+def changed_queries(
+    comparison: Comparison, run: str, most: int, heads: Sequence[str]
+) -> Iterator[Table]:
+    """Yield the queries that changed most: a table of those that got better, and one of the others.
 
-    `scores` are the heads of AP of both runs, and of the first rank of both; each part has at
-    `most` so many queries.
+    `heads` are of the query, AP of both runs, and the first rank of both; each table has at `most`
+    so many queries, and one without any is left out.
     """
     labels = [name for name in LABELS if name in comparison.results[comparison.first].columns]
-
-    def row(query: dict[str, Any]) -> tuple[object, ...]:
-        return (
-            query["query"],
-            *(Cell(str(query[name]), wraps=True) for name in labels),
-            *(percent(query[name]) for name in ("AP_first", "AP")),
-            *(f"{query[name]:g}" for name in ("first_rank_first", "first_rank")),
-        )
-
-    sides = comparison.extremes(run, most).items()
-    parts = tuple(Part.of(map(row, rows), side) for side, rows in sides if rows)
-    heads = ("query", *labels, *scores)
-    return Table(heads, parts, align="r" * len(heads))
+    for side, queries in comparison.extremes(run, most).items():
+        rows = [
+            (
+                query["query"],
+                *(Cell(str(query[name]), wraps=True) for name in labels),
+                *(percent(query[name]) for name in ("AP_first", "AP")),
+                *(f"{query[name]:g}" for name in ("first_rank_first", "first_rank")),
+            )
+            for query in queries
+        ]
+        if rows:
+            names = (heads[0], *labels, *heads[1:])
+            title = f"Queries that got {side}, by AP"
+            yield Table.of(names, rows, title, align="r")
 
 
 def comparison_table(comparison: Comparison) -> Table:
     """Return a row a metric of each run that is compared with the first, for programs."""
     heads = ("metric", "compared with", "run", "first", "value", "difference", "low", "high")
-    rows = []
-    for one in comparison.differences:
-        values = (one.first, one.value, one.difference, *(one.interval or (None, None)))
-        rows.append(
-            (
-                *(one.metric, comparison.first, one.run),
-                *(number(value, one.kind) for value in values),
-                *(number(p, PROBABILITY) for p in (one.p, one.p_holm)),
-            )
+    rows = (
+        (
+            one.metric,
+            comparison.first,
+            one.run,
+            *(number(value, one.kind) for value in (one.first, one.value, one.difference)),
+            *(number(end, one.kind) for end in one.interval or (None, None)),
+            *(number(p, PROBABILITY) for p in (one.p, one.p_holm)),
         )
-    return Table.of((*heads, "p", "p (Holm)"), rows, align="lll" + "r" * 7)
+        for one in comparison.differences
+    )
+    return Table.of((*heads, "p", "p (Holm)"), rows, align="lll")
 
 
 def render_index_comparison(comparison: IndexComparison, style: Style) -> str:

@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from streameval.errors import StreamevalWarning
 from streameval.metrics.metric import Kind, Metric
@@ -20,9 +19,9 @@ from streameval.protocols.protocol import (
     saved_protocol,
 )
 from streameval.report.evaluation import PARTS
-from streameval.report.table import Facts, Table, facts, number
+from streameval.report.table import Blocks, Facts, Table, facts, number
 from streameval.report.terminal import Style, render
-from streameval.result import Evaluation
+from streameval.result import Evaluation, JsonObject
 from streameval.result.saved import plain
 
 THIS_RUN = "this run"
@@ -31,20 +30,20 @@ IRRELEVANT = ("name", "cmc", "shot_draws", "shot_seed")
 """Attributes of a protocol that don't matter for which pairs are ignored."""
 
 
-def metrics_summary() -> list[dict[str, Any]]:
+def metrics_summary() -> list[JsonObject]:
     """Return every declaration as text, for ``streameval metrics --json``."""
     return [
         {
             "name": metric.name,
-            "also": list(metric.also),
+            "also": metric.also,
             "part": metric.part,
             "default": metric.default,
             "parameters": {name: one.expects for name, one in metric.parameters.items()},
             "examples": [measure.name for measure in metric.measures(MetricOptions())],
-            "over": list(metric.over),
+            "over": metric.over,
             "formula": metric.formula,
             "source": metric.source,
-            "needs": list(metric.needs),
+            "needs": metric.needs,
             "needs_single_shot": single_shot_needs(metric),
         }
         for metric in METRICS
@@ -59,7 +58,7 @@ def single_shot_needs(metric: Metric) -> list[str]:
 
 def render_metrics(style: Style) -> str:
     """Return the list as text, part by part; a star marks what is computed by default."""
-    blocks: list[str | Table] = []
+    blocks: Blocks = []
     for part, title in PARTS.items():
         blocks.append(title.upper())
         for metric in METRICS:
@@ -106,12 +105,9 @@ class Reading:
         """Whether these are not the tool's own figures."""
         return any("evaluate again" in remark for remark in self.remarks)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Return what ``--json`` prints; NaN as None."""
-        summary: dict[str, Any] = plain(
-            {"metrics": self.values, "effects": self.effects, "remarks": self.remarks}
-        )
-        return summary
+        return plain({"metrics": self.values, "effects": self.effects, "remarks": self.remarks})
 
 
 def compare_conventions(
@@ -208,29 +204,25 @@ def render_conventions(readings: dict[str, Reading], style: Style) -> str:
         )
         for metric in readings[THIS_RUN].values
     )
-    return render(style, [Table.of(("", *heads), rows), "", facts(_reasons(readings), wraps=True)])
+    reasons: Facts = [(name, _reasons(name, reading)) for name, reading in readings.items()]
+    other = any(reading.is_other for reading in readings.values())
+    starred = "not that tool's own figures: from the pairs and the range of this run"
+    reasons += [
+        ("", " "),
+        ("in percent", "tau and ranks as they are"),
+        ("*", starred if other else ""),
+    ]
+    return render(style, [Table.of(("", *heads), rows), "", facts(reasons, wraps=True)])
 
 
 def _kind(metric: str) -> Kind:
     return find_measure(metric).metric.kind
 
 
-def _reasons(readings: dict[str, Reading]) -> Facts:
-    rows: Facts = []
-    for name, reading in readings.items():
-        texts = [_effect(option, changes) for option, changes in reading.effects.items()]
-        texts += reading.remarks
-        if name != THIS_RUN and not texts:
-            texts = ["as this run"]
-        rows += [("" if at else name, text) for at, text in enumerate(texts)]
-    other = any(reading.is_other for reading in readings.values())
-    starred = "not that tool's own figures: from the pairs and the range of this run"
-    return [
-        *rows,
-        ("", " "),
-        ("in percent", "tau and ranks as they are"),
-        ("*", starred if other else ""),
-    ]
+def _reasons(name: str, reading: Reading) -> list[str]:
+    """Return in words why a reading differs from this run, a line each."""
+    effects = (_effect(option, changes) for option, changes in reading.effects.items())
+    return [*effects, *reading.remarks] or ["" if name == THIS_RUN else "as this run"]
 
 
 def _effect(option: str, changes: dict[str, float]) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 
 from streameval.metrics.bounds import ListMetrics
@@ -12,25 +11,22 @@ from streameval.metrics.compute import Detail, Metrics
 from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import NOT_BY_QUERY, camera_matrix
 from streameval.metrics.metric import COUNT, FRACTION, TAU, Kind
-from streameval.planning.plan import format_bytes
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.report.provenance import (
-    Provenance,
+    describe_effort,
     describe_inputs,
     describe_protocol,
     describe_queries,
     describe_range,
     describe_reading,
-    describe_threads,
 )
 from streameval.report.table import (
     DASH,
+    Blocks,
     Cell,
     Facts,
-    Part,
     Table,
     amount,
-    duration,
     facts,
     interval_text,
     number,
@@ -40,7 +36,7 @@ from streameval.report.table import (
     value_text,
 )
 from streameval.report.terminal import Style, render
-from streameval.result import Evaluation, Results
+from streameval.result import Evaluation, JsonObject, Results
 
 PARTS: Mapping[str, str] = {
     "retrieval": "Retrieval",
@@ -53,18 +49,6 @@ PARTS: Mapping[str, str] = {
 GROUPS_ROOM = 58  # characters: what a terminal of 80 columns leaves beside label and number
 CAMERAS_ROOM = 7  # cameras side by side: what a terminal of 80 columns holds
 MATRICES = 2  # metrics shown by pairs of cameras: all are in the summary
-
-
-@dataclass(frozen=True)
-class Score:
-    """What there is to say of a metric of a result."""
-
-    name: str
-    value: str
-    ties: str = ""  # the interval that they leave open
-    remark: str = ""  # the error, and the distance at which it is reached; or why it has no value
-    confidence: str = ""  # its interval
-    error: str = ""  # how far it may be off
 
 
 def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None = None) -> str:
@@ -84,39 +68,39 @@ def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None
 
 
 def metrics_table(evaluation: Evaluation) -> Table:
-    """Return the metrics part by part, with their intervals."""
+    """Return the metrics part by part, with their intervals; a reason is given once in a row."""
     chosen = evaluation.chosen_confidence
     level = [] if chosen is None else [f"{100 * chosen.how.level:g} %"]
-    details = evaluation.metrics.details
-    parts = []
-    for title, scores in scores_of(evaluation).items():
-        rows = []
-        for score in scores:
-            blanks = " " * (len(" %") - len(details[score.name].kind.unit))  # numbers line up
-            texts = [score.value, score.confidence][: 1 + len(level)]
-            cells = [Cell(text if text in ("", DASH) else text + blanks) for text in texts]
-            notes = filter(None, (f"{score.ties} by ties" if score.ties else "", score.remark))
-            rows.append((score.name, replace(cells[0], note=" · ".join(notes)), *cells[1:]))
-        parts.append(Part.of(rows, title, _population(title, evaluation)))
-    return Table(("", "", *level), tuple(parts))
+    rows: list[list[object]] = []
+    for title, names in metrics_by_part([evaluation]):
+        rows.append([Cell(title, _population(title, evaluation), "title")])
+        said = ""
+        for name in names:
+            cell, place, interval = score_of(evaluation, name)
+            unit = evaluation.metrics.details[name].kind.unit
+            blanks = " " * (len(" %") - len(unit))  # numbers line up
+            value, between = (
+                text if text in ("", DASH) else text + blanks for text in (cell.text, interval)
+            )
+            note = " · ".join(filter(None, (cell.note, place)))
+            reason = note if value == DASH else ""
+            row = [name, Cell(value, "" if reason and reason == said else note), between]
+            rows.append(row[: 2 + len(level)])
+            said = reason
+    return Table.of(("", "", *level), rows)
 
 
-def scores_of(evaluation: Evaluation) -> dict[str, list[Score]]:
-    """Return all metrics by the title of their part; a reason is given once in a row."""
-    parts: dict[str, list[Score]] = {title: [] for title in PARTS.values()}
-    reasons: dict[str, str] = {}  # of the score above in a part
-    for name, detail in evaluation.metrics.details.items():
-        title = PARTS[detail.part]
-        score = score_of(evaluation, name)
-        reason = score.remark if score.value == DASH else ""
-        repeated = score.value == DASH and reasons.get(title) == reason
-        parts[title].append(replace(score, remark="") if repeated else score)
-        reasons[title] = reason
-    return {title: scores for title, scores in parts.items() if scores}
+def metrics_by_part(results: Iterable[Evaluation]) -> Iterator[tuple[str, list[str]]]:
+    """Give the title of each part of the metrics, and the names of those that any result has."""
+    details = {name: one for result in results for name, one in result.metrics.details.items()}
+    for part, title in PARTS.items():
+        names = [name for name, detail in details.items() if detail.part == part]
+        if names:
+            yield title, names
 
 
-def score_of(evaluation: Evaluation, name: str) -> Score:
-    """Return what there is to say of a metric."""
+def score_of(evaluation: Evaluation, name: str) -> tuple[Cell, str, str]:
+    """Return a metric as a cell, the distance at which it is reached, and its interval."""
     metrics, chosen = evaluation.metrics, evaluation.chosen_confidence
     value, detail = metrics.scalars[name], metrics.details[name]
     kind, confidence = detail.kind, ""
@@ -126,24 +110,18 @@ def score_of(evaluation: Evaluation, name: str) -> Score:
         confidence = missing if between is None else interval_text(*between, kind)
     bounds = metrics.bounds.get(name) if isinstance(metrics, ListMetrics) else None
     if bounds is not None and detail.open:
-        return Score(name, interval_text(*bounds, kind), confidence=confidence)
+        return Cell(interval_text(*bounds, kind)), "", confidence
     if math.isnan(value):
-        return Score(name, DASH, remark=detail.reason, confidence=confidence)
-    ties = metrics.intervals.get(name)
-    error = f"± {percent(detail.error, 4)}" if detail.error else ""
+        return Cell(DASH, detail.reason), "", confidence
+    notes = [f"± {percent(detail.error, 4)}"] if detail.error else []
+    if name in metrics.intervals:
+        notes.insert(0, f"{interval_text(*metrics.intervals[name], kind)} by ties")
     if kind is TAU:
         low, high = evaluation.range["low"], evaluation.range["high"]
         place = f"distance {low + value * (high - low):.4g}"
     else:
         place = _place(detail)
-    return Score(
-        name,
-        value_text(value, kind),
-        "" if ties is None else interval_text(*ties, kind),
-        ", ".join(filter(None, (error, place))),
-        confidence,
-        error,
-    )
+    return Cell(value_text(value, kind), " · ".join(notes), value=value), place, confidence
 
 
 def _place(detail: Detail) -> str:
@@ -165,7 +143,7 @@ def _population(title: str, evaluation: Evaluation) -> str:
     return f"{positive}, {counts['queries_negative']:,} of Q−"
 
 
-def _bounds_blocks(metrics: Metrics) -> list[str | Table]:
+def _bounds_blocks(metrics: Metrics) -> Blocks:
     """Return a row a metric that is open: how wide, and the k that would close it."""
     if not isinstance(metrics, ListMetrics):
         return []
@@ -181,7 +159,7 @@ def _bounds_blocks(metrics: Metrics) -> list[str | Table]:
     return ["", Table.of(("open", "width", "closed by"), rows, align="lrl")] if rows else []
 
 
-def _opening(counts: Mapping[str, int], provenance: Provenance) -> Facts:
+def _opening(counts: Mapping[str, int], provenance: JsonObject) -> Facts:
     gallery = [
         plural(counts["gallery"], "item"),
         plural(counts["pairs_positive"], "positive pair"),
@@ -209,19 +187,13 @@ def _conventions(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def _run(counts: Mapping[str, int], provenance: Provenance) -> list[str]:
+def _run(counts: Mapping[str, int], provenance: JsonObject) -> list[str]:
     if "ledger" in provenance:
         ledger = provenance["ledger"]
         return [f"snapshot {ledger['snapshot']} of ledger {ledger['path']}"]
-    plan, seconds = provenance["plan"], provenance["seconds"]
-    rate = counts["queries"] * counts["gallery"] / max(seconds, 1e-3)
-    memory = f"{format_bytes(plan['projected_peak'])} of {format_bytes(plan['memory'])}"
-    return [
-        duration(seconds),
-        f"{amount(rate)} pairs/s",
-        *describe_threads(plan),
-        f"memory projected {memory}",
-    ]
+    rate = counts["queries"] * counts["gallery"] / max(provenance["seconds"], 1e-3)
+    took, *effort = describe_effort(provenance)
+    return [took, f"{amount(rate)} pairs/s", *effort]
 
 
 def _confidence_rows(confidence: Confidence | None) -> Facts:
@@ -268,7 +240,7 @@ def results_table(results: Results) -> Table:
     return Table.of(("run", *(name + end for name in kinds for end in ends)), rows)
 
 
-def _group_blocks(evaluation: Evaluation) -> list[str | Table]:
+def _group_blocks(evaluation: Evaluation) -> Blocks:
     """Return the tables of the groups, or pairs of cameras, of a result; nothing without any."""
     if evaluation.group_by is None:
         return []
@@ -289,7 +261,7 @@ def _group_blocks(evaluation: Evaluation) -> list[str | Table]:
         for label, metrics in groups.items()
     )
     heads = (str(evaluation.group_by), "queries", *names)
-    blocks: list[str | Table] = ["", Table.of(heads, rows, align="r" * len(heads))]
+    blocks: Blocks = ["", Table.of(heads, rows, align="r")]
     if len(names) < len(details):
         blocks.append(
             f"{len(names)} of {len(details)} metrics of each group; --json, and groups.csv of "
@@ -316,7 +288,7 @@ def _group_score(metrics: Metrics, name: str, confidence: Confidence | None) -> 
     return number_text(value, kind) + (f" ({text})" if text else "")
 
 
-def _camera_blocks(evaluation: Evaluation) -> list[str | Table]:
+def _camera_blocks(evaluation: Evaluation) -> Blocks:
     """Return the number of queries, CMC and mAP of every pair of cameras, as matrices.
 
     Where CMC or mAP is not among the metrics, the first ones are shown.
@@ -327,11 +299,10 @@ def _camera_blocks(evaluation: Evaluation) -> list[str | Table]:
         for name, detail in metrics.details.items()
         if detail.kind.is_score
     }
-    usual = [name for name in scores if name.startswith("CMC@")][:1]
-    usual += [name for name in scores if name == "mAP"]
-    shown = {"queries": COUNT}
-    shown |= {name: scores[name] for name in list(dict.fromkeys([*usual, *scores]))[:MATRICES]}
-    blocks: list[str | Table] = []
+    usual = next((name for name in scores if name.startswith("CMC@")), ""), "mAP"
+    names = sorted(scores, key=lambda name: name not in usual)[:MATRICES]
+    shown = {"queries": COUNT, **{name: scores[name] for name in names}}
+    blocks: Blocks = []
     for name, kind in shown.items():
         matrix = camera_matrix(evaluation.groups, name)
         rows = (
@@ -340,6 +311,6 @@ def _camera_blocks(evaluation: Evaluation) -> list[str | Table]:
         )
         heads = ("query cam", *map(str, matrix.gallery_cams.tolist()))
         title = f"{name} in percent" if kind is FRACTION else name.replace("queries", "Queries")
-        for table in Table.of(heads, rows, align="r" * len(heads)).cut(CAMERAS_ROOM):
+        for table in Table.of(heads, rows, align="r").cut(CAMERAS_ROOM):
             blocks += ["", f"{title}, by camera of positives", table]
     return blocks

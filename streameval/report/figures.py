@@ -21,7 +21,7 @@ from streameval.errors import InputError, OptionError
 from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.cutoffs import precision_terms
 from streameval.protocols.labels import CAMERA_PAIRS
-from streameval.result import Evaluation, Results
+from streameval.result import Evaluation, JsonObject, Results
 from streameval.result.groups import one_line
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def drawing() -> Iterator[tuple[Figure, Axes]]:
         yield figure, figure.add_subplot()
 
 
-def look(at: int, label: str, *, marked: bool = False) -> dict[str, Any]:
+def look(at: int, label: str, *, marked: bool = False) -> JsonObject:
     """Return how the line looks that is at a place in the legend, with marks if these are asked."""
     marks = {"marker": MARKERS[at % len(MARKERS)], "markersize": 4} if marked else {}
     return marks | {
@@ -102,7 +102,7 @@ def figure_bytes(figure: Figure, path: str, *, text_as_paths: bool = False) -> b
 
     kind = file_type(path)
     file = io.BytesIO()
-    when: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+    when: JsonObject = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     with mpl.rc_context(STYLE | ({"svg.fonttype": "path"} if text_as_paths else {})):
         figure.savefig(file, format=kind, dpi=200, metadata=when)
     return file.getvalue()
@@ -126,9 +126,8 @@ def file_type(path: str) -> str:
     return kind
 
 
-Look = Mapping[str, Any]
-Draw = Callable[["Axes", Evaluation, Look], None]
-"""Draws a result, by the look of its line; raises KeyError with a metric that it has to hold."""
+Draw = Callable[["Axes", Evaluation, JsonObject], None]
+"""Draws a result, by the look of its line; raises KeyError if the result lacks the curve."""
 
 
 @dataclass(frozen=True)
@@ -139,13 +138,14 @@ class Curve:
     x: str
     y: str
     draw: Draw
+    metric: str = ""  # one that the result has to hold
     limits: tuple[float | None, float | None] = (None, None)  # of x and y, where these are fixed
     log: bool = False  # x is logarithmic
 
 
 def _over_tau(name: str, mark: str = "") -> Draw:
-    def draw(axes: Axes, result: Evaluation, look: Look) -> None:
-        curves = _curves(result, name, "MFR" if name == "mFR" else "mReP_max")
+    def draw(axes: Axes, result: Evaluation, look: JsonObject) -> None:
+        curves = result.curves
         if np.isnan(curves[name]).all():
             raise InputError(f"{look['label']} has no value of {name} at any τ")
         place = result.metrics.scalars.get(mark, math.nan)
@@ -160,18 +160,12 @@ def _over_tau(name: str, mark: str = "") -> Draw:
     return draw
 
 
-def _curves(result: Evaluation, name: str, metric: str) -> Mapping[str, Any]:
-    if name not in result.curves:
-        raise KeyError(metric)
-    return result.curves
-
-
-def _cmc(axes: Axes, result: Evaluation, look: Look) -> None:
-    cmc = _curves(result, "CMC", "CMC@1")["CMC"]
+def _cmc(axes: Axes, result: Evaluation, look: JsonObject) -> None:
+    cmc = result.curves["CMC"]
     axes.step(np.arange(1, len(cmc) + 1), cmc, where="post", **look)
 
 
-def _precision(axes: Axes, result: Evaluation, look: Look) -> None:
+def _precision(axes: Axes, result: Evaluation, look: JsonObject) -> None:
     if result.options.ties == "expected" and result.statistics.tied.any():
         raise InputError(
             "an interpolated precision has no closed expectation over tie-breaks: read the result "
@@ -182,9 +176,9 @@ def _precision(axes: Axes, result: Evaluation, look: Look) -> None:
     axes.plot(np.linspace(0, 1, len(precision)), precision, **look)
 
 
-def _roc(axes: Axes, result: Evaluation, look: Look) -> None:
-    name = next((name for name in result.curves if name.startswith("DIR@")), "")
-    curves = _curves(result, name, "DIR@1|FAR=0.1")
+def _roc(axes: Axes, result: Evaluation, look: JsonObject) -> None:
+    curves = result.curves
+    name = next((name for name in curves if name.startswith("DIR@")), "DIR@")
     seen = curves["FAR"] > 0  # 0 has no place on a logarithmic axis
     if not seen.any():
         raise InputError(f"{look['label']} has no query of Q−, a stranger, to be accepted falsely")
@@ -192,8 +186,8 @@ def _roc(axes: Axes, result: Evaluation, look: Look) -> None:
     axes.step(curves["FAR"][seen], curves[name][seen], where="post", **shown)
 
 
-def _pairs(axes: Axes, result: Evaluation, look: Look) -> None:
-    curves = _curves(result, "genuine", "EER")
+def _pairs(axes: Axes, result: Evaluation, look: JsonObject) -> None:
+    curves = result.curves
     edges = curves["pair_tau"]
     for name, alpha, dashes in (("genuine", 1.0, "-"), ("impostor", 0.55, "--")):
         counts = curves[name][1:-1]  # beyond the edges there is no width
@@ -209,17 +203,32 @@ def _pairs(axes: Axes, result: Evaluation, look: Look) -> None:
 TAU, RATE = "normalised distance τ", "false accept rate"
 CURVES: Mapping[str, Curve] = {
     "mReP": Curve(
-        "mReP against τ, with τ_max", TAU, "mReP", _over_tau("mReP", "tau_max"), (1, None)
+        "mReP against τ, with τ_max",
+        TAU,
+        "mReP",
+        _over_tau("mReP", "tau_max"),
+        "mReP_max",
+        (1, None),
     ),
-    "mFR": Curve("mFR against τ, with τ_nz", TAU, "mFR", _over_tau("mFR", "tau_nz"), (1, None)),
-    "mRP": Curve("mRP against τ", TAU, "mRP", _over_tau("mRP"), (1, None)),
-    "mVP": Curve("mVP against τ", TAU, "mVP", _over_tau("mVP"), (1, None)),
-    "CMC": Curve("CMC", "rank", "matching rate", _cmc, (None, 1.02)),
+    "mFR": Curve(
+        "mFR against τ, with τ_nz", TAU, "mFR", _over_tau("mFR", "tau_nz"), "MFR", (1, None)
+    ),
+    "mRP": Curve("mRP against τ", TAU, "mRP", _over_tau("mRP"), "mReP_max", (1, None)),
+    "mVP": Curve("mVP against τ", TAU, "mVP", _over_tau("mVP"), "mReP_max", (1, None)),
+    "CMC": Curve("CMC", "rank", "matching rate", _cmc, "CMC@1", (None, 1.02)),
     "precision-recall": Curve(
-        "Mean interpolated precision at 101 recalls", "recall", "precision", _precision, (1, 1.02)
+        "Mean interpolated precision at 101 recalls",
+        "recall",
+        "precision",
+        _precision,
+        limits=(1, 1.02),
     ),
-    "DIR-FAR": Curve("DIR@x against FAR", RATE, "detection rate", _roc, (None, 1.02), log=True),
-    "pairs": Curve("Densities of genuine and impostor distances", "distance", "density", _pairs),
+    "DIR-FAR": Curve(
+        "DIR@x against FAR", RATE, "detection rate", _roc, "DIR@1|FAR=0.1", (None, 1.02), log=True
+    ),
+    "pairs": Curve(
+        "Densities of genuine and impostor distances", "distance", "density", _pairs, "EER"
+    ),
 }
 CAMERAS = "camera-pairs"
 """A heat map of one metric: of one result."""
@@ -253,7 +262,7 @@ def _lines(axes: Axes, results: Results, curve: str) -> None:
         except KeyError as error:
             raise InputError(
                 f"{name} holds no curve {curve}: evaluate, or show, with --metrics "
-                f"{error.args[0]!r} among its metrics"
+                f"{kind.metric!r} among its metrics"
             ) from error
     axes.set(xlabel=kind.x, ylabel=kind.y, ylim=(0, kind.limits[1]))
     if kind.limits[0] is not None:
@@ -273,13 +282,13 @@ def _heat_map(figure: Figure, axes: Axes, results: Results, metric: str) -> None
         raise OptionError(str(error.args[0])) from error
     percent = 100 * matrix.values
     image = axes.imshow(percent, cmap="cividis", vmin=0, vmax=100)
-    columns, rows = (
-        [shortened(str(one)) for one in cams] for cams in (matrix.gallery_cams, matrix.query_cams)
-    )
-    axes.set_xticks(range(len(columns)), columns)
-    axes.set_yticks(range(len(rows)), rows)
-    labels = {"xlabel": "camera of the positives", "ylabel": "camera of the queries"}
-    axes.set(title=shortened(name), **labels)
+    for axis, cams, whose in (
+        (axes.xaxis, matrix.gallery_cams, "positives"),
+        (axes.yaxis, matrix.query_cams, "queries"),
+    ):
+        axis.set_ticks(range(len(cams)), [shortened(str(one)) for one in cams])
+        axis.set_label_text(f"camera of the {whose}")
+    axes.set_title(shortened(name))
     axes.grid(visible=False)
     for (row, column), value in np.ndenumerate(percent):
         if not math.isnan(value):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streameval.audit import Audit
 from streameval.planning.plan import Plan, format_bytes
 from streameval.report.provenance import describe_inputs, describe_threads
-from streameval.report.table import Facts, Table, amount, duration, facts, plural
+from streameval.report.table import Blocks, Facts, amount, duration, facts, plural
 from streameval.report.terminal import Style, render
+from streameval.result import JsonObject
 from streameval.run.provenance import describe_source
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def render_audit(audit: Audit, style: Style) -> str:
     """Return the facts of an audit, and its findings with what each would change."""
-    blocks: list[str | Table] = [facts(_audit_rows(audit.facts))]
+    blocks: Blocks = [facts(_audit_rows(audit.facts))]
     for finding in audit.findings:
         blocks += ["", facts([(finding.severity, str(finding))], wraps=True)]
     if not audit.findings:
@@ -26,7 +27,7 @@ def render_audit(audit: Audit, style: Style) -> str:
     return render(style, blocks)
 
 
-def _audit_rows(inputs: dict[str, Any]) -> Facts:
+def _audit_rows(inputs: JsonObject) -> Facts:
     copies = []
     if "gallery_copies" in inputs:
         copies = [
@@ -75,7 +76,7 @@ def _identities(count: int) -> str:
     return plural(count, "identity", "identities")
 
 
-def _features(side: dict[str, Any] | None) -> list[str]:
+def _features(side: JsonObject | None) -> list[str]:
     if side is None:
         return []
     return [
@@ -87,7 +88,7 @@ def _features(side: dict[str, Any] | None) -> list[str]:
     ]
 
 
-def plan_summary(prepared: Prepared, rate: float | None = None) -> dict[str, Any]:
+def plan_summary(prepared: Prepared, rate: float | None = None) -> JsonObject:
     """Return the plan as numbers, for ``--dry-run --json``.
 
     `rate` is of floating-point operations a second of one thread, where it was measured.

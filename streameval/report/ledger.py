@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streameval.errors import InputError, OptionError
 from streameval.metrics.selection import find_measure, find_name
@@ -23,6 +23,7 @@ from streameval.report.table import (
     plural,
 )
 from streameval.report.terminal import Style, render
+from streameval.result import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +38,7 @@ ROOM = 3  # metrics beside a snapshot
 SIDES = {"positive": "Q+", "negative": "Q−", "excluded": "excluded"}
 
 
-def ledger_summary(path: str, head: Head) -> dict[str, Any]:
+def ledger_summary(path: str, head: Head) -> JsonObject:
     """Return what ``show --json`` prints."""
     settings, last = head.settings, head.last
     return {
@@ -58,11 +59,11 @@ def ledger_summary(path: str, head: Head) -> dict[str, Any]:
             }
             for segment in head.segments
         ],
-        "trajectory": list(head.trajectory),
+        "trajectory": head.trajectory,
     }
 
 
-def forecast_summary(forecast: Forecast) -> dict[str, Any]:
+def forecast_summary(forecast: Forecast) -> JsonObject:
     """Return what ``append --dry-run --json`` prints."""
     return asdict(forecast) | {"pairs": forecast.pairs, "share": forecast.share}
 
@@ -95,10 +96,9 @@ def render_change(snapshot: Snapshot, style: Style) -> str:
         f"{amount(snapshot.rescanned)} of them of old segments" if snapshot.rescanned else "",
         duration(snapshot.seconds),
     ]
-    moved = (change.split(">") for change in snapshot.sides)
     changes = [
-        f"{count:,} from {SIDES[before]} to {SIDES[after]}"
-        for (before, after), count in zip(moved, snapshot.sides.values(), strict=True)
+        f"{count:,} from {' to '.join(SIDES[side] for side in change.split('>'))}"
+        for change, count in snapshot.sides.items()
     ]
     values = snapshot.metrics
     rows = [
@@ -133,11 +133,7 @@ def render_ledger(path: str, head: Head, style: Style, plotted: str | None = Non
     """
     last, settings = head.last, head.settings
     usual = "mAP" if "mAP" in last["metrics"] else _shown(last["metrics"])[0]
-    name = usual if plotted is None else find_name(plotted, last["metrics"])
-    if name is None:
-        raise OptionError(
-            f"the trajectory has no metric {plotted!r}; there are {', '.join(last['metrics'])}"
-        )
+    name = _known_name(usual if plotted is None else plotted, path, last["metrics"])
     used = settings.range
     limits = "no range" if used is None else f"range {used.low:g} to {used.high:g}"
     rows = [
@@ -156,6 +152,16 @@ def render_ledger(path: str, head: Head, style: Style, plotted: str | None = Non
     return render(style, [facts(rows), "", *listed, _trajectory(head), "", *_plot(head, name)])
 
 
+def _known_name(metric: str, ledger: str, known: Mapping[str, float | None]) -> str:
+    """Return the name of a metric of a trajectory; refuse one that is not there."""
+    name = find_name(metric, known)
+    if name is None:
+        raise OptionError(
+            f"the trajectory of {ledger} has no metric {metric!r}; there are {', '.join(known)}"
+        )
+    return name
+
+
 def _trajectory(head: Head) -> Table:
     names = _shown(head.last["metrics"], ROOM)
     rows = (
@@ -167,7 +173,7 @@ def _trajectory(head: Head) -> Table:
         for entry in head.trajectory
     )
     heads = ("snapshot", "change", "name", "gallery", *SIDES.values(), *names)
-    return Table.of(heads, rows, align="lll".ljust(len(heads), "r"))
+    return Table.of(heads, rows, align="lll")
 
 
 def _plot(head: Head, name: str) -> list[str]:
@@ -207,13 +213,7 @@ def plot_trajectories(ledgers: Mapping[str, Sequence[Snapshot]], metrics: Sequen
     """
     with drawing() as (figure, axes):
         for at, ((name, trajectory), metric) in enumerate(product(ledgers.items(), metrics)):
-            known = trajectory[-1].metrics
-            key = find_name(metric, known)
-            if key is None:
-                raise OptionError(
-                    f"the trajectory of {name} has no metric {metric!r}; there are "
-                    f"{', '.join(known)}"
-                )
+            key = _known_name(metric, name, trajectory[-1].metrics)
             points = _points((one.gallery, one.metrics.get(key)) for one in trajectory)
             if not points:
                 raise InputError(

@@ -23,7 +23,7 @@ from streameval.report.provenance import audit_table, counts_table, options_tabl
 from streameval.report.ranked_lists import Pictures, hardest_queries, queries_table
 from streameval.report.table import plural
 from streameval.report.terminal import Style
-from streameval.result import Evaluation, Results
+from streameval.result import Evaluation, JsonObject, Results
 from streameval.result.comparison import Comparison, compare
 from streameval.result.same_task import check_despite
 from streameval.result.saved import read_summary
@@ -41,7 +41,7 @@ class Runs:
     """The runs of a report, by name."""
 
     results: Results
-    provenance: Mapping[str, Mapping[str, Any]]  # of their summaries: with the version
+    provenance: Mapping[str, JsonObject]  # of their summaries: with the version
     comparison: Comparison | None = None  # with the first, where there are several alike
     reason: str = ""  # why they can't be compared
 
@@ -102,10 +102,8 @@ def render_report(runs: Runs, *, queries: int, pictures: Pictures | None = None)
     page = environment.get_template("report.html").render(
         title=f"Evaluation of {plural(len(results), 'run')}",
         version=version("streameval"),
-        runs=[
-            (name, _subtitle(result), look(at, name))
-            for at, (name, result) in enumerate(results.items())
-        ],
+        runs=[(*run, look(at, run[0])) for at, run in enumerate(results.items())],
+        plural=plural,
         strokes=STROKES,
         metrics=compared_metrics(results, heads, mark=comparison is not None).cut(),
         reason=runs.reason,
@@ -121,7 +119,7 @@ def render_report(runs: Runs, *, queries: int, pictures: Pictures | None = None)
     return page.encode("utf-8", errors="replace")
 
 
-def _comparison(comparison: Comparison) -> dict[str, Any]:
+def _comparison(comparison: Comparison) -> JsonObject:
     """Return what the page says of runs that are compared."""
     first = shortened(comparison.first)
     differences, changes = [], []
@@ -130,10 +128,8 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         differences.append(drawn_differences(comparison, run, heads))
         text = describe_change(comparison.changes(run)["AP"], " by AP")
         scores = [f"{what} {name}" for what in ("AP", "First rank") for name in heads]
-        changed = changed_queries(comparison, run, CHANGED, scores)
-        parts = tuple(replace(part, title=f"Got {part.title}") for part in changed.parts)
-        table = replace(changed, heads=("Query", *changed.heads[1:]), parts=parts)
-        changes.append((f"{run}: {text}", table if parts else None))
+        changed = changed_queries(comparison, run, CHANGED, ["Query", *scores])
+        changes.append((f"{run}: {text}", changed))
     return {
         "remarks": comparison.remarks,
         "differences": differences,
@@ -163,12 +159,4 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=harmless,
         loader=PackageLoader("streameval", "report"),
-    )
-
-
-def _subtitle(result: Evaluation) -> str:
-    counts = result.counts
-    return (
-        f"{plural(counts['queries'], 'query', 'queries')} × "
-        f"{plural(counts['gallery'], 'gallery item')} · {result.provenance['protocol']['name']}"
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from streameval.planning.plan import format_bytes
 from streameval.protocols.protocol import saved_protocol
 from streameval.report.table import Cell, Facts, Table, duration, facts, plural
-from streameval.result import Evaluation
+from streameval.result import Evaluation, JsonObject
 
 COUNTS: Mapping[str, str] = {
     "queries": "Queries",
@@ -26,10 +25,8 @@ READINGS = {
     "never": "what is not returned is never found",
 }
 
-Provenance = Mapping[str, Any]
 
-
-def describe_inputs(inputs: Mapping[str, Any]) -> tuple[str, str]:
+def describe_inputs(inputs: JsonObject) -> tuple[str, str]:
     """Return what the inputs are, and their names."""
     if "distances" in inputs:
         return "Distances", str(inputs["distances"])
@@ -46,7 +43,7 @@ def describe_inputs(inputs: Mapping[str, Any]) -> tuple[str, str]:
     return "Features", features
 
 
-def describe_protocol(protocol: Mapping[str, Any]) -> str:
+def describe_protocol(protocol: JsonObject) -> str:
     """Return a protocol and its options in words."""
     text = f"{protocol['name']} · CMC {protocol['cmc']} · junk ids {_junk(protocol)}"
     if protocol["self_match"]:
@@ -54,11 +51,11 @@ def describe_protocol(protocol: Mapping[str, Any]) -> str:
     return text
 
 
-def _junk(protocol: Mapping[str, Any]) -> str:
+def _junk(protocol: JsonObject) -> str:
     return ", ".join(map(str, protocol["junk_ids"])) or "none"
 
 
-def describe_reading(provenance: Provenance) -> list[str]:
+def describe_reading(provenance: JsonObject) -> list[str]:
     """Return in words how long lists of neighbours are, and how they are read; if there are any."""
     lists = provenance.get("lists")
     if lists is None:
@@ -87,17 +84,27 @@ def describe_queries(counts: Mapping[str, int]) -> str:
     )
 
 
-def describe_range(used: Mapping[str, Any]) -> str:
+def describe_range(used: JsonObject) -> str:
     """Return in words the distances of τ = 0 and 1; nothing where they are not used."""
     if used["low"] is None:
         return ""
     return f"{used['low']:.6g} to {used['high']:.6g} ({used['mode']})"
 
 
-def describe_threads(plan: Mapping[str, Any]) -> list[str]:
+def describe_threads(plan: JsonObject) -> list[str]:
     """Return in words the workers, if there are any, and threads of a plan."""
     workers = [plural(plan["workers"], "worker")] if plan.get("workers") else []
     return [*workers, plural(plan["threads"], "thread")]
+
+
+def describe_effort(provenance: JsonObject) -> list[str]:
+    """Return in words the time, threads and memory that a run took; nothing of a ledger's."""
+    if "plan" not in provenance:
+        return []
+    plan = provenance["plan"]
+    peak, memory = format_bytes(plan["projected_peak"]), format_bytes(plan["memory"])
+    took = duration(provenance["seconds"])
+    return [took, *describe_threads(plan), f"memory projected {peak} of {memory}"]
 
 
 def options_table(results: Sequence[Evaluation], heads: Sequence[str]) -> Table:
@@ -144,7 +151,7 @@ def _options(result: Evaluation) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text}
 
 
-def audit_table(name: str, provenance: Provenance) -> Table:
+def audit_table(name: str, provenance: JsonObject) -> Table:
     """Return what the audit of the labels found for a run, as far as its result holds it."""
     findings = provenance.get("audit")
     if not findings:
@@ -162,7 +169,7 @@ def audit_table(name: str, provenance: Provenance) -> Table:
     return Table.of((), rows, name, align="ll")
 
 
-def provenance_table(name: str, provenance: Provenance) -> Table:
+def provenance_table(name: str, provenance: JsonObject) -> Table:
     """Return where a run comes from: inputs, machine, time, versions, command."""
     rows: Facts = [describe_inputs(provenance["inputs"])]
     for side, uris in provenance.get("labels", {}).items():
@@ -181,7 +188,7 @@ def provenance_table(name: str, provenance: Provenance) -> Table:
         ("Command", shlex.join(provenance.get("command", ()))),
         ("Folder", str(provenance.get("folder") or "")),
         ("Started", str(provenance.get("started", ""))),
-        ("Took", _effort(provenance)),
+        ("Took", describe_effort(provenance)),
         ("Machine", _machine(provenance.get("machine"))),
         ("Versions", ", ".join(f"{package} {number}" for package, number in versions.items())),
         ("Evaluation", str(provenance.get("evaluation", ""))),
@@ -189,16 +196,7 @@ def provenance_table(name: str, provenance: Provenance) -> Table:
     return facts(rows, name)
 
 
-def _effort(provenance: Provenance) -> str:
-    if "plan" not in provenance:
-        return ""
-    plan = provenance["plan"]
-    took = f"{duration(provenance['seconds'])} on {' of '.join(describe_threads(plan))}"
-    peak, memory = format_bytes(plan["projected_peak"]), format_bytes(plan["memory"])
-    return f"{took}; memory projected {peak} of {memory}"
-
-
-def _machine(machine: Mapping[str, Any] | None) -> str:
+def _machine(machine: JsonObject | None) -> str:
     if machine is None:
         return ""
     cores = f"{machine['cores']} of {plural(machine['cores_in_all'] or machine['cores'], 'core')}"

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from string import Formatter
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray
 from streameval.rankings import SIDES, Inputs, Kind, RankedList
 from streameval.report.figures import shortened
 from streameval.report.table import Cell, Table
-from streameval.result import Evaluation, Results
+from streameval.result import Evaluation, JsonObject, Results
 from streameval.result.comparison import query_scores
 from streameval.statistics import FloatArray
 
@@ -74,7 +73,7 @@ class Images:
 
     def path(self, side: str, row: int) -> Path:
         """Return where the image of a query or gallery item should be."""
-        values: dict[str, Any] = {"side": side, "row": row}
+        values: JsonObject = {"side": side, "row": row}
         values |= {name: column[row].item() for name, column in self._columns[side].items()}
         try:
             return Path(self._template.format(**values))
@@ -171,14 +170,13 @@ class Pictures:
     def of_query(self, query: int, results: Results) -> tuple[int, str, Picture, list[Strip]]:
         """Return a query, its labels, its picture, and its ranked list in each result."""
         first, *_ = results
-        columns = results[first].columns
-        labels = [f"{name} {columns[name][query]}" for name in LABELS if name in columns]
-        picture = Picture(*self.images[first].thumbnail("query", query), "query", ("query",))
+        images = self.images[first]
+        picture = Picture(*images.thumbnail("query", query), "query", ("query",))
         strips = [
             _strip(name, result, self.lists[name][query], self.images[name])
             for name, result in results.items()
         ]
-        return query, " · ".join(labels), picture, strips
+        return query, images.label("query", query), picture, strips
 
 
 def hardest_queries(results: Sequence[Evaluation], most: int) -> list[int]:

@@ -28,8 +28,8 @@ class Cell:
 
     text: str = ""
     note: str = ""  # a remark: in small letters below, or in a column of remarks
-    mark: Literal["", "best", "differs", "warning"] = ""
-    span: tuple[float, float, float] | None = None  # low, value, high: drawn from −1 to 1
+    mark: Literal["", "best", "differs", "warning", "title"] = ""
+    span: tuple[float, ...] | None = None  # low, value, high: drawn from −1 to 1
     wraps: bool = False  # the text may be long
     value: float | None = None  # the number that the text shows; NaN where undefined
 
@@ -39,28 +39,16 @@ Facts = list[tuple[str, Sequence[str]]]
 
 
 @dataclass(frozen=True)
-class Part:
-    """Rows, under a title and a note if it has any."""
-
-    rows: tuple[tuple[Cell, ...], ...]
-    title: str = ""
-    note: str = ""
-
-    @classmethod
-    def of(cls, rows: Iterable[Iterable[object]], title: str = "", note: str = "") -> Part:
-        """Return rows of cells, and of whatever else as text."""
-        cells = ((x if isinstance(x, Cell) else Cell(str(x)) for x in row) for row in rows)
-        return cls(tuple(map(tuple, cells)), title, note)
-
-
-@dataclass(frozen=True)
 class Table:
-    """Parts of rows under the same heads; without heads, `facts`."""
+    """Rows under the same heads; without heads, `facts`.
+
+    A row of one cell that is marked "title" is the title of the rows below it.
+    """
 
     heads: tuple[str, ...]
-    parts: tuple[Part, ...]
+    rows: tuple[tuple[Cell, ...], ...]
     title: str = ""
-    align: str = ""  # l or r for each column; by default all but the first are numbers
+    sides: str = ""  # l or r for each column
 
     @classmethod
     def of(
@@ -69,35 +57,30 @@ class Table:
         rows: Iterable[Iterable[object]],
         title: str = "",
         *,
-        align: str = "",
+        align: str = "l",
     ) -> Table:
-        """Return a table of one part: rows of cells, and of whatever else as text."""
-        return cls(tuple(heads), (Part.of(rows),), title, align)
+        """Return a table: rows of cells, and of whatever else as text.
 
-    @property
-    def rows(self) -> Iterator[tuple[Cell, ...]]:
-        """The rows of all parts."""
-        return (row for part in self.parts for row in part.rows)
-
-    @property
-    def sides(self) -> str:
-        """``l`` or ``r`` for each column."""
-        return self.align or "l".ljust(len(self.heads), "r")
+        Columns beyond those of `align`, l or r for each, are numbers: aligned on the right.
+        """
+        heads = tuple(heads)
+        cells = ((x if isinstance(x, Cell) else Cell(str(x)) for x in row) for row in rows)
+        return cls(heads, tuple(map(tuple, cells)), title, align.ljust(len(heads), "r"))
 
     def cut(self, most: int = MOST_COLUMNS) -> Iterator[Table]:
         """Yield the table in parts of so many columns beside the first."""
-        columns = range(len(self.heads))
-        for start in columns[1::most] or [1]:
-            kept = [0, *columns[start : start + most]]
+        for start in range(1, max(len(self.heads), 2), most):
+            end = start + most
             yield Table(
-                tuple(self.heads[at] for at in kept),
-                tuple(
-                    Part.of(((row[at] for at in kept) for row in part.rows), part.title, part.note)
-                    for part in self.parts
-                ),
+                self.heads[:1] + self.heads[start:end],
+                tuple(row[:1] + row[start:end] for row in self.rows),
                 self.title,
-                "".join(self.sides[at] for at in kept),
+                self.sides[:1] + self.sides[start:end],
             )
+
+
+Blocks = list[str | Table]
+"""Lines and tables, one below another."""
 
 
 def facts(
@@ -105,13 +88,14 @@ def facts(
 ) -> Table:
     """Return a table without heads: names, and a text or parts of one beside each.
 
-    Parts are put into as few lines as they fit in; what is empty is left out.
+    Parts are put into as few lines as they fit in, or each into lines of its own where they may be
+    long; what is empty is left out.
     """
     cells: list[tuple[str, Cell]] = []
     for name, text in rows:
         lines: list[str] = []
         for part in filter(None, [text] if isinstance(text, str) else text):
-            if lines and len(lines[-1]) + len(part) + 3 <= ROOM:
+            if lines and not wraps and len(lines[-1]) + len(part) + 3 <= ROOM:
                 lines[-1] += f" · {part}"
             else:
                 lines.append(part)
@@ -119,10 +103,10 @@ def facts(
     return Table.of((), cells, title, align="ll")
 
 
-def number(value: float | None, kind: Kind = FRACTION, *, signed: bool = False) -> Cell:
+def number(value: float | None, kind: Kind = FRACTION) -> Cell:
     """Return a cell of a number without its unit; a dash where it is undefined."""
     known = math.nan if value is None else value
-    return Cell(number_text(known, kind, signed=signed), value=known)
+    return Cell(number_text(known, kind), value=known)
 
 
 def number_text(value: float, kind: Kind, *, signed: bool = False) -> str:

@@ -9,14 +9,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
 from textwrap import wrap
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from streameval.planning.plan import format_bytes
-from streameval.report.table import ROOM, Part, Table, amount, duration
+from streameval.report.table import ROOM, Table, amount, duration
 from streameval.run.progress import Progress
 
 if TYPE_CHECKING:
@@ -59,10 +59,6 @@ class Style:
     def formula(self, text: str) -> str:
         """Return a formula with the symbols of this style: its dots are products."""
         return self.text(text.replace("·", "*")) if self.plain else text
-
-    def colour(self, name: str) -> str:
-        """Return a colour, or none where the text is plain."""
-        return "" if self.plain else name
 
 
 def stdout_style() -> Style:
@@ -110,51 +106,34 @@ def _grid(table: Table, style: Style) -> Grid:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    titled = any(part.title for part in table.parts)
+    titled = any(row[0].mark == "title" for row in table.rows)
     boxed = titled and not style.plain
-    notes = titled or any(cell.note for row in table.rows for cell in row)
     grid = Grid(
         box=box.ROUNDED if boxed else None,
         show_header=bool(table.heads) and not titled,
         pad_edge=boxed,
         padding=(0, 1) if boxed else (0, 3 if titled else 2, 0, 0),
-        border_style=style.colour("dim"),
+        border_style="dim",
     )
-    colours = {1: "bold"} if titled else {} if table.heads else {0: "cyan"}
-    heads = table.heads or [""] * len(table.sides)
+    styles = {1: "bold"} if titled else {} if table.heads else {0: "cyan"}
+    heads = [style.text(head) for head in table.heads] or [""] * len(table.sides)
     for at, (head, side) in enumerate(zip(heads, table.sides, strict=True)):
-        grid.add_column(
-            Text(style.text(head)),
-            no_wrap=True,
-            justify="right" if side == "r" else "left",
-            style=style.colour(colours.get(at, "")),
-        )
-    if notes:
-        grid.add_column(no_wrap=True, style=style.colour("dim" if titled else ""))
-    for part in table.parts:
-        if part.title:
+        justify: Literal["left", "right"] = "right" if side == "r" else "left"
+        grid.add_column(Text(head), no_wrap=True, justify=justify, style=styles.get(at, ""))
+    grid.add_column(no_wrap=True, style="dim" if titled else "")
+    for row in table.rows:
+        first, *texts = (style.text(cell.text) for cell in row)
+        note = style.text(" · ".join(cell.note for cell in row if cell.note))
+        if row[0].mark == "title":
             if style.plain and grid.row_count:
                 grid.add_row()
-            title = (part.title, *heads[1:], part.note)
-            grid.add_row(*map(style.text, title), style=style.colour("bold cyan"))
-        for line in _lines(part, style, notes=notes):
-            grid.add_row(*map(Text, line))
-        grid.add_section()
-    return grid
-
-
-def _lines(part: Part, style: Style, *, notes: bool) -> Iterator[list[str]]:
-    """Give the cells of each line: of a text that wraps, in lines of at most `ROOM` characters."""
-    for row in part.rows:
-        texts = [style.text(cell.text) for cell in row]
-        texts[0] = ("  " if part.title else "") + texts[0]
-        if notes:
-            texts.append(style.text(" · ".join(cell.note for cell in row if cell.note)))
-        others: list[str] = []
+            grid.add_section()
+            grid.add_row(first, *heads[1:], note, style="bold cyan")
+            continue
         if row[-1].wraps:
-            texts[-1], *others = wrap(texts[-1], ROOM) or [""]
-        yield texts
-        yield from (["", line] for line in others)
+            texts[-1] = "\n".join(wrap(texts[-1], ROOM))
+        grid.add_row(*map(Text, ("  " * titled + first, *texts, note)))
+    return grid
 
 
 class ShownProgress(Progress):
@@ -237,18 +216,15 @@ class BarProgress(ShownProgress):
 
     def __init__(self, after: float = SHOWN_AFTER) -> None:
         super().__init__()
-        self._after = after
-        self._timer: threading.Timer | None = None
-        self._bar: RichProgress | None = None
+        self._bar = make_bar()
+        self._task = self._bar.add_task("", rates="")
+        self._timer = threading.Timer(after, self._bar.start)
+        self._timer.daemon = True
 
     def start(self, label: str, pairs: int) -> None:
         """Begin a pass."""
         super().start(label, pairs)
-        if self._bar is None:
-            self._bar = make_bar()
-            self._bar.add_task(label, rates="")
-            self._timer = threading.Timer(self._after, self._bar.start)
-            self._timer.daemon = True
+        if self._timer.ident is None:
             self._timer.start()
         self._show()
 
@@ -258,23 +234,19 @@ class BarProgress(ShownProgress):
         self._show()
 
     def _show(self) -> None:
-        if self._bar is not None:
-            rates = f", {self.rates(time.monotonic() - self._begun)}" if self._done else ""
-            self._bar.update(
-                self._bar.task_ids[0],
-                description=self._label,
-                completed=self._done,
-                total=self._pairs,
-                rates=f"{amount(self._pairs)}{rates}".replace(", ", " · "),
-            )
+        rates = f", {self.rates(time.monotonic() - self._begun)}" if self._done else ""
+        self._bar.update(
+            self._task,
+            description=self._label,
+            completed=self._done,
+            total=self._pairs,
+            rates=f"{amount(self._pairs)}{rates}".replace(", ", " · "),
+        )
 
     def close(self) -> None:
         """Take the bar away."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._bar is not None:
-            self._bar.stop()
-        self._bar = self._timer = None
+        self._timer.cancel()
+        self._bar.stop()
 
 
 def make_bar() -> RichProgress:

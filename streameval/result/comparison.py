@@ -10,24 +10,22 @@ to both counts (Davison and Hinkley 1997, §4.4.1); several are corrected togeth
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import OptionError
 from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.confidence import Resampling, interval, resampled_values, withheld
 from streameval.metrics.metric import FRACTION, Kind
 from streameval.metrics.selection import names_of
-from streameval.result import Evaluation, Results
+from streameval.result import Evaluation, JsonObject, Results
 from streameval.result.same_task import check_comparable, check_despite
 from streameval.result.saved import plain
-from streameval.statistics import FloatArray
+from streameval.statistics import AnyArray, FloatArray
 
 RESAMPLES = 10_000
 ROUNDING = 1e-12  # a smaller difference of two runs is none
@@ -97,9 +95,9 @@ class Comparison:
     @property
     def others(self) -> list[str]:
         """Names of the others."""
-        return [name for name in self.results if name != self.first]
+        return list(self.results)[1:]
 
-    def queries(self, run: str) -> dict[str, npt.NDArray[Any]]:
+    def queries(self, run: str) -> dict[str, AnyArray]:
         """Return what a run makes of each query of Q+, from the best improved to the worst.
 
         Returns
@@ -112,35 +110,29 @@ class Comparison:
         scores = {"_first": query_scores(first), "": query_scores(self.results[run])}
         ranks = [rank for _, rank in scores.values()]
         queries = np.flatnonzero(~np.isnan(ranks).any(axis=0))
-        columns: dict[str, npt.NDArray[Any]] = {"query": queries}
+        columns: dict[str, AnyArray] = {"query": queries}
         columns |= {name: np.asarray(labels)[queries] for name, labels in first.columns.items()}
         for suffix, (precision, rank) in scores.items():
             columns |= {f"AP{suffix}": precision[queries], f"first_rank{suffix}": rank[queries]}
-        gained = columns["AP"] - columns["AP_first"]
-        sooner = columns["first_rank_first"] - columns["first_rank"]
+        gained, sooner = _gains(columns).values()
         order = np.lexsort((queries, -sooner, -gained))
         return {name: values[order] for name, values in columns.items()}
 
     def changes(self, run: str) -> dict[str, dict[str, int]]:
         """Return how many queries of Q+ are better, worse and as before: by AP, by first rank."""
-        columns = self.queries(run)
-        gains = {
-            "AP": columns["AP"] - columns["AP_first"],
-            "first_rank": columns["first_rank_first"] - columns["first_rank"],
-        }
         return {
             name: {
-                "better": int((gain > ROUNDING).sum()),
-                "worse": int((gain < -ROUNDING).sum()),
-                "same": int((np.abs(gain) <= ROUNDING).sum()),
+                "better": int(np.count_nonzero(gain > ROUNDING)),
+                "worse": int(np.count_nonzero(gain < -ROUNDING)),
+                "same": int(np.count_nonzero(np.abs(gain) <= ROUNDING)),
             }
-            for name, gain in gains.items()
+            for name, gain in _gains(self.queries(run)).items()
         }
 
-    def extremes(self, run: str, most: int) -> dict[str, list[dict[str, Any]]]:
+    def extremes(self, run: str, most: int) -> dict[str, list[JsonObject]]:
         """Return the queries that got better, and worse, by AP: the most changed first."""
         columns = self.queries(run)
-        gained = columns["AP"] - columns["AP_first"]
+        gained = _gains(columns)["AP"]
         sides = {
             "better": np.flatnonzero(gained > ROUNDING)[:most],
             "worse": np.flatnonzero(gained < -ROUNDING)[::-1][:most],
@@ -150,9 +142,9 @@ class Comparison:
             for side, places in sides.items()
         }
 
-    def summary(self, queries: int = 10) -> dict[str, Any]:
+    def summary(self, queries: int = 10) -> JsonObject:
         """Return what ``--json`` prints, with so many queries that got better, and worse."""
-        summary: dict[str, Any] = plain(
+        return plain(
             {
                 "runs": list(self.results),
                 "how": asdict(self.how),
@@ -162,11 +154,18 @@ class Comparison:
                     for one in self.differences
                 ],
                 "queries": {
-                    run: self.changes(run) | self.extremes(run, queries) for run in self.others
+                    run: {**self.changes(run), **self.extremes(run, queries)} for run in self.others
                 },
             }
         )
-        return summary
+
+
+def _gains(columns: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    """Return how much better each query of a run is: by AP, and by first rank."""
+    return {
+        "AP": columns["AP"] - columns["AP_first"],
+        "first_rank": columns["first_rank_first"] - columns["first_rank"],
+    }
 
 
 def query_scores(result: Evaluation) -> tuple[FloatArray, FloatArray]:

@@ -24,9 +24,10 @@ from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.retrieval import precision_recall
 from streameval.metrics.selection import available_fields, find_name, measures_of, with_changes
-from streameval.protocols.labels import CAMERA_PAIRS, AnyArray
+from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.groups import (
     GROUP,
+    Columns,
     check_group_column,
     check_not_of_lists,
     confidence_of_groups,
@@ -34,7 +35,7 @@ from streameval.result.groups import (
     metrics_of_groups,
     table_columns,
 )
-from streameval.result.saved import ResultFolder, load_result, summary_of, write_files
+from streameval.result.saved import JsonObject, ResultFolder, load_result, summary_of, write_files
 from streameval.statistics import FloatArray, RankStatistics
 
 
@@ -71,9 +72,9 @@ class Evaluation:
     statistics: RankStatistics
     metrics: Metrics
     options: MetricOptions
-    range: Mapping[str, Any]
-    columns: Mapping[str, AnyArray]
-    provenance: Mapping[str, Any]
+    range: JsonObject
+    columns: Columns
+    provenance: JsonObject
     group_by: str | None = None
     positive_cams: PositiveCameras | None = None
     lists: ListReading | None = None
@@ -85,9 +86,9 @@ class Evaluation:
         statistics: RankStatistics,
         options: MetricOptions,
         *,
-        range: Mapping[str, Any],
-        columns: Mapping[str, AnyArray],
-        provenance: Mapping[str, Any],
+        range: JsonObject,
+        columns: Columns,
+        provenance: JsonObject,
         positive_cams: PositiveCameras | None = None,
         lists: ListReading | None = None,
         resampling: Resampling | None = None,
@@ -107,7 +108,7 @@ class Evaluation:
 
     def with_options(
         self,
-        options: MetricOptions | Mapping[str, Any] | None = None,
+        options: MetricOptions | JsonObject | None = None,
         *,
         metrics: str | Iterable[str] | None = None,
         ties: TieRule | None = None,
@@ -135,7 +136,7 @@ class Evaluation:
             not counted.
         """
         base = options if isinstance(options, MetricOptions) else self.options
-        changes: dict[str, Any] = {"metrics": metrics, "ties": ties, "ap": ap, "vp": vp, "cmc": cmc}
+        changes: JsonObject = {"metrics": metrics, "ties": ties, "ap": ap, "vp": vp, "cmc": cmc}
         changes |= {"false_rate_budget": false_rate_budget, "max_rank": max_rank}
         changes |= options if isinstance(options, Mapping) else {}
         changed = with_changes(base, changes)
@@ -233,7 +234,7 @@ class Evaluation:
         return scalars[found]
 
     @property
-    def curves(self) -> Mapping[str, npt.NDArray[Any]]:
+    def curves(self) -> Columns:
         """Every curve by name, [n] each.
 
         ``CMC`` at the ranks 1, 2, ..; ``mRP``, ``mVP``, ``mReP``, ``mFR`` at the T thresholds
@@ -300,7 +301,7 @@ class Evaluation:
         return precision_recall(RankedQueries(self.statistics, self.options))
 
     @cached_property
-    def per_query(self) -> Mapping[str, npt.NDArray[Any]]:
+    def per_query(self) -> Columns:
         """A column each, [Q]: the query's index, id, class, counts and values.
 
         ``query``; ``id``, ``cam``; ``class`` ("positive" for Q+, "negative" for Q−, "excluded");
@@ -312,7 +313,7 @@ class Evaluation:
         return {**index, **table_columns(self.columns), **self.metrics.per_query}
 
     @property
-    def positives(self) -> Mapping[str, npt.NDArray[Any]]:
+    def positives(self) -> Columns:
         """A column each, [P]: every positive, nearest first within its query.
 
         ``query``, gallery ``item`` and ``cam`` (where they are known), ``distance``; ``recall``
@@ -340,7 +341,7 @@ class Evaluation:
         gallery = int((self.statistics.valid + self.statistics.ignored)[0])
         return self.metrics.counts | {"gallery": gallery}
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Return what ``summary.json`` holds; undefined and infinite values are None."""
         return summary_of(self)
 

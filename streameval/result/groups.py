@@ -16,11 +16,14 @@ from streameval.errors import InputError
 from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import confidence_by_group, metrics_by_camera_pair, metrics_by_group
-from streameval.protocols.labels import CAMERA_PAIRS, AnyArray, label_column
-from streameval.statistics import IntArray
+from streameval.protocols.labels import CAMERA_PAIRS, label_column
+from streameval.statistics import AnyArray, IntArray
 
 if TYPE_CHECKING:
     from streameval.result import Evaluation
+
+Columns = Mapping[str, AnyArray]
+"""Arrays by name, an entry a query, a positive or a point of a curve."""
 
 GROUP = "group"
 LABELS = ("id", "cam", GROUP)
@@ -32,7 +35,7 @@ _FURTHER = "label:"  # before the names of further labels there: a computed colu
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
-def table_columns(columns: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+def table_columns(columns: Columns) -> dict[str, AnyArray]:
     """Return labels by the names that they have in the per-query table."""
     return {
         name if name in LABELS else f"{_FURTHER}{name}": values for name, values in columns.items()
@@ -48,9 +51,7 @@ def label_columns(names: Iterable[str]) -> dict[str, str]:
     }
 
 
-def check_group_column(
-    name: str, columns: Mapping[str, AnyArray], positive_cams: object | None
-) -> None:
+def check_group_column(name: str, columns: Columns, positive_cams: object | None) -> None:
     """Refuse a column that queries don't have, or cameras of ``cam-pair`` that a side lacks."""
     if name == CAMERA_PAIRS:
         if "cam" not in columns or positive_cams is None:
@@ -86,9 +87,7 @@ def group_labels(labels: npt.ArrayLike, queries: int) -> AnyArray:
     return column
 
 
-def histogram_groups(
-    group_by: str | npt.ArrayLike, columns: Mapping[str, AnyArray]
-) -> IntArray | None:
+def histogram_groups(group_by: str | npt.ArrayLike, columns: Columns) -> IntArray | None:
     """Return which group each query is in, [Q] int64; None of too many groups, or of none known.
 
     `group_by` is a column of labels, or a label a query.

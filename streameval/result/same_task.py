@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.choices import GALLERY, KINDS, OPTIONS, PROTOCOL
 from streameval.errors import InputError, OptionError, StreamevalWarning, check_type
 from streameval.protocols.protocol import saved_protocol
 from streameval.result.evaluation import Evaluation, Results
 from streameval.result.groups import check_not_of_lists
-from streameval.result.saved import plain
+from streameval.result.saved import JsonObject, plain
+from streameval.statistics import IntArray
 
 QUERIES = "queries"
 READ_BY = ("ties", "ap", "vp", "cmc", "false_rate_budget")  # options that results are compared by
@@ -104,7 +103,7 @@ def _queries_differ(a: Evaluation, b: Evaluation) -> str:
     return ""
 
 
-def _unequal(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def _unequal(own: JsonObject, other: JsonObject) -> str:
     names = [name for name in {**own, **other} if own.get(name) != other.get(name)]
     return ", ".join(f"{name} {own.get(name)} and {other.get(name)}" for name in names)
 
@@ -133,7 +132,7 @@ def _galleries_differ(a: Evaluation, b: Evaluation) -> str:
     return ""
 
 
-def positive_items(result: Evaluation) -> npt.NDArray[np.int64] | None:
+def positive_items(result: Evaluation) -> IntArray | None:
     """Return the gallery items of the positives, ascending within each query, [P]."""
     items = result.statistics.positive_item
     if items is None:
@@ -145,9 +144,8 @@ def positive_items(result: Evaluation) -> npt.NDArray[np.int64] | None:
 def _options_differ(a: Evaluation, b: Evaluation) -> str:
     own, other = ({name: getattr(one.options, name) for name in READ_BY} for one in (a, b))
     if len(a.statistics.thresholds) and len(b.statistics.thresholds):
-        own["range"], other["range"] = a.range["mode"], b.range["mode"]
-        if own["range"] == other["range"] == "given":
-            own["range"], other["range"] = (
-                f"{one.range['low']:g},{one.range['high']:g}" for one in (a, b)
-            )
+        own["range"], other["range"] = (
+            f"{used['low']:g},{used['high']:g}" if used["mode"] == "given" else used["mode"]
+            for used in (a.range, b.range)
+        )
     return _unequal(own, other)

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,10 @@ from streameval.statistics import FIELDS, REQUIRED, RankStatistics
 
 if TYPE_CHECKING:
     from streameval.result import Evaluation
+
+T = TypeVar("T")
+JsonObject = dict[str, Any]
+"""Values by name, as JSON holds them."""
 
 SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"
 STATISTICS, POSITIVES, GROUPS = "statistics.zarr", "positives.parquet", "groups.csv"
@@ -147,7 +151,7 @@ def load_result(kind: type[Evaluation], folder: Path) -> Evaluation:
     summary = read_summary(folder)
     statistics = load_statistics(folder / STATISTICS)
     with _reading(folder):
-        options: dict[str, Any] = {
+        options: JsonObject = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in summary["options"].items()
         }
@@ -181,10 +185,10 @@ def load_result(kind: type[Evaluation], folder: Path) -> Evaluation:
     return loaded
 
 
-def read_summary(folder: Path) -> dict[str, Any]:
+def read_summary(folder: Path) -> JsonObject:
     """Read the summary of a saved result; raise OutputError if there is none of a known format."""
     try:
-        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        summary: JsonObject = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         written = summary["provenance"]["format"]
         later = written > FORMAT
     except (OSError, KeyError, ValueError, TypeError) as error:
@@ -214,7 +218,7 @@ def _read_positive_cams(folder: Path, statistics: RankStatistics) -> PositiveCam
     return cams
 
 
-def _read_lists(folder: Path, told: Mapping[str, Any] | None, table: Any) -> ListReading | None:
+def _read_lists(folder: Path, told: JsonObject | None, table: Any) -> ListReading | None:
     """Return how the lists of a saved result are read; None where it is of none."""
     if told is None:
         return None
@@ -249,7 +253,7 @@ def load_statistics(path: Path) -> RankStatistics:
     """Read statistics; raise OutputError if a field is missing, incomplete or damaged."""
     import zarr
 
-    fields: dict[str, Any] = {}
+    fields: JsonObject = {}
     with _reading(path.parent, f"{STATISTICS}, "):
         group = zarr.open_group(path, mode="r")
         held: Any = group.attrs.get("fields", sorted(REQUIRED))  # format 1 has no optional ones
@@ -262,10 +266,10 @@ def load_statistics(path: Path) -> RankStatistics:
         return RankStatistics(**fields)
 
 
-def summary_of(result: Evaluation) -> dict[str, Any]:
+def summary_of(result: Evaluation) -> JsonObject:
     """Return what ``summary.json`` holds; undefined and infinite values are None."""
     metrics = result.metrics
-    told: dict[str, Any] = {
+    told: JsonObject = {
         "metrics": metrics.scalars,
         "details": _details(metrics),
         "intervals": metrics.intervals,
@@ -280,12 +284,11 @@ def summary_of(result: Evaluation) -> dict[str, Any]:
         told["groups"] = _summary_of_groups(result)
     if result.chosen_confidence is not None:
         told["confidence"] = asdict(result.chosen_confidence)
-    summary: dict[str, Any] = plain(told)
-    return summary
+    return plain(told)
 
 
-def _summary_of_groups(result: Evaluation) -> dict[str, Any]:
-    values: dict[str, dict[str, Any]] = {}
+def _summary_of_groups(result: Evaluation) -> JsonObject:
+    values: dict[str, JsonObject] = {}
     for label, metrics in result.groups.items():
         cams = label if result.group_by == CAMERA_PAIRS else ()
         pair = dict(zip(("query_cam", "gallery_cam"), cams, strict=False))
@@ -302,11 +305,11 @@ def _summary_of_groups(result: Evaluation) -> dict[str, Any]:
     return {"by": result.group_by, "values": values}
 
 
-def _details(metrics: Metrics) -> dict[str, dict[str, Any]]:
+def _details(metrics: Metrics) -> dict[str, JsonObject]:
     """Return what there is to say of scalars: of those alone of which there is anything."""
-    said: dict[str, dict[str, Any]] = {}
+    said: dict[str, JsonObject] = {}
     for name, detail in metrics.details.items():
-        own: dict[str, Any] = {"reason": detail.reason} if detail.reason else {}
+        own: JsonObject = {"reason": detail.reason} if detail.reason else {}
         if detail.threshold is not None:
             own |= {"threshold": detail.threshold, "threshold_error": detail.threshold_error}
         if detail.kind not in (FRACTION, TAU):
@@ -318,15 +321,17 @@ def _details(metrics: Metrics) -> dict[str, dict[str, Any]]:
     return said
 
 
-def plain(value: Any) -> Any:
+def plain(value: T) -> T:
     """Return what JSON can hold: NaN and infinite values as None, NumPy's as Python's own."""
-    if isinstance(value, Mapping):
-        return {name: plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    held: Any = value.item() if isinstance(value, np.generic) else value
+    if isinstance(held, Mapping):
+        held = {name: plain(one) for name, one in held.items()}
+    elif isinstance(held, list | tuple):
+        held = list(map(plain, held))
+    elif isinstance(held, float) and not math.isfinite(held):
+        held = None
+    result: T = held
+    return result
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """What tests use of `streameval.report` beside its public names."""
 
 from streameval.report.conventions import compare_conventions as compare_conventions
+from streameval.report.evaluation import metrics_table as metrics_table
 from streameval.report.evaluation import render_evaluation as render_evaluation
-from streameval.report.evaluation import scores_of as scores_of
 from streameval.report.figures import CAMERAS as CAMERAS
 from streameval.report.figures import COLOURS as COLOURS
 from streameval.report.figures import CURVES as CURVES
@@ -56,6 +56,7 @@ __all__ = [
     "hardest_queries",
     "interval_text",
     "make_bar",
+    "metrics_table",
     "number",
     "number_text",
     "percent",
@@ -66,7 +67,6 @@ __all__ = [
     "render_evaluation",
     "render_plan",
     "runs_of",
-    "scores_of",
     "show_progress",
     "stdout_style",
     "tau_max_distance",
