@@ -13,7 +13,6 @@ from support.distances import Vectors, find_distance
 from support.kernels import (
     VARIABLE,
     FeatureColumns,
-    GalleryBlock,
     QueryBlock,
     item_bytes,
     supported,
@@ -36,10 +35,9 @@ def distance_of(value: Array, metric: str, norm: Array, scale: float) -> Array:
 def columns_of(query: Array, gallery: Array, metric: str) -> FeatureColumns:
     distance = find_distance(metric)
     memory = np.empty(item_bytes(*gallery.shape), np.uint8)
-    block = GalleryBlock.prepare(Vectors.of(gallery), distance)
     ruled_out, item = np.zeros((1, len(gallery)), np.float32), np.arange(len(gallery))
     queries = QueryBlock(Vectors.of(query), distance)
-    return FeatureColumns(queries, block, item, ruled_out, memory)
+    return FeatureColumns(queries, Vectors.of(gallery), item, ruled_out, memory)
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean", "sqeuclidean", "dot"])
@@ -53,7 +51,7 @@ def test_filter_values_stay_within_the_band(
     columns = columns_of(q, g, metric)
     if not columns.usable:
         return  # every pair is decided canonically
-    tile = columns.tile(0, len(q), np.empty(4 * len(q) * len(g), np.uint8), last=True)
+    tile = columns.tile(0, np.empty((len(q), len(g)), np.float32), last=True)
     assert tile.columns.weight is not None
     values = tile.values * tile.columns.weight + tile.columns.offset[0]
     canonical = canonical_distances(q, g, metric)
@@ -97,7 +95,7 @@ def test_the_band_ends_where_float32_says_nothing(product: str) -> None:
 def test_levels_take_no_more_memory_than_is_planned() -> None:
     rng = np.random.default_rng(0)
     q, g = rng.random((64, 8), np.float32), rng.random((4, 8), np.float32)
-    tile = columns_of(q, g, "euclidean").tile(0, 64, np.empty(1024, np.uint8), last=True)
+    tile = columns_of(q, g, "euclidean").tile(0, np.empty((64, 4), np.float32), last=True)
     edges = 4000
     distances = rng.random(64 * edges)
     tracemalloc.start()

@@ -17,15 +17,13 @@ from support.kernels import (
     QUERIES,
     VARIABLE,
     BlasProduct,
-    MatrixUnit,
     Panels,
     Product,
     UnitProduct,
     choose_multiplier,
     description,
-    gallery_panels,
     item_bytes,
-    query_panels,
+    panels_of,
     supported,
     use_matrix_unit,
 )
@@ -41,8 +39,9 @@ def multiplied(queries: Float32, gallery: Float32) -> Product:
     """Return products by the way under test; of few rows, too."""
     memory = np.empty(item_bytes(*gallery.shape), np.uint8)
     if use_matrix_unit():
-        return MatrixUnit(queries).times(gallery, memory)
-    return choose_multiplier(queries).times(gallery, memory)
+        own = np.empty(item_bytes(*queries.shape), np.uint8)
+        return UnitProduct(panels_of(queries, own, QUERIES), gallery, memory)
+    return choose_multiplier(queries)(gallery, memory)
 
 
 def product_of(queries: Float32, gallery: Float32, start: int = 0, stop: int | None = None) -> Any:
@@ -56,8 +55,10 @@ def rows(rng: np.random.Generator, count: int, width: int) -> Float32:
 
 
 def both_panels(queries: Float32, gallery: Float32) -> tuple[Panels, Panels]:
-    sides = (query_panels, queries), (gallery_panels, gallery)
-    left, right = (pack(side, np.empty(item_bytes(*side.shape), "u1")) for pack, side in sides)
+    sides = (queries, QUERIES), (gallery, ITEMS)
+    left, right = (
+        panels_of(side, np.empty(item_bytes(*side.shape), "u1"), panel) for side, panel in sides
+    )
     return left, right
 
 
@@ -182,9 +183,9 @@ def test_the_way_to_multiply_is_chosen_by_a_variable(monkeypatch: pytest.MonkeyP
     q = np.ones((20, 4), np.float32)
     memory = np.empty(10**5, np.uint8)
     monkeypatch.setenv(VARIABLE, "blas")
-    assert isinstance(choose_multiplier(q).times(q, memory), BlasProduct)
+    assert isinstance(choose_multiplier(q)(q, memory), BlasProduct)
     monkeypatch.setenv(VARIABLE, "auto")
-    assert isinstance(choose_multiplier(q).times(q, memory), UnitProduct) == supported()
+    assert isinstance(choose_multiplier(q)(q, memory), UnitProduct) == supported()
     monkeypatch.setenv(VARIABLE, "gpu")
     with pytest.raises(OptionError, match="STREAMEVAL_PRODUCT is 'gpu'; expected auto or blas"):
         choose_multiplier(q)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -12,7 +13,7 @@ intrinsic: Any = _intrinsic
 _get_or_insert: Any = cgutils.get_or_insert_function
 alloca: Any = cgutils.alloca_once_value
 
-I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
 
 
@@ -37,10 +38,14 @@ def spread(builder: Any, value: Any, count: int) -> Any:
     return builder.shuffle_vector(first, nothing, vector(I32, count, 0))
 
 
-def before(builder: Any, first: Any, count: int, stop: Any) -> Any:
-    """Return a mask: which of so many places, from the first on, are before another."""
-    places = builder.add(spread(builder, first, count), vector(I64, count, list(range(count))))
-    return builder.icmp_unsigned("<", places, spread(builder, stop, count))
+def for_blocks(builder: Any, n: Any, count: int, body: Callable[[Any, Any], None]) -> None:
+    """Write `body` for n places, so many at a time: given the first, and which are below n."""
+    whole = builder.and_(n, I64(-count))
+    with cgutils.for_range(builder, builder.udiv(whole, I64(count))) as loop:
+        body(builder.mul(loop.index, I64(count)), vector(I1, count, 1))
+    with builder.if_then(builder.icmp_unsigned("<", whole, n)):
+        places = builder.add(spread(builder, whole, count), vector(I64, count, list(range(count))))
+        body(whole, builder.icmp_unsigned("<", places, spread(builder, n, count)))
 
 
 def _address(builder: Any, kind: Any, start: Any, place: Any) -> Any:
@@ -57,8 +62,6 @@ def load(builder: Any, count: int, start: Any, place: Any, mask: Any) -> Any:
     element = start.type.pointee
     (name, size), kind = _size(element), vector(element, count)
     address = _address(builder, kind, start, place)
-    if mask is None:
-        return builder.load(address, align=size)
     name, zeros = f"llvm.masked.load.v{count}{name}.p0", vector(element, count, 0)
     return call(builder, name, address, I32(size), mask, zeros, returns=kind)
 
@@ -67,7 +70,4 @@ def store(builder: Any, values: Any, start: Any, place: Any, mask: Any) -> None:
     """Write a vector to a row from a place on, where a mask is set."""
     (name, size), count = _size(values.type.element), values.type.count
     address = _address(builder, values.type, start, place)
-    if mask is None:
-        builder.store(values, address, align=size)
-    else:
-        call(builder, f"llvm.masked.store.v{count}{name}.p0", values, address, I32(size), mask)
+    call(builder, f"llvm.masked.store.v{count}{name}.p0", values, address, I32(size), mask)

@@ -20,7 +20,6 @@ import numba
 import numpy as np
 import numpy.typing as npt
 from numba import types
-from numba.core import cgutils
 from numba.core.errors import TypingError
 
 from streameval.distances import llvm
@@ -56,12 +55,8 @@ class Vectors(NamedTuple):
         """Return rows with their norms."""
         return cls(rows, row_norms(rows))
 
-    def part(self, start: int, stop: int) -> Vectors:
-        """Return some of the rows."""
-        return Vectors(self.rows[start:stop], self.norms[start:stop])
-
-    def chosen(self, index: npt.NDArray[Any]) -> Vectors:
-        """Return a copy of chosen rows."""
+    def chosen(self, index: npt.NDArray[Any] | slice) -> Vectors:
+        """Return chosen rows; a copy, but of a slice."""
         return Vectors(self.rows[index], self.norms[index])
 
     def take(self, index: IntArray | slice) -> Vectors:
@@ -108,7 +103,6 @@ def _lane_sum(term: Callable[[Any, Any, Any], Any]) -> Any:
         kinds = signature.args
         first, width = _row(context, builder, kinds[0], *args[:2])
         second, _ = _row(context, builder, kinds[2], *args[2:])
-        whole = builder.and_(width, llvm.I64(-LANES))
         total = llvm.alloca(builder, llvm.vector(llvm.DOUBLE, LANES, 0.0))
 
         def add(start: Any, mask: Any) -> None:
@@ -118,10 +112,7 @@ def _lane_sum(term: Callable[[Any, Any, Any], Any]) -> Any:
             ]
             builder.store(builder.fadd(builder.load(total), term(builder, *doubles)), total)
 
-        with cgutils.for_range(builder, builder.udiv(whole, llvm.I64(LANES))) as loop:
-            add(builder.mul(loop.index, llvm.I64(LANES)), None)
-        with builder.if_then(builder.icmp_unsigned("<", whole, width)):
-            add(whole, llvm.before(builder, whole, LANES, width))
+        llvm.for_blocks(builder, width, LANES, add)
         return _halved(builder, builder.load(total))
 
     @llvm.intrinsic

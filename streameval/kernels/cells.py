@@ -14,7 +14,6 @@ from typing import Any
 import numba
 import numpy as np
 from numba import types
-from numba.core import cgutils
 from numba.core.errors import TypingError
 
 from streameval.distances import llvm
@@ -80,18 +79,12 @@ def quantise(typing_context, values, weight, offset, origin, scale, far, row, ce
             cell = builder.fptosi(below, llvm.vector(llvm.I32, BLOCK))
             narrow = builder.trunc(cell, llvm.vector(llvm.I16, BLOCK))
             llvm.store(builder, narrow, array(7).data, place, mask)
-            if mask is not None:
-                cell = builder.select(mask, cell, constant(LAST))
+            cell = builder.select(mask, cell, constant(LAST))
             least = builder.load(lowest)
             less = builder.icmp_signed("<", cell, least)
             builder.store(builder.select(less, cell, least), lowest)
 
-        n = builder.extract_value(array(0).shape, 0)
-        whole = builder.and_(n, llvm.I64(-BLOCK))
-        with cgutils.for_range(builder, builder.udiv(whole, llvm.I64(BLOCK))) as loop:
-            block(builder.mul(loop.index, llvm.I64(BLOCK)), None)
-        with builder.if_then(builder.icmp_unsigned("<", whole, n)):
-            block(whole, llvm.before(builder, whole, BLOCK, n))
+        llvm.for_blocks(builder, builder.extract_value(array(0).shape, 0), BLOCK, block)
         results = [
             llvm.call(
                 builder,

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 
 from streameval.kernels.cells import bin_row, least_of, quantise
-from streameval.kernels.edges import Edges, note_tie, slot_of, spread_ties
+from streameval.kernels.edges import Edges, note_tie, read_slots, slot_of, spread_ties
 from streameval.kernels.grids import (
     LAST,
     bins_for,
@@ -159,8 +159,9 @@ class RankCounter:
         self._filled = 0
 
     def read(self, negatives: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return counts per positive and per threshold: see `Edges.read_slots`."""
-        return self.edges.read_slots(self.counts.slots, negatives)
+        """Return counts per positive and per threshold: see `read_slots`."""
+        closer, tied, within = read_slots(self.edges, self.counts.slots, negatives)
+        return closer, tied, within
 
     def ties(self) -> IntArray:
         """Return how many tied negatives precede each positive in the gallery, [P]."""

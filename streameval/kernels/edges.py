@@ -140,14 +140,10 @@ class Edges(NamedTuple):
     def build(cls, positives: Positives, thresholds: FloatArray) -> Edges:
         """Merge the positives' distances and the thresholds of each query."""
         finite = thresholds[np.isfinite(thresholds)]
-        queries = len(positives.indptr) - 1
-        counts = np.zeros(queries + 1, np.int64)
-        buffer = np.empty(len(positives.distance) + queries * len(finite))
-        _merge_edges(positives.indptr, positives.distance, finite, counts, buffer)
-        indptr = np.cumsum(counts)
+        indptr, distance = _merge_edges(positives.indptr, positives.distance, finite)
         return cls(
             indptr,
-            buffer[: indptr[-1]].copy(),
+            distance,
             positives.indptr,
             positives.distance,
             positives.item,
@@ -161,35 +157,13 @@ class Edges(NamedTuple):
         """Number of slots, 2E + m; those of query i begin at 2·indptr[i] + i."""
         return 2 * int(self.indptr[-1]) + len(self.indptr) - 1
 
-    def read_slots(
-        self, slots: IntArray, negatives: IntArray
-    ) -> tuple[IntArray, IntArray, IntArray]:
-        """Turn slot counts into counts per positive and per threshold.
-
-        Parameters
-        ----------
-        slots : [2E + m] int64
-        negatives : [m] int64
-            Negatives of each query among those counted.
-
-        Returns
-        -------
-        closer, tied : [P] int64
-        within : [m, T] int64
-        """
-        closer = np.empty(len(self.positive_distance), np.int64)
-        tied = np.empty_like(closer)
-        within = np.empty((len(self.indptr) - 1, len(self.thresholds)), np.int64)
-        _read_slots(self, slots, negatives, closer, tied, within)
-        return closer, tied, within
-
 
 @numba.njit(nogil=True, cache=True)
-def _merge_edges(indptr, positives, thresholds, counts, out):  # type: ignore[no-untyped-def]
-    """Merge two ascending lists a query, dropping repetitions; counts[i + 1] edges each."""
-    end = 0
+def _merge_edges(indptr, positives, thresholds):  # type: ignore[no-untyped-def]
+    """Merge two ascending lists a query, dropping repetitions; return where each begins, and it."""
+    begins, end = np.zeros_like(indptr), 0
+    out = np.empty(len(positives) + (len(indptr) - 1) * len(thresholds))
     for i in range(len(indptr) - 1):
-        begin = end
         p, t = indptr[i], 0
         while p < indptr[i + 1] or t < len(thresholds):
             if t == len(thresholds) or (p < indptr[i + 1] and positives[p] <= thresholds[t]):
@@ -198,16 +172,28 @@ def _merge_edges(indptr, positives, thresholds, counts, out):  # type: ignore[no
             else:
                 value = thresholds[t]
                 t += 1
-            if end == begin or value > out[end - 1]:
+            if end == begins[i] or value > out[end - 1]:
                 out[end] = value
                 end += 1
-        counts[i + 1] = end - begin
+        begins[i + 1] = end
+    return begins, out[:end].copy()
 
 
 @numba.njit(nogil=True, cache=True)
-def _read_slots(edges, slots, negatives, closer, tied, within):  # type: ignore[no-untyped-def]
+def read_slots(edges, slots, negatives):  # type: ignore[no-untyped-def]
+    """Return counts per positive, closer and tied, [P]; and those within each threshold, [m, T].
+
+    Parameters
+    ----------
+    edges : Edges
+    slots : [2E + m] int64
+    negatives : [m] int64
+        Negatives of each query among those counted.
+    """
     indptr, distance, thresholds = edges.indptr, edges.distance, edges.thresholds
     of_query, positives = edges.positive_indptr, edges.positive_distance
+    closer, tied = np.empty(len(positives), np.int64), np.empty(len(positives), np.int64)
+    within = np.empty((len(indptr) - 1, len(thresholds)), np.int64)
     for i in range(len(indptr) - 1):
         slot = 2 * indptr[i] + i
         p, t, below = of_query[i], 0, 0
@@ -223,15 +209,15 @@ def _read_slots(edges, slots, negatives, closer, tied, within):  # type: ignore[
                 t += 1
             slot += 2
         within[i, t:] = negatives[i]  # +inf
+    return closer, tied, within
 
 
 @numba.njit(nogil=True, cache=True)
-def first_not_below(edges, value):  # type: ignore[no-untyped-def]
-    """Return the number of edges below the value: the first index with edges[k] >= value."""
-    low, high = 0, len(edges)
+def first_reached(value, edges, band, low, high):  # type: ignore[no-untyped-def]
+    """Return the first edge, from `low` on, whose band does not end before the value, or `high`."""
     while low < high:
         middle = (low + high) // 2
-        if edges[middle] < value:
+        if edges[middle] + band < value:
             low = middle + 1
         else:
             high = middle

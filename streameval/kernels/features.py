@@ -9,7 +9,6 @@ where it doesn't either, all distances of a row are computed.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,98 +90,30 @@ class QueryBlock:
         return self.distance.block(self.vectors.take(query), items, out)
 
 
-@dataclass(frozen=True, eq=False)
-class GalleryBlock:
-    """A block of gallery rows, prepared for products.
-
-    Attributes
-    ----------
-    vectors : Vectors
-    filter : [n, D] float32
-        The rows, scaled where they have to be.
-    scale : float
-        The power of two in `filter`.
-    """
-
-    vectors: Vectors
-    filter: Float32Matrix
-    scale: float
-
-    @classmethod
-    def prepare(cls, vectors: Vectors, distance: Distance) -> GalleryBlock:
-        """Prepare gallery rows; float32 rows of ordinary norms are used as they are.
-
-        In float64 where the distance has no filter, and nothing is multiplied.
-        """
-        rows, norms = vectors
-        if distance.filter is None:
-            return cls(vectors.take(slice(None)), np.empty((len(rows), 0), np.float32), 1.0)
-        most, least = float(norms.max(initial=0.0)), float(norms.min(initial=np.inf))
-        if rows.dtype == np.float32 and least > LEAST_FLOAT32 and most < MOST_FLOAT32:
-            return cls(vectors, rows.astype(np.float32, copy=False), 1.0)
-        scale = _power_of_two(most)
-        return cls(vectors, _scaled(rows, np.full(len(rows), scale)), scale)
-
-    def part(self, start: int, stop: int) -> GalleryBlock:
-        """Return some of the rows."""
-        return GalleryBlock(self.vectors.part(start, stop), self.filter[start:stop], self.scale)
-
-
 class ExactColumns:
     """Gallery rows against a block of queries, of a distance without a filter.
 
     Parameters
     ----------
-    queries, gallery, item, ruled_out, memory
+    queries, items, item, ruled_out, memory
         As of `FeatureColumns`.
     """
 
     def __init__(
         self,
         queries: QueryBlock,
-        gallery: GalleryBlock,
+        items: Vectors,
         item: IntArray,
         ruled_out: Float32Matrix,
         memory: Memory,
     ) -> None:
-        self._queries, self._items = queries, gallery.vectors
+        self._queries, self._items = queries, items.take(slice(None))
         self.columns = Columns(item, None, ruled_out.astype(np.float64))
 
-    def tile(self, top: int, rows: int, memory: Memory, *, last: bool) -> Tile:
+    def tile(self, top: int, values: FloatArray, *, last: bool) -> Tile:
         """Return the tile of some queries: see `FeatureColumns.tile`."""
-        shape, query = (rows, len(self.columns.item)), np.arange(top, top + rows)
-        values = memory[: 8 * math.prod(shape)].view(np.float64).reshape(shape)
+        query = np.arange(top, top + len(values))
         return Tile(self._queries.exact(query, self._items, values), query, self.columns, last)
-
-
-class FilterColumns(ABC):
-    """Gallery rows against a block of queries, told apart by a filter.
-
-    Attributes
-    ----------
-    queries : QueryBlock
-    items : Vectors
-        Of the columns.
-    columns : Columns
-    scale : float
-        s of `distances.distance`.
-    band : [queries of the block] float64
-    """
-
-    queries: QueryBlock
-    items: Vectors
-    columns: Columns
-    scale: float
-    band: FloatArray
-
-    @property
-    @abstractmethod
-    def usable(self) -> bool:
-        """Whether numbers can hold the values, so that finer tiles say more."""
-
-    @abstractmethod
-    def finer(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:
-        """Yield finer tiles of some queries; `values` are +inf where a pair is no negative."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -191,10 +122,11 @@ class FilterTile(Tile):
 
     Attributes
     ----------
-    of : FilterColumns
+    of : FeatureColumns or FineColumns
+        The columns that the tile is part of.
     """
 
-    of: FilterColumns
+    of: FeatureColumns | FineColumns
 
     @property
     def unit(self) -> float:
@@ -234,74 +166,98 @@ class FilterTile(Tile):
         return self.of.finer(self.values[rows], self.query[rows])
 
 
+class FilterColumns:
+    """Gallery rows against a block of queries, told apart by a filter.
+
+    Parameters
+    ----------
+    queries : QueryBlock
+    items : Vectors
+        Of the columns.
+    error : float
+        Bound on what a product loses, by the norms of its rows: n u of `distances.distance`.
+    scale : float
+        s of `distances.distance`.
+
+    Attributes
+    ----------
+    gamma : float
+        γ of the guard band; +inf where every value is decided canonically.
+    band : [queries of the block] float64
+    """
+
+    def __init__(self, queries: QueryBlock, items: Vectors, error: float, scale: float) -> None:
+        self.queries, self.items, self.scale = queries, items, scale
+        self.gamma = error / (1 - error) if error < 0.5 else math.inf
+        width, largest = items.rows.shape[1], float(items.norms.max(initial=0.0))
+        norms = queries.vectors.norms
+        self.band = queries.filter.band(self.gamma, width, norms, largest, scale)
+
+    @property
+    def usable(self) -> bool:
+        """Whether numbers can hold the values, so that finer tiles say more."""
+        return math.isfinite(self.gamma)
+
+
 class FeatureColumns(FilterColumns):
     """Columns of float32 products.
 
     Parameters
     ----------
     queries : QueryBlock
-    gallery : GalleryBlock
-        Of the columns.
+    items : Vectors
+        Of the columns; float32 rows of ordinary norms are multiplied as they are.
     item : [n] int64
         Gallery index of each column.
     ruled_out : [b, n] float32
         0, or +inf for items that take no part: see `column_offsets`.
     memory : uint8 array
         For the gallery rows as the multiplier needs them.
-
-    Attributes
-    ----------
-    gamma : float
-        γ of the guard band; +inf where float32 cannot hold the values, and every value is
-        decided canonically.
     """
 
     def __init__(
         self,
         queries: QueryBlock,
-        gallery: GalleryBlock,
+        items: Vectors,
         item: IntArray,
         ruled_out: Float32Matrix,
         memory: Memory,
     ) -> None:
-        filter_, norms, query_norms = queries.filter, gallery.vectors.norms, queries.vectors.norms
-        self.queries, self.items, self.scale, self.gamma = queries, gallery.vectors, 1.0, math.inf
-        self._product = queries.multiplier.times(gallery.filter, memory)
-        self._ruled_out, weight, offset = ruled_out, np.ones(len(norms)), np.zeros(len(norms))
-        scale = 1.0 if filter_.normalised else queries.scale * gallery.scale
-        if filter_.fits(float(query_norms.max(initial=0.0)), norms, gallery.scale, scale):
-            error = (self._product.roundings + 8) * 2.0**-24
-            self.gamma, self.scale = error / (1 - error) if error < 0.5 else math.inf, scale
+        (rows, norms), filter_, factor, scale = items, queries.filter, 1.0, 1.0
+        most, least = float(norms.max(initial=0.0)), float(norms.min(initial=np.inf))
+        if rows.dtype != np.float32 or least <= LEAST_FLOAT32 or most >= MOST_FLOAT32:
+            factor = _power_of_two(most)
+            rows = _scaled(rows, np.full(len(rows), factor))
+        if not filter_.normalised:
+            scale = queries.scale * factor
+        self._product = queries.multiplier(rows.astype(np.float32, copy=False), memory)
+        longest = float(queries.vectors.norms.max(initial=0.0))
+        fits = filter_.fits(longest, norms, factor, scale)
+        error = (self._product.roundings + 8) * 2.0**-24 if fits else 1.0
+        super().__init__(queries, items, error, scale if fits else 1.0)
+        weight, offset = np.ones(len(norms)), np.zeros(len(norms))
         if self.usable:
-            weight = filter_.weight(norms * gallery.scale)
-            offset = filter_.offset(norms, scale)
-        largest, width = float(norms.max(initial=0.0)), gallery.vectors.rows.shape[1]
-        self.band = filter_.band(self.gamma, width, query_norms, largest, self.scale)
-        single = np.float32
+            weight, offset = filter_.weight(norms * factor), filter_.offset(norms, scale)
+        single, self._ruled_out = np.float32, ruled_out
         self.columns = Columns(item, weight.astype(single), ruled_out + offset.astype(single))
 
-    @property
-    def usable(self) -> bool:
-        """Whether float32 can hold the values."""
-        return math.isfinite(self.gamma)
-
-    def tile(self, top: int, rows: int, memory: Memory, *, last: bool) -> Tile:
-        """Return the tile of some queries, its values in `memory`.
+    def tile(self, top: int, values: Float32Matrix, *, last: bool) -> Tile:
+        """Return the tile of some queries.
 
         Parameters
         ----------
-        top, rows : int
-            The first query of the block, and how many.
-        memory : uint8 array
+        top : int
+            The first query of the block.
+        values : [m, n] float32, written; of `ExactColumns` float64
         last : bool
+            As of `Tile`.
         """
-        shape = rows, len(self.columns.item)
-        values = memory[: 4 * math.prod(shape)].view(np.float32).reshape(shape)
         if self.usable:
             self._product.write(top, values)
         else:
             values[:] = 0
-        return FilterTile(values, np.arange(top, top + rows), self.columns, last, of=self)
+        query = np.arange(top, top + len(values))
+        return FilterTile(values, query, self.columns, last, of=self)
 
     @cached_property
     def _fine(self) -> FineColumns:
@@ -326,25 +282,18 @@ class FineColumns(FilterColumns):
         As of `FeatureColumns`.
     """
 
-    usable, scale = True, 1.0
-
     def __init__(
         self, queries: QueryBlock, items: Vectors, item: IntArray, ruled_out: Float32Matrix
     ) -> None:
-        self.queries, self.items = queries, items
+        super().__init__(queries, items, (items.rows.shape[1] + 8) * 2.0**-53, 1.0)
         first = _first_equal_row(items.rows.view(f"u{items.rows.itemsize}"))
         distinct = np.flatnonzero(first == np.arange(len(first)))
         self.copied = COPIES * len(distinct) <= len(first)
         self._rows = items.take(distinct if self.copied else slice(None))
         self._place = np.searchsorted(distinct, first)
         self._exact = Columns(item, None, ruled_out.astype(np.float64))
-        filter_, norms, width = queries.filter, items.norms, items.rows.shape[1]
-        offset = self._exact.offset + filter_.offset(norms, 1.0)
-        self.columns = Columns(item, filter_.weight(norms), offset)
-        error, largest = (width + 8) * 2.0**-53, float(norms.max(initial=0.0))
-        self.band = filter_.band(
-            error / (1 - error), width, queries.vectors.norms, largest, self.scale
-        )
+        offset = self._exact.offset + queries.filter.offset(items.norms, 1.0)
+        self.columns = Columns(item, queries.filter.weight(items.norms), offset)
 
     def tiles(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:
         """Yield products of queries that they may decide, and distances of others."""

@@ -17,6 +17,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from streameval.kernels.edges import first_reached
 from streameval.kernels.tiles import product
 
 CELLS = 4096  # a row's codes and bins stay in L1 while it is counted
@@ -196,14 +197,7 @@ def edge_of(value, code, bit, base, tied, band):  # type: ignore[no-untyped-def]
     """
     m = len(tied)
     if code == 2 * bit - 1:
-        low, high = 0, m
-        while low < high:
-            middle = (low + high) // 2
-            if tied[middle] + band < value:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return first_reached(value, tied, band, 0, m)
     e = base + np.int64(code) - bit
     e += np.int64(tied[e] + band < value)  # as likely as not: no branch
     while e < m and tied[e] + band < value:

@@ -1,24 +1,40 @@
 """Multipliers: what writes the float32 products of a block of queries with gallery rows.
 
-A multiplier is made of the rows of a block of queries, once; with the rows of some columns it
-gives a `Product`, which writes tiles. `choose_multiplier` is the one place that says which: the
-processor's matrix unit where there is one, else BLAS.
+A multiplier is made of the rows of a block of queries, once. With the rows of some columns, [n, D]
+float32, finite and each contiguous, and with memory, [`item_bytes`] uint8, in use until the last
+product is written, it gives a `Product`, which writes tiles. `choose_multiplier` is the one place
+that says which: the processor's matrix unit where there is one, else BLAS.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 
 import llvmlite.binding
 import numpy as np
 import threadpoolctl
 
 from streameval.errors import OptionError
-from streameval.kernels import panels
-from streameval.kernels.matrix_unit import LINE_BYTES, QUERIES, QUERY_STEP_BYTES, STEP, supported
-from streameval.kernels.panels import Float32Matrix, Memory
+from streameval.kernels.matrix_unit import (
+    ITEMS,
+    LINE_BYTES,
+    QUERIES,
+    QUERY_STEP_BYTES,
+    STEP,
+    supported,
+)
+from streameval.kernels.panels import (
+    MOST_COLUMNS,
+    Float32Matrix,
+    Memory,
+    Panels,
+    multiply,
+    panels_of,
+    roundings,
+)
 
 BLAS_ROWS, UNIT_ROWS = 1024, 256
 FEW_ROWS = 16  # packing gallery rows for so few queries would take longer than multiplying
@@ -51,26 +67,13 @@ class Product(ABC):
         """
 
 
-class Multiplier(ABC):
-    """Makes products of a block of queries."""
-
-    @abstractmethod
-    def times(self, items: Float32Matrix, memory: Memory) -> Product:
-        """Return the products with gallery rows.
-
-        Parameters
-        ----------
-        items : [n, D] float32
-            Finite; each row contiguous.
-        memory : [`item_bytes`] uint8
-            In use until the last product is written.
-        """
+Multiplier = Callable[[Float32Matrix, Memory], Product]
 
 
 class BlasProduct(Product):
-    """Products by BLAS, as NumPy calls it."""
+    """Products by BLAS, as NumPy calls it; gallery rows are taken as they are."""
 
-    def __init__(self, queries: Float32Matrix, items: Float32Matrix) -> None:
+    def __init__(self, queries: Float32Matrix, items: Float32Matrix, memory: Memory) -> None:
         self.roundings = float(queries.shape[1])
         self._queries, self._items = queries, items
 
@@ -88,48 +91,26 @@ class BlasProduct(Product):
         out[...] = np.matmul(self._items, padded.T)[:, : len(out)].T
 
 
-class Blas(Multiplier):
-    """BLAS."""
-
-    def __init__(self, queries: Float32Matrix) -> None:
-        self._queries = queries
-
-    def times(self, items: Float32Matrix, memory: Memory) -> Product:
-        """Return the products with gallery rows, which are taken as they are."""
-        return BlasProduct(self._queries, items)
-
-
 class UnitProduct(Product):
-    """Products by the matrix unit."""
+    """Products by the processor's matrix unit; panels of gallery rows are written to `memory`."""
 
-    def __init__(self, queries: panels.Panels, items: panels.Panels, width: int) -> None:
-        self.roundings = panels.roundings(queries, items)
-        self._queries, self._items, self._width = queries, items, width
+    def __init__(self, queries: Panels, items: Float32Matrix, memory: Memory) -> None:
+        self._queries, self._width = queries, items.shape[1]
+        self._items = panels_of(items, memory, ITEMS)
+        self.roundings = roundings(queries, self._items)
 
     def write(self, start: int, out: Float32Matrix) -> None:
         """Write the products of some queries."""
-        panels.multiply(self._queries, start, self._items, self._width, out)
-
-
-class MatrixUnit(Multiplier):
-    """The processor's matrix unit."""
-
-    def __init__(self, queries: Float32Matrix) -> None:
-        memory = np.empty(item_bytes(*queries.shape), np.uint8)
-        self._queries = panels.query_panels(queries, memory)
-
-    def times(self, items: Float32Matrix, memory: Memory) -> Product:
-        """Return the products with gallery rows, whose panels are written to `memory`."""
-        gallery = panels.gallery_panels(items, memory)
-        return UnitProduct(self._queries, gallery, items.shape[1])
+        multiply(self._queries, start, self._items, self._width, out)
 
 
 def choose_multiplier(queries: Float32Matrix) -> Multiplier:
     """Return what multiplies a block of queries, [m, D] float32; all of them finite."""
     rows, width = queries.shape
     if rows > FEW_ROWS and item_bytes(rows, width):
-        return MatrixUnit(queries)
-    return Blas(queries)
+        memory = np.empty(item_bytes(rows, width), np.uint8)
+        return partial(UnitProduct, panels_of(queries, memory, QUERIES))
+    return partial(BlasProduct, queries)
 
 
 def use_matrix_unit() -> bool:
@@ -142,7 +123,7 @@ def use_matrix_unit() -> bool:
 
 def item_bytes(rows: int, width: int) -> int:
     """Return how much memory rows take as the multiplier needs them; none of BLAS."""
-    if not use_matrix_unit() or width > panels.MOST_COLUMNS:
+    if not use_matrix_unit() or width > MOST_COLUMNS:
         return 0
     return -(-rows // QUERIES) * -(-width // STEP) * QUERY_STEP_BYTES + LINE_BYTES
 

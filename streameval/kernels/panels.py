@@ -72,13 +72,8 @@ class Panels(NamedTuple):
     low: float
 
 
-def query_panels(rows: Float32Matrix, memory: Memory) -> Panels:
-    """Return the panels of the rows on the left of a product; see `gallery_panels`."""
-    return _panels(rows, memory, QUERIES)
-
-
-def gallery_panels(rows: Float32Matrix, memory: Memory) -> Panels:
-    """Return the panels of the rows on the right of a product.
+def panels_of(rows: Float32Matrix, memory: Memory, panel: int) -> Panels:
+    """Return the panels of the rows on one side of a product.
 
     Parameters
     ----------
@@ -86,11 +81,9 @@ def gallery_panels(rows: Float32Matrix, memory: Memory) -> Panels:
         Finite; each row contiguous.
     memory : [`multiplier.item_bytes`] uint8
         To write them into.
+    panel : {QUERIES, ITEMS}
+        Rows of a panel: of queries, which are on the left, or of gallery rows.
     """
-    return _panels(rows, memory, ITEMS)
-
-
-def _panels(rows: Float32Matrix, memory: Memory, panel: int) -> Panels:
     digits = memory[-memory.ctypes.data % LINE_BYTES :]  # panels begin with a cache line
     scale = np.zeros(-(-len(rows) // panel) * panel, np.float32)
     if not len(rows):
@@ -168,15 +161,6 @@ def _exponent(bits):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def _fill(rows, first, column, out):  # type: ignore[no-untyped-def]
-    """Copy what there is of 16 rows × 64 columns; zeros beyond."""
-    out[:] = 0
-    for r in range(first, min(first + TILE_ROWS, rows.shape[0])):
-        for d in range(column, min(column + STEP, rows.shape[1])):
-            out[r - first, d - column] = rows[r, d]
-
-
-@numba.njit(nogil=True, cache=True)
 def _pack(rows, bits, digits, scale, panel):  # type: ignore[no-untyped-def]
     """Write the panels and scales of some rows; return the attributes of `Panels`."""
     n, width = rows.shape
@@ -199,7 +183,9 @@ def _pack(rows, bits, digits, scale, panel):  # type: ignore[no-untyped-def]
             if count == TILE_ROWS and (step + 1) * STEP <= width:
                 at, distance = source + first * stride + step * STEP * 4, stride
             else:
-                _fill(rows, first, step * STEP, part)
+                part[:] = 0
+                own = rows[first : first + TILE_ROWS, step * STEP : (step + 1) * STEP]
+                part[: own.shape[0], : own.shape[1]] = own
                 at, distance = part.ctypes.data, STEP * 4
             to = start + step * DIGITS * apart
             transposed = panel == ITEMS

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from streameval.kernels.edges import first_not_below
+from streameval.kernels.edges import first_reached
 
 FloatTile = npt.NDArray[np.floating]
 FloatArray = npt.NDArray[np.float64]
@@ -189,9 +189,9 @@ class Doubts(NamedTuple):
         """Return an empty list; memory that is not written to is not taken."""
         return cls(*(np.empty(capacity, np.int32) for _ in cls._fields))
 
-    def enlarged(self, needed: int, usual: int = DOUBTS) -> Doubts:
-        """Return a list that holds at least `needed` pairs, `usual` by default."""
-        return self if len(self.query) >= needed else Doubts.of(max(needed, usual))
+    def enlarged(self, needed: int) -> Doubts:
+        """Return a list that holds at least `needed` pairs, `DOUBTS` if there is a new one."""
+        return self if len(self.query) >= needed else Doubts.of(max(needed, DOUBTS))
 
     def resolve(self, tile: Tile, filled: int) -> FloatArray:
         """Return the canonical distances of the first pairs."""
@@ -263,12 +263,11 @@ def _mask(tile, query, item, indptr, listed, masked):  # type: ignore[no-untyped
         return finite
     for r in range(tile.shape[0]):
         i = query[r]
-        own = listed[indptr[i] : indptr[i + 1]]
-        first = indptr[i] + first_not_below(own, item[0])
+        first = first_reached(item[0], listed, 0, indptr[i], indptr[i + 1])
         for entry in range(first, indptr[i + 1]):
             if listed[entry] > item[-1]:
                 break
-            k = first_not_below(item, listed[entry])
+            k = first_reached(listed[entry], item, 0, 0, len(item))
             if masked[entry] and item[k] == listed[entry]:
                 finite += np.isfinite(tile[r, k])
                 tile[r, k] = np.inf

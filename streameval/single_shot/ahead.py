@@ -28,7 +28,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from streameval.kernels.edges import Edges, Positives, first_not_below, slot_of
+from streameval.kernels.edges import Edges, Positives, first_reached, slot_of
 from streameval.kernels.tiles import IntArray, list_values, product
 
 Entries = npt.NDArray[np.uint64]
@@ -237,13 +237,7 @@ def collect(rows, levels, row, identity, leading, ahead, size, room, doubts):  #
             for t in range(found):
                 k = positions[t]
                 value = np.float64(product(values, weight, k) + offset[k])
-                low, high = begin, end
-                while low < high:
-                    middle = (low + high) // 2
-                    if tied[middle] + band < value:
-                        low = middle + 1
-                    else:
-                        high = middle
+                low = first_reached(value, tied, band, begin, end)
                 if low == end:
                     continue
                 if value < closer[low] - band:
@@ -312,7 +306,7 @@ def place(item, identity, leading, ahead, size, doubts, filled):  # type: ignore
         row = ROWS * first[e]
         if slot & 1:
             end = first[e + 1] if e + 1 < indptr[i + 1] else last[i + 1]
-            ahead_of = first[e] + first_not_below(items[first[e] : end], item[k])
+            ahead_of = first_reached(item[k], items, 0, first[e], end)
             row = ROWS * (end - 1) + 2 if ahead_of == end else ROWS * ahead_of + 1
         if row < cut[i]:
             entries[size] = pack(row, identity[k], row_bit, identity_bit)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +18,6 @@ from streameval.errors import BadRowError, InputError, StreamevalWarning
 from streameval.kernels.features import (
     ExactColumns,
     FeatureColumns,
-    GalleryBlock,
     QueryBlock,
 )
 from streameval.kernels.multiplier import advice, description, item_bytes
@@ -209,22 +207,24 @@ class Features(TiledSource):
         """Yield the tiles of a task; the values are overwritten by the next tile."""
         queries = self._query_block(job, task.queries)
         (rows, items), size = job.plan.tile, len(queries.vectors.norms)
-        itemsize = 8 if self.distance.filter is None else 4
+        dtype = np.float64 if self.distance.filter is None else np.float32
         with (
             job.cache.lend("block", (job.plan.block, self.width), self.gallery.dtype) as memory,
             job.cache.lend("panels", (item_bytes(items, self.width),)) as panels,
-            job.cache.lend("tile", (math.prod(job.plan.tile) * itemsize,)) as buffer,
+            job.cache.lend("tile", (rows * items,), dtype) as buffer,
         ):
             for begin in range(*task.gallery, job.plan.block):
                 end = min(begin + job.plan.block, task.gallery[1])
                 columns = self._columns(job, queries, (begin, end), memory, panels)
                 counted = 0
                 for part in columns:
-                    counted += len(part.columns.item)
+                    n = len(part.columns.item)
+                    counted += n
                     for top in range(0, size, rows):
                         m = min(rows, size - top)
-                        yield part.tile(top, m, buffer, last=top + rows >= size)
-                        watch.advance(m * len(part.columns.item))
+                        values = buffer[: m * n].reshape(m, n)
+                        yield part.tile(top, values, last=top + rows >= size)
+                        watch.advance(values.size)
                 watch.advance((end - begin - counted) * size)
 
     def _columns(
@@ -248,7 +248,6 @@ class Features(TiledSource):
         )
         if len(cuts) > 2:
             vectors, item = vectors.chosen(order), item[order]
-        block = GalleryBlock.prepare(vectors, self.distance)
         for first, last in pairwise(cuts):
             for left in range(first, last, job.plan.tile[1]):
                 right = min(left + job.plan.tile[1], last)
@@ -256,7 +255,7 @@ class Features(TiledSource):
                 codes = pairs.classes.item[:, own]
                 zero = np.zeros(len(own), np.float32)
                 ruled_out = column_offsets(zero, None, pairs.classes.code, codes)
-                yield kind(queries, block.part(left, right), own, ruled_out, panels)
+                yield kind(queries, vectors.chosen(slice(left, right)), own, ruled_out, panels)
 
     def _query_block(self, job: Job, queries: tuple[int, int]) -> QueryBlock:
         """Return a block of queries, prepared; kept for the next task of the same block."""

@@ -6,7 +6,6 @@ from streameval.kernels.cells import quantise as quantise
 from streameval.kernels.edges import threshold_distances as threshold_distances
 from streameval.kernels.features import FeatureColumns as FeatureColumns
 from streameval.kernels.features import FineColumns as FineColumns
-from streameval.kernels.features import GalleryBlock as GalleryBlock
 from streameval.kernels.features import QueryBlock as QueryBlock
 from streameval.kernels.grids import ABOVE as ABOVE
 from streameval.kernels.grids import LAST as LAST
@@ -20,7 +19,6 @@ from streameval.kernels.matrix_unit import QUERIES as QUERIES
 from streameval.kernels.matrix_unit import supported as supported
 from streameval.kernels.multiplier import VARIABLE as VARIABLE
 from streameval.kernels.multiplier import BlasProduct as BlasProduct
-from streameval.kernels.multiplier import MatrixUnit as MatrixUnit
 from streameval.kernels.multiplier import Product as Product
 from streameval.kernels.multiplier import UnitProduct as UnitProduct
 from streameval.kernels.multiplier import choose_multiplier as choose_multiplier
@@ -29,8 +27,7 @@ from streameval.kernels.multiplier import item_bytes as item_bytes
 from streameval.kernels.multiplier import use_matrix_unit as use_matrix_unit
 from streameval.kernels.panels import MOST_COLUMNS as MOST_COLUMNS
 from streameval.kernels.panels import Panels as Panels
-from streameval.kernels.panels import gallery_panels as gallery_panels
-from streameval.kernels.panels import query_panels as query_panels
+from streameval.kernels.panels import panels_of as panels_of
 
 __all__ = [
     "ABOVE",
@@ -42,8 +39,6 @@ __all__ = [
     "BlasProduct",
     "FeatureColumns",
     "FineColumns",
-    "GalleryBlock",
-    "MatrixUnit",
     "Panels",
     "Product",
     "QueryBlock",
@@ -55,11 +50,10 @@ __all__ = [
     "codes_for",
     "description",
     "forget_older_kernels",
-    "gallery_panels",
     "item_bytes",
     "lay_grid",
+    "panels_of",
     "quantise",
-    "query_panels",
     "supported",
     "threshold_distances",
     "touched_bit",
