@@ -674,8 +674,8 @@ def test_parts_and_joins_of_arrays_are_those_of_numpy(tmp_path: Path) -> None:
     assert joined.shape == whole.shape
     rows = np.array([0, 1, 4, 5, 11, 17])
     columns = np.array([1, 2, 5])
-    some = SelectedArray(joined, rows, columns)
-    wide = JoinedArray([joined, some_columns := SelectedArray(joined, None, columns)], 1, "wide")
+    some = SelectedArray(SelectedArray(joined, rows), columns, 1)
+    wide = JoinedArray([joined, some_columns := SelectedArray(joined, columns, 1)], 1, "wide")
     expected = {
         joined: whole,
         some: whole[rows][:, columns],

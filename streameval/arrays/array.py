@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from itertools import pairwise
+from contextlib import AbstractContextManager, contextmanager
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +59,7 @@ class Array(ABC):
         return f"<{self.uri}: {self.dtype} {self.shape}>"
 
     def read(
-        self, rows: Span, columns: Span | None = None, out: AnyArray | None = None
+        self, rows: Span, columns: Span | None = None, *, out: AnyArray | None = None
     ) -> AnyArray:
         """Read a block.
 
@@ -145,23 +145,20 @@ class Array(ABC):
 
     def _take(self, out: AnyArray, rows: Rows) -> None:
         """Read `rows`, not empty, into `out`: adjacent ones, or those of a chunk, together."""
-        chunk, width = self.chunks[0], self.shape[1:]
+        chunk = self.chunks[0]
         for own in stretches(rows // chunk if chunk > 1 else rows - np.arange(len(rows))):
-            first, last = int(rows[own.start]), int(rows[own.stop - 1])
+            first = int(rows[own.start])
+            spans = self._spans((first, int(rows[own.stop - 1]) + 1), None)
             if chunk == 1:
-                self._fill(out[own], self._spans((first, last + 1), None))
+                self._fill(out[own], spans)
                 continue
-            for left in range(0, width[0], self.chunks[1]) if width else [None]:
-                columns = None if left is None else (left, min(left + self.chunks[1], width[0]))
-                target = out[own] if columns is None else out[own, slice(*columns)]
-                target[...] = self.read((first, last + 1), columns)[rows[own] - first]
+            for block in blocks(spans, self.chunks):
+                out[own, *slices(block[1:])] = self.read(*block)[rows[own] - first]
 
-    @contextmanager
-    def _reading(self, spans: Spans) -> Iterator[None]:
+    def _reading(self, spans: Spans) -> AbstractContextManager[None]:
         axes = zip(("rows", "columns"), spans, strict=False)
         where = " and ".join(f"{axis} {start}:{stop}" for axis, (start, stop) in axes)
-        with reading(f"{self.uri} {self.shape}", f"read at {where}", self._remedy):
-            yield
+        return reading(f"{self.uri} {self.shape}", f"read at {where}", self._remedy)
 
     def _remedy(self, error: Exception) -> str:
         """Return what to do where a block can't be read."""
@@ -211,6 +208,17 @@ def check_lengths(uri: str, lengths: npt.NDArray[np.integer], width: int, first:
 def slices(spans: Spans) -> tuple[slice, ...]:
     """Return the index of a block."""
     return tuple(slice(*span) for span in spans)
+
+
+def blocks(spans: Spans, shape: Shape) -> Iterator[Spans]:
+    """Yield the spans of the blocks, of a shape or less, that cover some spans, row by row."""
+    axes = zip(spans, shape, strict=True)
+    return product(
+        *(
+            [(first, min(first + size, stop)) for first in range(start, stop, size)]
+            for (start, stop), size in axes
+        )
+    )
 
 
 def choose_key(path: Path, key: str | None, names: Collection[str], what: str) -> tuple[str, str]:

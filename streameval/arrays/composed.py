@@ -9,12 +9,14 @@ import glob
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from streameval.arrays.array import AnyArray, Array, Rows, Spans, native_dtype, refuse_key
+from streameval.arrays.array import AnyArray, Array, Rows, Span, Spans, native_dtype, refuse_key
 from streameval.arrays.npy import open_npy, read_header
 from streameval.arrays.zarr_array import is_zarr, open_zarr
 from streameval.errors import InputError
@@ -22,70 +24,73 @@ from streameval.errors import InputError
 _DENSE = 4  # read with what lies between where at least one row in so many is wanted
 
 
-class SelectedArray(Array):
-    """Some rows of an array, and of a 2-d one some of its columns.
+class ComposedArray(Array):
+    """Arrays put together along an axis, or a part of one."""
+
+    _axis: int
+
+    @abstractmethod
+    def _parts(self, start: int, stop: int) -> Iterator[tuple[Array, slice, Span, Rows | None]]:
+        """Yield the parts of a range, not empty, of the axis.
+
+        Each is an array, where its values belong in the range, which span of the array to read,
+        and what of that is wanted; None: all.
+        """
+
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
+        axis = self._axis
+        for array, at, span, wanted in self._parts(*spans[axis]):
+            target = out[:, at] if axis else out[at]
+            in_place = wanted is None and target.flags.c_contiguous and array.dtype == self.dtype
+            own = (*spans[:axis], span, *spans[axis + 1 :])
+            block = array.read(*own, out=target if in_place else None)
+            if not (in_place and np.may_share_memory(block, target)):  # one in memory gives a view
+                target[...] = block if wanted is None else np.take(block, wanted, axis)
+
+
+class SelectedArray(ComposedArray):
+    """Some rows of an array, or some columns.
 
     Parameters
     ----------
     array : Array
-    rows, columns : [n] int64, optional
-        Indices, ascending, each once; all by default.
+    index : [n] int64
+        Ascending, each once.
+    axis : {0, 1}
     """
 
-    def __init__(
-        self,
-        array: Array,
-        rows: Rows | None = None,
-        columns: Rows | None = None,
-    ) -> None:
+    def __init__(self, array: Array, index: Rows, axis: int = 0) -> None:
         self.uri, self.dtype, self._array = array.uri, array.dtype, array
-        self._chosen = (rows, columns)[: len(array.shape)]
-        chosen = zip(array.shape, self._chosen, strict=True)
-        self.shape = tuple(size if index is None else len(index) for size, index in chosen)
-        self.chunks = tuple(
-            max(min(chunk, size), 1) for chunk, size in zip(array.chunks, self.shape, strict=True)
-        )
+        self._index, self._axis = index, axis
+        self.shape = (*array.shape[:axis], len(index), *array.shape[axis + 1 :])
+        chunks = zip(array.chunks, self.shape, strict=True)
+        self.chunks = tuple(max(min(chunk, size), 1) for chunk, size in chunks)
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return what reading the array itself takes, and what lies between what is wanted."""
-        sizes = zip((rows, columns), self._chosen, self._array.shape, strict=False)
-        spread = [
-            min(size if index is None else _DENSE * size, whole) for size, index, whole in sizes
-        ]
-        wide = spread[1] if len(spread) == 2 else 0
-        between = math.prod(spread) * self.dtype.itemsize
-        return between + self._array.read_scratch_bytes(spread[0], wide)
+        block = [rows, columns][: len(self.shape)]
+        block[self._axis] = min(_DENSE * block[self._axis], self._array.shape[self._axis])
+        between = math.prod(block) * self.dtype.itemsize
+        return between + self._array.read_scratch_bytes(*(*block, 0)[:2])
 
-    def _fill(self, out: AnyArray, spans: Spans) -> None:
-        rows, columns = (*self._chosen, None)[:2]
-        span = spans[1] if len(spans) == 2 else None
-        if columns is not None:
-            columns = columns[slice(*spans[1])]
-            span = int(columns[0]), int(columns[-1]) + 1
-            columns = columns - columns[0]
-        if rows is None:
-            out[...] = _pick(self._array.read(spans[0], span), columns)
-            return
-        rows, done = rows[slice(*spans[0])], 0
-        while done < len(rows):  # by stretches in which what is wanted lies close together
-            reach = np.arange(1, len(rows) - done + 1)
-            sparse = rows[done:] - rows[done] >= _DENSE * reach
-            stop = done + (int(np.argmax(sparse)) if sparse.any() else len(reach))
-            first, last = int(rows[done]), int(rows[stop - 1])
-            block = self._array.read((first, last + 1), span)
-            out[done:stop] = _pick(block[rows[done:stop] - first], columns)
-            done = stop
+    def _parts(self, start: int, stop: int) -> Iterator[tuple[Array, slice, Span, Rows]]:
+        """Yield stretches of rows in which what is wanted lies close together; all columns."""
+        index, begin = self._index[start:stop], 0
+        while begin < len(index):
+            reach = np.arange(1, len(index) - begin + 1)
+            sparse = index[begin:] - index[begin] >= _DENSE * reach
+            close = self._axis or not sparse.any()
+            end = len(index) if close else begin + int(np.argmax(sparse))
+            first, last = int(index[begin]), int(index[end - 1])
+            yield self._array, slice(begin, end), (first, last + 1), index[begin:end] - first
+            begin = end
 
     def _take(self, out: AnyArray, rows: Rows) -> None:
-        chosen, columns = (*self._chosen, None)[:2]
-        out[...] = _pick(self._array.take(rows if chosen is None else chosen[rows]), columns)
+        taken = self._array.take(rows if self._axis else self._index[rows])
+        out[...] = taken[:, self._index] if self._axis else taken
 
 
-def _pick(block: AnyArray, columns: Rows | None) -> AnyArray:
-    return block if columns is None else block[:, columns]
-
-
-class JoinedArray(Array):
+class JoinedArray(ComposedArray):
     """Arrays one after the other, along rows or along columns.
 
     Parameters
@@ -100,9 +105,8 @@ class JoinedArray(Array):
     def __init__(self, arrays: Sequence[Array], axis: int, uri: str) -> None:
         self.uri, self._arrays, self._axis = uri, tuple(arrays), axis
         self._begin = np.cumsum([0, *(array.shape[axis] for array in arrays)])
-        shape = list(arrays[0].shape)
-        shape[axis] = int(self._begin[-1])
-        self.shape = tuple(shape)
+        first, size = arrays[0].shape, int(self._begin[-1])
+        self.shape = (*first[:axis], size, *first[axis + 1 :])
         self.dtype = np.result_type(*(array.dtype for array in arrays))
         self.chunks = max(arrays, key=lambda array: array.shape[axis]).chunks
 
@@ -112,42 +116,30 @@ class JoinedArray(Array):
         copied = 0 if in_place else rows * max(columns, 1) * self.dtype.itemsize
         return copied + max(array.read_scratch_bytes(rows, columns) for array in self._arrays)
 
-    def _fill(self, out: AnyArray, spans: Spans) -> None:
-        start, stop = spans[self._axis]
-        for array, begin, end in self._touched(start, stop):
-            left, right = max(start, begin), min(stop, end)
-            own = list(spans)
-            own[self._axis] = left - begin, right - begin
-            at = slice(left - start, right - start)
-            target = out[at] if self._axis == 0 else out[:, at]
-            in_place = target.flags.c_contiguous and array.dtype == self.dtype
-            columns = own[1] if len(own) == 2 else None
-            block = array.read(own[0], columns, out=target if in_place else None)
-            if not (in_place and np.may_share_memory(block, target)):  # one in memory gives a view
-                target[...] = block
-
-    def _take(self, out: AnyArray, rows: Rows) -> None:
-        if self._axis == 1:
-            for array, begin, end in self._touched(0, self.shape[1]):
-                out[:, begin:end] = array.take(rows)
-            return
-        for array, begin, end in self._touched(int(rows[0]), int(rows[-1]) + 1):
-            own = slice(*np.searchsorted(rows, [begin, end]))
-            out[own] = array.take(rows[own] - begin)
-
-    def _touched(self, start: int, stop: int) -> list[tuple[Array, int, int]]:
-        """Return the arrays that a range lies in, not empty, each with its begin and end."""
+    def _parts(self, start: int, stop: int) -> Iterator[tuple[Array, slice, Span, None]]:
         first = int(np.searchsorted(self._begin, start, side="right")) - 1
         last = int(np.searchsorted(self._begin, stop))
         edges = self._begin[first : last + 1].tolist()
-        parts = zip(self._arrays[first:last], edges, edges[1:], strict=False)
-        return [(array, begin, end) for array, begin, end in parts if begin < end]
+        for array, (begin, end) in zip(self._arrays[first:last], pairwise(edges), strict=True):
+            left, right = max(start, begin), min(stop, end)
+            if left < right:
+                yield array, slice(left - start, right - start), (left - begin, right - begin), None
+
+    def _take(self, out: AnyArray, rows: Rows) -> None:
+        if self._axis == 1:
+            for array, at, _, _ in self._parts(0, self.shape[1]):
+                out[:, at] = array.take(rows)
+            return
+        start = int(rows[0])
+        for array, at, span, _ in self._parts(start, int(rows[-1]) + 1):
+            own = slice(*np.searchsorted(rows, [start + at.start, start + at.stop]))
+            out[own] = array.take(rows[own] - start - at.start + span[0])
 
 
-def natural_order(name: str) -> tuple[list[tuple[bool, int, str]], str]:
+def natural_order(name: str) -> tuple[list[int | str], str]:
     """Return a key to sort names by, in which numbers count: ``part-2`` is before ``part-10``."""
-    parts = [part for part in re.split(r"(\d+)", name) if part]
-    return [(False, int(part), "") if part.isdecimal() else (True, 0, part) for part in parts], name
+    parts = re.split(r"(\d+)", name)  # texts and numbers by turns
+    return [int(part) if part.isdecimal() else part for part in parts], name
 
 
 def is_pattern(path: Path) -> bool:

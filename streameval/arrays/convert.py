@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from streameval.arrays.array import Array, Shape, Span, Spans, slices
+from streameval.arrays.array import Array, Shape, Spans, blocks, slices
 from streameval.arrays.fingerprint import fingerprint
 from streameval.arrays.zarr_array import open_zarr
 from streameval.errors import BudgetError, InputError, OptionError, OutputError
-from streameval.output import check_new, lock, put_in_place, remove, sweep
+from streameval.output import check_new, lock, put_in_place, refused, remove, sweep
 
 CHUNK_BYTES = 4 << 20
 CHUNK_COLUMNS = 4096  # at most; of features, all
@@ -70,12 +69,18 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
     chunks = chunks_for(source.shape, source.dtype.itemsize)
     block = _block_for(source, chunks, memory)
     progress = target.with_name(target.name + ".progress")
-    held: int | None = None
-    try:
+    remedy = "make room or choose another output"
+    with refused(f"{target} can't be written", remedy), ExitStack() as stack:
         progress.mkdir(parents=True, exist_ok=True)
-        held = lock(progress)
+        try:
+            stack.callback(os.close, lock(progress))
+        except BlockingIOError as error:
+            raise OutputError(
+                f"{progress} is being written by another process; wait for it, or choose another "
+                "output"
+            ) from error
         array = _begin(source, progress, chunks)
-        blocks, kept = _write(source, array, progress / _ARRAY, block)
+        count, kept = _write(source, array, progress / _ARRAY, block)
         for stray in progress.rglob("*.partial"):  # what a killed run was writing
             stray.unlink()
         open_zarr(progress / _ARRAY, None, str(target))  # checks that every chunk is there
@@ -84,16 +89,7 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
         if replaced is not None:
             remove(replaced)
         remove(progress)
-    except BlockingIOError as error:
-        raise OutputError(
-            f"{progress} is being written by another process; wait for it, or choose another output"
-        ) from error
-    except OSError as error:
-        raise OutputError(f"{target} can't be written: {error}") from error
-    finally:
-        if held is not None:
-            os.close(held)
-    return Converted(target, source.shape, chunks, str(source.dtype), blocks, kept)
+    return Converted(target, source.shape, chunks, str(source.dtype), count, kept)
 
 
 def chunks_for(shape: Shape, itemsize: int) -> Shape:
@@ -110,16 +106,15 @@ def _block_for(source: Array, chunks: Shape, memory: int) -> Shape:
     held = int(psutil.Process().memory_info().rss) + RESERVED_BYTES
     chunk_bytes = int(np.prod(chunks)) * source.dtype.itemsize
     most = max(BLOCK_BYTES // chunk_bytes, 1)
-    across = len(chunks) == 2 and chunks[1] < source.shape[1]
+    across = int(len(chunks) == 2 and chunks[1] < source.shape[1])
     if not across:
         most = max(most, min(-(-source.chunks[0] // chunks[0]), 64))
     for times in range(most, 0, -1):
-        rows, columns = (1, times) if across else (times, 1)
-        block = tuple(np.multiply(chunks, (rows, columns)[: len(chunks)]).tolist())
-        scratch = source.read_scratch_bytes(block[0], block[1] if len(block) == 2 else 1)
-        needed = (2 * times + 3) * chunk_bytes + scratch
+        block = list(chunks)
+        block[across] *= times
+        needed = (2 * times + 3) * chunk_bytes + source.read_scratch_bytes(*(*block, 1)[:2])
         if held + needed <= memory:
-            return block
+            return tuple(block)
     raise BudgetError(
         f"memory is {memory} bytes; to convert {source.uri} {source.shape} chunk by chunk takes "
         f"{held + needed}: raise --memory, or store the source in smaller chunks"
@@ -142,19 +137,18 @@ def _begin(source: Array, progress: Path, chunks: Shape) -> Any:
     """Open what an earlier run of the same source has left, or begin."""
     import zarr
 
-    state = {
+    content = {
         "format": 1,
         "fingerprint": fingerprint(source),
-        "shape": list(source.shape),
+        "shape": source.shape,
         "dtype": source.dtype.str,
-        "chunks": list(chunks),
+        "chunks": chunks,
     }
+    state = json.dumps(content)
     folder, file = progress / _ARRAY, progress / _STATE
-    try:
-        if json.loads(file.read_text()) == state:
+    with suppress(OSError, ValueError):  # there is none, or it was not written whole
+        if file.read_text() == state:
             return zarr.open_array(folder, mode="r+")
-    except (OSError, ValueError):  # there is none, or it was not written whole
-        pass
     file.unlink(missing_ok=True)
     remove(folder)
     array = zarr.create_array(
@@ -165,7 +159,7 @@ def _begin(source: Array, progress: Path, chunks: Shape) -> Any:
         compressors=None,
         config={"write_empty_chunks": True},
     )
-    file.write_text(json.dumps(state))
+    file.write_text(state)
     return array
 
 
@@ -173,16 +167,16 @@ def _write(source: Array, array: Any, folder: Path, block: Shape) -> tuple[int, 
     """Write the blocks that are not there; return their number, and how many were there."""
     chunk_bytes = int(np.prod(array.chunks)) * source.dtype.itemsize
     buffer = np.empty(block, source.dtype)
-    blocks = kept = 0
-    for spans in _cut([(0, size) for size in source.shape], block):
-        blocks += 1
-        chunks = _cut(spans, array.chunks)
+    count = kept = 0
+    for spans in blocks(tuple((0, size) for size in source.shape), block):
+        count += 1
+        chunks = blocks(spans, array.chunks)
         if all(_is_written(folder, array, chunk, chunk_bytes) for chunk in chunks):
             kept += 1
             continue
         shape = tuple(stop - start for start, stop in spans)
         out = buffer if shape == block else np.empty(shape, source.dtype)
-        values = source.read(spans[0], spans[1] if len(spans) == 2 else None, out)
+        values = source.read(*spans, out=out)
         if not (finite := np.isfinite(values)).all():
             at = tuple(np.argwhere(~finite)[0])
             raise InputError(
@@ -190,18 +184,7 @@ def _write(source: Array, array: Any, folder: Path, block: Shape) -> tuple[int, 
                 "must be finite; mend or drop that row, and run this again"
             )
         array[slices(spans)] = values
-    return blocks, kept
-
-
-def _cut(spans: Sequence[Span], block: Shape) -> Iterator[Spans]:
-    """Yield the spans of the blocks that cover some spans, row by row."""
-    axes = zip(spans, block, strict=True)
-    return product(
-        *(
-            [(first, min(first + size, stop)) for first in range(start, stop, size)]
-            for (start, stop), size in axes
-        )
-    )
+    return count, kept
 
 
 def _is_written(folder: Path, array: Any, chunk: Spans, nbytes: int) -> bool:

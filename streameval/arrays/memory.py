@@ -87,7 +87,7 @@ class MemoryArray(Array):
         self._values = values
 
     def read(
-        self, rows: Span, columns: Span | None = None, out: AnyArray | None = None
+        self, rows: Span, columns: Span | None = None, *, out: AnyArray | None = None
     ) -> AnyArray:
         """Return a block: a view if it is C-contiguous and of native byte order as it is."""
         block = self._values[slices(self._spans(rows, columns))]

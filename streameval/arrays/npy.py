@@ -39,7 +39,7 @@ _VERSIONS = {  # 3.0 is for structured arrays
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-_VECS = {".fvecs": np.float32, ".ivecs": np.int32, ".bvecs": np.uint8}
+VECS = {".fvecs": np.float32, ".ivecs": np.int32, ".bvecs": np.uint8}
 
 
 class Header(NamedTuple):
@@ -161,22 +161,19 @@ class NpyArray(Array):
             return
         pieces = _near(rows, cell_bytes)
         longest = min(_WINDOW_BYTES // cell_bytes, int(rows[-1] - rows[0]) + 1)
+        window = np.empty((longest, cell_bytes), np.uint8)
+        column = np.empty(len(rows), self._header.dtype)
+        cells = (column if fortran else out.reshape(-1)).view(np.uint8).reshape(-1, cell_bytes)
         with self._path.open("rb", buffering=0) as file:
-            if fortran:
-                window = np.empty(longest, self._header.dtype)
-                for begin, end in pieces:
-                    first = int(rows[begin])
-                    piece = window[: int(rows[end - 1]) - first + 1]
-                    for column in range(self.shape[1]):
-                        self._read_at(file.fileno(), piece, column * self.shape[0] + first)
-                        out[begin:end, column] = piece[rows[begin:end] - first]
-                return
-            bytes_of = np.empty((longest, cell_bytes), np.uint8)
-            taken = out.reshape(-1).view(np.uint8).reshape(len(rows), cell_bytes)
-            done = read_scattered(file.fileno(), self._offset, rows, pieces, bytes_of, taken)
-        if done < len(pieces):  # again, which says why, or goes on
-            super()._take(out, rows)
-        else:
+            for number in range(self.shape[1] if fortran else 1):
+                offset = self._offset + number * self.shape[0] * itemsize
+                done = read_scattered(file.fileno(), offset, rows, pieces, window, cells)
+                if done < len(pieces):  # again, which says why, or goes on
+                    super()._take(out, rows)
+                    return
+                if fortran:
+                    out[:, number] = column
+        if not fortran:
             self._swap(out)
 
     def _swap(self, out: AnyArray) -> None:
@@ -209,11 +206,12 @@ def _near(rows: Rows, row_bytes: int) -> Rows:
 
 
 class VecsArray(Array):
-    """Rows of one length, each after its length."""
+    """Rows of one length, each after its length: `.fvecs`, `.ivecs` and `.bvecs`."""
 
-    def __init__(self, path: Path, uri: str) -> None:
+    def __init__(self, path: Path, key: str | None, uri: str) -> None:
+        refuse_key(uri, key)
         self.uri = uri
-        self.dtype = np.dtype(_VECS[path.suffix.lower()])
+        self.dtype = np.dtype(VECS[path.suffix.lower()])
         with path.open("rb") as file:
             width = int.from_bytes(file.read(_LENGTH_BYTES), "little", signed=True)
             size = file.seek(0, os.SEEK_END)
@@ -242,9 +240,3 @@ class VecsArray(Array):
             check_lengths(self.uri, lengths, self.shape[1], first)
             at = first - start
             out[at : at + len(rows)] = rows[:, self._head + left : self._head + right]
-
-
-def open_vecs(path: Path, key: str | None, uri: str) -> Array:
-    """Open an `.fvecs`, `.ivecs` or `.bvecs` file."""
-    refuse_key(uri, key)
-    return VecsArray(path, uri)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +30,25 @@ _COPIES = 4  # of a piece: a page, decoded, as lists, as an array
 class ParquetArray(Array):
     """A column of a Parquet file: [n, m] of lists of m numbers, or [n] of numbers or texts.
 
-    A read decodes the row groups that it touches, piece by piece from their beginning.
+    Without a key, it is the only column, or the only one of lists. A read decodes the row groups
+    that it touches, piece by piece from their beginning.
     """
 
-    def __init__(self, path: Path, key: str, uri: str) -> None:
+    def __init__(self, path: Path, key: str | None, uri: str) -> None:
         import pyarrow as pa
 
-        self.uri = uri
-        self._path, self._key, self._metadata = path.absolute(), key, None
+        self._path, self._metadata = path.absolute(), None
         with reading(uri, "read as Parquet"):
             file = self._open()
-            self._metadata = file.metadata
+            schema, self._metadata = file.schema_arrow, file.metadata
+            lists = [field.name for field in schema if _is_list(field.type)]
+            only = lists[0] if len(lists) == 1 else None
+            key, uri = choose_key(path, key or only, schema.names, "column")
+            self.uri, self._key = uri, key
             groups = range(self._metadata.num_row_groups)
             sizes = [self._metadata.row_group(group).num_rows for group in groups]
             self._starts = np.cumsum([0, *sizes])
-            kind = file.schema_arrow.field(key).type
+            kind = schema.field(key).type
             if isinstance(kind, pa.DictionaryType):
                 kind = kind.value_type
             width: Shape = ()
@@ -71,39 +74,35 @@ class ParquetArray(Array):
         )
 
     def _fill(self, out: AnyArray, spans: Spans) -> None:
-        (start, stop), columns = spans[0], slices(spans[1:])
-        done = start
-        for first, values in self._pieces(start, stop):
-            done = first + len(values)
-            out[first - start : done - start] = values[:, *columns]
-        if done != stop:
-            raise InputError(f"{self.uri} ends after row {done} of {self.shape[0]}: write it again")
+        self._copy(out, np.arange(*spans[0]), slices(spans[1:]))
 
     def _take(self, out: AnyArray, rows: Rows) -> None:
-        """Decode the row groups of the rows, each once."""
-        for own in stretches(np.searchsorted(self._starts, rows, side="right")):
-            for first, values in self._pieces(int(rows[own.start]), int(rows[own.stop - 1]) + 1):
-                begin, end = np.searchsorted(rows, [first, first + len(values)])
-                out[begin:end] = values[rows[begin:end] - first]
+        self._copy(out, rows, ())
 
-    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, AnyArray]]:
-        """Yield the values of rows, piece by piece, each with its first row."""
-        groups = np.searchsorted(self._starts, [start, stop - 1], side="right") - 1
-        file, size = self._open(), max(_PIECE_BYTES // self._row_bytes, 1)
-        for group in range(int(groups[0]), int(groups[1]) + 1):
-            row = int(self._starts[group])
+    def _copy(self, out: AnyArray, rows: Rows, columns: tuple[slice, ...]) -> None:
+        """Decode the row groups of some rows, each once, and piece by piece."""
+        file, size, done = self._open(), max(_PIECE_BYTES // self._row_bytes, 1), 0
+        groups = np.searchsorted(self._starts, rows, side="right") - 1
+        for own in stretches(groups):
+            group = int(groups[own.start])
+            start = int(self._starts[group])
             for batch in file.iter_batches(
                 batch_size=size, row_groups=[group], columns=[self._key], use_threads=False
             ):
-                begin, end = max(start, row), min(stop, row + len(batch))
-                if begin < end:
-                    yield (
-                        begin,
-                        self._values(batch.column(0).slice(begin - row, end - begin), begin),
-                    )
-                row += len(batch)
-                if row >= stop:
-                    return
+                end = int(np.searchsorted(rows, start + len(batch)))
+                if done < end:
+                    wanted, first = rows[done:end], int(rows[done])
+                    cells = batch.column(0).slice(first - start, int(wanted[-1]) + 1 - first)
+                    values = self._values(cells, first)[:, *columns]
+                    out[done:end] = values if len(values) == end - done else values[wanted - first]
+                    done = end
+                start += len(batch)
+                if done == own.stop:
+                    break
+            if done < own.stop:
+                raise InputError(
+                    f"{self.uri} ends before row {rows[done]} of {self.shape[0]}: write it again"
+                )
 
     def _values(self, cells: Any, first: int) -> AnyArray:
         """Return cells as an array [n] or [n, m]; `first` is the row of the first of them."""
@@ -129,11 +128,9 @@ class ParquetArray(Array):
 
 
 def _is_list(kind: Any) -> bool:
-    from pyarrow import types
+    import pyarrow as pa
 
-    return any(
-        is_one(kind) for is_one in (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    )
+    return isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
 
 
 def _dtype(uri: str, kind: Any) -> np.dtype[Any]:
@@ -145,14 +142,3 @@ def _dtype(uri: str, kind: Any) -> np.dtype[Any]:
         dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
         return dtype
     raise InputError(f"{uri} is a column of {kind}; numbers, texts, or lists of numbers are needed")
-
-
-def open_parquet(path: Path, key: str | None, uri: str) -> Array:
-    """Open a column of a Parquet file; without a key the only one, or the only one of lists."""
-    from pyarrow import parquet
-
-    with reading(uri, "read as Parquet"):
-        schema = parquet.read_schema(path)
-    lists = [field.name for field in schema if _is_list(field.type)]
-    only = lists[0] if len(lists) == 1 else None
-    return ParquetArray(path, *choose_key(path, key or only, schema.names, "column"))

@@ -12,8 +12,8 @@ from streameval.arrays.array import Array, reading
 from streameval.arrays.composed import is_pattern, join_shards, matching, open_folder
 from streameval.arrays.hdf5 import SUFFIXES, open_hdf5, open_mat
 from streameval.arrays.memory import PREFIX, DeclaredArray, Opener, in_memory, open_torch
-from streameval.arrays.npy import open_npy, open_npz, open_vecs
-from streameval.arrays.parquet import open_parquet
+from streameval.arrays.npy import VECS, VecsArray, open_npy, open_npz
+from streameval.arrays.parquet import ParquetArray
 from streameval.arrays.remote import SCHEMES, is_remote
 from streameval.arrays.zarr_array import open_zarr
 from streameval.errors import InputError
@@ -26,8 +26,8 @@ FORMATS: Mapping[str, Opener] = {
     ".mat": open_mat,
     FOLDER: open_folder,
     **dict.fromkeys(SUFFIXES, open_hdf5),
-    **dict.fromkeys((".fvecs", ".ivecs", ".bvecs"), open_vecs),
-    ".parquet": open_parquet,
+    **dict.fromkeys(VECS, VecsArray),
+    ".parquet": ParquetArray,
     **dict.fromkeys((".pt", ".pth"), open_torch),
 }
 """What opens an array, by the suffix of its file; a new format is one more entry."""

@@ -152,11 +152,6 @@ class Edges(NamedTuple):
             float(finite[-1]) if len(finite) else 0.0,
         )
 
-    @property
-    def slots(self) -> int:
-        """Number of slots, 2E + m; those of query i begin at 2·indptr[i] + i."""
-        return 2 * int(self.indptr[-1]) + len(self.indptr) - 1
-
 
 @numba.njit(nogil=True, cache=True)
 def _merge_edges(indptr, positives, thresholds):  # type: ignore[no-untyped-def]

@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from streameval.distances.distance import LEAST_FLOAT32, MOST_FLOAT32, Distance, Filter
-from streameval.distances.sums import Vectors
+from streameval.distances.sums import FloatMatrix, Vectors
 from streameval.kernels.multiplier import Multiplier, choose_multiplier
 from streameval.kernels.panels import Float32Matrix, Memory
 from streameval.kernels.tiles import (
@@ -27,7 +27,6 @@ from streameval.kernels.tiles import (
     FloatTile,
     Indices,
     IntArray,
-    Levels,
     Tile,
 )
 
@@ -143,7 +142,7 @@ class FilterTile(Tile):
         """The guard band of each row."""
         return self.of.band[self.query]
 
-    def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> Levels:
+    def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> FloatArray:
         """Return the filter values that distances correspond to."""
         filter_, norms = self.of.queries.filter, self.of.queries.vectors.norms[query]
         level = np.empty_like(distances)
@@ -154,7 +153,7 @@ class FilterTile(Tile):
             with np.errstate(over="ignore", invalid="ignore"):
                 shift = np.repeat(filter_.shift(norms[start : start + step]), np.diff(own))
                 level[part] = (filter_.base(distances[part]) - shift) * self.of.scale
-        return Levels(level, level)
+        return level
 
     def resolve(self, query: Indices, column: Indices) -> FloatArray:
         """Return the canonical distances of pairs."""
@@ -286,11 +285,9 @@ class FineColumns(FilterColumns):
         self, queries: QueryBlock, items: Vectors, item: IntArray, ruled_out: Float32Matrix
     ) -> None:
         super().__init__(queries, items, (items.rows.shape[1] + 8) * 2.0**-53, 1.0)
-        first = _first_equal_row(items.rows.view(f"u{items.rows.itemsize}"))
-        distinct = np.flatnonzero(first == np.arange(len(first)))
-        self.copied = COPIES * len(distinct) <= len(first)
+        distinct, self._place = np.unique(_first_equal_row(items.rows), return_inverse=True)
+        self.copied = COPIES * len(distinct) <= len(item)
         self._rows = items.take(distinct if self.copied else slice(None))
-        self._place = np.searchsorted(distinct, first)
         self._exact = Columns(item, None, ruled_out.astype(np.float64))
         offset = self._exact.offset + queries.filter.offset(items.norms, 1.0)
         self.columns = Columns(item, queries.filter.weight(items.norms), offset)
@@ -323,23 +320,12 @@ class FineColumns(FilterColumns):
         return Tile(values, query, self._exact, last=False)
 
 
-@numba.njit(nogil=True, cache=True)
-def _first_equal_row(bits):  # type: ignore[no-untyped-def]
-    """Return the first row with the same bits for each row, by open addressing on a hash."""
-    n, width = bits.shape
-    out = np.empty(n, np.int64)
-    size = 1
-    while size < 2 * n:
-        size *= 2
-    table = np.full(size, -1, np.int64)
-    for k in range(n):
-        key = np.uint64(14695981039346656037)
-        for d in range(width):
-            key = (key ^ np.uint64(bits[k, d])) * np.uint64(1099511628211)
-        at = np.int64((key >> np.uint64(20)) & np.uint64(size - 1))
-        while table[at] >= 0 and (bits[k] != bits[table[at]]).any():
-            at = (at + 1) & (size - 1)
-        if table[at] < 0:
-            table[at] = k
-        out[k] = table[at]
+def _first_equal_row(rows: FloatMatrix) -> IntArray:
+    """Return the first row with the same bits for each row; its own of rows with few copies."""
+    first: dict[bytes, int] = {}
+    out = np.arange(len(rows))
+    for k, row in enumerate(rows):
+        out[k] = first.setdefault(row.tobytes(), k)
+        if COPIES * len(first) > len(rows):
+            return np.arange(len(rows))
     return out

@@ -11,7 +11,7 @@ import ctypes
 import platform
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import llvmlite.binding
@@ -65,32 +65,40 @@ def configuration() -> npt.NDArray[np.uint8]:
     return out
 
 
-def _at(builder: Any, start: Any, offset: Any, kind: Any) -> Any:
+def _at(builder: Any, start: Any, offset: Any, kind: Any = I8) -> Any:
     """Return the address of a value of some kind, so many bytes from another address."""
     offset = I64(offset) if isinstance(offset, int) else offset
     return builder.bitcast(builder.gep(start, [offset]), kind.as_pointer())
 
 
-@intrinsic
-def configure(typing_context, address):  # type: ignore[no-untyped-def]
+def _instruction(*kinds: Any) -> Callable[[Callable[..., None]], Any]:
+    """Return what makes an intrinsic of a function of a builder, and of values of some kinds."""
+
+    def declare(write: Callable[..., None]) -> Any:
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            write(builder, *args)
+            return context.get_dummy_value()
+
+        @intrinsic
+        @wraps(write)
+        def instruction(typing_context, *args):  # type: ignore[no-untyped-def]
+            return types.none(*kinds), generate
+
+        return instruction
+
+    return declare
+
+
+@_instruction(_NUMBER)
+def configure(builder, address):  # type: ignore[no-untyped-def]
     """Configure the unit for this thread, by the 64 bytes at an address."""
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        call(builder, "llvm.x86.ldtilecfg", builder.inttoptr(args[0], _POINTER))
-        return context.get_dummy_value()
-
-    return types.none(_NUMBER), generate
+    call(builder, "llvm.x86.ldtilecfg", builder.inttoptr(address, _POINTER))
 
 
-@intrinsic
-def release(typing_context):  # type: ignore[no-untyped-def]
+@_instruction()
+def release(builder):  # type: ignore[no-untyped-def]
     """Give the unit's registers back."""
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        call(builder, "llvm.x86.tilerelease")
-        return context.get_dummy_value()
-
-    return types.none(), generate
+    call(builder, "llvm.x86.tilerelease")
 
 
 def _row_writer(builder: Any, args: Any) -> Callable[[Any], None]:
@@ -107,7 +115,7 @@ def _row_writer(builder: Any, args: Any) -> Callable[[Any], None]:
         of_row = builder.mul(row, I64(4 * ITEMS))
         total = None
         for level in reversed(range(DIGITS)):
-            start = builder.gep(sums, [I64(2 * level * TILE_BYTES)])
+            start = _at(builder, sums, 2 * level * TILE_BYTES)
             number = builder.load(_at(builder, start, of_row, whole), align=LINE_BYTES)
             value = builder.sitofp(number, floats)
             if total is not None:
@@ -121,32 +129,17 @@ def _row_writer(builder: Any, args: Any) -> Callable[[Any], None]:
     return write
 
 
-@intrinsic
-def write_rows(typing_context, sums, out, stride, by_query, by_item):  # type: ignore[no-untyped-def]
+@_instruction(*5 * [_NUMBER])
+def write_rows(builder, sums, out, stride, by_query, by_item):  # type: ignore[no-untyped-def]
     """Write 32 × 16 products from their sums; all but `stride`, in bytes, are addresses."""
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        write = _row_writer(builder, args)
-        with cgutils.for_range(builder, I64(QUERIES)) as loop:
-            write(loop.index)
-        return context.get_dummy_value()
-
-    return types.none(*5 * [_NUMBER]), generate
+    write = _row_writer(builder, (sums, out, stride, by_query, by_item))
+    with cgutils.for_range(builder, I64(QUERIES)) as loop:
+        write(loop.index)
 
 
-@intrinsic
+@_instruction(*10 * [_NUMBER])
 def multiply_panels(  # type: ignore[no-untyped-def]
-    typing_context,
-    queries,
-    items,
-    steps,
-    sums,
-    ahead,
-    before,
-    out,
-    stride,
-    by_query,
-    by_item,
+    builder, queries, items, steps, sums, ahead, before, out, stride, by_query, by_item
 ):
     """Add up the 32 × 16 products of two panels, and write those of the panels before.
 
@@ -158,47 +151,43 @@ def multiply_panels(  # type: ignore[no-untyped-def]
     of queries. Tile 6 holds queries, which come once, past L1; tile 7 gallery rows, which stay
     there.
     """
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        steps = args[2]
-        left, right, sums, ahead = (builder.inttoptr(args[i], _POINTER) for i in (0, 1, 3, 4))
-        write = _row_writer(builder, args[5:])
-        pauses = builder.mul(steps, I64(2))
-        rows = builder.sdiv(builder.add(pauses, I64(QUERIES - 1)), pauses)  # in each pause
-        for tile in range(6):
-            call(builder, "llvm.x86.tilezero", I8(tile))
-        with cgutils.for_range(builder, steps) as loop:
-            query_step = builder.gep(left, [builder.mul(loop.index, I64(QUERY_STEP_BYTES))])
-            item_step = builder.gep(right, [builder.mul(loop.index, I64(ITEM_STEP_BYTES))])
-            lines = builder.gep(ahead, [builder.mul(loop.index, I64(AHEAD_BYTES))])
-            loaded = -1
-            for half in range(2):
-                for digit in range(DIGITS):
-                    source = builder.gep(query_step, [I64((2 * digit + half) * TILE_BYTES)])
-                    call(builder, "llvm.x86.tileloaddt164", I8(6), source, I64(64))
-                    others = list(range(DIGITS - digit))
-                    for other in reversed(others) if digit % 2 else others:
-                        if other != loaded:
-                            source = builder.gep(item_step, [I64(other * TILE_BYTES)])
-                            call(builder, "llvm.x86.tileloadd64", I8(7), source, I64(64))
-                            loaded = other
-                        tile = I8(2 * (digit + other) + half)
-                        call(builder, "llvm.x86.tdpbssd", tile, I8(6), I8(7))
-                    line = builder.gep(lines, [I64((DIGITS * half + digit) * LINE_BYTES)])
-                    call(builder, "llvm.prefetch.p0", line, I32(0), I32(2), I32(1))
-                pause = builder.add(builder.mul(loop.index, I64(2)), I64(half))
-                first = builder.mul(pause, rows)
-                left_over = builder.sub(I64(QUERIES), first)
-                fewer = builder.icmp_signed("<", left_over, rows)
-                count = builder.select(fewer, left_over, rows)
-                with cgutils.for_range(builder, count) as inner:
-                    write(builder.add(first, inner.index))
-        for tile in range(6):
-            target = builder.gep(sums, [I64(tile * TILE_BYTES)])
-            call(builder, "llvm.x86.tilestored64", I8(tile), target, I64(64))
-        return context.get_dummy_value()
-
-    return types.none(*10 * [_NUMBER]), generate
+    left, right, sums, ahead = (
+        builder.inttoptr(address, _POINTER) for address in (queries, items, sums, ahead)
+    )
+    write = _row_writer(builder, (before, out, stride, by_query, by_item))
+    pauses = builder.mul(steps, I64(2))
+    rows = builder.sdiv(builder.add(pauses, I64(QUERIES - 1)), pauses)  # in each pause
+    for tile in range(6):
+        call(builder, "llvm.x86.tilezero", I8(tile))
+    with cgutils.for_range(builder, steps) as loop:
+        query_step = _at(builder, left, builder.mul(loop.index, I64(QUERY_STEP_BYTES)))
+        item_step = _at(builder, right, builder.mul(loop.index, I64(ITEM_STEP_BYTES)))
+        lines = _at(builder, ahead, builder.mul(loop.index, I64(AHEAD_BYTES)))
+        loaded = -1
+        for half in range(2):
+            for digit in range(DIGITS):
+                source = _at(builder, query_step, (2 * digit + half) * TILE_BYTES)
+                call(builder, "llvm.x86.tileloaddt164", I8(6), source, I64(64))
+                others = list(range(DIGITS - digit))
+                for other in reversed(others) if digit % 2 else others:
+                    if other != loaded:
+                        source = _at(builder, item_step, other * TILE_BYTES)
+                        call(builder, "llvm.x86.tileloadd64", I8(7), source, I64(64))
+                        loaded = other
+                    tile = I8(2 * (digit + other) + half)
+                    call(builder, "llvm.x86.tdpbssd", tile, I8(6), I8(7))
+                line = _at(builder, lines, (DIGITS * half + digit) * LINE_BYTES)
+                call(builder, "llvm.prefetch.p0", line, I32(0), I32(2), I32(1))
+            pause = builder.add(builder.mul(loop.index, I64(2)), I64(half))
+            first = builder.mul(pause, rows)
+            left_over = builder.sub(I64(QUERIES), first)
+            fewer = builder.icmp_signed("<", left_over, rows)
+            count = builder.select(fewer, left_over, rows)
+            with cgutils.for_range(builder, count) as inner:
+                write(builder.add(first, inner.index))
+    for tile in range(6):
+        target = _at(builder, sums, tile * TILE_BYTES)
+        call(builder, "llvm.x86.tilestored64", I8(tile), target, I64(64))
 
 
 def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
@@ -246,44 +235,37 @@ def _add_squares(builder: Any, digits: Any, sums: Any) -> Any:
     return builder.sub(products, call(builder, name, zeros, bias, digits, returns=kind))
 
 
-@intrinsic
-def pack_step(typing_context, rows, stride, scales, target, apart, transposed, squares):  # type: ignore[no-untyped-def]
+@_instruction(*5 * [_NUMBER], types.boolean, _NUMBER)
+def pack_step(builder, rows, stride, scales, target, apart, transposed, squares):  # type: ignore[no-untyped-def]
     """Write 16 rows of a step: a tile a digit, so far `apart`.
 
     `rows`, `scales`, `target` and `squares` are addresses; the last of [2, 16, 16] int32, to
     which the squares of the second and third digits of each row are added, in 16 lanes.
     """
+    source, scales, target, squares = (
+        builder.inttoptr(address, _POINTER) for address in (rows, scales, target, squares)
+    )
+    lanes = vector(I32, TILE_ROWS)
+    digits: list[list[Any]] = [[] for _ in range(DIGITS)]
+    for row in range(TILE_ROWS):
+        address = _at(builder, source, builder.mul(stride, I64(row)), vector(FLOAT, STEP))
+        values = builder.load(address, align=4)
+        scale = builder.load(_at(builder, scales, 4 * row, FLOAT), align=4)
+        scaled = builder.fmul(values, spread(builder, scale, STEP))
+        for digit, of_row in enumerate(_digits(builder, scaled)):
+            digits[digit].append(of_row)
+            if digit:
+                offset = ((digit - 1) * TILE_ROWS + row) * LINE_BYTES
+                address = _at(builder, squares, offset, lanes)
+                total = builder.load(address, align=4)
+                builder.store(_add_squares(builder, of_row, total), address, align=4)
 
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        source, scales, target, squares = (
-            builder.inttoptr(args[i], _POINTER) for i in (0, 2, 3, 6)
-        )
-        lanes = vector(I32, TILE_ROWS)
-        digits: list[list[Any]] = [[] for _ in range(DIGITS)]
-        for row in range(TILE_ROWS):
-            address = _at(builder, source, builder.mul(args[1], I64(row)), vector(FLOAT, STEP))
-            values = builder.load(address, align=4)
-            scale = builder.load(_at(builder, scales, 4 * row, FLOAT), align=4)
-            scaled = builder.fmul(values, spread(builder, scale, STEP))
-            for digit, of_row in enumerate(_digits(builder, scaled)):
-                digits[digit].append(of_row)
-                if digit:
-                    offset = ((digit - 1) * TILE_ROWS + row) * LINE_BYTES
-                    address = _at(builder, squares, offset, lanes)
-                    total = builder.load(address, align=4)
-                    builder.store(_add_squares(builder, of_row, total), address, align=4)
-
-        def store(digit: int, tile: list[Any]) -> None:
-            start = builder.gep(target, [builder.mul(args[4], I64(digit))])
-            for row, values in enumerate(tile):
-                address = _at(builder, start, LINE_BYTES * row, lanes)
-                builder.store(values, address, align=LINE_BYTES)
-
-        with builder.if_else(args[5]) as (then, otherwise):
-            for branch, change in ((then, True), (otherwise, False)):
-                with branch:
-                    for digit, tile in enumerate(digits):
-                        store(digit, _transpose(builder, tile) if change else tile)
-        return context.get_dummy_value()
-
-    return types.none(*5 * [_NUMBER], types.boolean, _NUMBER), generate
+    with builder.if_else(transposed) as (then, otherwise):
+        for branch, change in ((then, True), (otherwise, False)):
+            with branch:
+                for digit, tile in enumerate(digits):
+                    written = _transpose(builder, tile) if change else tile
+                    start = _at(builder, target, builder.mul(apart, I64(digit)))
+                    for row, values in enumerate(written):
+                        address = _at(builder, start, LINE_BYTES * row, lanes)
+                        builder.store(values, address, align=LINE_BYTES)

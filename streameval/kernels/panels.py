@@ -161,6 +161,15 @@ def _exponent(bits):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
+def _fill(rows, first, column, out):  # type: ignore[no-untyped-def]
+    """Copy what there is of 16 rows × 64 columns; zeros beyond."""
+    out[:] = 0
+    for r in range(first, min(first + TILE_ROWS, rows.shape[0])):
+        for d in range(column, min(column + STEP, rows.shape[1])):
+            out[r - first, d - column] = rows[r, d]
+
+
+@numba.njit(nogil=True, cache=True)
 def _pack(rows, bits, digits, scale, panel):  # type: ignore[no-untyped-def]
     """Write the panels and scales of some rows; return the attributes of `Panels`."""
     n, width = rows.shape
@@ -183,9 +192,7 @@ def _pack(rows, bits, digits, scale, panel):  # type: ignore[no-untyped-def]
             if count == TILE_ROWS and (step + 1) * STEP <= width:
                 at, distance = source + first * stride + step * STEP * 4, stride
             else:
-                part[:] = 0
-                own = rows[first : first + TILE_ROWS, step * STEP : (step + 1) * STEP]
-                part[: own.shape[0], : own.shape[1]] = own
+                _fill(rows, first, step * STEP, part)
                 at, distance = part.ctypes.data, STEP * 4
             to = start + step * DIGITS * apart
             transposed = panel == ITEMS

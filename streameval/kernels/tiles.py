@@ -45,20 +45,6 @@ class Columns(NamedTuple):
     offset: FloatTile
 
 
-class Levels(NamedTuple):
-    """Distances in the unit of a tile's values.
-
-    Attributes
-    ----------
-    closer, tied : [E] float64
-        A pair whose value is below `closer`, by more than the band, is closer than the
-        distance; one whose value is above `tied`, by more than the band, is further.
-    """
-
-    closer: FloatArray
-    tied: FloatArray
-
-
 @dataclass(frozen=True, eq=False)
 class Tile:
     """Canonical distances of some queries with some gallery items.
@@ -98,8 +84,11 @@ class Tile:
         """How far the values of each row may be from its levels, [m]; 0 where they are exact."""
         return np.zeros(len(self.query))
 
-    def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> Levels:
-        """Return what distances are in the unit of the values.
+    def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> FloatArray:
+        """Return what distances are in the unit of the values, [E] float64.
+
+        A pair whose value is below a level, by more than the band, is closer than the distance;
+        one whose value is above it, by more than the band, is further.
 
         Parameters
         ----------
@@ -109,9 +98,9 @@ class Tile:
             Where the distances of each of them begin.
         distances : [E] float64
         """
-        return Levels(distances, distances)
+        return distances
 
-    def row_levels(self, distances: FloatArray) -> Levels:
+    def row_levels(self, distances: FloatArray) -> FloatArray:
         """Return the levels of one distance a row, [m] float64."""
         return self.levels(self.query, np.arange(len(self.query) + 1), distances)
 
@@ -212,9 +201,9 @@ class LevelTable:
 
     def __init__(self, indptr: IntArray, distances: FloatArray, offset_row: IntArray) -> None:
         self._indptr, self._distances, self._offset_row = indptr, distances, offset_row
-        self._kept: dict[Hashable, Levels] = {}
+        self._kept: dict[Hashable, FloatArray] = {}
 
-    def rows(self, tile: Tile) -> tuple[Rows, Levels]:
+    def rows(self, tile: Tile) -> tuple[Rows, FloatArray]:
         """Return the rows of a tile and the levels of all edges of the block."""
         if tile.unit not in self._kept:
             self._kept.clear()  # their memory is free before more is taken

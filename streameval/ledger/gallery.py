@@ -187,8 +187,8 @@ class Gallery:
             rows = np.setdiff1d(np.arange(segment.size), self.forgotten(segment))
         if rows is None:
             return Part(segment, labels, array)
-        axis = "columns" if self.state.head.settings.metric is None else "rows"
-        return Part(segment, labels.take(rows), SelectedArray(array, **{axis: rows}), rows)
+        axis = int(self.state.head.settings.metric is None)
+        return Part(segment, labels.take(rows), SelectedArray(array, rows, axis), rows)
 
     def parts(self) -> list[Part]:
         """Return the items of all segments, without empty ones; see `part`."""
@@ -251,7 +251,7 @@ class Gallery:
             array = self._open(place, f"segment {segment.name!r}", option)
             if stored and array.shape[1] != segment.size:
                 columns = np.arange(place.column, place.column + segment.size)
-                array = SelectedArray(array, None, columns)
+                array = SelectedArray(array, columns, 1)
             blocks.append(array)
         return joined(blocks, 0, segment.name)
 

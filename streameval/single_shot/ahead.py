@@ -196,7 +196,7 @@ def collect(rows, levels, row, identity, leading, ahead, size, room, doubts):  #
 
     Parameters
     ----------
-    rows, levels : Rows, Levels
+    rows, levels : Rows, [E] float64
         Of the tile, and of the positives.
     row : int
         The row to begin with.
@@ -218,7 +218,7 @@ def collect(rows, levels, row, identity, leading, ahead, size, room, doubts):  #
     n = tile.shape[1]
     positions = np.empty(n + 1, np.uint32)
     # Taken out of their tuples: looked up there, each would count references.
-    indptr, first, closer, tied = leading.edges.indptr, leading.first, levels.closer, levels.tied
+    indptr, first = leading.edges.indptr, leading.first
     doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
     entries, cut, weight = ahead.entries, ahead.cut, columns.weight
     row_bit, identity_bit = ahead.packing.row, ahead.packing.identity
@@ -228,19 +228,16 @@ def collect(rows, levels, row, identity, leading, ahead, size, room, doubts):  #
         while begin < end and ROWS * first[end - 1] >= cut[i]:
             end -= 1
         if begin < end:
-            values, offset, reach = (
-                tile[row],
-                columns.offset[rows.offset[row]],
-                tied[end - 1] + band,
-            )
+            values, offset = tile[row], columns.offset[rows.offset[row]]
+            reach = levels[end - 1] + band
             found = list_values(values, weight, offset, reach, np.inf, np.inf, positions)
             for t in range(found):
                 k = positions[t]
                 value = np.float64(product(values, weight, k) + offset[k])
-                low = first_reached(value, tied, band, begin, end)
+                low = first_reached(value, levels, band, begin, end)
                 if low == end:
                     continue
-                if value < closer[low] - band:
+                if value < levels[low] - band:
                     entries[size] = pack(ROWS * first[low], identity[k], row_bit, identity_bit)
                     size += 1
                 else:
@@ -268,9 +265,9 @@ def narrow(rows, levels, indptr, doubts, begin, end, open_doubts):  # type: igno
         first, last, band = indptr[i], indptr[i + 1], rows.band[row]
         e = first + doubts.edge[t]
         value = product(tile[row], columns.weight, k) + columns.offset[rows.offset[row], k]
-        while e < last and levels.tied[e] + band < value:
+        while e < last and levels[e] + band < value:
             e += 1
-        if e == last or value < levels.closer[e] - band:
+        if e == last or value < levels[e] - band:
             doubts.edge[t] = 2 * (e - first)
         elif band == 0.0:
             doubts.edge[t] = 2 * (e - first) + 1

@@ -280,7 +280,7 @@ class Distances(MatrixSource):
         out: npt.NDArray[np.generic] | None = None,
     ) -> FloatMatrix:
         """Return a block [m, n] of the matrix, the caller's to overwrite."""
-        stored = self.matrix.read(queries, items, out)
+        stored = self.matrix.read(queries, items, out=out)
         block = convert(stored, self.dtype, self.name, np.arange(*queries), items[0])
         if block is stored and isinstance(self.matrix, MemoryArray):
             block = block.copy()  # the caller's own
