@@ -51,23 +51,26 @@ class Filter:
     ----------
     normalised : bool
         Whether norms cancel: values are not scaled, and one band serves all gallery rows.
+    times : float
+        What products are multiplied by, beside s.
     lost : float
         What is lost where numbers fall below the smallest normal float32, 1e-38 each.
     """
 
     normalised: ClassVar[bool] = False
+    times: ClassVar[float] = 1.0
     lost: ClassVar[float] = 1e-24
 
     def factor(self, norms: FloatArray, scale: float) -> FloatArray:
-        """Return what each query's row is multiplied by before the product, [m]: −s."""
-        return np.full(len(norms), -scale)
+        """Return what each query's row is multiplied by before the product, [m]: −s, or −2 s."""
+        return np.full(len(norms), -self.times * scale)
 
     def weight(self, norms: FloatArray) -> FloatArray:
         """Return what each column is multiplied by, [n]; of the norms of the rows multiplied."""
         return np.ones(len(norms))
 
-    def offset(self, norms: FloatArray, scale: float) -> FloatArray:
-        """Return what is added to each column, [n]."""
+    def squares(self, norms: FloatArray) -> FloatArray:
+        """Return what is added to each column, by s, [n]."""
         return np.zeros(len(norms))
 
     def base(self, distance: FloatArray) -> FloatArray:
@@ -76,7 +79,7 @@ class Filter:
 
     def shift(self, norms: FloatArray) -> FloatArray:
         """Return what is subtracted from the base for queries of these norms, [m]."""
-        return np.zeros(len(norms))
+        return self.squares(norms)
 
     def magnitudes(self, norms: FloatArray, largest: float) -> tuple[FloatArray, FloatArray]:
         """Return bounds on products and on values for queries of these norms, each [m].
@@ -133,22 +136,15 @@ class SquaredFilter(Filter):
     """
 
     square: Callable[[FloatArray], FloatArray]
+    times: ClassVar[float] = 2.0
 
-    def factor(self, norms: FloatArray, scale: float) -> FloatArray:
-        """Return −2 s."""
-        return np.full(len(norms), -2.0 * scale)
-
-    def offset(self, norms: FloatArray, scale: float) -> FloatArray:
-        """Return s |g|²."""
-        return norms * norms * scale
+    def squares(self, norms: FloatArray) -> FloatArray:
+        """Return |q|², or |g|²."""
+        return norms * norms
 
     def base(self, distance: FloatArray) -> FloatArray:
         """Return squared distances; none is negative."""
         return np.where(distance < 0.0, -np.inf, self.square(distance))
-
-    def shift(self, norms: FloatArray) -> FloatArray:
-        """Return |q|²."""
-        return norms * norms
 
     def magnitudes(self, norms: FloatArray, largest: float) -> tuple[FloatArray, FloatArray]:
         """Return bounds on |g|² − 2 q·g and on (|q| + |g|)²."""

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 
 from streameval.kernels.cells import bin_row, least_of, quantise
-from streameval.kernels.edges import Edges, note_tie, read_slots, slot_of, spread_ties
+from streameval.kernels.edges import Edges, note_tie, read_slots, slot_of
 from streameval.kernels.grids import (
     LAST,
     bins_for,
@@ -45,6 +45,7 @@ class Counts(NamedTuple):
     Attributes
     ----------
     slots : [2E + m] int64
+        Those of query i begin at 2·indptr[i] + i.
     ties : [P] int64
         Negatives that tie with a positive, as `edges.note_tie` notes them.
     nearest : [m] float64
@@ -53,21 +54,6 @@ class Counts(NamedTuple):
     slots: IntArray
     ties: IntArray
     nearest: FloatArray
-
-
-class Grid(NamedTuple):
-    """How a grid over a row is laid: see `grids.lay_grid`.
-
-    Attributes
-    ----------
-    pitch, phase : [m] float64
-    reach : [m] float64
-        A value up to it may be the query's nearest negative.
-    """
-
-    pitch: FloatArray
-    phase: FloatArray
-    reach: FloatArray
 
 
 class RankCounter:
@@ -123,7 +109,7 @@ class RankCounter:
             part = rows._replace(columns=Columns(item[left:right], weight, offset))
             while row < len(values):
                 reach = tile.row_levels(self.counts.nearest[tile.query]) + rows.band
-                grid, noted = Grid(pitch, phase, reach), (self._doubts, self._filled)
+                grid, noted = (pitch, phase, reach), (self._doubts, self._filled)
                 where = self.edges, self._code, self.counts
                 row, self._filled, not_finite = count_tile(
                     part, levels, grid, row, left, right, *where, *noted, crowd, crowded
@@ -155,17 +141,11 @@ class RankCounter:
             place_doubts(exact, tile.columns.item, self.edges, self.counts, self._doubts)
         self._filled = 0
 
-    def read(self, negatives: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    def read(self, negatives: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return counts per positive and per threshold: see `read_slots`."""
-        closer, tied, within = read_slots(self.edges, self.counts.slots, negatives)
-        return closer, tied, within
-
-    def ties(self) -> IntArray:
-        """Return how many tied negatives precede each positive in the gallery, [P]."""
-        ties: IntArray = spread_ties(
-            self.edges.positive_indptr, self.edges.positive_distance, self.counts.ties
-        )
-        return ties
+        counts = read_slots(self.edges, self.counts.slots, self.counts.ties, negatives)
+        closer, tied, tied_before, within = counts
+        return closer, tied, tied_before, within
 
 
 @numba.njit(nogil=True, cache=True)
@@ -176,9 +156,12 @@ def count_tile(  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    rows, levels, grid
+    rows, levels : Rows, [E] float64
         Of the tile: +inf where the pair is not a negative. Item and weight are of the columns to
         count, values and the offset of all.
+    grid : tuple of [m] float64
+        Pitch and phase: see `grids.lay_grid`. A value up to the third may be the query's nearest
+        negative.
     row : int
         The row to begin with.
     left, right : int
@@ -204,7 +187,7 @@ def count_tile(  # type: ignore[no-untyped-def]
     fours, touched = np.empty(n // 4 + 2, np.uint32), np.empty(n + 7, np.uint32)
     # Taken out of their tuples: looked up there, each would count references.
     indptr, slots, nearest = edges.indptr, counts.slots, counts.nearest
-    item, weight = columns.item, columns.weight
+    item, weight, (pitch, phase, reaches) = columns.item, columns.weight, grid
     not_finite = 0
     while row < tile.shape[0]:
         i, band = rows.query[row], rows.band[row]
@@ -214,7 +197,7 @@ def count_tile(  # type: ignore[no-untyped-def]
         level = levels[begin:end]
         given, add = tile[row][left:right], columns.offset[rows.offset[row]][left:right]
         origin, scale, far, base, stop = lay_grid(
-            level, band, grid.pitch[row], grid.phase[row], given, weight, add, code
+            level, band, pitch[row], phase[row], given, weight, add, code
         )
         lowest, odd = quantise(given, weight, add, origin, scale, far, values, cells)
         not_finite += odd
@@ -229,15 +212,15 @@ def count_tile(  # type: ignore[no-untyped-def]
         least, filled = _place(touch, base, own, i, left, item, edges, counts, doubts, filled)
         first_slot = 2 * begin + i
         fold(bins, stop - base, slots, first_slot + 2 * base)
-        reach = grid.reach[row] if band > 0.0 else nearest[i]
+        reach = reaches[row] if band > 0.0 else nearest[i]
         if may_be_within(lowest, tile.dtype.type(reach), origin, scale):
             least = np.float64(least_of(values))
         if band == 0.0:
             nearest[i] = min(nearest[i], least)
         elif least <= reach and least < np.inf:  # perhaps the nearest negative, or one of them
             reach = min(reach, least + 2 * band)
-            near = list_values(given, weight, add, reach, np.inf, np.inf, touched)
-            filled = _note_nearest(i, touched[:near], left, doubts, of_row, filled)
+            near = list_values(given, weight, add, reach, np.inf, np.inf)
+            filled = _note_nearest(i, near, left, doubts, of_row, filled)
         row += 1
     return row, filled, not_finite
 

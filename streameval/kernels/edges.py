@@ -175,28 +175,36 @@ def _merge_edges(indptr, positives, thresholds):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def read_slots(edges, slots, negatives):  # type: ignore[no-untyped-def]
-    """Return counts per positive, closer and tied, [P]; and those within each threshold, [m, T].
+def read_slots(edges, slots, ties, negatives):  # type: ignore[no-untyped-def]
+    """Turn slot counts into counts per positive and per threshold.
 
     Parameters
     ----------
     edges : Edges
     slots : [2E + m] int64
+    ties : [P] int64
+        As `note_tie` notes them.
     negatives : [m] int64
         Negatives of each query among those counted.
+
+    Returns
+    -------
+    closer, tied, tied_before : [P] int64
+    within : [m, T] int64
     """
     indptr, distance, thresholds = edges.indptr, edges.distance, edges.thresholds
     of_query, positives = edges.positive_indptr, edges.positive_distance
-    closer, tied = np.empty(len(positives), np.int64), np.empty(len(positives), np.int64)
+    closer, tied, before = np.empty_like(ties), np.empty_like(ties), np.empty_like(ties)
     within = np.empty((len(indptr) - 1, len(thresholds)), np.int64)
     for i in range(len(indptr) - 1):
         slot = 2 * indptr[i] + i
         p, t, below = of_query[i], 0, 0
         for k in range(indptr[i], indptr[i + 1]):
             below += slots[slot]
-            equal = slots[slot + 1]
+            equal, ahead = slots[slot + 1], 0
             while p < of_query[i + 1] and positives[p] == distance[k]:
-                closer[p], tied[p] = below, equal
+                ahead += ties[p]
+                closer[p], tied[p], before[p] = below, equal, ahead
                 p += 1
             below += equal
             while t < len(thresholds) and thresholds[t] == distance[k]:
@@ -204,7 +212,7 @@ def read_slots(edges, slots, negatives):  # type: ignore[no-untyped-def]
                 t += 1
             slot += 2
         within[i, t:] = negatives[i]  # +inf
-    return closer, tied, within
+    return closer, tied, before, within
 
 
 @numba.njit(nogil=True, cache=True)
@@ -238,7 +246,7 @@ def slot_of(value, near, edges, begin, end):  # type: ignore[no-untyped-def]
 def note_tie(value, item, positives, items, first, last, ties):  # type: ignore[no-untyped-def]
     """Note a negative that ties with positives, at the first of them that it is ahead of.
 
-    It is ahead of all that follow at the same distance: `spread_ties` adds it to those, once for
+    It is ahead of all that follow at the same distance: `read_slots` adds it to those, once for
     all negatives. The query's own positives are those from `first` to `last`. Return where to
     begin for a negative that follows in the gallery, and is as far.
     """
@@ -252,14 +260,3 @@ def note_tie(value, item, positives, items, first, last, ties):  # type: ignore[
     if low < last and positives[low] == value:
         ties[low] += 1
     return low
-
-
-@numba.njit(nogil=True, cache=True)
-def spread_ties(indptr, positives, ties):  # type: ignore[no-untyped-def]
-    """Return the tied negatives ahead of each positive, [P], from what `note_tie` noted."""
-    ahead = ties.copy()
-    for i in range(len(indptr) - 1):
-        for p in range(indptr[i] + 1, indptr[i + 1]):
-            if positives[p] == positives[p - 1]:
-                ahead[p] += ahead[p - 1]
-    return ahead

@@ -80,16 +80,13 @@ def _find(rows, row, low, high, doubts):  # type: ignore[no-untyped-def]
     the row to go on with (m where all are looked at), and how many doubts there are.
     """
     tile, columns, filled = rows.values, rows.columns, 0
-    n = tile.shape[1]
-    positions = np.empty(n + 1, np.uint32)
-    while row < tile.shape[0] and filled + n <= len(doubts.query):
+    while row < tile.shape[0] and filled + tile.shape[1] <= len(doubts.query):
         below, above = low[row], high[row]
         if rows.band[row] == 0.0:
             below, above = np.nextafter(below, -np.inf), np.nextafter(above, np.inf)
         offset = columns.offset[rows.offset[row]]
-        found = list_values(tile[row], columns.weight, offset, below, above, np.inf, positions)
-        for t in range(found):
-            doubts.query[filled], doubts.column[filled] = rows.query[row], positions[t]
+        for k in list_values(tile[row], columns.weight, offset, below, above, np.inf):
+            doubts.query[filled], doubts.column[filled] = rows.query[row], k
             filled += 1
         row += 1
     return row, filled
@@ -184,7 +181,7 @@ def _find_nearest(rows, row, bound, limit, reach, heaps, doubts):  # type: ignor
     """
     tile, columns, filled = rows.values, rows.columns, 0
     n, most = tile.shape[1], heaps.shape[1]
-    values, positions = np.empty(n, tile.dtype), np.empty(n + 1, np.uint32)
+    values = np.empty(n, tile.dtype)
     while row < tile.shape[0] and filled + n <= len(doubts.query):
         i, band, cut = rows.query[row], rows.band[row], limit[row]
         given, weight, offset = tile[row], columns.weight, columns.offset[rows.offset[row]]
@@ -196,13 +193,12 @@ def _find_nearest(rows, row, bound, limit, reach, heaps, doubts):  # type: ignor
         if bound[row] == np.inf and n > most and band > 0.0:
             weighted(given, weight, offset, values)
             cut = np.float64(np.partition(values, most - 1)[most - 1]) + 2 * band
-        found = list_values(given, weight, offset, cut, np.inf, np.inf, positions)
-        if band > 0.0 and found > 4 * most + n // 4:  # a model that has collapsed: of no use
+        near = list_values(given, weight, offset, cut, np.inf, np.inf)
+        if band > 0.0 and len(near) > 4 * most + n // 4:  # a model that has collapsed: of no use
             heap[:] = -np.inf
             reach[i] = -np.inf
-            found = 0
-        for t in range(found):
-            k = positions[t]
+            near = near[:0]
+        for k in near:
             if band > 0.0:
                 doubts.query[filled], doubts.column[filled] = i, k
                 filled += 1

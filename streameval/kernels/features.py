@@ -236,7 +236,7 @@ class FeatureColumns(FilterColumns):
         super().__init__(queries, items, error, scale if fits else 1.0)
         weight, offset = np.ones(len(norms)), np.zeros(len(norms))
         if self.usable:
-            weight, offset = filter_.weight(norms * factor), filter_.offset(norms, scale)
+            weight, offset = filter_.weight(norms * factor), filter_.squares(norms) * scale
         single, self._ruled_out = np.float32, ruled_out
         self.columns = Columns(item, weight.astype(single), ruled_out + offset.astype(single))
 
@@ -289,7 +289,7 @@ class FineColumns(FilterColumns):
         self.copied = COPIES * len(distinct) <= len(item)
         self._rows = items.take(distinct if self.copied else slice(None))
         self._exact = Columns(item, None, ruled_out.astype(np.float64))
-        offset = self._exact.offset + queries.filter.offset(items.norms, 1.0)
+        offset = self._exact.offset + queries.filter.squares(items.norms)
         self.columns = Columns(item, queries.filter.weight(items.norms), offset)
 
     def tiles(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:

@@ -83,7 +83,6 @@ def _count(rows, levels, row, done, begin, indptr, ahead, doubts):  # type: igno
     tile, columns, filled = rows.values, rows.columns, 0
     n = tile.shape[1]
     values, nothing = np.empty(n, tile.dtype), np.zeros(n, tile.dtype)
-    positions = np.empty(n + 1, np.uint32)
     kind, finite = tile.dtype.type, np.finfo(tile.dtype).max
     while row < tile.shape[0]:
         i, band = rows.query[row], rows.band[row]
@@ -100,8 +99,7 @@ def _count(rows, levels, row, done, begin, indptr, ahead, doubts):  # type: igno
                 ahead[s, 0, p] += below
                 doubtful += within - below
             if doubtful > 0:
-                found = list_values(values, None, nothing, -np.inf, low, high, positions)
-                for k in positions[:found]:
+                for k in list_values(values, None, nothing, -np.inf, low, high):
                     doubts.query[filled], doubts.column[filled], doubts.edge[filled] = i, k, p
                     filled += 1
         row, done = row + 1, 0

@@ -297,7 +297,7 @@ def round_up(value, like):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def list_values(row, weight, offset, low, high, most, positions):  # type: ignore[no-untyped-def]
+def list_values(row, weight, offset, low, high, most):  # type: ignore[no-untyped-def]
     """List the values of a row that are finite, and up to `low` or between `high` and `most`.
 
     Written so that it vectorises: first a byte a value, 0 or 1, then eight of them at a time.
@@ -308,13 +308,12 @@ def list_values(row, weight, offset, low, high, most, positions):  # type: ignor
         Values are ``row * weight + offset``; without `weight`, None, ``row + offset``.
     low, high, most : float64
         Rounded outwards.
-    positions : [n + 1] uint32, written
 
     Returns
     -------
-    how many positions there are
+    positions of the values, ascending, uint32
     """
-    within = np.zeros(_CHUNK, np.uint8)
+    positions, within = np.empty(row.shape[0] + 1, np.uint32), np.zeros(_CHUNK, np.uint8)
     eights, found, kind = within.view(np.uint64), np.uint64(0), row.dtype.type
     finite = np.finfo(row.dtype).max
     lowest, above = min(round_up(low, row), finite), -round_up(-high, row)
@@ -331,4 +330,4 @@ def list_values(row, weight, offset, low, high, most, positions):  # type: ignor
                 for k in range(8 * eight, 8 * eight + 8):
                     positions[found] = left + k
                     found += np.uint64(within[k])
-    return np.int64(found)
+    return positions[: np.int64(found)]

@@ -117,7 +117,7 @@ class TaskCounter:
         task, thresholds, positives = self._task, self._job.thresholds, self._positives
         positive, ignored, same_identity = pairs.counts_in(*task.gallery)
         valid = task.gallery[1] - task.gallery[0] - ignored
-        closer, tied, within = self._ranks.read(valid - positive)
+        closer, tied, tied_before, within = self._ranks.read(valid - positive)
         more: dict[str, Any] = self._histogram(within, valid - positive)
         if self._shots is not None:
             expected, sampled = self._shots.finish(pairs, tied, task.queries[0])
@@ -132,7 +132,7 @@ class TaskCounter:
             thresholds=thresholds.values,
             closer=closer,
             tied=tied,
-            tied_before=self._ranks.ties(),
+            tied_before=tied_before,
             negatives_within=within,
             nearest_negative=self._ranks.counts.nearest,
             valid=valid,

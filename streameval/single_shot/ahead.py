@@ -216,7 +216,6 @@ def collect(rows, levels, row, identity, leading, ahead, size, room, doubts):  #
     """
     tile, columns, filled = rows.values, rows.columns, 0
     n = tile.shape[1]
-    positions = np.empty(n + 1, np.uint32)
     # Taken out of their tuples: looked up there, each would count references.
     indptr, first = leading.edges.indptr, leading.first
     doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
@@ -230,9 +229,7 @@ def collect(rows, levels, row, identity, leading, ahead, size, room, doubts):  #
         if begin < end:
             values, offset = tile[row], columns.offset[rows.offset[row]]
             reach = levels[end - 1] + band
-            found = list_values(values, weight, offset, reach, np.inf, np.inf, positions)
-            for t in range(found):
-                k = positions[t]
+            for k in list_values(values, weight, offset, reach, np.inf, np.inf):
                 value = np.float64(product(values, weight, k) + offset[k])
                 low = first_reached(value, levels, band, begin, end)
                 if low == end:
