@@ -8,8 +8,8 @@ its shape, its dtype, and how it merges and subtracts (`FIELDS`); a new statisti
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -40,27 +40,17 @@ class Field:
         "same": both hold equal values. "sum": subtracted as the difference. "min", and "least",
         the M least of both, ascending: what is left can't be told from both values, and is given.
         "whole": neither, the whole gallery is needed.
-    optional : bool
-        Whether the field may be None.
     """
 
     axes: tuple[str, ...]
     dtype: str
-    merge: str
-    optional: bool = False
+    merge: str = "same"
 
 
-def _same(axis: str, dtype: str = "int64") -> Mapping[str, Field]:
-    return {"field": Field((axis,), dtype, "same")}
-
-
-def _sum(*axes: str) -> Mapping[str, Field]:
-    return {"field": Field(axes, "int64", "sum")}
-
-
-_NEAREST = {"field": Field(("query",), "float64", "min")}
-_NEAREST_SEVERAL = {"field": Field(("query", "near"), "float64", "least")}
-_SHOTS = {"field": Field(("query", "rule", "rank"), "float64", "whole")}
+_Total = Field(("query",), "int64", "sum")
+_Ahead = Field(("positive",), "int64", "sum")
+_Nearest = Field(("query", "near"), "float64", "least")
+_Drawn = Field(("query", "rule", "rank"), "float64", "whole")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,38 +104,37 @@ class RankStatistics:
         The same as a mean over draws.
     """
 
-    indptr: IntArray = field(metadata=_same("pointer"))
-    positive_distance: FloatArray = field(metadata=_same("positive", "float64"))
-    thresholds: FloatArray = field(metadata=_same("threshold", "float64"))
-    closer: IntArray = field(metadata=_sum("positive"))
-    tied: IntArray = field(metadata=_sum("positive"))
-    tied_before: IntArray = field(metadata=_sum("positive"))
-    negatives_within: IntArray = field(metadata=_sum("query", "threshold"))
-    nearest_negative: FloatArray = field(metadata=_NEAREST)
-    valid: IntArray = field(metadata=_sum("query"))
-    ignored: IntArray = field(metadata=_sum("query"))
-    same_identity: IntArray = field(metadata=_sum("query"))
-    positive_item: IntArray | None = field(default=None, metadata=_same("positive"))
-    impostor_histogram: IntArray | None = field(default=None, metadata=_sum("bin"))
-    histogram_edges: FloatArray | None = field(default=None, metadata=_same("edge", "float64"))
-    group: IntArray | None = field(default=None, metadata=_same("query"))
-    group_histogram: IntArray | None = field(default=None, metadata=_sum("group", "bin"))
-    nearest_negatives: FloatArray | None = field(default=None, metadata=_NEAREST_SEVERAL)
-    single_shot: FloatArray | None = field(default=None, metadata=_SHOTS)
-    sampled_shots: FloatArray | None = field(default=None, metadata=_SHOTS)
+    indptr: Annotated[IntArray, Field(("pointer",), "int64")]
+    positive_distance: Annotated[FloatArray, Field(("positive",), "float64")]
+    thresholds: Annotated[FloatArray, Field(("threshold",), "float64")]
+    closer: Annotated[IntArray, _Ahead]
+    tied: Annotated[IntArray, _Ahead]
+    tied_before: Annotated[IntArray, _Ahead]
+    negatives_within: Annotated[IntArray, Field(("query", "threshold"), "int64", "sum")]
+    nearest_negative: Annotated[FloatArray, Field(("query",), "float64", "min")]
+    valid: Annotated[IntArray, _Total]
+    ignored: Annotated[IntArray, _Total]
+    same_identity: Annotated[IntArray, _Total]
+    positive_item: Annotated[IntArray | None, Field(("positive",), "int64")] = None
+    impostor_histogram: Annotated[IntArray | None, Field(("bin",), "int64", "sum")] = None
+    histogram_edges: Annotated[FloatArray | None, Field(("edge",), "float64")] = None
+    group: Annotated[IntArray | None, Field(("query",), "int64")] = None
+    group_histogram: Annotated[IntArray | None, Field(("group", "bin"), "int64", "sum")] = None
+    nearest_negatives: Annotated[FloatArray | None, _Nearest] = None
+    single_shot: Annotated[FloatArray | None, _Drawn] = None
+    sampled_shots: Annotated[FloatArray | None, _Drawn] = None
 
     def __post_init__(self) -> None:
         """Check that every field has the dtype and the shape that it declares."""
-        queries, edges = len(self.indptr) - 1, self.histogram_edges
-        positives = int(self.indptr[-1]) if len(self.indptr) else 0
-        sizes = {"query": queries, "positive": positives, "rule": len(SHOT_RULES)}
+        positives, edges = int(self.indptr[-1]) if len(self.indptr) else 0, self.histogram_edges
+        sizes = {"query": self.queries, "positive": positives, "rule": len(SHOT_RULES)}
         if (self.impostor_histogram is None) != (edges is None):
             raise ValueError("impostor_histogram and histogram_edges are given both or neither")
         if edges is not None:
             sizes["bin"] = len(edges) + 1
         for name, layout in FIELDS.items():
             array = getattr(self, name)
-            if array is None and layout.optional:
+            if array is None and name not in REQUIRED:
                 continue
             own = zip(layout.axes, (*array.shape, 0, 0), strict=False)
             shape = tuple(sizes.setdefault(axis, size) for axis, size in own)
@@ -181,8 +170,12 @@ class RankStatistics:
         return cls(indptr, positive_distance, thresholds, **counted, **same)
 
     def __repr__(self) -> str:
-        held = ", ".join(name for name in FIELDS if getattr(self, name) is not None)
+        held = ", ".join(self.arrays())
         return f"<RankStatistics of {self.queries} queries, {self.indptr[-1]} positives: {held}>"
+
+    def arrays(self) -> dict[str, AnyArray]:
+        """Return the fields that are not None, by name."""
+        return {name: array for name, array in vars(self).items() if array is not None}
 
     @property
     def queries(self) -> int:
@@ -313,9 +306,9 @@ class RankStatistics:
     def _rows(self, of: Mapping[str, AnyArray]) -> dict[str, Any]:
         """Return the fields of some axes, an index or a mask each, with these rows alone."""
         return {
-            name: values[of[layout.axes[0]]]
-            for name, layout in FIELDS.items()
-            if layout.axes[0] in of and (values := getattr(self, name)) is not None
+            name: values[of[FIELDS[name].axes[0]]]
+            for name, values in self.arrays().items()
+            if FIELDS[name].axes[0] in of
         }
 
     def _histogram_of(self, queries: IntArray) -> dict[str, Any]:
@@ -369,11 +362,9 @@ class RankStatistics:
         )
 
 
-FIELDS: Mapping[str, Field] = {
-    declared.name: replace(declared.metadata["field"], optional=declared.default is None)
-    for declared in fields(RankStatistics)
-}
-REQUIRED = frozenset(name for name, layout in FIELDS.items() if not layout.optional)
+_hints = get_type_hints(RankStatistics, include_extras=True)
+FIELDS: Mapping[str, Field] = {name: hint.__metadata__[0] for name, hint in _hints.items()}
+REQUIRED = frozenset(field.name for field in fields(RankStatistics) if field.default is not None)
 SHOT_FIELDS = frozenset({"single_shot", "sampled_shots"})
 """Fields that hold what is drawn of each gallery identity."""
 

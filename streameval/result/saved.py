@@ -37,7 +37,7 @@ from streameval.metrics.options import MetricOptions
 from streameval.output import ESCAPED, NewFolder, check_new, hidden_path, refused
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.groups import check_group_column, label_columns, write_groups
-from streameval.statistics import FIELDS, REQUIRED, RankStatistics
+from streameval.statistics import REQUIRED, RankStatistics
 
 if TYPE_CHECKING:
     from streameval.result import Evaluation
@@ -236,8 +236,7 @@ def save_statistics(statistics: RankStatistics, path: Path) -> None:
 
     group = zarr.open_group(path, mode="w", zarr_format=3)
     group.attrs["format"] = FORMAT
-    values_of = {name: getattr(statistics, name) for name in FIELDS}
-    held = {name: values for name, values in values_of.items() if values is not None}
+    held = statistics.arrays()
     group.attrs["fields"] = list(held)
     for name, values in held.items():
         group.create_array(
