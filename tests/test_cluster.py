@@ -194,19 +194,19 @@ def test_tasks_in_flight_are_bounded_and_have_names_to_read(
 ) -> None:
     seen: list[int] = []
     names: list[str] = []
-    send = cluster_module._Run._send
+    start = cluster_module._Run._start
 
     def noted(run: Any, node: Any) -> None:
-        send(run, node)
-        seen.append(sum(one.level == 0 for one in run._running.values()))
+        start(run, node)
+        seen.append(sum(not other.is_sum for other in run._running.values()))
         names.append(node.future.key)
 
-    monkeypatch.setattr(cluster_module._Run, "_send", noted)
+    monkeypatch.setattr(cluster_module._Run, "_start", noted)
     work = prepared(folder, "features")
     runs.run(work, ALL, executor=ClusterExecutor(Connection(client)))
     assert max(seen) <= cluster_module.PER_THREAD * len(client.nthreads())
-    assert any(name.startswith("count-queries 0:50 × gallery 60:120-") for name in names)
-    assert any(name.startswith("merge-count of 8 tasks-") for name in names)
+    assert any(name.startswith("counting-queries 0:50 × gallery 60:120-") for name in names)
+    assert any(name.startswith("merge-counting of 8 tasks-") for name in names)
 
 
 # What needs no workers of its own.
@@ -240,12 +240,12 @@ def test_any_number_of_cameras_travels(cameras: int) -> None:
 def test_one_cluster_at_most() -> None:
     with (
         pytest.raises(OptionError, match="got workers and scheduler: choose one"),
-        open_cluster(count=2, scheduler="tcp://127.0.0.1:1", memory=1),
+        open_cluster({"workers": 2, "scheduler": "tcp://127.0.0.1:1"}, 1),
     ):
         pass
     with (
         pytest.raises(OptionError, match="got scheduler and threads 2"),
-        open_cluster(scheduler="tcp://127.0.0.1:1", threads=2, memory=1),
+        open_cluster({"scheduler": "tcp://127.0.0.1:1", "threads": 2}, 1),
     ):
         pass
 
@@ -254,7 +254,7 @@ def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "CONNECT", 0.5)
     with (
         pytest.raises(TaskError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9 .*start one"),
-        open_cluster(scheduler="tcp://127.0.0.1:9", memory=1),
+        open_cluster({"scheduler": "tcp://127.0.0.1:9"}, 1),
     ):
         pass
 
@@ -263,7 +263,7 @@ def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_address_that_is_none(address: str) -> None:
     with (
         pytest.raises(TaskError, match=f"no scheduler answers at {address} .*HOST:PORT"),
-        open_cluster(scheduler=address, memory=1),
+        open_cluster({"scheduler": address}, 1),
     ):
         pass
 

@@ -119,14 +119,14 @@ def test_workers_lost_with_all_that_they_have_merged(
 ) -> None:
     monkeypatch.setattr(cluster_module, "FLUSH_SECONDS", 3600.0)
     merged: list[str] = []
-    note = cluster_module._Run._note
+    finish = cluster_module._Run._finish
 
     def noted(run: Any, node: Any) -> None:
-        note(run, node)
-        if node.level:
+        finish(run, node)
+        if node.is_sum:
             merged.append(node.future.key)
 
-    monkeypatch.setattr(cluster_module._Run, "_note", noted)
+    monkeypatch.setattr(cluster_module._Run, "_finish", noted)
     killed: list[int] = []
     with cluster(2) as (running, client):
 
@@ -173,7 +173,8 @@ def test_a_task_that_fails_twice_and_then_works(folder: Path, workers: int) -> N
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_task_that_fails_always_is_named_with_its_cause(folder: Path, workers: int) -> None:
     message = re.escape(
-        "count of queries 50:100 × gallery 600:660 failed 3 times (RuntimeError: the cable is cut)"
+        "counting of queries 50:100 × gallery 600:660 failed 3 times "
+        "(RuntimeError: the cable is cut)"
     )
     with ExitStack() as stack:
         client = stack.enter_context(cluster(workers))[1] if workers else None
@@ -194,7 +195,8 @@ def test_workers_killed_for_memory_always(folder: Path, monkeypatch: pytest.Monk
     with (
         cluster(2, memory_limit="700MB") as (_, client),
         pytest.raises(
-            TaskError, match=r"count of queries 50:100 × gallery 600:660: .*died.*for memory: give"
+            TaskError,
+            match=r"counting of queries 50:100 × gallery 600:660: .*died.*for memory: give",
         ),
     ):
         evaluate(folder, Connection(client), faults.eats_memory)
@@ -209,7 +211,7 @@ def test_a_sum_that_workers_die_of_is_not_blamed_on_its_tasks(
     monkeypatch.setattr(passes, "COUNT", replace(passes.COUNT, merge=faults.dies_merging))
     with (
         cluster(2) as (_, client),
-        pytest.raises(TaskError, match=r"^merging of \d+ results, the first of count of .*died"),
+        pytest.raises(TaskError, match=r"^merging of \d+ results, the first of counting of .*died"),
     ):
         runs.run(
             prepared(folder, "features"), OPTIONS, executor=ClusterExecutor(Connection(client))

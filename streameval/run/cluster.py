@@ -17,15 +17,16 @@ import queue
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic
 
 from streameval.errors import StreamevalError, TaskError
 from streameval.planning.plan import FAN_IN
 from streameval.run.connection import PATIENCE, TICK, Connection
-from streameval.run.executor import Item, Part, Pass
+from streameval.run.executor import Item, Part, Parts, Pass
 from streameval.run.job import Job
 from streameval.run.progress import Watch
 from streameval.run.worker import VERSION, load_job, merge_on_worker, packed, run_on_worker
@@ -37,7 +38,7 @@ FLUSH_SECONDS = 4.0  # after which what is merged comes to the client
 PER_THREAD = 3  # tasks in flight: one that runs, and some that wait for their turn
 DEATHS = 2  # times that Dask may give up on a task, after several workers each
 MERGE_DEATHS = 6  # the same of a sum: more often it dies with a worker that a task has killed
-LOOK_EVERY = 2.0  # seconds between looks at how many workers there are
+THREADS_SECONDS = 2.0  # between counts of the threads of all workers
 FETCH = 30.0  # seconds in which a finished part is to come, else it is computed again
 RESCUE = 10.0  # seconds in which a finished part is to come, where the run ends in an error
 
@@ -55,13 +56,10 @@ class ClusterExecutor:
 
     def run(
         self, work: Pass[Item, Part], job: Job, items: Mapping[int, Item], watch: Watch
-    ) -> Generator[tuple[tuple[int, ...], Part], None, None]:
+    ) -> Parts[Part]:
         """Yield what has been merged on the workers, every few seconds; see `Executor`."""
-        run = _Run(self.connection, work, job, items, watch)
-        try:
+        with closing(_Run(self.connection, work, job, items, watch)) as run:
             yield from run.parts()
-        finally:
-            run.close()
 
 
 @dataclass
@@ -75,8 +73,8 @@ class _Node(Generic[Part]):
         Of the items in it.
     group : hashable
         Of its items.
-    level : int
-        0 of a task; of a sum, one more than of what it sums up.
+    is_sum : bool
+        Whether it merges others.
     root : bool
         Whether it comes to the client.
     """
@@ -84,8 +82,8 @@ class _Node(Generic[Part]):
     future: Future[Part]
     indices: tuple[int, ...]
     group: Hashable
-    level: int = 0
-    root: bool = False
+    is_sum: bool
+    root: bool
 
 
 class _Run(Generic[Item, Part]):
@@ -101,8 +99,6 @@ class _Run(Generic[Item, Part]):
     ) -> None:
         self._connection = connection
         self._work, self._items, self._watch = work, items, watch
-        self._token = uuid.uuid4().hex[:12]
-        self._number = 0
         self._blob = packed(job)
         self._job: Future[Job] | None = None
         self._pending = list(items)  # a heap
@@ -110,27 +106,30 @@ class _Run(Generic[Item, Part]):
         self._running: dict[Hashable, _Node[Part]] = {}
         self._done: queue.SimpleQueue[Future[Part]] = queue.SimpleQueue()
         self._finished: dict[Hashable, list[_Node[Part]]] = defaultdict(list)  # and in no sum yet
+        self._roots: list[_Node[Part]] = []  # finished, too
         self._busy = Counter(map(work.group, items.values()))  # nodes that wait, or run
-        self._flushed: dict[Hashable, float] = defaultdict(time.monotonic)
+        self._flushed = time.monotonic()
         self._deaths: Counter[tuple[bool, int]] = Counter()
         self._errors: dict[int, BaseException] = {}
         self._failed = 0.0  # when the first error came
         self._threads = 0
-        self._looked = -LOOK_EVERY
-        self._none_since: float | None = None
+        self._counted = -THREADS_SECONDS  # when the threads were counted
+        self._idle_since: float | None = None
 
-    def parts(self) -> Generator[tuple[tuple[int, ...], Part], None, None]:
+    def parts(self) -> Parts[Part]:
         """Yield the parts of the result that come to the client."""
         while self._left and not self._settled():
             self._connection.revive()
-            self._look()
+            self._count_threads()
             self._submit()
             for node in self._completed():
                 self._busy[node.group] -= 1
                 if node.future.status == "finished":
-                    self._note(node)
-                elif node.future.status == "error" and not _workers_died(node.future):
-                    self._fail(node)
+                    self._finish(node)
+                elif (error := _task_error(node.future)) is not None:
+                    self._failed = self._failed or time.monotonic()
+                    self._errors[min(node.indices)] = error
+                    node.future.release()
                 else:
                     self._repeat(node)
             for node in self._ready():
@@ -147,11 +146,10 @@ class _Run(Generic[Item, Part]):
             yield from self._rescued()
             raise self._errors[min(self._errors)]
 
-    def _rescued(self) -> Iterator[tuple[tuple[int, ...], Part]]:
+    def _rescued(self) -> Parts[Part]:
         """Yield what is finished and has not come to the client, as the run ends in an error."""
-        nodes = [node for finished in self._finished.values() for node in finished]
-        nodes += [n for n in self._running.values() if n.level or n.future.status == "finished"]
-        for node in nodes:
+        running = [n for n in self._running.values() if n.is_sum or n.future.status == "finished"]
+        for node in chain(self._roots, *self._finished.values(), running):
             try:
                 part = node.future.result(timeout=RESCUE)
             except Exception:  # it is lost, then
@@ -167,21 +165,22 @@ class _Run(Generic[Item, Part]):
                 future.release()
         self._running.clear()
         self._finished.clear()
+        self._roots.clear()
         self._job = None
 
-    def _look(self) -> None:
+    def _count_threads(self) -> None:
         """Update the number of threads; raise TaskError if there has been none for too long."""
         now = time.monotonic()
-        if now - self._looked < LOOK_EVERY:
+        if now - self._counted < THREADS_SECONDS:
             return
-        self._looked = now
+        self._counted = now
         with suppress(OSError, TimeoutError):
             self._threads = sum(self._connection.client.nthreads().values())
         if self._threads:
-            self._none_since = None
-        elif self._none_since is None:
-            self._none_since = now
-        elif now - self._none_since > PATIENCE:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+        elif now - self._idle_since > PATIENCE:
             raise TaskError(
                 f"there has been no worker for {PATIENCE:.0f} s, and {len(self._pending)} tasks "
                 f"of {self._work.name} have not begun: start workers"
@@ -189,16 +188,13 @@ class _Run(Generic[Item, Part]):
 
     def _submit(self) -> None:
         """Send tasks, as many as are to be in flight; none once one has failed."""
-        tasks = sum(not node.level for node in self._running.values())
+        tasks = sum(not node.is_sum for node in self._running.values())
         most = 0 if self._errors else max(PER_THREAD * self._threads, 1)
         for _ in range(min(most - tasks, len(self._pending))):
             index = heapq.heappop(self._pending)
-            item = self._items[index]
-            call = self._call(
-                f"{self._work.name}-{item}", run_on_worker, self._work, self._send_job(), item
-            )
-            alone = self._work.merge is None
-            self._send(_Node(call, (index,), self._work.group(item), root=alone))
+            item, work = self._items[index], self._work
+            call = self._call(f"{work.name}-{item}", run_on_worker, work, self._send_job(), item)
+            self._start(_Node(call, (index,), work.group(item), False, work.merge is None))
 
     def _send_job(self) -> Future[Job]:
         """Return the job on the cluster, sent there where it is not."""
@@ -214,18 +210,18 @@ class _Run(Generic[Item, Part]):
     ) -> Any:
         # The name goes before the first dash and what follows it is shown, too. It is new each
         # time: Dask remembers of a name that workers died of it.
-        self._number += 1
         return self._connection.client.submit(
             function,
             VERSION,
             *arguments,
-            key=f"{name}-{self._token}-{self._number}",
+            key=f"{name}-{uuid.uuid4().hex}",
             pure=False,
             priority=int(urgent),
         )
 
-    def _send(self, node: _Node[Part]) -> None:
-        self._busy[node.group] += node.level > 0  # tasks are from the beginning
+    def _start(self, node: _Node[Part]) -> None:
+        """Wait for a node; a task was busy from the beginning."""
+        self._busy[node.group] += node.is_sum
         self._running[node.future.key] = node
         node.future.add_done_callback(self._done.put)
 
@@ -238,51 +234,37 @@ class _Run(Generic[Item, Part]):
                     yield node
                 future = self._done.get_nowait()
 
-    def _note(self, node: _Node[Part]) -> None:
-        """Note that a node is finished; merge, where there are enough of its level."""
-        if not node.level:
+    def _finish(self, node: _Node[Part]) -> None:
+        """Keep a finished node; merge those of its group once there are enough."""
+        if not node.is_sum:
             self._watch.advance(self._pairs(node))
-        finished = self._finished[node.group]
+        finished = self._roots if node.root else self._finished[node.group]
         finished.append(node)
-        alike = [other for other in finished if other.level == node.level and not other.root]
-        if len(alike) >= FAN_IN:
-            self._finished[node.group] = [
-                other for other in finished if other.level != node.level or other.root
-            ]
-            self._send(self._merge(alike))
+        if not node.root and len(finished) == FAN_IN:
+            self._merge(self._finished.pop(node.group))
 
-    def _merge(self, nodes: Sequence[_Node[Part]], *, root: bool = False) -> _Node[Part]:
+    def _merge(self, nodes: Sequence[_Node[Part]], *, root: bool = False) -> None:
+        """Have nodes of one group merged on a worker."""
         indices = tuple(index for node in nodes for index in node.indices)
         futures = [node.future for node in nodes]
         name = f"merge-{self._work.name} of {len(indices)} tasks"
         call = self._call(name, merge_on_worker, self._work, *futures, urgent=True)
-        return _Node(call, indices, nodes[0].group, max(node.level for node in nodes) + 1, root)
+        self._start(_Node(call, indices, nodes[0].group, True, root))
 
-    def _ready(self) -> Iterator[_Node[Part]]:
-        """Yield the roots that are finished; have what is due merged to further ones."""
-        now = time.monotonic()
-        for group, finished in self._finished.items():
-            roots = [node for node in finished if node.root]
-            nodes = [node for node in finished if not node.root]
-            if nodes and (not self._busy[group] or now - self._flushed[group] >= FLUSH_SECONDS):
-                self._flushed[group] = now
-                while len(nodes) > FAN_IN:
-                    starts = range(0, len(nodes), FAN_IN)
-                    nodes = [self._merge(nodes[start : start + FAN_IN]) for start in starts]
+    def _ready(self) -> list[_Node[Part]]:
+        """Return the roots that are finished; have what is due merged to further ones."""
+        due = time.monotonic() - self._flushed >= FLUSH_SECONDS
+        if due:
+            self._flushed = time.monotonic()
+        for group, nodes in list(self._finished.items()):
+            if due or not self._busy[group]:
+                del self._finished[group]
                 if len(nodes) == 1:
-                    roots += nodes
+                    self._roots += nodes
                 else:
-                    self._send(self._merge(nodes, root=True))
-                nodes = []
-            self._finished[group] = nodes
-            yield from roots
-
-    def _fail(self, node: _Node[Part]) -> None:
-        """Note the error of a task: the run ends once all before it are done."""
-        if error := node.future.exception():
-            self._failed = self._failed or time.monotonic()
-            self._errors[min(node.indices)] = error
-            node.future.release()
+                    self._merge(nodes, root=True)
+        ready, self._roots = self._roots, []
+        return ready
 
     def _settled(self) -> bool:
         """Tell whether the first error is known: no earlier task runs, or for too long."""
@@ -294,20 +276,20 @@ class _Run(Generic[Item, Part]):
     def _repeat(self, node: _Node[Part]) -> None:
         """Have the items of a node done again: it was cancelled, or workers died of it."""
         error = node.future.exception() if node.future.status == "error" else None
-        if node.level or node.future.status == "finished":  # they had been done
+        if node.is_sum or node.future.status == "finished":  # they had been done
             self._watch.advance(-self._pairs(node))
         self._busy[node.group] += len(node.indices)
-        most = MERGE_DEATHS if node.level else DEATHS
+        most = MERGE_DEATHS if node.is_sum else DEATHS
         for index in node.indices:
             if error is not None:
-                self._deaths[node.level > 0, index] += 1
-                if self._deaths[node.level > 0, index] >= most:
+                self._deaths[node.is_sum, index] += 1
+                if self._deaths[node.is_sum, index] >= most:
                     raise self._killed(node, error) from error
             heapq.heappush(self._pending, index)
 
     def _killed(self, node: _Node[Part], error: BaseException) -> TaskError:
         what = f"{self._work.name} of {self._items[node.indices[0]]}"
-        if node.level:
+        if node.is_sum:
             what = f"merging of {len(node.indices)} results, the first of {what}"
         return TaskError(
             f"{what}: the workers that ran it died, again and again ({error}); most likely they "
@@ -318,7 +300,9 @@ class _Run(Generic[Item, Part]):
         return sum(self._items[index].pairs for index in node.indices)
 
 
-def _workers_died(future: Future[Any]) -> bool:
+def _task_error(future: Future[Any]) -> BaseException | None:
+    """Return the error that a task raised; None where its workers died, or it was cancelled."""
     from distributed import KilledWorker
 
-    return isinstance(future.exception(), KilledWorker)
+    error = future.exception() if future.status == "error" else None
+    return None if isinstance(error, KilledWorker) else error

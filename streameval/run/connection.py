@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -110,60 +110,50 @@ def connect(address: str) -> Connection:
 
 
 @contextmanager
-def open_cluster(
-    *,
-    count: int | None = None,
-    scheduler: str | None = None,
-    client: Client | None = None,
-    threads: int | None = None,
-    memory: int,
-) -> Iterator[Connection | None]:
-    """Open what is asked for, for as long as the context lasts; None where nothing is.
+def open_cluster(given: Mapping[str, Any], memory: int) -> Iterator[Connection | None]:
+    """Open the cluster that is asked for, as long as the context lasts; None where none is.
 
     Parameters
     ----------
-    count : int, optional
-        Processes to start on this machine.
-    scheduler : str, optional
-        Address of a scheduler to join.
-    client : distributed.Client, optional
-        One that is connected.
-    threads, memory : int
-        Of each process that is started here; one thread by default.
+    given : mapping of str to object
+        ``workers``: processes to start on this machine; ``scheduler``: the address of one to join;
+        ``client``: a connected `distributed.Client`; ``threads`` of each process that is started,
+        one by default.
+    memory : int
+        Bytes of each process that is started.
     """
-    asked = {"workers": count, "scheduler": scheduler, "client": client}
-    given = [name for name, value in asked.items() if value is not None]
-    if len(given) > 1:
-        raise OptionError(f"got {' and '.join(given)}: choose one of them")
-    if not given:
+    asked = [name for name in ("workers", "scheduler", "client") if name in given]
+    if len(asked) > 1:
+        raise OptionError(f"got {' and '.join(asked)}: choose one of them")
+    if not asked:
         yield None
         return
-    if count is None and threads is not None:
+    kind, value = asked[0], given[asked[0]]
+    if kind != "workers" and "threads" in given:
         raise OptionError(
-            f"got {given[0]} and threads {threads}: workers that run already have threads of "
+            f"got {kind} and threads {given['threads']}: workers that run already have threads of "
             "their own; leave threads out"
         )
     if find_spec("distributed") is None:
         raise OptionError(
-            f"{given[0]} needs the package distributed: pip install 'streameval[cluster]'"
+            f"{kind} needs the package distributed: pip install 'streameval[cluster]'"
         )
-    if client is not None:
-        _check_client(client)
-    if count is not None:
-        with local_cluster(count, threads or 1, memory) as connection:
+    if kind == "workers":
+        with local_cluster(value, given.get("threads", 1), memory) as connection:
             yield connection
-    elif scheduler is not None:
-        connection = connect(scheduler)
+    elif kind == "scheduler":
+        connection = connect(value)
         try:
             yield connection
         finally:
             connection.client.close()
-    elif client is not None:
-        yield Connection(client)
+    else:
+        _check_client(value)
+        yield Connection(value)
 
 
 def _check_client(client: Any) -> None:
-    """Check that a client that is given is one that is connected, and waits for answers."""
+    """Check that a client is connected, and waits for answers."""
     from distributed import Client
 
     needed = "a distributed.Client is needed: client=Client(ADDRESS)"
