@@ -215,35 +215,30 @@ class View:
     def read(self, path: str) -> dict[str, AnyArray]:
         """Read the arrays that `write` has written."""
         with self._store.guard("read"):
-            return unpack(self._bytes(path))
+            return unpack(self.read_bytes(path))
 
-    def read_text(self, path: str) -> bytes:
-        """Read what `write_text` has written."""
+    def read_bytes(self, path: str) -> Bytes:
+        """Read what `write_bytes` has written."""
         with self._store.guard("read"):
-            return self._bytes(path).tobytes()
+            array: Any = self.root[path]
+            return np.asarray(array[...])
 
     def write(self, path: str, arrays: Arrays) -> None:
         """Write arrays as one, in place of what is there."""
-        self._write(path, pack(arrays))
+        self.write_bytes(path, pack(arrays))
 
-    def write_text(self, path: str, text: bytes) -> None:
+    def write_bytes(self, path: str, content: bytes | Bytes) -> None:
         """Write bytes, in place of what is there."""
-        self._write(path, np.frombuffer(text, np.uint8))
+        packed = np.frombuffer(content, np.uint8)
+        with self._store.guard("written"):
+            chunks = -(-len(packed) // CHUNK)  # of one size: the last would be filled with zeros
+            size = -(-len(packed) // chunks)
+            create_array(self.root, path, packed.shape, packed.dtype, (size,))[...] = packed
 
     def commit(self, message: str) -> None:
         """Keep what has been written, at once and as a whole."""
         with self._store.guard("written"):
             self._session.commit(message)
-
-    def _bytes(self, path: str) -> Bytes:
-        array: Any = self.root[path]
-        return np.asarray(array[...])
-
-    def _write(self, path: str, packed: Bytes) -> None:
-        with self._store.guard("written"):
-            chunks = -(-len(packed) // CHUNK)  # of one size: the last would be filled with zeros
-            size = -(-len(packed) // chunks)
-            create_array(self.root, path, packed.shape, packed.dtype, (size,))[...] = packed
 
 
 def create_array(

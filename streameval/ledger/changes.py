@@ -30,7 +30,6 @@ from streameval.ledger.state import (
     Positives,
     State,
     add_positives,
-    arrays_of,
     cells_of,
     join_cells,
     no_statistics,
@@ -41,7 +40,6 @@ from streameval.protocols.labels import KNOWN_COLUMNS, Labels
 from streameval.protocols.pairs import find_pairs
 from streameval.request import Terms
 from streameval.statistics import AnyArray, FloatArray, IntArray, RankStatistics
-from streameval.store import Arrays
 
 Change = tuple[State, str, Forecast]
 
@@ -89,12 +87,7 @@ def add_queries(gallery: Gallery, uri: str | Path, labels: Labels) -> Change:
         RankStatistics.merge, shards.values(), no_statistics(queries, positives, settings)
     )
     if shards:
-        cells = [
-            cells_of(positives.serial, number, shard.closer, shard.tied)
-            for number, shard in shards.items()
-        ]
-        added = {number: arrays_of(shard) for number, shard in shards.items()}
-        head = gallery.contents.write_record(head, added, cells, first)
+        head = gallery.contents.write_record(head, positives, shards, first)
     gallery.contents.write_queries(gallery.queries)
     after = State(
         replace(head, next_serial=head.next_serial + len(positives)),
@@ -169,14 +162,12 @@ class NewSegment:
         positives, order = state.positives.join(self._new)
         statistics = add_positives(state.statistics, positives, order)
         added = no_statistics(np.arange(head.queries), positives, head.settings)
-        cells: list[IntArray] = []
         further: list[tuple[int, FloatArray]] = []
         if self._block is not None:
             reach = near.reach.copy()
             reach[self._spent] = np.inf
             (added,), further = self._block.count(positives, most, reach)
             statistics = statistics.merge(added)
-            cells.append(cells_of(positives.serial, segment.number, added.closer, added.tied))
         old = [self._look_up()]
         if len(self._hard):
             recounted, nearest = self._rescan(most)
@@ -190,8 +181,8 @@ class NewSegment:
             tied_before=statistics.tied_before + tied,  # all that is old comes before what is new
         )
         gallery.contents.append_labels(segment.begin, self._labels)
-        own = {segment.number: arrays_of(added)}
-        head = gallery.contents.write_record(head, own, cells + old)
+        shares = {segment.number: added}
+        head = gallery.contents.write_record(head, positives, shares, cells=old)
         head = replace(
             head,
             segments=(*head.segments, segment),
@@ -324,8 +315,8 @@ def forget_identities(gallery: Gallery, wanted: AnyArray) -> Change:
     for number, distances in gone:
         near = near.without_distances(number, distances)
     nearest, _ = gallery.contents.shares(head, left)
-    cells: list[IntArray] = []
-    added: dict[int, Arrays] = {}
+    nothing = no_statistics(np.arange(head.queries), left, head.settings)
+    taken: dict[int, RankStatistics] = {}
     recounted = 0
     for (number, items), shard in zip(rows.items(), counted, strict=True):
         segments[number] = gallery.forget(segments[number], items)
@@ -340,12 +331,10 @@ def forget_identities(gallery: Gallery, wanted: AnyArray) -> Change:
                 written[lost] = again.count(Positives.none())[0][0].nearest_negative
                 recounted += again.size
             nearest[number][lost] = written[lost]
-        cells.append(cells_of(left.serial, number, -shard.closer, -shard.tied))
-        taken = {name: -values for name, values in arrays_of(shard).items()}
-        added[number] = taken | {"nearest": written}
+        taken[number] = nothing.minus(shard, {"nearest_negative": written})
     remaining = {"nearest_negative": _least(nearest.values(), head.queries)}
     statistics = statistics.minus(reduce(RankStatistics.merge, counted), remaining)
-    head = gallery.contents.write_record(head, added, cells)
+    head = gallery.contents.write_record(head, left, taken)
     head = replace(head, segments=tuple(segments.values()))
     after = State(head, left, statistics, near, gallery.state.forgotten)
     return after, _listed(wanted), Forecast(block.size, recounted)

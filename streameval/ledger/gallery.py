@@ -106,8 +106,7 @@ class Gallery:
     ) -> None:
         self.contents, self.state = contents, contents.state()
         self._path, self._session, self._thorough = path, session, thorough
-        self._arrays: dict[tuple[str, str], Array] = {}
-        self._opened: list[tuple[Array, Place, str]] = []
+        self._opened: dict[tuple[str, str], tuple[Array, str]] = {}  # with the state of its files
 
     @cached_property
     def queries(self) -> Labels:
@@ -258,14 +257,13 @@ class Gallery:
     def place(self, array: Array) -> Place:
         """Return the place of an array that is added; `settled` checks that it has not changed."""
         place = place_of(array)
-        self._arrays[place.uri, place.content] = array
-        self._opened.append((array, place, place.files))
+        self._opened[place.uri, place.content] = array, place.files
         return place
 
     def _open(self, place: Place, what: str, option: str) -> Array:
         known = place.uri, place.content  # another segment's place may be the same
-        if known in self._arrays:
-            return self._arrays[known]
+        if known in self._opened:
+            return self._opened[known][0]
         moved = (
             f"where it has moved, say so: streameval ledger move {shlex.quote(self._path)} {option}"
         )
@@ -284,56 +282,45 @@ class Gallery:
                 f"changed in the ledger: restore it; or, {moved}; or remove the segment, and "
                 "append it anew"
             )
-        self._arrays[known] = array
-        self._opened.append((array, place, files))
+        self._opened[known] = array, files
         return array
 
     def settled(self, after: State) -> State:
         """Return the state after a change, with new times of files whose content is unchanged."""
-        newer: dict[tuple[str, str], str] = {}
-        for array, place, files in self._opened:
+        for (uri, _), (array, files) in self._opened.items():
             if files_state(array) != files:
                 raise InputError(
-                    f"{place.uri} has changed while it was read: nothing has been changed in the "
-                    "ledger; run this again when it is written"
+                    f"{uri} has changed while it was read: nothing has been changed in the ledger; "
+                    "run this again when it is written"
                 )
-            if files != place.files:
-                newer[place.uri, place.content] = files
-        if not newer:
-            return after
 
         def put(place: Place) -> Place:
-            return replace(place, files=newer.get((place.uri, place.content), place.files))
+            opened = self._opened.get((place.uri, place.content))
+            return place if opened is None else replace(place, files=opened[1])
 
         return replace(after, head=after.head.with_places(put))
 
 
 def move(gallery: Gallery, name: str | None, place: Place) -> tuple[State, str, Forecast]:
-    """Return the state with the new place of a segment's data, or (None) of queries' data.
+    """Return the state with the new place of the data of a segment, or (None) of queries.
 
-    Distances of queries that came later belong to all segments: each gets the new place.
+    Every place that holds the same content is moved.
     """
-    head = gallery.state.head
+    state, head = gallery.state, gallery.state.head
+    if name is None:
+        known = [batch.place.content for batch in head.batches if batch.place is not None]
+        lacking = "holds none of the queries' data as they were when they came"
+        remedy = "give the same data"
+    else:
+        first, *_ = places = head.find_segment(name).places
+        known = [old.content for old in places]
+        lacking = f"does not hold what segment {name!r} held when it came ({first.uri})"
+        remedy = "give the same data, or remove the segment and append it anew"
+    if place.content not in known:
+        raise InputError(f"{place.uri} {lacking}: nothing has been changed; {remedy}")
 
     def put(old: Place) -> Place:
         same = old.content == place.content
         return replace(old, uri=place.uri, files=place.files) if same else old
 
-    after = head.with_places(put)
-    if name is not None:
-        segment = head.find_segment(name)
-        if all(old.content != place.content for old in segment.places):
-            raise InputError(
-                f"{place.uri} does not hold what segment {name!r} held when it came "
-                f"({segment.places[0].uri}): nothing has been changed; give the same data, or "
-                "remove the segment and append it anew"
-            )
-        after = replace(after, batches=head.batches)
-    elif all(batch.place is None or batch.place.content != place.content for batch in head.batches):
-        raise InputError(
-            f"{place.uri} holds none of the queries' data as they were when they came: nothing has "
-            "been changed; give the same data"
-        )
-    elif head.settings.metric is not None:
-        after = replace(after, segments=head.segments)
-    return replace(gallery.state, head=after), name or "queries", Forecast()
+    return replace(state, head=head.with_places(put)), name or "queries", Forecast()

@@ -100,19 +100,15 @@ class Near:
 
     def sorted(self, most: int) -> Near:
         """Return those nearer than the reach in ascending order, `most` columns wide."""
-        distance = np.where(self.distance < self.reach[:, None], self.distance, np.inf)
-        order = np.argsort(distance, axis=1, kind="stable")[:, : most + 1]
-        distance = np.take_along_axis(distance, order, axis=1)
-        segment = np.take_along_axis(self.segment, order, axis=1)
-        reach = self.reach
-        if distance.shape[1] > most:
-            reach = np.minimum(reach, distance[:, most])
-        inside = distance < reach[:, None]
-        found = Near.none(len(reach), most)
-        width = min(most, distance.shape[1])
-        found.distance[:, :width] = np.where(inside, distance, np.inf)[:, :width]
-        found.segment[:, :width] = np.where(inside, segment, -1)[:, :width]
-        return replace(found, reach=reach)
+        near = np.where(self.distance < self.reach[:, None], self.distance, np.inf)
+        order = np.argsort(near, axis=1, kind="stable")[:, : most + 1]
+        spare = (0, 0), (0, most + 1 - order.shape[1])
+        near = np.pad(np.take_along_axis(near, order, axis=1), spare, constant_values=np.inf)
+        segment = np.pad(np.take_along_axis(self.segment, order, axis=1), spare)
+        reach = np.minimum(self.reach, near[:, most])
+        beyond = near >= reach[:, None]
+        near, segment = np.where(beyond, np.inf, near), np.where(beyond, np.int32(-1), segment)
+        return Near(near[:, :most], segment[:, :most], reach)
 
     def merge(self, further: Sequence[tuple[int, FloatArray]], most: int) -> Near:
         """Return these and those of further segments, at most so many of each query.
@@ -207,16 +203,10 @@ def add_positives(
 ) -> RankStatistics:
     """Return statistics with further positives, whose counts are 0; see `Positives.join`."""
     more = np.zeros(len(positives) - len(statistics.closer), np.int64)
-    old = statistics.closer, statistics.tied, statistics.tied_before
-    closer, tied, before = (np.append(counts, more)[order] for counts in old)
-    return replace(
-        statistics,
-        indptr=positives.indptr(np.arange(statistics.queries)),
-        positive_distance=positives.distance,
-        closer=closer,
-        tied=tied,
-        tied_before=before,
-    )
+    names = "closer", "tied", "tied_before"
+    counts = {name: np.append(getattr(statistics, name), more)[order] for name in names}
+    indptr = positives.indptr(np.arange(statistics.queries))
+    return replace(statistics, indptr=indptr, positive_distance=positives.distance, **counts)
 
 
 def arrays_of(statistics: RankStatistics) -> dict[str, AnyArray]:

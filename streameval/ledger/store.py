@@ -27,13 +27,14 @@ from streameval.ledger.state import (
     Positives,
     State,
     arrays_of,
+    cells_of,
     join_cells,
     no_statistics,
     statistics_from,
 )
 from streameval.protocols.labels import KNOWN_COLUMNS, Labels
 from streameval.statistics import AnyArray, FloatArray, IntArray, RankStatistics
-from streameval.store import Arrays, Store, View, check_packages, create_array, narrow
+from streameval.store import Store, View, check_packages, create_array, narrow
 
 HEAD, STATE, GALLERY, QUERIES = "ledger", "state", "gallery", "queries"
 RECORD, WITHIN = "record-{}", "within-{}"
@@ -144,7 +145,7 @@ class Contents(View):
     def head(self) -> Head:
         """Read everything but the arrays."""
         with self._store.guard("read"):
-            return Head.of(self.read_text(HEAD))
+            return Head.of(self.read_bytes(HEAD).tobytes())
 
     def state(self) -> State:
         """Read the state."""
@@ -153,7 +154,7 @@ class Contents(View):
             serial, query, segment, index, *counts = arrays["positives"]
             positives = Positives(serial, query, segment, index, arrays["distance"])
             statistics = statistics_from(arrays, head.settings, positives, counts)
-            near = Near(arrays["near_distance"], arrays["near_segment"], arrays["near_reach"])
+            near = Near(*(arrays[f"near_{name}"] for name in ("distance", "segment", "reach")))
             return State(head, positives, statistics, near, arrays["forgotten"])
 
     def queries(self) -> Labels:
@@ -194,20 +195,30 @@ class Contents(View):
     def write_record(
         self,
         head: Head,
-        added: Mapping[int, Arrays],
-        cells: Sequence[IntArray],
+        positives: Positives,
+        added: Mapping[int, RankStatistics],
         start: int = 0,
+        cells: Sequence[IntArray] = (),
     ) -> Head:
         """Write what a change adds; return the head with its record.
 
-        To each segment, by number, it adds arrays as `arrays_of` makes them, of the queries from
-        `start` to the last; and cells.
+        Parameters
+        ----------
+        head : Head
+        positives : Positives
+        added : mapping of int to RankStatistics
+            By number of a segment, what is added to it for these positives and for the queries
+            from `start` to the last.
+        start : int
+        cells : sequence of [4, c] int64
+            Further cells.
         """
         record = Record(len(head.happened), tuple(added), start, head.queries)
-        names = next(iter(added.values()))
-        rows = {name: np.stack([own[name] for own in added.values()]) for name in names}
-        self.write(WITHIN.format(record.number), {"within": rows.pop("within")})
-        self.write(RECORD.format(record.number), {"cells": join_cells(cells), **rows})
+        rows = [arrays_of(share) for share in added.values()]
+        arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        every = [cells_of(positives.serial, n, s.closer, s.tied) for n, s in added.items()]
+        self.write(WITHIN.format(record.number), {"within": arrays.pop("within")})
+        self.write(RECORD.format(record.number), {"cells": join_cells([*every, *cells]), **arrays})
         return replace(head, records=(*head.records, record))
 
     def delete_record(self, number: int) -> None:
@@ -225,27 +236,27 @@ class Contents(View):
         """
         queries, settings = head.queries, head.settings
         nearest = {segment.number: np.full(queries, np.inf) for segment in head.segments}
-        every = np.arange(queries)
-        sums = {one: arrays_of(no_statistics(every, positives, settings)) for one in numbers}
-        cells: dict[int, list[IntArray]] = {number: [] for number in numbers}
+        rows = np.arange(queries)
+        sums = {number: arrays_of(no_statistics(rows, positives, settings)) for number in numbers}
+        cells: list[IntArray] = []
         for record in head.records:
             arrays = self.read(RECORD.format(record.number))
             if not sums.keys().isdisjoint(record.segments):
                 arrays |= self.read(WITHIN.format(record.number))
-            for number, own in cells.items():
-                own.append(arrays["cells"][:, arrays["cells"][1] == number])
+            wanted = np.isin(arrays["cells"][1], list(sums))
+            cells.append(arrays["cells"][:, wanted])
             chosen = slice(record.start, record.stop)
             for row, number in enumerate(record.segments):
                 if number in sums:
-                    sums[number]["per_query"][chosen] += arrays["per_query"][row]
-                    sums[number]["within"][chosen] += arrays["within"][row]
+                    for name in ("per_query", "within"):
+                        sums[number][name][chosen] += arrays[name][row]
                     sums[number]["histogram"] += arrays["histogram"][row]
                 if number in nearest:
                     newer, known = arrays["nearest"][row], nearest[number][chosen]
                     known[...] = np.where(np.isnan(newer), known, newer)
-        shares = {}
+        shares, every = {}, join_cells(cells)
         for number in numbers:
-            closer, tied = positives.sum_cells(join_cells(cells[number]))
+            closer, tied = positives.sum_cells(every[:, every[1] == number])
             counts = closer, tied, np.where(positives.segment > number, tied, 0)
             own_arrays = sums[number] | {"nearest": nearest[number]}
             shares[number] = statistics_from(own_arrays, settings, positives, counts)
@@ -256,7 +267,7 @@ class Contents(View):
         statistics, positives, near = state.statistics, state.positives, state.near
         *columns, distance = vars(positives).values()
         columns += [statistics.closer, statistics.tied, statistics.tied_before]
-        self.write_text(HEAD, state.head.as_lines())
+        self.write_bytes(HEAD, state.head.as_lines())
         self.write(
             STATE,
             {

@@ -41,13 +41,15 @@ def _unreadable(store: LedgerStore) -> Iterator[str]:
         except OutputError as error:
             yield f"snapshot {number}: {error}"
             continue
-        names = [path.format(one.number) for path in (RECORD, WITHIN) for one in head.records]
         parts: dict[str, Callable[[], object]] = {
-            name: partial(contents.read, name) for name in names
+            f"{QUERIES} {len(head.batches)}": contents.queries
         }
-        parts[f"{QUERIES} {len(head.batches)}"] = contents.queries
         if head.next_segment:
             parts[f"{GALLERY} {head.rows}"] = contents.gallery
+        for record in head.records:
+            for path in (RECORD, WITHIN):
+                name = path.format(record.number)
+                parts[name] = partial(contents.read, name)
         for name in [name for name in parts if name not in seen]:
             seen.add(name)
             try:
@@ -58,9 +60,9 @@ def _unreadable(store: LedgerStore) -> Iterator[str]:
 
 def _changed(gallery: Gallery) -> Iterator[str]:
     """Read all data, and compare them with what they were."""
-    segments = gallery.state.head.segments
-    reads: list[Callable[[], object]] = [partial(gallery.array, segment) for segment in segments]
-    for read in [gallery.features, *reads]:
+    reads: list[Callable[[], object]] = [gallery.features]
+    reads += [partial(gallery.array, segment) for segment in gallery.state.head.segments]
+    for read in reads:
         try:
             read()
         except InputError as error:
@@ -88,10 +90,9 @@ def _recounted(gallery: Gallery) -> Iterator[str]:
     zero = no_statistics(queries, positives, head.settings)
     statistics = reduce(RankStatistics.merge, shards.values(), zero)
     yield from _differences("", state.statistics, statistics)
-    yield from _compare_near(state.near, near)
+    yield from _nearest_differences(state.near, near)
     metrics, counts = scalars_of(state, gallery.queries)
-    found = {"metrics": metrics, "counts": counts}
-    for section, values in found.items():
+    for section, values in {"metrics": metrics, "counts": counts}.items():
         for name, written in head.last[section].items():  # a later version may have more metrics
             if written != values.get(name):
                 yield (
@@ -119,13 +120,13 @@ def _compare(what: str, kept: AnyArray, counted: AnyArray) -> Iterator[str]:
         )
 
 
-def _compare_near(kept: Near, counted: Near) -> Iterator[str]:
+def _nearest_differences(kept: Near, counted: Near) -> Iterator[str]:
     """Compare what both know: nearest negatives within the lesser reach."""
     reach, width = np.minimum(kept.reach, counted.reach), kept.distance.shape[1]
-    one, other = (replace(near, reach=reach).sorted(width) for near in (kept, counted))
-    yield from _compare("nearest negatives", one.distance, other.distance)
-    owners = []
-    for near in (one, other):
-        order = np.lexsort((near.segment, near.distance), axis=1)
-        owners.append(np.take_along_axis(near.segment, order, axis=1))
-    yield from _compare("segments of nearest negatives", *owners)
+    sides = []
+    for near in (kept, counted):
+        known = replace(near, reach=reach).sorted(width)
+        order = np.lexsort((known.segment, known.distance), axis=1)
+        sides.append((known.distance, np.take_along_axis(known.segment, order, axis=1)))
+    for what, pair in zip(("", "segments of "), zip(*sides, strict=True), strict=True):
+        yield from _compare(f"{what}nearest negatives", *pair)
