@@ -144,7 +144,7 @@ class Block:
             item[inside] += part.place(positives.index[inside])
         given = KnownPositives(positives.indptr(self.queries), positives.distance, item)
         job = replace(self._job(len(positives), near), positives=given)
-        self._session.watch.begin(self.size, job.plan.bytes_read)
+        self._session.progress.begin(self.size, job.plan.bytes_read)
         return job
 
     def _sides(

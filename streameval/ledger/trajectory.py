@@ -16,10 +16,11 @@ from streameval.errors import StreamevalWarning
 from streameval.ledger.head import Settings
 from streameval.ledger.state import State
 from streameval.metrics.groups import PositiveCameras
+from streameval.planning.range import UNUSED
 from streameval.protocols.labels import Labels
 from streameval.result import Evaluation
 from streameval.result.saved import plain
-from streameval.run.preparation import UNUSED, query_columns
+from streameval.run.preparation import label_columns
 from streameval.statistics import RankStatistics
 
 ROW_PAIRS = 220  # pairs that take as long as reading and preparing a row of gallery features
@@ -183,16 +184,11 @@ def result_of(
     cams: PositiveCameras | None = None,
 ) -> Evaluation:
     """Return the result of a ledger's statistics."""
-    used = settings.range
-    summary: dict[str, Any] = {"mode": UNUSED, "low": None, "high": None}
-    if used is not None:
-        mode = "given" if used.strict else "auto"
-        summary = {"mode": mode, "low": used.low, "high": used.high}
     return Evaluation.compute(
         statistics,
         settings.options,
-        range=summary,
-        columns=query_columns(queries),
+        range=UNUSED if settings.range is None else settings.range.summary,
+        columns=label_columns(queries),
         provenance=provenance,
         positive_cams=cams,
     )

@@ -97,7 +97,7 @@ def begin_work(source: ListSource, prepared: Prepared, session: Session) -> None
     """Tell the progress how much there is to do, as far as that is known."""
     queries, gallery = source.shape
     pairs = queries * (gallery * source.searches + min(source.depth, gallery) * source.canonical)
-    session.watch.begin(max(pairs, 1), prepared.plan.bytes_read)
+    session.progress.begin(max(pairs, 1), prepared.plan.bytes_read)
 
 
 def count_built(source: ListSource, prepared: Prepared, session: Session) -> Counted:

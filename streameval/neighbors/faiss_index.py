@@ -225,16 +225,16 @@ class Recipe:
         faiss.omp_set_num_threads(plan.threads)
         _leave_codes_in_order(index)
         if self.centroids and not index.is_trained:
-            watch.start("train", self.train_rows)
+            watch.progress.start("train", self.train_rows)
             chosen = np.random.default_rng(0).choice(rows, self.train_rows, replace=False)
             with _silence():
                 index.train(faiss_vectors(features, features.take_gallery(np.sort(chosen))))
             watch.advance(self.train_rows)
-        watch.start("index", rows)
+        watch.progress.start("index", rows)
         for first, last in ranges(rows, plan.block):
             index.add(faiss_vectors(features, features.read_gallery(first, last)))
             watch.advance(last - first)
-        watch.finish()
+        watch.progress.finish()
         facts = {
             "spec": self.spec,
             "train_rows": self.train_rows,

@@ -192,8 +192,8 @@ class IndexSearch(ListSource):
         self, queries: tuple[int, int], plan: Plan, session: Session, repairs: Repairs
     ) -> tuple[Lists, Hits]:
         """Search the lists of a block of queries."""
-        tasks = [task for task in plan.tasks if queries[0] <= task.queries[0] < queries[1]]
-        parts = session.sums(SEARCH, Job(self, NO_PAIRS, plan), tasks, "search")
+        tasks = tuple(t for t in plan.tasks if queries[0] <= t.queries[0] < queries[1])
+        parts = session.sums(SEARCH, Job(self, NO_PAIRS, replace(plan, tasks=tasks)))
         items, values, longest = zip(*(vars(hits).values() for hits in parts.values()), strict=True)
         hits = Hits(np.concatenate(items), np.concatenate(values), max(longest))
         metric = faiss_index.faiss_metric(self.features)

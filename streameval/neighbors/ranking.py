@@ -146,13 +146,13 @@ def gallery_lengths(features: Features, plan: Plan, session: Session) -> FloatAr
     step = max(-(-items // (4 * plan.threads * max(plan.workers, 1))), plan.block)
     tasks = tuple(Task((0, 1), part) for part in ranges(items, step))
     job = Job(features, NO_PAIRS, replace(plan, tasks=tasks))
-    return session.sums(LENGTHS, job, tasks, "lengths")[None]
+    return session.sums(LENGTHS, job)[None]
 
 
 def distances_of(
-    features: Features, plan: Plan, session: Session, query: IntArray, item: IntArray, label: str
+    features: Features, plan: Plan, session: Session, query: IntArray, item: IntArray, name: str
 ) -> FloatArray:
-    """Return the canonical distances of pairs, [p] float64, in a pass that is called `label`."""
+    """Return the canonical distances of pairs, [p] float64, in a pass of this name."""
     tasks = tuple(Task(block, (0, 0)) for block in ranges(features.shape[0], plan.tile[0]))
     job = Job(features, NO_PAIRS, replace(plan, tasks=tasks))
-    return listed_distances(job, query, item, session, label=label)
+    return listed_distances(job, query, item, session, name=name)

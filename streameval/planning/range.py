@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from streameval.kernels.edges import threshold_distances
 from streameval.statistics import FloatArray
 
 UNIT_TOLERANCE = 1e-3
+UNUSED: Mapping[str, Any] = {"mode": "unused", "low": None, "high": None}
+"""Summary of the range of a result whose metrics read nothing off it."""
 
 
 class NotUnitError(Exception):
@@ -38,6 +42,12 @@ class Range:
         """Raise NotUnitError where the range relies on vectors of length 1 and these are not."""
         if self.unit and np.any(np.abs(norms - 1) > UNIT_TOLERANCE):
             raise NotUnitError
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Mode and bounds, as a result has them."""
+        mode = "given" if self.strict else "auto"
+        return {"mode": mode, "low": self.low, "high": self.high}
 
     def limits(self, thresholds: int, edges: int) -> tuple[FloatArray, FloatArray | None]:
         """Return the thresholds, and the edges of the histogram of impostors.

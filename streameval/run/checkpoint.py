@@ -26,7 +26,8 @@ import numpy as np
 from streameval.errors import OutputError, TaskError
 from streameval.planning.plan import Plan, Task, format_bytes
 from streameval.run.record import Manifest, Record, Stage
-from streameval.store import Store, View
+from streameval.statistics import AnyArray, FloatArray, RankStatistics
+from streameval.store import Arrays, Store, View
 
 FORMAT = 3  # of what is written; no other one is read
 COMMIT_SECONDS = 5.0  # between commits, and before the first
@@ -85,9 +86,9 @@ class Checkpoint(Record):
         if self._cut:
             _compare(self._cut["manifest"], manifest, self._folder)
             return _with_cut(plan, self._cut, self._folder)
-        self._cut = {"format": FORMAT, "manifest": manifest}
+        tasks = [(*task.queries, *task.gallery) for task in plan.tasks]
+        self._cut = {"format": FORMAT, "manifest": manifest, "tasks": tasks}
         self._cut |= {name: getattr(plan, name) for name in CUT}
-        self._cut["tasks"] = [(*task.queries, *task.gallery) for task in plan.tasks]
         return plan
 
     def begin(self, variant: str) -> None:
@@ -97,7 +98,7 @@ class Checkpoint(Record):
     def stage(self, name: str, tasks: int) -> Stage:
         """Begin a stage, or go on with it."""
         where = f"{self._variant}/{name}"
-        stage = self._stages.pop(where, None) or Stage(tasks, partial(self._note, where))
+        stage = self._stages.pop(where, None) or Stage(tasks, partial(self._mark, where))
         if len(stage.done) != tasks:
             raise OutputError(
                 f"{self._folder} is damaged: {where} has {len(stage.done)} tasks in it, and "
@@ -105,8 +106,8 @@ class Checkpoint(Record):
             )
         return stage
 
-    def _note(self, where: str, stage: Stage, name: str) -> None:
-        """Note that a name of a stage has changed; commit where that is due."""
+    def _mark(self, where: str, stage: Stage, name: str) -> None:
+        """Mark a name of a stage as changed; commit where that is due."""
         self._changed[where, name] = stage
         if time.monotonic() - self._committed >= COMMIT_SECONDS:
             self.commit()
@@ -120,9 +121,9 @@ class Checkpoint(Record):
                 self._create()
             change = View(self._store, self._store.writable())
             if EVALUATION not in change.root:
-                change.write_text(EVALUATION, json.dumps(self._cut).encode())
+                change.write_bytes(EVALUATION, json.dumps(self._cut).encode())
             for (where, name), stage in self._changed.items():
-                change.write(f"{where}/{name}", stage.state[name])
+                change.write(f"{where}/{name}", _arrays_of(stage.state[name]))
             stages = {where: stage.done for (where, _), stage in self._changed.items()}
             for where, done in stages.items():
                 change.write(f"{where}/{DONE}", {DONE: done})
@@ -174,7 +175,7 @@ class Checkpoint(Record):
             self._lock = lock.pop_all()
 
     def _read(self, view: View) -> None:
-        cut = json.loads(view.read_text(EVALUATION)) if EVALUATION in view.root else {}
+        cut = json.loads(view.read_bytes(EVALUATION).tobytes()) if EVALUATION in view.root else {}
         if cut.get("format") != FORMAT:
             raise OutputError(
                 f"the unfinished work in {self._folder} was written by another version of "
@@ -185,10 +186,21 @@ class Checkpoint(Record):
         for variant, stages in view.root.groups():
             for name, names in stages.groups():
                 where = f"{variant}/{name}"
-                state = {key: view.read(f"{where}/{key}") for key in names.array_keys()}
-                stage = self._stages[where] = Stage(0, partial(self._note, where))
-                stage.done = state.pop(DONE)[DONE]
-                stage.state.update(state)
+                stage = self._stages[where] = Stage(0, partial(self._mark, where))
+                for key in names.array_keys():
+                    stage.state[key] = _counted_of(view.read(f"{where}/{key}"))
+                stage.done = stage.state.pop(DONE)
+
+
+def _arrays_of(counted: FloatArray | RankStatistics) -> Arrays:
+    """Return what a stage has counted as the record holds it; an array is alone."""
+    return counted.arrays() if isinstance(counted, RankStatistics) else {"values": counted}
+
+
+def _counted_of(arrays: Arrays) -> AnyArray | RankStatistics:
+    """Return what `_arrays_of` was given, to be changed."""
+    copies: dict[str, Any] = {name: np.array(array) for name, array in arrays.items()}
+    return RankStatistics(**copies) if len(copies) > 1 else copies.popitem()[1]
 
 
 def discard(folder: Path) -> None:

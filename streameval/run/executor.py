@@ -31,6 +31,8 @@ class Work(Protocol):
 
 Item = TypeVar("Item", bound=Work)
 Part = TypeVar("Part")
+Parts = Generator[tuple[tuple[int, ...], Part], None, None]
+"""Parts of the result of a pass, each with the indices of the items in it."""
 
 ATTEMPTS = 3  # at a task, where the error may pass
 BACK_OFF = 0.2  # seconds before the second attempt; doubled for each further one
@@ -64,7 +66,7 @@ class Executor(Protocol):
 
     def run(
         self, work: Pass[Item, Part], job: Job, items: Mapping[int, Item], watch: Watch
-    ) -> Generator[tuple[tuple[int, ...], Part], None, None]:
+    ) -> Parts[Part]:
         """Yield parts of the result as they are there: (indices of the items in it, part).
 
         Each index comes once. Raises the error of the first item, by index, that failed.
@@ -84,9 +86,9 @@ def run_task(work: Pass[Item, Part], job: Job, item: Item, watch: Watch) -> Part
     attempt = 0
     while True:
         attempt += 1
-        beginning = _Beginning(watch)
+        progress = _Attempt(watch)
         try:
-            return work.compute(job, item, beginning)
+            return work.compute(job, item, progress)
         except (Cancelled, NotUnitError, MemoryError):
             raise
         except Exception as error:
@@ -98,7 +100,7 @@ def run_task(work: Pass[Item, Part], job: Job, item: Item, watch: Watch) -> Part
                     f"{work.name} of {item} failed {attempt} times "
                     f"({type(error).__name__}: {error}); mend that, and run it again"
                 ) from error
-        beginning.take_back()
+        progress.take_back()
         time.sleep(BACK_OFF * 2 ** (attempt - 1))
 
 
@@ -112,8 +114,8 @@ def _may_pass(error: BaseException) -> bool:
     return False
 
 
-class _Beginning(Watch):
-    """What one attempt reports, and can take back."""
+class _Attempt(Watch):
+    """The progress that one attempt at a task reports, and can take back."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -140,7 +142,7 @@ class ThreadExecutor:
 
     def run(
         self, work: Pass[Item, Part], job: Job, items: Mapping[int, Item], watch: Watch
-    ) -> Generator[tuple[tuple[int, ...], Part], None, None]:
+    ) -> Parts[Part]:
         """Yield each result by itself; see `Executor`."""
         with (
             threadpool_limits(1, user_api="blas"),

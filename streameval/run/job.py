@@ -138,6 +138,9 @@ class Cache:
         finally:
             idle.append(memory)
 
+    def __reduce__(self) -> tuple[type[Cache], tuple[()]]:
+        return Cache, ()
+
     def once(self, use: str, key: Hashable, make: Callable[[], Made]) -> Made:
         """Return what `make` has made for a key; of each use, the latest is kept."""
         with self._lock:
@@ -181,11 +184,9 @@ class Job:
     near: Near | None = None
     cache: Cache = field(default_factory=Cache)
 
-    def __reduce__(self) -> tuple[type[Job], tuple[Any, ...]]:
+    def __getstate__(self) -> dict[str, Any]:
         """Leave behind what a worker has no use for: memory, and the list of all tasks."""
-        plan = replace(self.plan, tasks=())
-        shared = self.positives, self.shots, self.groups, self.near
-        return Job, (self.source, self.pairs, plan, self.thresholds, *shared)
+        return vars(self) | {"plan": replace(self.plan, tasks=()), "cache": Cache()}
 
     def offset_rows(self, start: int, stop: int) -> IntArray:
         """Return the row of ``Columns.offset`` that serves each of some queries, [m]."""

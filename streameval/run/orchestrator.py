@@ -62,6 +62,4 @@ def _positive_cams(prepared: Prepared, statistics: RankStatistics) -> PositiveCa
         return None
     query = np.repeat(np.arange(statistics.queries), statistics.positives)
     listed = np.lexsort((statistics.positive_item, query))  # the order of `Pairs.positives`
-    place = np.empty(len(listed), np.int64)
-    place[listed] = np.arange(len(listed))
-    return cams.take(place)
+    return cams.take(np.argsort(listed))

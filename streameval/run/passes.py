@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
 import numpy as np
 
@@ -21,10 +21,10 @@ from streameval.planning.plan import Task
 from streameval.run.executor import Pass
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.progress import Watch
-from streameval.run.record import NO_RECORD, Arrays, Stage
+from streameval.run.record import NO_RECORD, Record
 from streameval.run.session import Session
 from streameval.run.task import check_range, count, extremes, masked_tiles, pair_distances
-from streameval.statistics import FIELDS, FloatArray, IntArray, RankStatistics
+from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 PER_PASS = 1000  # edges that a pass of refining counts: no more than the pass before
 
@@ -43,7 +43,7 @@ by_queries = attrgetter("queries")
 
 FIND_RANGE: Pass[Task, FloatArray] = Pass("range", extremes, wider, whole_range)
 FIND_POSITIVES: Pass[PairPart, FloatArray] = Pass("positives", pair_distances)
-COUNT: Pass[Task, RankStatistics] = Pass("count", count, RankStatistics.merge, by_queries)
+COUNT: Pass[Task, RankStatistics] = Pass("counting", count, RankStatistics.merge, by_queries)
 
 
 def find_positives(job: Job, session: Session) -> Job:
@@ -55,7 +55,7 @@ def find_positives(job: Job, session: Session) -> Job:
         return job
     indptr, item = job.pairs.positives()
     query = np.repeat(np.arange(job.pairs.queries), np.diff(indptr))
-    distance = listed_distances(job, query, item, session, session.stage)
+    distance = listed_distances(job, query, item, session, session.record)
     positives = Positives.sort(indptr, distance, item)
     check_range(job.thresholds, positives, 0)
     return replace(job, positives=positives)
@@ -66,8 +66,8 @@ def listed_distances(
     query: np.ndarray,
     item: np.ndarray,
     session: Session,
-    stage: Callable[[str, int], Stage] = NO_RECORD.stage,
-    label: str = "positives",
+    record: Record = NO_RECORD,
+    name: str = "positives",
 ) -> FloatArray:
     """Return the canonical distances of listed pairs, [p] float64.
 
@@ -77,66 +77,42 @@ def listed_distances(
     query, item : [p] int64
         The pairs, in ascending order of query.
     session : Session
-    stage : callable
-        Begins the stage that keeps them.
-    label : str
-        Name of the pass.
+    record : Record
+        Keeps them.
+    name : str
+        Of the pass.
     """
     chosen = job.source.pair_parts(job.plan, query, item)
     parts = [part for _, part in chosen]
-    kept = stage("positives", len(parts))
-    known = kept.state.get("distance", {})
-    distance = np.array(known["values"]) if known else np.empty(len(item))
-    for indices, values in session.run(FIND_POSITIVES, job, parts, label, kept):
+    stage = record.stage("positives", len(parts))
+    distance: FloatArray = stage.state.setdefault("distance", np.empty(len(item)))
+    for indices, values in session.run(replace(FIND_POSITIVES, name=name), job, parts, stage):
         distance[chosen[indices[0]][0]] = values
-        kept.keep(indices, "distance", {"values": distance})
+        stage.keep(indices, "distance", distance)
     return distance
 
 
 def find_extremes(job: Job, session: Session) -> FloatArray:
     """Return the least and greatest distance over all non-ignored pairs; (inf, −inf) of none."""
-    tasks = job.plan.tasks
-    stage = session.stage("range", len(tasks))
-    pack = _pack_range, itemgetter("range")
-    return session.sums(FIND_RANGE, job, tasks, "range", stage, pack)[None]
+    stage = session.record.stage("range", len(job.plan.tasks))
+    return session.sums(FIND_RANGE, job, stage)[None]
 
 
-def _pack_range(range_: FloatArray) -> Arrays:
-    return {"range": range_}
+def count_all(job: Job, session: Session, refined: int = 0) -> RankStatistics:
+    """Count every pair, in the pass that counts or in one that refines, by its number from 1.
 
-
-def count_all(job: Job, session: Session, name: str = "counting") -> RankStatistics:
-    """Count every pair: shards merge, blocks of queries stack."""
-    tasks = job.plan.tasks
-    stage = session.stage(name, len(tasks))
-    parts = session.sums(COUNT, job, tasks, name.split()[0], stage, (_pack, _unpack))
-    return RankStatistics.stack(list(parts.values()))
-
-
-def _pack(statistics: RankStatistics) -> Arrays:
-    values = {name: getattr(statistics, name) for name in FIELDS}
-    return {name: array for name, array in values.items() if array is not None}
-
-
-def _unpack(arrays: Arrays) -> RankStatistics:
-    return RankStatistics(**{name: np.array(array) for name, array in arrays.items()})
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Group of a counting task where stretches of the gallery stay apart.
-
-    Attributes
-    ----------
-    ends : tuple of int
-        Where each stretch ends, ascending.
+    Shards merge, blocks of queries stack.
     """
+    work, stage = COUNT, COUNT.name
+    if refined:
+        work, stage = replace(COUNT, name="refining"), f"refining {refined}"
+    blocks = session.sums(work, job, session.record.stage(stage, len(job.plan.tasks)))
+    return RankStatistics.stack(list(blocks.values()))
 
-    ends: tuple[int, ...]
 
-    def __call__(self, task: Task) -> tuple[int, tuple[int, int]]:
-        """Return the number of a task's stretch, and its queries."""
-        return bisect_right(self.ends, task.gallery[0]), task.queries
+def stretch_of(ends: Sequence[int], task: Task) -> tuple[int, tuple[int, int]]:
+    """Return the group of a task that lies in one stretch: the stretch's number, the queries."""
+    return bisect_right(ends, task.gallery[0]), task.queries
 
 
 def count_stretches(job: Job, ends: Sequence[int], session: Session) -> list[RankStatistics]:
@@ -160,39 +136,26 @@ def count_stretches(job: Job, ends: Sequence[int], session: Session) -> list[Ran
         if left < task.gallery[1] and task.gallery[0] < right
     )
     job = replace(job, plan=replace(job.plan, tasks=tasks))
-    work = replace(COUNT, group=Stretch(tuple(ends)))
+    work = replace(COUNT, group=partial(stretch_of, ends))
     stretches: list[list[RankStatistics]] = [[] for _ in ends]
-    for (number, _), part in session.sums(work, job, tasks, "counting").items():
+    for (number, _), part in session.sums(work, job).items():
         stretches[number].append(part)
     return [RankStatistics.stack(parts) for parts in stretches]
 
 
-@dataclass(frozen=True)
-class Stretches(Task):
-    """A task, and the stretches of the gallery that it is in.
+def ranks(ends: Sequence[int], job: Job, task: Task, watch: Watch) -> IntArray:
+    """Count negatives closer than each positive of a task's queries, and as far, [s, 2, p].
 
-    Attributes
-    ----------
-    cuts : tuple of int
-        Where in the gallery they begin, within the task, and its end.
-    first : int
-        The number of the first.
+    The s stretches of the gallery that the task lies in stay apart.
     """
-
-    cuts: tuple[int, ...]
-    first: int
-
-
-def ranks(job: Job, task: Stretches, watch: Watch) -> IntArray:
-    """Count negatives closer than each positive of a task's queries, and as far, [s, 2, p]."""
+    left, right = task.gallery
+    inside = slice(bisect_right(ends, left), bisect_right(ends, right - 1))
     positives = job.known_positives().block(*task.queries)
-    counter = StretchCounter(positives, np.array(task.cuts), job.offset_rows(*task.queries))
+    cuts = np.array([left, *ends[inside], right])
+    counter = StretchCounter(positives, cuts, job.offset_rows(*task.queries))
     for tile in masked_tiles(job, task, watch):
         counter.add(tile)
     return counter.ahead
-
-
-RANKS: Pass[Stretches, IntArray] = Pass("count", ranks)
 
 
 def rank_stretches(job: Job, ends: Sequence[int], session: Session) -> IntArray:
@@ -211,18 +174,13 @@ def rank_stretches(job: Job, ends: Sequence[int], session: Session) -> IntArray:
     [stretches, 2, P] int64
         Negatives closer than each positive, and as far as it.
     """
-    items: list[Stretches] = []
-    for task in job.plan.tasks:
-        left, right = task.gallery
-        first, last = bisect_right(ends, left), bisect_right(ends, right - 1)
-        cuts = left, *ends[first:last], right
-        items.append(Stretches(task.queries, task.gallery, cuts, first))
-    indptr = job.known_positives().indptr
+    tasks, indptr = job.plan.tasks, job.known_positives().indptr
+    work: Pass[Task, IntArray] = Pass(COUNT.name, partial(ranks, ends))
     ahead = np.zeros((len(ends), 2, int(indptr[-1])), np.int64)
-    for indices, part in session.run(RANKS, job, items, "counting"):
-        item = items[indices[0]]
-        begin, end = (indptr[query] for query in item.queries)
-        ahead[item.first : item.first + len(part), :, begin:end] += part
+    for indices, part in session.run(work, job, tasks):
+        first, queries = stretch_of(ends, tasks[indices[0]])
+        begin, end = (indptr[query] for query in queries)
+        ahead[first : first + len(part), :, begin:end] += part
     return ahead
 
 
@@ -246,12 +204,11 @@ def refine(
     # The range has been checked, and single shots are counted.
     range_ = replace(job.thresholds.range, strict=False)
     beside = replace(job, shots=None)
-    for number in itertools.count(1):
-        edges = _settling_edges(counted, measures)
-        if not len(edges):
-            break
+    number = 0
+    while len(edges := _settling_edges(counted, measures)):
+        number += 1
         further = replace(beside, thresholds=Thresholds(range_, np.empty(0), edges))
-        finer = count_all(further, session, f"refining {number}")
+        finer = count_all(further, session, number)
         counted = counted.merge_edges(finer)
     return counted
 

@@ -11,7 +11,7 @@ import numpy as np
 from streameval.arrays.fingerprint import of_labels
 from streameval.metrics.groups import PositiveCameras
 from streameval.planning.plan import Limits, Plan, Problem, ShotSizes
-from streameval.planning.range import Range
+from streameval.planning.range import UNUSED, Range
 from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs, find_pairs
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
@@ -24,7 +24,6 @@ from streameval.single_shot.poisson_binomial import hopeless_from
 from streameval.source import Source
 from streameval.statistics import SHOT_FIELDS, IntArray
 
-UNUSED = "unused"  # the range, where nothing is read off it
 THRESHOLDS = 101
 ASSUMED_POSITIVES = 50  # a query, where the work is planned before there are labels
 BINS = 1000  # of the histogram of impostors
@@ -75,11 +74,6 @@ class Prepared:
         """The source of the request."""
         return self.request.source
 
-    @property
-    def uses_range(self) -> bool:
-        """Whether anything is counted that a range of the distances is needed for."""
-        return bool(self.problem.thresholds or self.problem.edges)
-
     def with_range_from_data(self) -> Prepared:
         """Return the same evaluation, cut in the same way, with ``range="minmax"``."""
         problem = self.source.with_range_pass(self.problem)
@@ -87,14 +81,13 @@ class Prepared:
         plan = replace(self.plan, bytes_read=again.bytes_read, flops=again.flops)
         return replace(self, problem=problem, plan=plan, range=None)
 
-    def range_summary(self, used: Range) -> dict[str, Any]:
+    def range_summary(self, used: Range) -> Mapping[str, Any]:
         """Return the mode and the bounds of the range that was used, for the summary."""
-        if not self.uses_range:
-            return {"mode": UNUSED, "low": None, "high": None}
+        if not (self.problem.thresholds or self.problem.edges):
+            return UNUSED
         if np.isnan(used.low):  # lists don't tell
-            return {"mode": "unknown", "low": None, "high": None}
-        mode = "minmax" if self.range is None else "given" if used.strict else "auto"
-        return {"mode": mode, "low": used.low, "high": used.high}
+            return {**UNUSED, "mode": "unknown"}
+        return used.summary if self.range is not None else used.summary | {"mode": "minmax"}
 
 
 def prepare(request: Request, session: Session) -> Prepared:
@@ -105,7 +98,10 @@ def prepare(request: Request, session: Session) -> Prepared:
     """
     source = request.source.check(request)
     request = request.with_source(source)
-    used = _range(request)
+    used = request.range if isinstance(request.range, Range) else None
+    given = used is not None
+    if request.range == "auto":
+        used = source.bounds()
     needs, protocol = request.fields_needed, request.protocol
     columns: Mapping[str, AnyArray] = {}
     identities = cams = groups = None
@@ -115,7 +111,7 @@ def prepare(request: Request, session: Session) -> Prepared:
         pairs = Pairs.assumed(*source.shape, ASSUMED_POSITIVES)
     else:
         pairs = find_pairs(query, gallery, protocol, request.listed)
-        columns = query_columns(query)
+        columns = label_columns(query)
         fingerprints = gallery_fingerprints(gallery, None if request.listed is None else pairs)
         if protocol.cmc == SINGLE_GALLERY_SHOT and not needs.isdisjoint(SHOT_FIELDS):
             identities = find_identities(gallery, pairs)
@@ -124,7 +120,6 @@ def prepare(request: Request, session: Session) -> Prepared:
         _check_groups(request, columns, cams)
         if "impostor_histogram" in needs and request.group_by is not None:
             groups = histogram_groups(request.group_by, columns)
-    given = isinstance(request.range, Range)
     problem = replace(
         source.problem(pairs),
         groups=0 if groups is None else int(groups.max()) + 1,
@@ -153,13 +148,6 @@ def prepare(request: Request, session: Session) -> Prepared:
     )
 
 
-def _range(request: Request) -> Range | None:
-    """Return the range of the distances; None where it must come from the data."""
-    if isinstance(request.range, Range):
-        return request.range
-    return request.source.bounds() if request.range == "auto" else None
-
-
 def _check_groups(
     request: Request, columns: Mapping[str, AnyArray], cams: PositiveCameras | None
 ) -> None:
@@ -173,9 +161,9 @@ def _check_groups(
         group_labels(group_by, request.source.shape[0])
 
 
-def query_columns(query: Labels) -> dict[str, AnyArray]:
-    """Return the labels of the queries that are kept with a result: ``id``, ``cam``, and more."""
-    return {name: labels for name, labels in query.columns.items() if name != "key"}
+def label_columns(labels: Labels) -> dict[str, AnyArray]:
+    """Return the columns that a result keeps of the queries' labels: all but ``key``."""
+    return {name: values for name, values in labels.columns.items() if name != "key"}
 
 
 def gallery_fingerprints(gallery: Labels, listed: Pairs | None) -> dict[str, str]:
@@ -184,9 +172,8 @@ def gallery_fingerprints(gallery: Labels, listed: Pairs | None) -> dict[str, str
     Of labels only: a second for ten million at most, as `find_pairs`. Features or distances cost
     a read, and differ between the models that are compared, whether or not the images do.
     """
-    columns = {"gallery ids": gallery.id}
-    columns |= {"gallery cams": gallery.cam} if gallery.cam is not None else {}
-    columns |= {f"gallery {name}": labels for name, labels in gallery.more.items()}
+    names = {"id": "ids", "cam": "cams"}
+    columns = {f"gallery {names.get(name, name)}": v for name, v in label_columns(gallery).items()}
     columns |= {} if listed is None else {"listed pairs": listed.item}
     return {name: of_labels(labels) for name, labels in columns.items()}
 

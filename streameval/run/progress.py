@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-from streameval.errors import check_type
-
 
 class Progress:
     """Receives the events of an evaluation; does nothing. Subclass it to show them.
@@ -33,35 +31,17 @@ class Progress:
         """End the pass."""
 
 
-def check_progress(progress: object) -> None:
-    """Refuse what receives no events; None, and False, are nothing to receive them."""
-    needed = "an object of a subclass of Progress is needed, or None"
-    check_type("progress", progress or None, Progress | None, needed)
-
-
 class Cancelled(Exception):  # noqa: N818 - an event, not an error
     """Ends a task whose result nobody waits for."""
 
 
 class Watch:
-    """What a running task reports to, and learns from that it is no longer wanted."""
+    """Where a running task reports its progress, and learns that its result is not wanted."""
 
     def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+        self.progress = progress
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
-
-    def begin(self, pairs: int, size: int) -> None:
-        """Begin a job of so many pairs, that reads so many bytes."""
-        self._progress.begin(pairs, size)
-
-    def start(self, label: str, pairs: int) -> None:
-        """Begin a pass over so many pairs."""
-        self._progress.start(label, pairs)
-
-    def finish(self) -> None:
-        """End the pass."""
-        self._progress.finish()
 
     def cancel(self) -> None:
         """Let every running task end at its next report."""
@@ -73,4 +53,4 @@ class Watch:
             raise Cancelled
         if pairs:
             with self._lock:
-                self._progress.advance(pairs)
+                self.progress.advance(pairs)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
@@ -46,9 +46,7 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> dict[
             "layout": plan.layout,
             "tasks": len(plan.tasks),
             "tile": list(plan.tile),
-            "threads": plan.threads,
-            "workers": plan.workers,
-            "memory": plan.memory,
+            **{name: getattr(plan, name) for name in ("threads", "workers", "memory")},
             "projected_peak": plan.peak,
         },
         "refined": [measure.name for measure in prepared.request.refine],
@@ -100,7 +98,7 @@ def manifest(prepared: Prepared) -> Manifest:
     """
     source, request, plan = prepared.source, prepared.request, prepared.plan
     inputs = {item.name: item.fingerprint() for item in source.inputs()}
-    inputs["labels"] = _hash(_label_arrays(prepared))
+    inputs["labels"] = _label_hash(prepared)
     options: dict[str, Any] = {
         **source.options(),
         "protocol": asdict(request.protocol),
@@ -130,20 +128,21 @@ def identity(described: Manifest) -> str:
     return hashlib.blake2b(json.dumps(same, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def _label_arrays(prepared: Prepared) -> list[np.ndarray]:
-    pairs, cams = prepared.pairs, prepared.positive_cams
-    arrays = [pairs.indptr, pairs.item, pairs.positive, pairs.same_identity, pairs.junk]
-    arrays += [pairs.classes.query, pairs.classes.code, pairs.classes.item]
-    optional = [
-        *prepared.columns.values(),
-        None if cams is None else cams.labels,
-        None if prepared.identities is None else prepared.identities.code,
-        prepared.groups,
+def _label_hash(prepared: Prepared) -> str:
+    """Return a digest of the pairs, and of the labels that results keep."""
+    pairs, cams, identities = prepared.pairs, prepared.positive_cams, prepared.identities
+    arrays: list[np.ndarray] = [
+        pairs.indptr,
+        pairs.item,
+        pairs.positive,
+        pairs.same_identity,
+        pairs.junk,
     ]
-    return arrays + [array for array in optional if array is not None]
-
-
-def _hash(arrays: Iterable[np.ndarray]) -> str:
+    arrays += [pairs.classes.query, pairs.classes.code, pairs.classes.item]
+    arrays += prepared.columns.values()
+    arrays += [] if cams is None else [cams.labels]
+    arrays += [] if identities is None else [identities.code]
+    arrays += [] if prepared.groups is None else [prepared.groups]
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         digest.update(f"{array.shape} {array.dtype.str}".encode())

@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.planning.plan import Plan
 
 Item = TypeVar("Item")
-Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class Stage:
@@ -21,33 +19,25 @@ class Stage:
     ----------
     done : [n] bool
         Which tasks are finished.
-    state : dict of str to mapping of str to array
+    state : dict of str to array or RankStatistics
         What the finished tasks have counted, by name.
     """
 
-    def __init__(self, tasks: int, note: Callable[[Stage, str], None] | None = None) -> None:
+    def __init__(self, tasks: int, changed: Callable[[Stage, str], None] | None = None) -> None:
         self.done = np.zeros(tasks, np.bool_)
-        self.state: dict[str, Arrays] = {}
-        self._note = note
+        self.state: dict[str, Any] = {}
+        self._changed = changed
 
     def left(self, items: Sequence[Item]) -> dict[int, Item]:
         """Return the items that are not finished, by index."""
         return {index: items[index] for index in np.flatnonzero(~self.done).tolist()}
 
-    def keep(self, indices: Sequence[int], name: str, arrays: Arrays) -> None:
-        """Note that tasks are finished, and what all tasks of this name have counted so far.
-
-        Parameters
-        ----------
-        indices : sequence of int
-        name : str
-        arrays : mapping of str to array
-            They replace those kept under the name before.
-        """
+    def keep(self, indices: Sequence[int], name: str, counted: Any) -> None:
+        """Mark tasks as finished; `counted` is what all tasks of this name have counted so far."""
         self.done[list(indices)] = True
-        self.state[name] = arrays
-        if self._note is not None:
-            self._note(self, name)
+        self.state[name] = counted
+        if self._changed is not None:
+            self._changed(self, name)
 
 
 Manifest = Mapping[str, Mapping[str, Any]]

@@ -13,18 +13,18 @@ from typing import Any, cast
 import numpy as np
 import psutil
 
-from streameval.errors import OptionError, check_path
+from streameval.errors import OptionError, check_path, check_type
 from streameval.kernels.caches import forget_stale_kernels
 from streameval.kernels.counting import count_tile
 from streameval.metrics.options import is_count, is_number
-from streameval.planning.plan import Limits, Workers
+from streameval.planning.plan import Limits, Task, Workers
 from streameval.run.checkpoint import Checkpoint
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import WORKER_BYTES, Connection, open_cluster
-from streameval.run.executor import Executor, Item, Part, Pass, ThreadExecutor
+from streameval.run.executor import Executor, Item, Part, Parts, Pass, ThreadExecutor
 from streameval.run.job import Job
-from streameval.run.progress import Progress, Watch, check_progress
-from streameval.run.record import NO_RECORD, Arrays, Record, Stage
+from streameval.run.progress import Progress, Watch
+from streameval.run.record import NO_RECORD, Record, Stage
 from streameval.run.worker import check_sent
 from streameval.source import Source
 from streameval.store import check_packages
@@ -84,21 +84,10 @@ class Session:
         check_sent(source)
         return self.connection.workers(self.worker_memory)
 
-    def stage(self, name: str, tasks: int) -> Stage:
-        """Begin a stage of the record, or go on with it."""
-        return self.record.stage(name, tasks)
-
     def run(
-        self,
-        work: Pass[Item, Part],
-        job: Job,
-        items: Sequence[Item],
-        label: str,
-        stage: Stage | None = None,
-    ) -> Iterator[tuple[tuple[int, ...], Part]]:
-        """Run a pass: open the inputs, yield parts of the result, close the inputs.
-
-        Every pass over the data comes by here.
+        self, work: Pass[Item, Part], job: Job, items: Sequence[Item], stage: Stage | None = None
+    ) -> Parts[Part]:
+        """Run a pass over the data, and yield parts of its result.
 
         Parameters
         ----------
@@ -106,54 +95,31 @@ class Session:
         job : Job
         items : sequence
             The tasks.
-        label : str
-            Name of the pass, for the progress.
         stage : Stage, optional
             Tasks that are finished in it are left out.
-
-        Yields
-        ------
-        tuple of int, part
-            Indices of the tasks that the part is the result of, each once.
         """
         left = dict(enumerate(items)) if stage is None else stage.left(items)
-        self.watch.start(label, sum(item.pairs for item in items))
+        self.progress.start(work.name, sum(item.pairs for item in items))
         self.watch.advance(sum(item.pairs for i, item in enumerate(items) if i not in left))
         with closing(self.executor.run(work, job, left, self.watch)) as parts:
             yield from parts
-        self.watch.finish()
+        self.progress.finish()
 
-    def sums(
-        self,
-        work: Pass[Item, Part],
-        job: Job,
-        items: Sequence[Item],
-        label: str,
-        stage: Stage | None = None,
-        pack: tuple[Callable[[Part], Arrays], Callable[[Arrays], Part]] | None = None,
-    ) -> dict[Any, Part]:
-        """Run a pass; return the sum of the parts of each group, in the order of the groups.
+    def sums(self, work: Pass[Task, Part], job: Job, stage: Stage | None = None) -> dict[Any, Part]:
+        """Run a pass over the tasks of a plan; return the sum of each group, in their order.
 
-        Parameters
-        ----------
-        work, job, items, label, stage
-            As for `run`.
-        pack : (callable, callable), optional
-            A part to the arrays that the stage keeps of it, and back.
+        The stage keeps the sums; see `run`.
         """
         if work.merge is None:
             raise TypeError(f"parts of {work.name} do not merge")
-        groups: list[Any] = sorted({cast(Any, work.group(item)) for item in items})
-        sums: dict[Any, Part] = {}
-        if stage is not None and pack is not None:
-            kept = ((group, stage.state.get(_name(group))) for group in groups)
-            sums = {group: pack[1](arrays) for group, arrays in kept if arrays is not None}
-        for indices, part in self.run(work, job, items, label, stage):
-            group = work.group(items[indices[0]])
-            sums[group] = work.merge(sums[group], part) if group in sums else part
-            if stage is not None and pack is not None:
-                stage.keep(indices, _name(group), pack[0](sums[group]))
-        return {group: sums[group] for group in groups}
+        tasks = job.plan.tasks
+        stage = Stage(len(tasks)) if stage is None else stage
+        for indices, part in self.run(work, job, tasks, stage):
+            name = _name(work.group(tasks[indices[0]]))
+            known = stage.state.get(name)
+            stage.keep(indices, name, part if known is None else work.merge(known, part))
+        groups: list[Any] = sorted({cast(Any, work.group(task)) for task in tasks})
+        return {group: stage.state[_name(group)] for group in groups}
 
 
 def _name(group: object) -> str:
@@ -173,17 +139,21 @@ def open_session(given: Mapping[str, Any]) -> Iterator[Session]:
         no workers. None is not given.
     """
     forget_stale_kernels()
-    asked, progress = given.get("memory"), given.get("progress")
-    check_progress(progress)
-    memory = parse_bytes(DEFAULT_MEMORY if asked is None else asked)
-    threads, folder = given.get("threads"), given.get("checkpoint")
-    here = thread_count(threads)
-    resume, workers = bool(given.get("resume")), given.get("workers")
-    if workers is not None and workers < 1:
+    given = {name: value for name, value in given.items() if value is not None}
+    progress, folder = given.get("progress") or Progress(), given.get("checkpoint")
+    needed = "an object of a subclass of Progress is needed, or None"
+    check_type("progress", progress, Progress, needed)
+    memory = parse_bytes(given.get("memory", DEFAULT_MEMORY))
+    threads = given.get("threads", cores())
+    if not is_count(threads):
+        raise OptionError(f"threads is {threads!r}; a whole number of at least 1 is needed")
+    threads = int(threads)
+    workers, resume = given.get("workers", 1), bool(given.get("resume"))
+    if workers < 1:
         raise OptionError(f"--workers is {workers}; a whole number of at least 1 is needed")
-    if given.get("dry_run") and workers is not None and given.get("scheduler") is None:
-        planned = Workers(workers, threads or 1, memory, WORKER_BYTES)
-        yield Session(memory, here, ThreadExecutor(here), planned_workers=planned)
+    if given.get("dry_run") and "workers" in given and "scheduler" not in given:
+        planned = Workers(workers, given.get("threads", 1), memory, WORKER_BYTES)
+        yield Session(memory, threads, ThreadExecutor(threads), planned_workers=planned)
         return
     if folder is not None:
         check_path(folder, "checkpoint")
@@ -191,20 +161,14 @@ def open_session(given: Mapping[str, Any]) -> Iterator[Session]:
         raise OptionError(
             "resume goes on with the work kept in a checkpoint: give its folder, checkpoint=..."
         )
-    with open_cluster(
-        count=workers,
-        scheduler=given.get("scheduler"),
-        client=given.get("client"),
-        threads=threads,
-        memory=memory,
-    ) as connection:
+    with open_cluster(given, memory) as connection:
         session = Session(
             memory,
-            here,
-            ThreadExecutor(here) if connection is None else ClusterExecutor(connection),
-            None if asked is None else memory,
+            threads,
+            ThreadExecutor(threads) if connection is None else ClusterExecutor(connection),
+            memory if "memory" in given else None,
             connection,
-            progress=progress or Progress(),
+            progress=progress,
         )
         if folder is None:
             yield session
@@ -220,15 +184,6 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # not on every system
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def thread_count(threads: int | None) -> int:
-    """Return the threads that are asked for; as many as the process may use where none are."""
-    if threads is None:
-        return cores()
-    if not is_count(threads):
-        raise OptionError(f"threads is {threads!r}; a whole number of at least 1 is needed")
-    return int(threads)
 
 
 def parse_bytes(size: str | float, what: str = "memory") -> int:
@@ -257,6 +212,5 @@ def parse_bytes(size: str | float, what: str = "memory") -> int:
 
 def reserved_bytes() -> int:
     """Return what the process holds, and will for its libraries, beside the evaluation."""
-    used_before = count_tile.signatures
-    libraries = USED_LIBRARY_BYTES if used_before else LIBRARY_BYTES
+    libraries = USED_LIBRARY_BYTES if count_tile.signatures else LIBRARY_BYTES
     return int(psutil.Process().memory_info().rss) + libraries

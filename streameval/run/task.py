@@ -7,6 +7,7 @@ the job does not name, and returns something small.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -29,23 +30,81 @@ from streameval.statistics import FloatArray, IntArray, RankStatistics, histogra
 def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     """Count a task: the statistics of its queries against its gallery items."""
     first, last = task.queries
-    pairs = job.pairs.block(first, last)
+    pairs, thresholds = job.pairs.block(first, last), job.thresholds
     every_pair = np.ones(len(pairs.item), np.bool_)
-    counter: TaskCounter | None = None
-    if job.positives is not None:
-        counter = TaskCounter(job, task, job.positives.block(first, last))
-    for tile in job.source.tiles(job, task, watch, check=False):
-        if counter is None:  # a strip, the one tile of its task, holds its own positives
-            positives = _positives_of(pairs, tile)
-            if np.isfinite(positives.distance).all():
-                check_range(job.thresholds, positives, first)
-            counter = TaskCounter(job, task, positives)
-        counter.add(tile, tile.mask(pairs.indptr, pairs.item, every_pair))
-    if counter is None:
-        raise RuntimeError("a task without tiles has no positives")
-    statistics = counter.statistics(pairs)
-    _check_negatives_in_range(job, task, statistics, watch)
+    tiles = job.source.tiles(job, task, watch, check=False)
+    if job.positives is None:  # a strip, the one tile of its task, holds its own positives
+        strip = next(tiles)
+        positives, tiles = _positives_of(pairs, strip), chain([strip], tiles)
+        if np.isfinite(positives.distance).all():
+            check_range(thresholds, positives, first)
+    else:
+        positives = job.positives.block(first, last)
+    row = job.offset_rows(first, last)
+    ranks = RankCounter(Edges.build(positives, thresholds.edges), row)
+    shots = None if job.shots is None else ShotCounter(job.shots, positives, row)
+    nearest = None
+    if job.near is not None:
+        nearest = NearestCounter(job.near.most, job.near.reach[first:last], row)
+    for tile in tiles:
+        masked, before = tile.mask(pairs.indptr, pairs.item, every_pair), ranks.not_finite
+        for counter in (ranks, shots, nearest):
+            if counter is not None and tile.values.size:
+                counter.add(tile)
+        if tile.locate is not None and ranks.not_finite - before != masked:
+            tile.locate()
+    positive, ignored, same_identity = pairs.counts_in(*task.gallery)
+    valid = task.gallery[1] - task.gallery[0] - ignored
+    negatives = valid - positive
+    closer, tied, tied_before, within = ranks.read(negatives)
+    more = _histogram(job, task, within, negatives)
+    if more:  # beside the thresholds there are edges
+        within = within[:, np.searchsorted(thresholds.edges, thresholds.values)]
+    if shots is not None:
+        more["single_shot"], more["sampled_shots"] = shots.finish(pairs, tied, first)
+    if nearest is not None:
+        more["nearest_negatives"] = nearest.sorted()
+    statistics = RankStatistics(
+        indptr=positives.indptr,
+        positive_distance=positives.distance,
+        thresholds=thresholds.values,
+        closer=closer,
+        tied=tied,
+        tied_before=tied_before,
+        negatives_within=within,
+        nearest_negative=ranks.counts.nearest,
+        valid=valid,
+        ignored=ignored,
+        same_identity=same_identity,
+        positive_item=positives.item,
+        **more,
+    )
+    if thresholds.range.strict:
+        above = within[:, -1] < negatives
+        below = statistics.nearest_negative < thresholds.range.low
+        for query in np.flatnonzero(above | below)[:1].tolist():
+            _refuse_negative(job, (first + query, first + query + 1), task.gallery, watch)
     return statistics
+
+
+def _histogram(job: Job, task: Task, within: IntArray, negatives: IntArray) -> dict[str, Any]:
+    """Return the histogram of impostors and its edges, and that of each group, where wanted.
+
+    `within` [q, E] are the negatives within each threshold and edge, `negatives` [q] all.
+    """
+    thresholds, groups = job.thresholds, job.groups
+    if thresholds.histogram is None:
+        return {}
+    edges = np.searchsorted(thresholds.edges, thresholds.histogram)
+    histogram = histogram_of(within.sum(axis=0)[edges], negatives.sum())
+    found = {"impostor_histogram": histogram, "histogram_edges": thresholds.histogram}
+    if groups is None:
+        return found
+    group = groups[slice(*task.queries)]
+    sums = np.zeros((int(groups.max()) + 1, within.shape[1] + 1), np.int64)
+    np.add.at(sums, group, np.column_stack([within, negatives]))
+    by_group = histogram_of(sums[:, edges], sums[:, -1])
+    return found | {"group": group, "group_histogram": by_group}
 
 
 def masked_tiles(
@@ -82,83 +141,6 @@ def pair_distances(job: Job, part: PairPart, watch: Watch) -> FloatArray:
     return distances
 
 
-class TaskCounter:
-    """The counters of a task, and the statistics of what they count.
-
-    Parameters
-    ----------
-    job : Job
-    task : Task
-    positives : Positives
-        Of the task's queries.
-    """
-
-    def __init__(self, job: Job, task: Task, positives: Positives) -> None:
-        self._job, self._task, self._positives = job, task, positives
-        offset_row = job.offset_rows(*task.queries)
-        self._ranks = RankCounter(Edges.build(positives, job.thresholds.edges), offset_row)
-        self._shots = None if job.shots is None else ShotCounter(job.shots, positives, offset_row)
-        self._nearest = None
-        if job.near is not None:
-            reach = job.near.reach[slice(*task.queries)]
-            self._nearest = NearestCounter(job.near.most, reach, offset_row)
-
-    def add(self, tile: Tile, masked: int) -> None:
-        """Count a tile, of which so many finite values have been masked."""
-        before = self._ranks.not_finite
-        for counter in (self._ranks, self._shots, self._nearest):
-            if counter is not None and tile.values.size:
-                counter.add(tile)
-        if tile.locate is not None and self._ranks.not_finite - before != masked:
-            tile.locate()
-
-    def statistics(self, pairs: Pairs) -> RankStatistics:
-        """Return the statistics of the task's queries, whose pairs are given."""
-        task, thresholds, positives = self._task, self._job.thresholds, self._positives
-        positive, ignored, same_identity = pairs.counts_in(*task.gallery)
-        valid = task.gallery[1] - task.gallery[0] - ignored
-        closer, tied, tied_before, within = self._ranks.read(valid - positive)
-        more: dict[str, Any] = self._histogram(within, valid - positive)
-        if self._shots is not None:
-            expected, sampled = self._shots.finish(pairs, tied, task.queries[0])
-            more |= {"single_shot": expected, "sampled_shots": sampled}
-        if self._nearest is not None:
-            more["nearest_negatives"] = self._nearest.sorted()
-        if thresholds.histogram is not None:
-            within = within[:, np.searchsorted(thresholds.edges, thresholds.values)]
-        return RankStatistics(
-            indptr=positives.indptr,
-            positive_distance=positives.distance,
-            thresholds=thresholds.values,
-            closer=closer,
-            tied=tied,
-            tied_before=tied_before,
-            negatives_within=within,
-            nearest_negative=self._ranks.counts.nearest,
-            valid=valid,
-            ignored=ignored,
-            same_identity=same_identity,
-            positive_item=positives.item,
-            histogram_edges=thresholds.histogram,
-            **more,
-        )
-
-    def _histogram(self, within: IntArray, negatives: IntArray) -> dict[str, Any]:
-        """Return the histogram of impostors, and that of each group, where they are wanted."""
-        thresholds, groups = self._job.thresholds, self._job.groups
-        if thresholds.histogram is None:
-            return {}
-        edges = np.searchsorted(thresholds.edges, thresholds.histogram)
-        histogram = histogram_of(within.sum(axis=0)[edges], negatives.sum())
-        if groups is None:
-            return {"impostor_histogram": histogram}
-        group = groups[slice(*self._task.queries)]
-        sums = np.zeros((int(groups.max()) + 1, within.shape[1] + 1), np.int64)
-        np.add.at(sums, group, np.column_stack([within, negatives]))
-        by_group = histogram_of(sums[:, edges], sums[:, -1])
-        return {"impostor_histogram": histogram, "group": group, "group_histogram": by_group}
-
-
 def _positives_of(pairs: Pairs, tile: Tile) -> Positives:
     """Return the positives of queries from a tile with all of the gallery."""
     indptr, item = pairs.positives()
@@ -169,9 +151,7 @@ def _positives_of(pairs: Pairs, tile: Tile) -> Positives:
 def check_range(thresholds: Thresholds, positives: Positives, first_query: int) -> None:
     """Raise where a positive's distance lies outside a range that is given."""
     if thresholds.range.strict:
-        outside = np.flatnonzero(thresholds.outside(positives.distance))
-        if outside.size:
-            at = outside[0]
+        for at in np.flatnonzero(thresholds.outside(positives.distance))[:1]:
             query = int(np.searchsorted(positives.indptr, at, side="right")) - 1 + first_query
             item, distance = int(positives.item[at]), float(positives.distance[at])
             raise RangeError(thresholds.range, query, item, distance)
@@ -188,36 +168,25 @@ class RangeError(InputError):
     """
 
     def __init__(self, wanted: Range, query: int, item: int, value: float) -> None:
-        super().__init__(
-            f"the distance of query {query} to gallery item {item} is {value!r}, outside the given "
-            f"range [{wanted.low!r}, {wanted.high!r}]: widen --range, or use --range minmax"
-        )
+        super().__init__(wanted, query, item, value)
         self.wanted, self.query, self.item, self.value = wanted, query, item, value
 
-    def __reduce__(self) -> tuple[type[RangeError], tuple[Range, int, int, float]]:
-        return type(self), (self.wanted, self.query, self.item, self.value)
+    def __str__(self) -> str:
+        return (
+            f"the distance of query {self.query} to gallery item {self.item} is {self.value!r}, "
+            f"outside the given range [{self.wanted.low!r}, {self.wanted.high!r}]: widen --range, "
+            "or use --range minmax"
+        )
 
 
-def _check_negatives_in_range(
-    job: Job, task: Task, statistics: RankStatistics, watch: Watch
+def _refuse_negative(
+    job: Job, query: tuple[int, int], gallery: tuple[int, int], watch: Watch
 ) -> None:
-    """Raise where a counted negative lies outside a range that is given."""
-    thresholds = job.thresholds
-    if not thresholds.range.strict:
-        return
-    positive, ignored, _ = job.pairs.block(*task.queries).counts_in(*task.gallery)
-    negatives = task.gallery[1] - task.gallery[0] - ignored - positive
-    above = statistics.negatives_within[:, -1] < negatives
-    below = statistics.nearest_negative < thresholds.range.low
-    offending = np.flatnonzero(above | below)
-    if not offending.size:
-        return
-    query = task.queries[0] + int(offending[0])
-    row = job.offset_rows(query, query + 1)[0]
-    for tile in masked_tiles(job, Task((query, query + 1), task.gallery), watch):
+    """Raise RangeError for the first distance of a query that lies outside the range."""
+    row = job.offset_rows(*query)[0]
+    for tile in masked_tiles(job, Task(query, gallery), watch):
         valid = np.flatnonzero(tile.values[0] + tile.columns.offset[row] < np.inf)
         values = tile.resolve(np.zeros(len(valid), np.int64), valid)
-        outside = np.flatnonzero(thresholds.outside(values))
-        if outside.size:
-            item = int(tile.columns.item[valid[outside[0]]])
-            raise RangeError(thresholds.range, query, item, float(values[outside[0]]))
+        for at in np.flatnonzero(job.thresholds.outside(values))[:1]:
+            item, value = int(tile.columns.item[valid[at]]), float(values[at])
+            raise RangeError(job.thresholds.range, query[0], item, value)

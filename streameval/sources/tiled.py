@@ -188,7 +188,7 @@ class TiledSource(Source):
         problem, plan = prepared.problem, prepared.plan
         listed = {"features": problem.positives, "strips": 0, "rectangles": plan.pairs}
         total = plan.pairs * problem.passes + listed[plan.layout]
-        session.watch.begin(total, plan.bytes_read)
+        session.progress.begin(total, plan.bytes_read)
         used = prepared.range
         if used is None:
             job = Job(self, prepared.pairs, plan)
