@@ -17,7 +17,7 @@ from streameval.arrays.composed import JoinedArray, SelectedArray
 from streameval.errors import BadRowError, InputError
 from streameval.kernels.edges import Positives as KnownPositives
 from streameval.ledger.head import Segment, Settings
-from streameval.ledger.state import Positives
+from streameval.ledger.state import Nearest, Positives
 from streameval.planning.range import NotUnitError, Range
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import find_pairs
@@ -109,7 +109,7 @@ class Block:
 
     def count(
         self, positives: Positives, near: int = 0, reach: FloatArray | None = None
-    ) -> tuple[list[RankStatistics], list[tuple[int, FloatArray]]]:
+    ) -> tuple[list[RankStatistics], Nearest]:
         """Count every pair, each part apart, with all of the positives to be ranked.
 
         Returns the statistics of each part; and where so many nearest negatives of each query are

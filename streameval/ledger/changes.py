@@ -27,6 +27,7 @@ from streameval.ledger.gallery import Gallery, check_queries, open_matrix, place
 from streameval.ledger.head import Head, Segment, Settings
 from streameval.ledger.state import (
     Near,
+    Nearest,
     Positives,
     State,
     add_positives,
@@ -35,13 +36,11 @@ from streameval.ledger.state import (
     no_statistics,
 )
 from streameval.ledger.store import check_kinds
-from streameval.ledger.trajectory import Forecast, snapshot_of
+from streameval.ledger.trajectory import Change, Forecast, snapshot_of
 from streameval.protocols.labels import KNOWN_COLUMNS, Labels
 from streameval.protocols.pairs import find_pairs
 from streameval.request import Terms
 from streameval.statistics import AnyArray, FloatArray, IntArray, RankStatistics
-
-Change = tuple[State, str, Forecast]
 
 
 def first_state(given: Mapping[str, Any]) -> State:
@@ -124,10 +123,12 @@ class NewSegment:
         array = open_matrix(uri, "gallery")
         head.settings.source(gallery.features(), array).check_rows(gallery.queries, labels)
         self._gallery, self._new = gallery, Positives.none()
+        _, separator, key = str(uri).rpartition("::")
+        default = key if separator else Path(str(uri)).stem
         self._labels = labels.select((*KNOWN_COLUMNS, *head.settings.protocol.columns))
         self._segment = segment = Segment(
             head.next_segment,
-            _default_name(uri) if name is None else str(name),
+            default if name is None else str(name),
             len(labels),
             0,
             head.rows,
@@ -162,7 +163,7 @@ class NewSegment:
         positives, order = state.positives.join(self._new)
         statistics = add_positives(state.statistics, positives, order)
         added = no_statistics(np.arange(head.queries), positives, head.settings)
-        further: list[tuple[int, FloatArray]] = []
+        further: Nearest = ()
         if self._block is not None:
             reach = near.reach.copy()
             reach[self._spent] = np.inf
@@ -204,7 +205,7 @@ class NewSegment:
         counts = np.bincount(2 * place.reshape(-1) + tied, minlength=2 * pairs.shape[1])
         return cells_of(easy.serial[pairs[0]], pairs[1], *counts.reshape(-1, 2).T)
 
-    def _rescan(self, most: int) -> tuple[list[IntArray], list[tuple[int, FloatArray]]]:
+    def _rescan(self, most: int) -> tuple[list[IntArray], Nearest]:
         """Count all old segments for the queries with new positives beyond their reach.
 
         Returns cells of old negatives ahead of these positives; and by segment, the nearest
@@ -212,7 +213,7 @@ class NewSegment:
         """
         parts = self._gallery.parts()
         cells: list[IntArray] = []
-        nearest: list[tuple[int, FloatArray]] = []
+        nearest: Nearest = ()
         numbers = np.array([[part.segment.number] for part in parts])
         for queries in (np.setdiff1d(self._hard, self._spent), self._spent):
             if not len(queries) or not parts:
@@ -226,11 +227,6 @@ class NewSegment:
                 ahead = block.ahead(beyond)
             cells.append(cells_of(beyond.serial, numbers, ahead[:, 0], ahead[:, 1]))
         return cells, nearest
-
-
-def _default_name(gallery: str | Path) -> str:
-    _, separator, key = str(gallery).rpartition("::")
-    return key if separator else Path(str(gallery)).stem
 
 
 def _check_new(head: Head, new: Segment, array: Array) -> None:

@@ -22,7 +22,7 @@ from streameval.ledger.block import Block, Part, joined
 from streameval.ledger.head import Place, Segment, Settings
 from streameval.ledger.state import Near, Positives, State
 from streameval.ledger.store import Contents
-from streameval.ledger.trajectory import Forecast
+from streameval.ledger.trajectory import Change, Forecast
 from streameval.metrics.groups import PositiveCameras
 from streameval.planning.range import UNIT_TOLERANCE
 from streameval.protocols.labels import Labels
@@ -301,7 +301,7 @@ class Gallery:
         return replace(after, head=after.head.with_places(put))
 
 
-def move(gallery: Gallery, name: str | None, place: Place) -> tuple[State, str, Forecast]:
+def move(gallery: Gallery, name: str | None, place: Place) -> Change:
     """Return the state with the new place of the data of a segment, or (None) of queries.
 
     Every place that holds the same content is moved.

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
 from streameval.errors import OptionError
 from streameval.ledger.changes import (
-    Change,
     NewSegment,
     add_queries,
     first_state,
@@ -23,7 +22,7 @@ from streameval.ledger.changes import (
 from streameval.ledger.gallery import Gallery, move, open_matrix, place_of
 from streameval.ledger.head import Head, Segment
 from streameval.ledger.store import LedgerStore
-from streameval.ledger.trajectory import Forecast, Snapshot, result_of, snapshot_of
+from streameval.ledger.trajectory import Change, Forecast, Snapshot, result_of, snapshot_of
 from streameval.ledger.verification import differences
 from streameval.metrics.options import MetricOptions, is_number
 from streameval.planning.range import Range

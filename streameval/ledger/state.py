@@ -17,6 +17,9 @@ from streameval.ledger.head import Head, Settings
 from streameval.statistics import AnyArray, BoolArray, FloatArray, IntArray, RankStatistics
 from streameval.store import Arrays
 
+Nearest = Sequence[tuple[int, FloatArray]]
+"""Nearest negatives of queries, [q, m], each with the number of a segment."""
+
 
 @dataclass(frozen=True, eq=False)
 class Positives:
@@ -110,7 +113,7 @@ class Near:
         near, segment = np.where(beyond, np.inf, near), np.where(beyond, np.int32(-1), segment)
         return Near(near[:, :most], segment[:, :most], reach)
 
-    def merge(self, further: Sequence[tuple[int, FloatArray]], most: int) -> Near:
+    def merge(self, further: Nearest, most: int) -> Near:
         """Return these and those of further segments, at most so many of each query.
 
         Beside a segment are its nearest negatives [q, m]: all that are within the reach, or m of

@@ -67,7 +67,14 @@ class LedgerStore(Store):
     def make(self, state: State, labels: Labels) -> None:
         """Write the first snapshot."""
         if self.local is not None and self.local.exists():
-            _check_unfinished(self.local, self.inside)
+            if not self.local.is_dir():
+                raise OutputError(f"{self.local} is a file; a folder to be made is expected")
+            # What a killed creation leaves is removed.
+            others = {entry.name for entry in self.local.iterdir()} - {"lock", self.inside}
+            if others:
+                raise OutputError(
+                    f"{self.local} holds {min(others)}: a ledger needs a folder of its own"
+                )
         with self.guard("written"), self.locked():
             if not self.exists():
                 self.create()
@@ -125,15 +132,6 @@ class LedgerStore(Store):
     def change(self) -> Contents:
         """Return the contents of the ledger, to be changed."""
         return Contents(self, self.writable())
-
-
-def _check_unfinished(folder: Path, inside: str) -> None:
-    """Raise OutputError if a folder holds more than a killed creation leaves."""
-    if not folder.is_dir():
-        raise OutputError(f"{folder} is a file; a folder to be made is expected")
-    others = {entry.name for entry in folder.iterdir()} - {"lock", inside}
-    if others:
-        raise OutputError(f"{folder} holds {min(others)}: a ledger needs a folder of its own")
 
 
 class Contents(View):

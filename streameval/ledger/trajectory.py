@@ -75,6 +75,10 @@ class Forecast:
         return work / whole if whole else 0.0
 
 
+Change = tuple[State, str, Forecast]
+"""The state after a change, the name of what was changed, and what was counted for it."""
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """An entry of the trajectory.

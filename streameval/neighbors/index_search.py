@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -247,7 +247,7 @@ class Hits:
 
 def search(job: Job, task: Task, watch: Watch) -> Hits:
     """Search the queries of a task in its shard of the gallery, or in the index."""
-    source: IndexSearch = job.source
+    source = cast("IndexSearch", job.source)
     faiss, features, k = faiss_index.load(), source.features, source.searched
     queries = faiss_index.faiss_vectors(features, features.read_query(*task.queries))
     faiss.omp_set_num_threads(1)

@@ -131,7 +131,9 @@ def lengths(job: Job, task: Task, watch: Watch) -> FloatArray:
     """Return the least and the greatest length of a task's gallery vectors, [2] float64."""
     ends = np.array([np.inf, 0.0])
     for start in range(*task.gallery, job.plan.block):
-        _, norms = job.source.read_gallery(start, min(start + job.plan.block, task.gallery[1]))
+        _, norms = cast("Features", job.source).read_gallery(
+            start, min(start + job.plan.block, task.gallery[1])
+        )
         ends = wider(ends, np.array([norms.min(), norms.max()]))
     watch.advance(task.pairs)
     return ends

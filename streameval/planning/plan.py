@@ -15,6 +15,8 @@ SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
 FAN_IN = 8  # parts that a worker of a cluster merges at a time
 
 Layout = Literal["features", "strips", "rectangles", "lists"]
+Holders = dict[str, int]
+"""Bytes by what holds them."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ class Limits:
     workers: Workers | None = None
     tile: tuple[int, int] | None = None
 
-    def process(self, problem: Problem, here: dict[str, int]) -> Process:
+    def process(self, problem: Problem, here: Holders) -> Process:
         """Return the process that tasks run in: this one, which holds what is `here`, or others."""
         on = self.workers
         if on is None:
@@ -281,11 +283,11 @@ class Plan:
     tile: tuple[int, int]
     threads: int
     memory: int
-    parts: dict[str, int]
+    parts: Holders
     bytes_read: int
     flops: int
     workers: int = 0
-    client: dict[str, int] = field(default_factory=dict)
+    client: Holders = field(default_factory=dict)
 
     @property
     def peak(self) -> int:
@@ -321,7 +323,7 @@ class Process:
     memory: int
     threads: int
     workers: int
-    kept: dict[str, int]
+    kept: Holders
 
     @property
     def shares(self) -> int:
@@ -345,7 +347,7 @@ def ranges(stop: int, step: int) -> list[tuple[int, int]]:
 
 
 def refusal(
-    problem: Problem, process: Process, parts: dict[str, int], remedy: str, *, of: str = ""
+    problem: Problem, process: Process, parts: Holders, remedy: str, *, of: str = ""
 ) -> BudgetError:
     """Return the error where even the smallest parts, in bytes by what holds them, don't fit.
 

@@ -22,6 +22,7 @@ from streameval.planning.plan import (
     FAN_IN,
     RESERVED,
     SHARDS_PER_THREAD,
+    Holders,
     Layout,
     Limits,
     Plan,
@@ -60,9 +61,7 @@ def make_plan(problem: Problem, limits: Limits) -> Plan:
     return replace(plan, client=here | sent)
 
 
-def _parts(
-    problem: Problem, process: Process, own: dict[str, int], queries: int, items: int
-) -> dict[str, int]:
+def _parts(problem: Problem, process: Process, own: Holders, queries: int, items: int) -> Holders:
     """Return the bytes that a process holds, by what holds them: its own parts, and all others.
 
     `queries` is the number of queries of a task, `items` that of the columns of a tile.
@@ -84,7 +83,7 @@ class _Cut(NamedTuple):
     items: int
 
 
-def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> dict[str, int]:
+def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
     data, threads, classes = problem.data, process.threads, problem.classes[0]
     operands = 2 if problem.shots is None else threads + 1  # blocks of queries held at a time
     # A column, where a model has collapsed.
@@ -186,7 +185,7 @@ def _shards(gallery: int, unit: int, most: int, process: Process) -> list[tuple[
     return shards or [(0, 0)]
 
 
-def _matrix_parts(problem: Problem, process: Process, rows: int, items: int) -> dict[str, int]:
+def _matrix_parts(problem: Problem, process: Process, rows: int, items: int) -> Holders:
     data, threads = problem.data, process.threads
     cells = rows * items * (data.itemsize + data.converted * data.stored_itemsize)
     shared = items >= max(problem.gallery, 1)  # by all strips

@@ -63,7 +63,7 @@ class ClusterExecutor:
 
 
 @dataclass
-class _Node(Generic[Part]):
+class _Node:
     """A future: of one task, or of the sum of some.
 
     Attributes
@@ -79,7 +79,7 @@ class _Node(Generic[Part]):
         Whether it comes to the client.
     """
 
-    future: Future[Part]
+    future: Future[Any]
     indices: tuple[int, ...]
     group: Hashable
     is_sum: bool
@@ -103,10 +103,10 @@ class _Run(Generic[Item, Part]):
         self._job: Future[Job] | None = None
         self._pending = list(items)  # a heap
         self._left = set(items)  # whose result has not come to the client
-        self._running: dict[Hashable, _Node[Part]] = {}
-        self._done: queue.SimpleQueue[Future[Part]] = queue.SimpleQueue()
-        self._finished: dict[Hashable, list[_Node[Part]]] = defaultdict(list)  # and in no sum yet
-        self._roots: list[_Node[Part]] = []  # finished, too
+        self._running: dict[Hashable, _Node] = {}
+        self._done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        self._finished: dict[Hashable, list[_Node]] = defaultdict(list)  # and in no sum yet
+        self._roots: list[_Node] = []  # finished, too
         self._busy = Counter(map(work.group, items.values()))  # nodes that wait, or run
         self._flushed = time.monotonic()
         self._deaths: Counter[tuple[bool, int]] = Counter()
@@ -219,13 +219,13 @@ class _Run(Generic[Item, Part]):
             priority=int(urgent),
         )
 
-    def _start(self, node: _Node[Part]) -> None:
+    def _start(self, node: _Node) -> None:
         """Wait for a node; a task was busy from the beginning."""
         self._busy[node.group] += node.is_sum
         self._running[node.future.key] = node
         node.future.add_done_callback(self._done.put)
 
-    def _completed(self) -> Iterator[_Node[Part]]:
+    def _completed(self) -> Iterator[_Node]:
         """Yield the nodes that are done by now, or within a moment."""
         with suppress(queue.Empty):
             future = self._done.get(timeout=TICK)
@@ -234,7 +234,7 @@ class _Run(Generic[Item, Part]):
                     yield node
                 future = self._done.get_nowait()
 
-    def _finish(self, node: _Node[Part]) -> None:
+    def _finish(self, node: _Node) -> None:
         """Keep a finished node; merge those of its group once there are enough."""
         if not node.is_sum:
             self._watch.advance(self._pairs(node))
@@ -243,7 +243,7 @@ class _Run(Generic[Item, Part]):
         if not node.root and len(finished) == FAN_IN:
             self._merge(self._finished.pop(node.group))
 
-    def _merge(self, nodes: Sequence[_Node[Part]], *, root: bool = False) -> None:
+    def _merge(self, nodes: Sequence[_Node], *, root: bool = False) -> None:
         """Have nodes of one group merged on a worker."""
         indices = tuple(index for node in nodes for index in node.indices)
         futures = [node.future for node in nodes]
@@ -251,7 +251,7 @@ class _Run(Generic[Item, Part]):
         call = self._call(name, merge_on_worker, self._work, *futures, urgent=True)
         self._start(_Node(call, indices, nodes[0].group, True, root))
 
-    def _ready(self) -> list[_Node[Part]]:
+    def _ready(self) -> list[_Node]:
         """Return the roots that are finished; have what is due merged to further ones."""
         due = time.monotonic() - self._flushed >= FLUSH_SECONDS
         if due:
@@ -273,7 +273,7 @@ class _Run(Generic[Item, Part]):
         first, late = min(self._errors), time.monotonic() > self._failed + PATIENCE
         return late or all(node.indices[0] >= first for node in self._running.values())
 
-    def _repeat(self, node: _Node[Part]) -> None:
+    def _repeat(self, node: _Node) -> None:
         """Have the items of a node done again: it was cancelled, or workers died of it."""
         error = node.future.exception() if node.future.status == "error" else None
         if node.is_sum or node.future.status == "finished":  # they had been done
@@ -287,7 +287,7 @@ class _Run(Generic[Item, Part]):
                     raise self._killed(node, error) from error
             heapq.heappush(self._pending, index)
 
-    def _killed(self, node: _Node[Part], error: BaseException) -> TaskError:
+    def _killed(self, node: _Node, error: BaseException) -> TaskError:
         what = f"{self._work.name} of {self._items[node.indices[0]]}"
         if node.is_sum:
             what = f"merging of {len(node.indices)} results, the first of {what}"
@@ -296,7 +296,7 @@ class _Run(Generic[Item, Part]):
             "were killed for memory: give each more, or lower their threads"
         )
 
-    def _pairs(self, node: _Node[Part]) -> int:
+    def _pairs(self, node: _Node) -> int:
         return sum(self._items[index].pairs for index in node.indices)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,11 @@ from streameval.planning.plan import Plan
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.single_shot.counter import Shots
+from streameval.source import Source
 from streameval.statistics import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from streameval.sources.tiled import TiledSource
 
 Made = TypeVar("Made")
 
@@ -174,7 +178,7 @@ class Job:
         What the tasks of a process share; left behind where the job is sent to another.
     """
 
-    source: Any
+    source: Source
     pairs: Pairs
     plan: Plan
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -183,6 +187,11 @@ class Job:
     groups: IntArray | None = None
     near: Near | None = None
     cache: Cache = field(default_factory=Cache)
+
+    @property
+    def tiled(self) -> TiledSource:
+        """The source, in passes over tiles and listed pairs."""
+        return cast("TiledSource", self.source)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what a worker has no use for: memory, and the list of all tasks."""

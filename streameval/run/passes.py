@@ -82,7 +82,7 @@ def listed_distances(
     name : str
         Of the pass.
     """
-    chosen = job.source.pair_parts(job.plan, query, item)
+    chosen = job.tiled.pair_parts(job.plan, query, item)
     parts = [part for _, part in chosen]
     stage = record.stage("positives", len(parts))
     distance: FloatArray = stage.state.setdefault("distance", np.empty(len(item)))

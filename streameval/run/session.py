@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -68,21 +69,19 @@ class Session:
     progress: Progress = field(default_factory=Progress)
     record: Record = NO_RECORD
     collect: Callable[[Any], None] | None = None
-    watch: Watch = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "watch", Watch(self.progress))
+    @cached_property
+    def watch(self) -> Watch:
+        """What tasks report to; a session that is replaced has a new one."""
+        return Watch(self.progress)
 
     def limits(self, source: Source) -> Limits:
         """Return what a plan for a source may take."""
-        return Limits(self.memory, self.threads, reserved_bytes(), self.workers(source))
-
-    def workers(self, source: Source) -> Workers | None:
-        """Return the workers that the work is planned for; None without a cluster."""
-        if self.connection is None:
-            return self.planned_workers
-        check_sent(source)
-        return self.connection.workers(self.worker_memory)
+        workers = self.planned_workers
+        if self.connection is not None:
+            check_sent(source)
+            workers = self.connection.workers(self.worker_memory)
+        return Limits(self.memory, self.threads, reserved_bytes(), workers)
 
     def run(
         self, work: Pass[Item, Part], job: Job, items: Sequence[Item], stage: Stage | None = None

@@ -32,7 +32,7 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     first, last = task.queries
     pairs, thresholds = job.pairs.block(first, last), job.thresholds
     every_pair = np.ones(len(pairs.item), np.bool_)
-    tiles = job.source.tiles(job, task, watch, check=False)
+    tiles = job.tiled.tiles(job, task, watch, check=False)
     if job.positives is None:  # a strip, the one tile of its task, holds its own positives
         strip = next(tiles)
         positives, tiles = _positives_of(pairs, strip), chain([strip], tiles)
@@ -121,7 +121,7 @@ def masked_tiles(
     pairs = job.pairs.block(*task.queries)
     if masked is None:
         masked = np.ones(len(pairs.item), np.bool_)
-    for tile in job.source.tiles(job, task, watch):
+    for tile in job.tiled.tiles(job, task, watch):
         tile.mask(pairs.indptr, pairs.item, masked)
         yield tile
 
@@ -136,7 +136,7 @@ def extremes(job: Job, task: Task, watch: Watch) -> FloatArray:
 
 def pair_distances(job: Job, part: PairPart, watch: Watch) -> FloatArray:
     """Return the canonical distances of listed pairs, [p] float64."""
-    distances: FloatArray = job.source.pair_distances(job, part)
+    distances = job.tiled.pair_distances(job, part)
     watch.advance(part.pairs)
     return distances
 
