@@ -191,7 +191,7 @@ def result_of(
     return Evaluation.compute(
         statistics,
         settings.options,
-        range=UNUSED if settings.range is None else settings.range.summary,
+        range={**UNUSED} if settings.range is None else settings.range.summary,
         columns=label_columns(queries),
         provenance=provenance,
         positive_cams=cams,

@@ -81,10 +81,10 @@ class Prepared:
         plan = replace(self.plan, bytes_read=again.bytes_read, flops=again.flops)
         return replace(self, problem=problem, plan=plan, range=None)
 
-    def range_summary(self, used: Range) -> Mapping[str, Any]:
+    def range_summary(self, used: Range) -> dict[str, Any]:
         """Return the mode and the bounds of the range that was used, for the summary."""
         if not (self.problem.thresholds or self.problem.edges):
-            return UNUSED
+            return {**UNUSED}
         if np.isnan(used.low):  # lists don't tell
             return {**UNUSED, "mode": "unknown"}
         return used.summary if self.range is not None else used.summary | {"mode": "minmax"}
