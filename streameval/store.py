@@ -77,7 +77,7 @@ class Store:
         return next(iter(self._repository.ancestry(branch=BRANCH))).parent_id is None
 
     def exists(self) -> bool:
-        """Tell whether there is a repository; what is left of a killed `create` is none."""
+        """Whether there is a repository; what a killed `create` leaves is none."""
         import icechunk
 
         if self.local is not None:

@@ -101,7 +101,7 @@ class LedgerStore(Store):
                 raise OutputError(f"the ledger {self.location} was not made whole: create it again")
 
     def exists(self) -> bool:
-        """Tell whether there is a repository; raise OutputError if it has lost its branch."""
+        """Whether there is a repository; raise OutputError if it has lost its branch."""
         if super().exists():
             return True
         # The branch is written before any chunk.

@@ -102,9 +102,9 @@ def _recounted(gallery: Gallery) -> Iterator[str]:
 
 
 def _differences(what: str, kept: RankStatistics, counted: RankStatistics) -> Iterator[str]:
-    for name, layout in FIELDS.items():
-        if layout.merge != "same" and getattr(kept, name) is not None:
-            yield from _compare(f"{name}{what}", getattr(kept, name), getattr(counted, name))
+    for name, values in kept.arrays().items():
+        if FIELDS[name].merge != "same":
+            yield from _compare(f"{name}{what}", values, getattr(counted, name))
 
 
 def _compare(what: str, kept: AnyArray, counted: AnyArray) -> Iterator[str]:

@@ -80,7 +80,7 @@ class Checkpoint(Record):
             self._open()
 
     def start(self, describe: Callable[[], Manifest], plan: Plan) -> Plan:
-        """Note what is evaluated; return the plan to go on with: that of the record."""
+        """Record what is evaluated, and return its plan; that of the record where it is resumed."""
         manifest = describe()
         self._variant = "planned"
         if self._cut:
@@ -96,7 +96,7 @@ class Checkpoint(Record):
         self._variant = variant
 
     def stage(self, name: str, tasks: int) -> Stage:
-        """Begin a stage, or go on with it."""
+        """Begin a stage, or resume it."""
         where = f"{self._variant}/{name}"
         stage = self._stages.pop(where, None) or Stage(tasks, partial(self._mark, where))
         if len(stage.done) != tasks:

@@ -157,7 +157,7 @@ class _Run(Generic[Item, Part]):
             yield node.indices, part
 
     def close(self) -> None:
-        """Let go of all that is still on the cluster."""
+        """Release all futures that are still on the cluster."""
         left: list[Future[Any]] = [node.future for node in self._running.values()]
         left += [] if self._job is None else [self._job]
         for future in left:  # an error's traceback may hold them
@@ -267,7 +267,7 @@ class _Run(Generic[Item, Part]):
         return ready
 
     def _settled(self) -> bool:
-        """Tell whether the first error is known: no earlier task runs, or for too long."""
+        """Whether the first error is known: no earlier task runs, or one has run for too long."""
         if not self._errors:
             return False
         first, late = min(self._errors), time.monotonic() > self._failed + PATIENCE

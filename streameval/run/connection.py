@@ -58,7 +58,7 @@ class Connection:
             time.sleep(TICK)
 
     def workers(self, memory: int | None) -> Workers:
-        """Return the workers there are, once there is one, as the plan wants them.
+        """Return the workers of the cluster, once there is one.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ def _check_client(client: Any) -> None:
 
 @contextmanager
 def local_cluster(workers: int, threads: int, memory: int) -> Iterator[Connection]:
-    """Run a cluster of processes on this machine for as long as the context lasts.
+    """Run a cluster of processes on this machine while the context lasts.
 
     Parameters
     ----------

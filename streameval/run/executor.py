@@ -67,7 +67,7 @@ class Executor(Protocol):
     def run(
         self, work: Pass[Item, Part], job: Job, items: Mapping[int, Item], watch: Watch
     ) -> Parts[Part]:
-        """Yield parts of the result as they are there: (indices of the items in it, part).
+        """Yield parts of the result as they finish: (indices of the items in it, part).
 
         Each index comes once. Raises the error of the first item, by index, that failed.
 
@@ -105,7 +105,7 @@ def run_task(work: Pass[Item, Part], job: Job, item: Item, watch: Watch) -> Part
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Tell whether an input could not be read for a moment: a timeout, a network, a disk."""
+    """Whether an input could not be read for a moment: a timeout, a network, a disk."""
     cause = error.__cause__
     while cause is not None:
         if isinstance(cause, OSError):

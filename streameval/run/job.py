@@ -50,7 +50,7 @@ class Thresholds:
         return self.values if self.histogram is None else np.union1d(self.values, self.histogram)
 
     def outside(self, distance: FloatArray) -> npt.NDArray[np.bool_]:
-        """Tell which distances lie before τ = 0 or beyond τ = 1."""
+        """Mask of distances before τ = 0 or beyond τ = 1."""
         outside: npt.NDArray[np.bool_] = distance < self.range.low
         outside |= distance > self.values[-1]
         return outside

@@ -25,7 +25,7 @@ class Progress:
         """Begin a pass over so many (query, gallery) pairs."""
 
     def advance(self, pairs: int) -> None:
-        """Note that so many more pairs are done; fewer, where work was lost with a worker."""
+        """Add pairs that are done; a negative number where work is lost with a worker."""
 
     def finish(self) -> None:
         """End the pass."""

@@ -48,7 +48,7 @@ class Record:
     """A record of finished work, stage by stage; this one keeps nothing."""
 
     def start(self, describe: Callable[[], Manifest], plan: Plan) -> Plan:
-        """Note what is evaluated; return the plan to go on with."""
+        """Record what is evaluated, and return the plan to follow."""
         return plan
 
     def stage(self, name: str, tasks: int) -> Stage:

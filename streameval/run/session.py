@@ -128,7 +128,7 @@ def _name(group: object) -> str:
 
 @contextmanager
 def open_session(given: Mapping[str, Any]) -> Iterator[Session]:
-    """Open a session for as long as the context lasts.
+    """Open a session while the context lasts.
 
     Parameters
     ----------
