@@ -23,7 +23,7 @@ from streameval.arrays.composed import SelectedArray
 from streameval.arrays.fingerprint import content
 from streameval.errors import BadRowError, InputError, StreamevalWarning
 from streameval.ledger.block import Part
-from streameval.ledger.gallery import Gallery, check_queries, open_matrix, place_of
+from streameval.ledger.gallery import Gallery, check_queries, open_input, place_of
 from streameval.ledger.head import Head, Segment, Settings
 from streameval.ledger.state import (
     Near,
@@ -47,7 +47,7 @@ def first_state(given: Mapping[str, Any]) -> State:
     """Return the state of a ledger without a gallery, from the keywords of `Ledger.create`."""
     labels: Labels = given["query_labels"]
     terms, uri = Terms.of(given), given["query"]
-    array = None if uri is None else open_matrix(uri, "query features")
+    array = None if uri is None else open_input(uri, "query features")
     settings = Settings.of(array, given["metric"], terms, given["keep"])
     check_queries(labels, array, settings)
     nothing = labels.take(np.empty(0, np.int64))
@@ -65,17 +65,17 @@ def add_queries(gallery: Gallery, uri: str | Path, labels: Labels) -> Change:
     `uri` is of their features, or of their distances from all items of all segments.
     """
     state, more = gallery.state, len(labels)
-    settings, first = state.head.settings, state.head.queries
-    array = open_matrix(uri, "queries")
+    settings, first = gallery.head.settings, gallery.head.queries
+    array = open_input(uri, "queries")
     check_queries(labels, array, settings)
-    items = sum(segment.size for segment in state.head.segments)
+    items = sum(segment.size for segment in gallery.head.segments)
     if settings.metric is None and array.shape[1] != items:
         raise InputError(
             f"distances {array.uri} have {array.shape[1]} columns, and the segments {items} items, "
             "forgotten ones among them: a column each is needed, in the order of the gallery"
         )
     gallery.queries = _stack_labels(gallery.queries, labels)
-    head = state.head.with_queries(gallery.place(array), more)
+    head = gallery.head.with_queries(gallery.place(array), more)
     gallery.state, queries = replace(state, head=head), np.arange(first, first + more)
     try:
         positives, near, shards = gallery.count(queries, head.next_serial)
@@ -119,8 +119,8 @@ class NewSegment:
     """
 
     def __init__(self, gallery: Gallery, uri: str | Path, labels: Labels, name: str | None) -> None:
-        state, head = gallery.state, gallery.state.head
-        array = open_matrix(uri, "gallery")
+        state, head = gallery.state, gallery.head
+        array = open_input(uri, "gallery")
         head.settings.source(gallery.features(), array).check_rows(gallery.queries, labels)
         self._gallery, self._new = gallery, Positives.none()
         _, separator, key = str(uri).rpartition("::")
@@ -259,7 +259,7 @@ def _check_new(head: Head, new: Segment, array: Array) -> None:
 
 def remove_segment(gallery: Gallery, name: str) -> Change:
     """Return the state without a segment; its data are not read."""
-    state, head = gallery.state, gallery.state.head
+    state, head = gallery.state, gallery.head
     segment = head.find_segment(name)
     number, kept = segment.number, state.positives.segment != segment.number
     left = state.positives.take(kept)
@@ -285,7 +285,7 @@ def remove_segment(gallery: Gallery, name: str) -> Change:
 
 def forget_identities(gallery: Gallery, wanted: AnyArray) -> Change:
     """Return the state without the items of some identities, their names, and what was counted."""
-    head, near = gallery.state.head, gallery.state.near
+    head, near = gallery.head, gallery.state.near
     rows = _rows_of(wanted, gallery)
     if not rows:
         raise InputError(
@@ -344,7 +344,7 @@ def _least(nearest: Iterable[FloatArray], queries: int) -> FloatArray:
 def _rows_of(wanted: AnyArray, gallery: Gallery) -> dict[int, IntArray]:
     """Return the items of some identities in each segment, without forgotten ones."""
     rows: dict[int, IntArray] = {}
-    for segment in gallery.state.head.segments:
+    for segment in gallery.head.segments:
         if not segment.items:
             continue
         ids = gallery.labels(segment).id

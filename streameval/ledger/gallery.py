@@ -19,7 +19,7 @@ from streameval.arrays.remote import is_remote
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError
 from streameval.ledger.block import Block, Part, joined
-from streameval.ledger.head import Place, Segment, Settings
+from streameval.ledger.head import Head, Place, Segment, Settings
 from streameval.ledger.state import Near, Positives, State
 from streameval.ledger.store import Contents
 from streameval.ledger.trajectory import Change, Forecast
@@ -29,12 +29,13 @@ from streameval.protocols.labels import Labels
 from streameval.run.session import Session
 from streameval.sources.distances import Distances
 from streameval.sources.features import Features
+from streameval.sources.tiled import open_matrix
 from streameval.statistics import AnyArray, IntArray, RankStatistics
 
 _ROWS = 4096  # of features that are checked at a time
 
 
-def open_matrix(uri: str | Path, what: str) -> Array:
+def open_input(uri: str | Path, what: str) -> Array:
     """Open a matrix that can be opened again, from anywhere."""
     if not isinstance(uri, str | Path):
         raise InputError(
@@ -43,18 +44,11 @@ def open_matrix(uri: str | Path, what: str) -> Array:
         )
     text = str(uri)
     if not is_remote(text):
-        path, separator, key = text.rpartition("::")
-        text = f"{_absolute(path)}::{key}" if separator else _absolute(text)
-    array = open_array(text)
-    if len(array.shape) != 2:
-        raise InputError(f"{what} {uri} has shape {array.shape}; a 2-d array is needed")
-    return array
-
-
-def _absolute(path: str) -> str:
-    """Return an absolute path, without ``..``."""
-    whole = Path(path).absolute()
-    return str(whole.resolve() if ".." in whole.parts else whole)
+        path = text.rpartition("::")[0] or text
+        whole = Path(path).absolute()
+        whole = whole.resolve() if ".." in whole.parts else whole
+        text = f"{whole}{text[len(path) :]}"
+    return open_matrix(text, what, "rows of features or of distances")
 
 
 def place_of(array: Array) -> Place:
@@ -108,6 +102,11 @@ class Gallery:
         self._path, self._session, self._thorough = path, session, thorough
         self._opened: dict[tuple[str, str], tuple[Array, str]] = {}  # with the state of its files
 
+    @property
+    def head(self) -> Head:
+        """Everything of the ledger but its arrays."""
+        return self.state.head
+
     @cached_property
     def queries(self) -> Labels:
         """The labels of all queries."""
@@ -134,7 +133,7 @@ class Gallery:
         """Return the gallery index of each positive, without forgotten items, [P] int64."""
         positives = self.state.positives
         item, begin = np.empty(len(positives), np.int64), 0
-        for segment in self.state.head.segments:
+        for segment in self.head.segments:
             inside = positives.segment == segment.number
             index = positives.index[inside]
             item[inside] = begin + index - np.searchsorted(self.forgotten(segment), index)
@@ -143,7 +142,7 @@ class Gallery:
 
     def positive_cameras(self) -> PositiveCameras | None:
         """Return the camera of each positive, where both sides have cameras."""
-        segments, positives = self.state.head.segments, self.state.positives
+        segments, positives = self.head.segments, self.state.positives
         own = self.queries.cam
         if own is None or any("cam" not in part.columns for part in segments if part.items):
             return None
@@ -155,7 +154,7 @@ class Gallery:
 
     def provenance(self) -> dict[str, Any]:
         """Return the provenance of an evaluation of the ledger, as JSON values."""
-        head = self.state.head
+        head = self.head
         count, settings = len(head.segments), head.settings
         gallery = f"{count} segment{'' if count == 1 else 's'} of {self._path}"
         inputs: dict[str, Any] = {"distances": gallery}
@@ -186,12 +185,12 @@ class Gallery:
             rows = np.setdiff1d(np.arange(segment.size), self.forgotten(segment))
         if rows is None:
             return Part(segment, labels, array)
-        axis = int(self.state.head.settings.metric is None)
+        axis = int(self.head.settings.metric is None)
         return Part(segment, labels.take(rows), SelectedArray(array, rows, axis), rows)
 
     def parts(self) -> list[Part]:
         """Return the items of all segments, without empty ones; see `part`."""
-        return [self.part(segment) for segment in self.state.head.segments if segment.items]
+        return [self.part(segment) for segment in self.head.segments if segment.items]
 
     def block(
         self, parts: Sequence[Part], queries: IntArray | None = None, *, ranks: bool = False
@@ -202,7 +201,7 @@ class Gallery:
         """
         if self._session is None:
             raise RuntimeError("nothing is counted without a session")
-        settings = self.state.head.settings
+        settings = self.head.settings
         if ranks:
             settings = replace(settings, range=None, thresholds=0, edges=0)
         return Block(settings, self.queries, self.features(), parts, self._session, queries)
@@ -215,7 +214,7 @@ class Gallery:
         Returns their positives, whose serials begin with `serial`, their nearest negatives, and
         the statistics by number of a segment.
         """
-        head, parts = self.state.head, self.parts()
+        head, parts = self.head, self.parts()
         most = head.settings.near(head.queries)
         near = Near.none(len(queries), most)
         if not parts:
@@ -228,9 +227,9 @@ class Gallery:
 
     def features(self) -> Array | None:
         """Return the features of all queries; None where distances are stored."""
-        if self.state.head.settings.metric is None:
+        if self.head.settings.metric is None:
             return None
-        places = [batch.place for batch in self.state.head.batches]
+        places = [batch.place for batch in self.head.batches]
         arrays = [self._open(place, "queries", "--query URI") for place in places if place]
         widths = [array.shape[1] for array in arrays]
         if len(set(widths)) > 1:
@@ -242,7 +241,7 @@ class Gallery:
 
     def array(self, segment: Segment) -> Array:
         """Return the features of a segment, or its distances from all queries."""
-        stored = self.state.head.settings.metric is None
+        stored = self.head.settings.metric is None
         side = "--distances" if stored else "--gallery"
         option = f"--name {shlex.quote(segment.name)} {side} URI"
         blocks: list[Array] = []
@@ -306,7 +305,7 @@ def move(gallery: Gallery, name: str | None, place: Place) -> Change:
 
     Every place that holds the same content is moved.
     """
-    state, head = gallery.state, gallery.state.head
+    state, head = gallery.state, gallery.head
     if name is None:
         known = [batch.place.content for batch in head.batches if batch.place is not None]
         lacking = "holds none of the queries' data as they were when they came"

@@ -19,7 +19,7 @@ from streameval.ledger.changes import (
     forget_identities,
     remove_segment,
 )
-from streameval.ledger.gallery import Gallery, move, open_matrix, place_of
+from streameval.ledger.gallery import Gallery, move, open_input, place_of
 from streameval.ledger.head import Head, Segment
 from streameval.ledger.store import LedgerStore
 from streameval.ledger.trajectory import Change, Forecast, Snapshot, result_of, snapshot_of
@@ -155,7 +155,7 @@ class Ledger:
             If the ledger can't be read.
         """
         gallery = Gallery(self.path, self._store.contents(at))
-        settings, cams = gallery.state.head.settings, gallery.positive_cameras()
+        settings, cams = gallery.head.settings, gallery.positive_cameras()
         statistics = replace(gallery.state.statistics, positive_item=gallery.positive_items())
         return result_of(statistics, settings, gallery.queries, gallery.provenance(), cams)
 
@@ -317,7 +317,7 @@ class Ledger:
             If the ledger can't be written; it is as it was before.
         """
         given = locals()
-        place = place_of(open_matrix(uri, "array"))
+        place = place_of(open_input(uri, "array"))
         return self._change("move", given, lambda ledger: move(ledger, name, place))
 
     def verify(

@@ -61,7 +61,7 @@ def _unreadable(store: LedgerStore) -> Iterator[str]:
 def _changed(gallery: Gallery) -> Iterator[str]:
     """Read all data, and compare them with what they were."""
     reads: list[Callable[[], object]] = [gallery.features]
-    reads += [partial(gallery.array, segment) for segment in gallery.state.head.segments]
+    reads += [partial(gallery.array, segment) for segment in gallery.head.segments]
     for read in reads:
         try:
             read()
@@ -71,7 +71,7 @@ def _changed(gallery: Gallery) -> Iterator[str]:
 
 def _recounted(gallery: Gallery) -> Iterator[str]:
     """Count everything again; compare it with the statistics, records and nearest negatives."""
-    state, head, queries = gallery.state, gallery.state.head, np.arange(gallery.state.head.queries)
+    state, head, queries = gallery.state, gallery.head, np.arange(gallery.head.queries)
     positives, near, shards = gallery.count(queries)
     lines = {
         name: list(_compare(f"{name} of positives", values, getattr(positives, name)))
