@@ -6,7 +6,6 @@ Nothing is copied: a block is read from the arrays that it lies in.
 from __future__ import annotations
 
 import glob
-import io
 import math
 import re
 from abc import abstractmethod
@@ -17,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from streameval.arrays.array import AnyArray, Array, Rows, Span, Spans, native_dtype, refuse_key
-from streameval.arrays.npy import open_npy, read_header
+from streameval.arrays.npy import Header, open_npy, read_header
 from streameval.arrays.zarr_array import is_zarr, open_zarr
 from streameval.errors import InputError
 
@@ -171,15 +170,14 @@ def join_shards(parts: Sequence[Array], uri: str) -> Array:
 class FolderArray(Array):
     """A folder of `.npy` files, a row each, in natural order of their names.
 
-    The first file says what all others must be; each is checked when it is read.
+    The first file, of this header, says what all others must be; each is checked when it is read.
     """
 
-    def __init__(self, path: Path, names: Sequence[str], uri: str) -> None:
-        self.uri = uri
-        self._path, self._names = path.absolute(), tuple(names)
-        first = (path / names[0]).read_bytes()
-        header = read_header(io.BytesIO(first), f"{uri}: {names[0]}")
-        self._head, self._size = first[: header.length], header.length + header.nbytes
+    def __init__(
+        self, path: Path, names: Sequence[str], header: Header, head: bytes, uri: str
+    ) -> None:
+        self.uri, self._path, self._names = uri, path.absolute(), tuple(names)
+        self._head, self._size = head, header.length + header.nbytes
         self._stored = header.dtype
         self.shape = len(names), header.nbytes // max(header.dtype.itemsize, 1)
         self.dtype = native_dtype(uri, self.shape, header.dtype)
@@ -215,7 +213,9 @@ def open_folder(path: Path, key: str | None, uri: str) -> Array:
     refuse_key(uri, key)
     names.sort(key=natural_order)
     with (path / names[0]).open("rb") as file:
-        shape = read_header(file, f"{uri}: {names[0]}").shape
-    if len(shape) == 1 or shape[0] == 1:
-        return FolderArray(path, names, uri)
+        header = read_header(file, f"{uri}: {names[0]}")
+        file.seek(0)
+        head = file.read(header.length)
+    if len(header.shape) == 1 or header.shape[0] == 1:
+        return FolderArray(path, names, header, head, uri)
     return join_shards([open_npy(path / name, None, str(path / name)) for name in names], uri)

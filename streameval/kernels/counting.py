@@ -234,7 +234,7 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
     first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
     positives, items = edges.positive_distance, edges.positive_item
     first, last = edges.positive_indptr[i], edges.positive_indptr[i + 1]
-    doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
+    doubt_query, doubt_column, doubt_edge = doubts
     previous, e, tie = np.nan, 0, first
     for k in places:
         value = np.float64(values[k])
@@ -270,11 +270,10 @@ def _note_nearest(i, near, left, doubts, of_row, filled):  # type: ignore[no-unt
 @numba.njit(nogil=True, cache=True)
 def place_doubts(exact, item, edges, counts, doubts):  # type: ignore[no-untyped-def]
     """Count doubts of one set of columns by their canonical distances, [filled] float64."""
-    indptr, distances, slots = edges.indptr, edges.distance, counts.slots
-    of_query, ties = edges.positive_indptr, counts.ties
+    indptr, distances, of_query = edges.indptr, edges.distance, edges.positive_indptr
     positives, items = edges.positive_distance, edges.positive_item
-    doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
-    nearest = counts.nearest
+    slots, ties, nearest = counts
+    doubt_query, doubt_column, doubt_edge = doubts
     for t in range(len(exact)):  # query by query, with the query's edges in the cache
         i = doubt_query[t]
         nearest[i] = min(nearest[i], exact[t])

@@ -165,8 +165,7 @@ def fold(ahead, size, indptr, weight, most):  # type: ignore[no-untyped-def]
     -------
     how many entries there are
     """
-    entries, cut = ahead.entries, ahead.cut
-    row_bit, identity_bit = ahead.packing.row, ahead.packing.identity
+    entries, (row_bit, identity_bit), cut = ahead
     below = np.int64((np.uint64(1) << identity_bit) - np.uint64(1))
     kept, i, total, last_row, last_identity, last_number = 0, 0, 0, -1, np.uint64(0), 0
     for t in range(size):
@@ -218,9 +217,9 @@ def collect(rows, levels, row, identity, leading, ahead, size, room, doubts):  #
     n = tile.shape[1]
     # Taken out of their tuples: looked up there, each would count references.
     indptr, first = leading.edges.indptr, leading.first
-    doubt_query, doubt_column, doubt_edge = doubts.query, doubts.column, doubts.edge
-    entries, cut, weight = ahead.entries, ahead.cut, columns.weight
-    row_bit, identity_bit = ahead.packing.row, ahead.packing.identity
+    doubt_query, doubt_column, doubt_edge = doubts
+    entries, (row_bit, identity_bit), cut = ahead
+    weight = columns.weight
     while row < tile.shape[0] and filled + n <= len(doubt_query) and size + n <= room:
         i, band = rows.query[row], rows.band[row]
         begin, end = indptr[i], indptr[i + 1]
@@ -289,9 +288,8 @@ def place(item, identity, leading, ahead, size, doubts, filled):  # type: ignore
     """List the doubts, once their `edge` is the slot of each; return the number of entries."""
     edges, first = leading.edges, leading.first
     indptr, last, items = edges.indptr, edges.positive_indptr, edges.positive_item
-    doubt_query, doubt_column, doubt_slot = doubts.query, doubts.column, doubts.edge
-    entries, cut = ahead.entries, ahead.cut
-    row_bit, identity_bit = ahead.packing.row, ahead.packing.identity
+    doubt_query, doubt_column, doubt_slot = doubts
+    entries, (row_bit, identity_bit), cut = ahead
     for t in range(filled):
         i, k, slot = doubt_query[t], doubt_column[t], doubt_slot[t]
         e = indptr[i] + slot // 2
