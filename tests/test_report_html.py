@@ -246,7 +246,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         (("pixels", "--images", "images/{row"), "expected a column"),
         (("pixels", "--images", "{row.__class__}"), "expected a column"),
         (("pixels", "--images", "images/{id:06x!}.png"), "expected a column"),
-        (("pixels", "--images", "images/{key}.png"), "has no key"),
+        (("pixels", "--images", "images/{key}.png"), "has no column key"),
         (("pixels", "--images", "images/{nothing}.png"), "no column nothing"),
     ):
         assert words in refused(*arguments), arguments

@@ -50,6 +50,14 @@ def test_every_snapshot_is_a_point(ledgers: dict[str, se.Ledger]) -> None:
     assert len(looks) == len(labels)
 
 
+@pytest.mark.usefixtures("folder")
+def test_every_metric_is_shown_once() -> None:
+    filled("N", metrics=("CMC@5", "mAP"))
+    shown = CliRunner().invoke(main, ["ledger", "show", "N"]).stdout
+    (heads,) = [line.split() for line in shown.splitlines() if line.startswith("snapshot")]
+    assert heads[-2:] == ["mAP", "CMC@5"]
+
+
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["ledger", "plot", *arguments])
 

@@ -60,8 +60,18 @@ def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Fin
     audit = Audit()
     if query.cam is not None and gallery.cam is not None and "cam" in protocol.columns:
         _check_cameras(audit, query.cam, gallery.cam, protocol)
-    if protocol.self_match == "key" and query.key is not None and gallery.key is not None:
-        _check_keys(audit, query.key, gallery.key)
+    if (
+        protocol.self_match == "key"
+        and query.key is not None
+        and gallery.key is not None
+        and not np.isin(query.key, gallery.key).any()
+    ):
+        audit.warn(
+            "no-own-image",
+            f"no query has the key of a gallery item ({_some(query.key)}; {_some(gallery.key)})",
+            "--self-match key ignores nothing; if the images are the same under other names, each "
+            "query finds itself: give both sides the same keys",
+        )
     same_set = (
         len(query) == len(gallery) > 1
         and np.array_equal(query.id, gallery.id)
@@ -76,16 +86,6 @@ def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Fin
             "CMC@1 is near 1; ignore a query's own image: --self-match index",
         )
     return audit.findings
-
-
-def _check_keys(audit: Audit, query: AnyArray, gallery: AnyArray) -> None:
-    if not np.isin(query, gallery).any():
-        audit.warn(
-            "no-own-image",
-            f"no query has the key of a gallery item ({_some(query)}; {_some(gallery)})",
-            "--self-match key ignores nothing; if the images are the same under other names, each "
-            "query finds itself: give both sides the same keys",
-        )
 
 
 def _check_cameras(audit: Audit, query: AnyArray, gallery: AnyArray, protocol: Protocol) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from streameval.neighbors.comparison import CONFIDENCE, LISTED
 from streameval.neighbors.comparison import Difference as IndexDifference
 from streameval.output import check_new, write_new
 from streameval.planning.plan import format_bytes
-from streameval.report.evaluation import by_reason, metrics_by_part, score_of
+from streameval.report.evaluation import metrics_by_part, score_of
 from streameval.report.figures import drawing, figure_bytes, look, set_log
 from streameval.report.provenance import describe_inputs, describe_queries
 from streameval.report.table import (
@@ -37,7 +37,7 @@ from streameval.report.table import (
 )
 from streameval.report.terminal import Style, render
 from streameval.result import Evaluation, Results
-from streameval.result.comparison import Comparison, Difference
+from streameval.result.comparison import Comparison
 
 if TYPE_CHECKING:
     from streameval.neighbors.comparison import Comparison as IndexComparison
@@ -86,11 +86,11 @@ def render_comparison(comparison: Comparison, style: Style, queries: int) -> str
     opening = [("Note", remark) for remark in comparison.remarks]
     blocks: Blocks = [facts([("Compared with", comparison.first), *opening])]
     for run in comparison.others:
-        blocks += ["", facts([("Run", run)])]
-        blocks += [differences_table(comparison, run, ("first", "this run"))]
-        changes = zip(("By AP", "By first rank"), comparison.changes(run).values(), strict=True)
-        blocks += ["", facts([(name, describe_change(count)) for name, count in changes])]
-        heads = ("query", "AP first", "AP", "first rank", "now")
+        table = differences_table(comparison, run, ("first", "this run"))
+        by_ap, by_rank = map(describe_change, comparison.changes(run).values())
+        changes = facts([("By AP", by_ap), ("By first rank", by_rank)])
+        blocks += ["", facts([("Run", run)]), table, "", changes]
+        heads = ("AP first", "AP", "first rank", "now")
         for changed in changed_queries(comparison, run, queries, heads):
             blocks += ["", changed.title, changed]
     return render(style, [*blocks, "", facts([("Method", _method(comparison))])])
@@ -98,11 +98,9 @@ def render_comparison(comparison: Comparison, style: Style, queries: int) -> str
 
 def describe_method(comparison: Comparison) -> str:
     """Return in words how differences and their intervals are made, for a page."""
-    intervals, bootstrap, resamples, seed, tests = _method(comparison)
     return (
-        f"In percentage points (τ and ranks as they are). {intervals} by a {bootstrap}, "
-        f"{resamples}, {seed}; {tests}. Bold p: at most {1 - comparison.how.level:.3g} after the "
-        "correction."
+        f"In percentage points (τ and ranks as they are). {'; '.join(_method(comparison))}. "
+        f"Bold p: at most {1 - comparison.how.level:.3g} after the correction."
     )
 
 
@@ -120,56 +118,40 @@ def _method(comparison: Comparison) -> list[str]:
 
 
 def differences_table(comparison: Comparison, run: str, heads: tuple[str, str]) -> Table:
-    """Return the differences of a run from the first, and their intervals.
+    """Return the differences of a run from the first, and their intervals, which a page draws.
 
     `heads` are what the first and this run are called.
     """
-    names = ("metric", *heads, "difference", "interval", "p", "p (Holm)")
-    return Table.of(
-        names, (_difference_row(one) for one in comparison.differences if one.run == run)
-    )
-
-
-def drawn_differences(comparison: Comparison, run: str, heads: tuple[str, str]) -> Table:
-    """Return the differences that have an interval, with the intervals drawn."""
-    known = [one for one in comparison.differences if one.run == run and one.interval]
-    ends = [end for one in known if one.kind is FRACTION for end in one.interval or ()]
+    own = [one for one in comparison.differences if one.run == run]
+    ends = [end for one in own if one.kind is FRACTION for end in one.interval or ()]
     scale = max(map(abs, ends), default=0.0) or 1.0
     limit = 1 - comparison.how.level + 1e-12
     rows = []
-    for one in known:
-        *cells, p, p_holm = _difference_row(one)
+    for one in own:
+        texts = [number_text(end, one.kind, signed=True) for end in one.interval or ()]
         span = None
         if one.kind is FRACTION and one.interval is not None:
             low, high = one.interval
             span = tuple(np.clip([low, one.difference, high], -scale, scale) / scale)
-        mark: Literal["", "differs"] = "differs" if one.p_holm <= limit else ""
-        rows.append((*cells, Cell(span=span), p, Cell(p_holm, mark=mark)))
-    names = ("Metric", *heads, "Difference", "Interval", "", "p", "p (Holm)")
+        p, p_holm = (DASH if math.isnan(p) else f"{p:.3g}" for p in (one.p, one.p_holm))
+        rows.append(
+            (
+                Cell(one.metric, one.reason),
+                value_text(one.first, one.kind),
+                value_text(one.value, one.kind),
+                number_text(one.difference, one.kind, signed=True),
+                Cell(" to ".join(texts) or DASH, span=span),
+                p,
+                Cell(p_holm, mark="differs" if one.p_holm <= limit else ""),
+            )
+        )
+    names = ("metric", *heads, "difference", "interval", "p", "p (Holm)")
     return Table.of(names, rows, f"{run} against {comparison.first}")
 
 
-def _difference_row(one: Difference) -> list[Any]:
-    ends = [number_text(end, one.kind, signed=True) for end in one.interval or ()]
-    return [
-        Cell(one.metric, one.reason),
-        value_text(one.first, one.kind),
-        value_text(one.value, one.kind),
-        number_text(one.difference, one.kind, signed=True),
-        " to ".join(ends) or DASH,
-        *(DASH if math.isnan(p) else f"{p:.3g}" for p in (one.p, one.p_holm)),
-    ]
-
-
-def without_interval(comparison: Comparison) -> list[str]:
-    """Return the metrics of which there is no interval of the difference, and why."""
-    missing = (one for one in comparison.differences if one.interval is None)
-    return by_reason((one.metric, one.reason) for one in missing)
-
-
-def describe_change(count: dict[str, int], by: str = "") -> str:
+def describe_change(count: dict[str, int]) -> str:
     """Return in words how many queries changed."""
-    better = f"{plural(count['better'], 'query', 'queries')} better{by}"
+    better = f"{plural(count['better'], 'query', 'queries')} better"
     return f"{better}, {count['worse']:,} worse, {count['same']:,} as before"
 
 
@@ -178,8 +160,8 @@ def changed_queries(
 ) -> Iterator[Table]:
     """Yield the queries that changed most: a table of those that got better, and one of the others.
 
-    `heads` are of the query, AP of both runs, and the first rank of both; each table has at `most`
-    so many queries, and one without any is left out.
+    `heads` are of AP of both runs, and of the first rank of both; each table has at `most` so many
+    queries, and one without any is left out.
     """
     labels = [name for name in LABELS if name in comparison.results[comparison.first].columns]
     for side, queries in comparison.extremes(run, most).items():
@@ -193,9 +175,8 @@ def changed_queries(
             for query in queries
         ]
         if rows:
-            names = (heads[0], *labels, *heads[1:])
             title = f"Queries that got {side}, by AP"
-            yield Table.of(names, rows, title, align="r")
+            yield Table.of(("query", *labels, *heads), rows, title, align="r")
 
 
 def comparison_table(comparison: Comparison) -> Table:

@@ -77,15 +77,17 @@ def _declaration(metric: Metric, style: Style) -> Table:
     needs = ", ".join(metric.needs)
     more = ", ".join(single_shot_needs(metric))
     also = ", ".join(metric.also)
-    texts = {
-        "formula": style.formula(metric.formula),
-        "over": ", ".join(metric.over),
-        "source": metric.source,
-        "needs": f"{needs}; under single gallery shot {more}, too" if more else needs,
-        "also": f"{also} (elsewhere)" if also else "",
-        "where": "; ".join(f"{name} {one.expects}" for name, one in metric.parameters.items()),
-    }
-    return facts([(f"    {name}", text) for name, text in texts.items()], wraps=True)
+    where = (f"{name} {one.expects}" for name, one in metric.parameters.items())
+    dot = "*" if style.plain else "·"
+    rows = [
+        ("    formula", metric.formula.replace("·", dot)),
+        ("    over", ", ".join(metric.over)),
+        ("    source", metric.source),
+        ("    needs", f"{needs}; under single gallery shot {more}, too" if more else needs),
+        ("    also", f"{also} (elsewhere)" if also else ""),
+        ("    where", "; ".join(where)),
+    ]
+    return facts(rows, wraps=True)
 
 
 @dataclass(frozen=True)

@@ -151,8 +151,8 @@ def _bounds_blocks(metrics: Metrics) -> Blocks:
     for name, (low, high) in metrics.bounds.items():
         if low != high:
             kind = metrics.details[name].kind
-            is_share = kind is FRACTION
-            width = f"{100 * (high - low):.3g}" if is_share else number_text(high - low, kind)
+            share = f"{100 * (high - low):.3g}"
+            width = share if kind is FRACTION else number_text(high - low, kind)
             least, most = metrics.places[name]
             needed = f"k = {most:,}" if least >= most else f"k from {least:,} to {most:,}"
             rows.append((name, width, needed))

@@ -118,7 +118,8 @@ def _sides(counts: Mapping[str, int]) -> list[str]:
 
 def _shown(metrics: Mapping[str, float | None], room: int = len(SHOWN)) -> list[str]:
     """Return the names of metrics that are shown beside a snapshot."""
-    return [*(name for name in SHOWN if name in metrics), *metrics][: min(room, len(metrics))]
+    first = (name for name in SHOWN if name in metrics)
+    return list(dict.fromkeys([*first, *metrics]))[:room]
 
 
 def _value(name: str, metrics: Mapping[str, float | None]) -> Cell:

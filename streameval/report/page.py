@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,7 @@ from streameval.report.comparison import (
     compared_metrics,
     describe_change,
     describe_method,
-    drawn_differences,
-    without_interval,
+    differences_table,
 )
 from streameval.report.figures import images_of, look, shortened
 from streameval.report.provenance import audit_table, counts_table, options_table, provenance_table
@@ -73,9 +72,7 @@ def runs_of(
         compared = compare(
             *results.values(),
             names=names,
-            level=how.level,
-            resamples=how.resamples,
-            seed=how.seed,
+            **asdict(how),
             despite=despite,
         )
     except (InputError, OptionError) as error:
@@ -125,16 +122,15 @@ def _comparison(comparison: Comparison) -> JsonObject:
     differences, changes = [], []
     for run in comparison.others:
         heads = (first, shortened(run))
-        differences.append(drawn_differences(comparison, run, heads))
-        text = describe_change(comparison.changes(run)["AP"], " by AP")
+        differences.append(differences_table(comparison, run, heads))
+        text = describe_change(comparison.changes(run)["AP"])
         scores = [f"{what} {name}" for what in ("AP", "First rank") for name in heads]
-        changed = changed_queries(comparison, run, CHANGED, ["Query", *scores])
-        changes.append((f"{run}: {text}", changed))
+        changed = changed_queries(comparison, run, CHANGED, scores)
+        changes.append((f"{run}, by AP: {text}", changed))
     return {
         "remarks": comparison.remarks,
         "differences": differences,
         "method": describe_method(comparison),
-        "without": without_interval(comparison),
         "changes": changes,
     }
 

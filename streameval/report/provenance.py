@@ -124,9 +124,8 @@ def _side_by_side(head: str, heads: Sequence[str], columns: Sequence[Mapping[str
     rows = []
     for name in {name: None for column in columns for name in column}:
         texts = [column.get(name, "") for column in columns]
-        differs = len(set(texts)) > 1
-        cells = (Cell(text, mark="differs" if differs else "") for text in texts)
-        rows.append((Cell(name, "differs" if differs else ""), *cells))
+        mark = "differs" if len(set(texts)) > 1 else ""
+        rows.append((Cell(name, mark), *(Cell(text, mark=mark) for text in texts)))
     return Table.of((head, *heads), rows, align="l" * (len(heads) + 1))
 
 
@@ -153,20 +152,17 @@ def _options(result: Evaluation) -> dict[str, str]:
 
 def audit_table(name: str, provenance: JsonObject) -> Table:
     """Return what the audit of the labels found for a run, as far as its result holds it."""
-    findings = provenance.get("audit")
-    if not findings:
-        text = "none in the labels; the command audit looks at the features, too"
-        if findings is None:
-            text = (
-                "not recorded: evaluated from Python, or by an earlier version; the command audit "
-                "looks at the inputs"
-            )
-        return facts([("Findings", text)], name)
-    rows = (
+    text = "none in the labels; the command audit looks at the features, too"
+    if "audit" not in provenance:
+        text = (
+            "not recorded: evaluated from Python, or by an earlier version; the command audit "
+            "looks at the inputs"
+        )
+    rows: list[tuple[object, ...]] = [
         (one["severity"].capitalize(), Cell(f"{one['message']}: {one['effect']}", mark="warning"))
-        for one in findings
-    )
-    return Table.of((), rows, name, align="ll")
+        for one in provenance.get("audit", ())
+    ]
+    return Table.of((), rows or [("Findings", text)], name, align="ll")
 
 
 def provenance_table(name: str, provenance: JsonObject) -> Table:

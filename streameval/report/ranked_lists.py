@@ -108,11 +108,6 @@ def _columns(fields: Sequence[str], inputs: Inputs, side: str) -> Mapping[str, A
     """Read the columns of labels that a template names."""
     held = inputs.labels[side].columns
     more = [name for name in dict.fromkeys(fields) if name not in (*held, "side", "row")]
-    absent = [name for name in more if name in KNOWN_COLUMNS]
-    if absent:
-        raise InputError(
-            f"--images names {absent[0]}, and the {side} has no {absent[0]}: {_EXPECTED}"
-        )
     if more and side not in inputs.tables:
         raise InputError(
             f"--images names the column {more[0]}, and the labels of the {side} are arrays, not a "

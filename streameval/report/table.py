@@ -11,7 +11,6 @@ import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from streameval.metrics.metric import FRACTION, Kind
 from streameval.planning.plan import plural as plural
@@ -28,7 +27,7 @@ class Cell:
 
     text: str = ""
     note: str = ""  # a remark: in small letters below, or in a column of remarks
-    mark: Literal["", "best", "differs", "warning", "title"] = ""
+    mark: str = ""  # best, differs, warning or title
     span: tuple[float, ...] | None = None  # low, value, high: drawn from −1 to 1
     wraps: bool = False  # the text may be long
     value: float | None = None  # the number that the text shows; NaN where undefined

@@ -56,10 +56,6 @@ class Style:
         text = text.translate(_HARMFUL)
         return text.translate(_ASCII) if self.plain else text
 
-    def formula(self, text: str) -> str:
-        """Return a formula with the symbols of this style: its dots are products."""
-        return self.text(text.replace("·", "*")) if self.plain else text
-
 
 def stdout_style() -> Style:
     """Return the style that stdout can show."""
@@ -141,8 +137,7 @@ class ShownProgress(Progress):
 
     def __init__(self) -> None:
         self._label = ""
-        self._pairs = self._size = self._done = 0
-        self._begun = time.monotonic()
+        self.begin(0, 0)
 
     def begin(self, pairs: int, size: int) -> None:
         """Begin a job: its pairs, and the bytes that it reads."""

@@ -283,10 +283,9 @@ def p_value(gained: FloatArray) -> float:
 
 def holm_adjusted(values: Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down; NaN, which takes no part, stays."""
-    tested = [at for at, p in enumerate(values) if not math.isnan(p)]
-    adjusted = [math.nan] * len(values)
-    highest = 0.0
-    for place, at in enumerate(sorted(tested, key=lambda one: values[one])):
-        highest = max(highest, min((len(tested) - place) * values[at], 1.0))
-        adjusted[at] = highest
+    p = np.array(values, np.float64)
+    tested = np.argsort(p)[: np.count_nonzero(~np.isnan(p))]
+    corrected = p[tested] * np.arange(len(tested), 0, -1)
+    p[tested] = np.minimum(np.maximum.accumulate(corrected), 1.0)
+    adjusted: list[float] = p.tolist()
     return adjusted

@@ -136,8 +136,15 @@ class Evaluation:
             not counted.
         """
         base = options if isinstance(options, MetricOptions) else self.options
-        changes: JsonObject = {"metrics": metrics, "ties": ties, "ap": ap, "vp": vp, "cmc": cmc}
-        changes |= {"false_rate_budget": false_rate_budget, "max_rank": max_rank}
+        changes: JsonObject = {
+            "metrics": metrics,
+            "ties": ties,
+            "ap": ap,
+            "vp": vp,
+            "cmc": cmc,
+            "false_rate_budget": false_rate_budget,
+            "max_rank": max_rank,
+        }
         changes |= options if isinstance(options, Mapping) else {}
         changed = with_changes(base, changes)
         return replace(

@@ -6,7 +6,6 @@ import csv
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from itertools import chain
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
@@ -137,19 +136,21 @@ def write_groups(file: TextIO, result: Evaluation) -> None:
     empty.
     """
     pairs = result.group_by == CAMERA_PAIRS
-    labels = ("query_cam", "gallery_cam") if pairs else (str(result.group_by),)
-    writer = csv.writer(file, lineterminator="\n")
-    for at, (label, metrics) in enumerate(result.groups.items()):
-        scalars, found = metrics.scalars, result.group_confidence.get(label)
-        names = scalars if found is not None else ()
-        if at == 0:
-            ends = (f"{name} {end}" for name in names for end in ("low", "high"))
-            writer.writerow((*map(harmless, labels), *metrics.counts, *scalars, *ends))
-        intervals = {} if found is None else found.intervals
-        bounds = (intervals.get(name, (math.nan, math.nan)) for name in names)
-        values = map(number_csv, chain(scalars.values(), *bounds))
-        own = map(str, label if pairs else (label,))
-        writer.writerow((*map(harmless, own), *metrics.counts.values(), *values))
+    heads = ("query_cam", "gallery_cam") if pairs else (str(result.group_by),)
+    rows: list[tuple[object, ...]] = []
+    for label, metrics in result.groups.items():
+        values = dict(metrics.scalars)
+        if label in result.group_confidence:
+            intervals = result.group_confidence[label].intervals
+            for name in metrics.scalars:
+                ends = intervals.get(name, (math.nan, math.nan))
+                values[f"{name} low"], values[f"{name} high"] = ends
+        if not rows:
+            rows.append((*map(harmless, heads), *metrics.counts, *values))
+        labels = map(str, label if pairs else (label,))
+        numbers = map(number_csv, values.values())
+        rows.append((*map(harmless, labels), *metrics.counts.values(), *numbers))
+    csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def number_csv(value: float) -> str:

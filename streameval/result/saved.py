@@ -156,8 +156,9 @@ def load_result(kind: type[Evaluation], folder: Path) -> Evaluation:
             for name, value in summary["options"].items()
         }
         value_range = options.pop("range")
-        written = ("streameval", "format")
-        provenance = {k: v for k, v in summary["provenance"].items() if k not in written}
+        provenance = dict(summary["provenance"])
+        for written in ("streameval", "format"):
+            provenance.pop(written, None)
         table = pq.read_table(folder / PER_QUERY)
         labels = label_columns(table.column_names)
         columns = {name: table[column].to_numpy() for name, column in labels.items()}
