@@ -61,13 +61,9 @@ def test_terms_are_exact(positives: int, negatives: int, closer: int, before: in
         inverse += Fraction(comb(k - 1, p - 1), comb(size, p)) / (ahead + k)
         first += Fraction(comb(size - k, p - 1), comb(size, p)) / (ahead + k)
     total = before + p
-    assert ranks.precision("step")[before:].sum() == pytest.approx(
-        float(step), rel=1e-11, abs=1e-15
-    )
+    assert ranks.terms("step")[before:].sum() == pytest.approx(float(step), rel=1e-11, abs=1e-15)
     trapezoid = float((lower + step) / 2)
-    assert ranks.precision("trapezoid")[before:].sum() == pytest.approx(
-        trapezoid, rel=1e-11, abs=1e-15
-    )
+    assert ranks.terms("trapezoid")[before:].sum() == pytest.approx(trapezoid, rel=1e-11, abs=1e-15)
     assert ranks.inverse_penalty()[0] == pytest.approx(float(total * inverse), rel=1e-11)
     if not before:
         assert ranks.inverse_first_rank()[0] == pytest.approx(float(first), rel=1e-11)
@@ -129,8 +125,8 @@ def test_a_collapsed_model() -> None:
     parts = [one_group(2 + i % 30, 10**6 + i, i, 0) for i in range(queries)]
     ranks = ExpectedRanks(RankStatistics.stack(parts))
     for values in (
-        ranks.precision("step"),
-        ranks.precision("trapezoid"),
+        ranks.terms("step"),
+        ranks.terms("trapezoid"),
         ranks.inverse_penalty(),
         ranks.inverse_first_rank(),
     ):

@@ -79,7 +79,7 @@ class RankedQueries(Shared):
     @cached_property
     def precision_sums(self) -> FloatArray:
         """[P] float64: AP terms of each query's positives 1 .. j, added in that order."""
-        return self.ranks.running_totals(self.ranks.precision(self.options.ap))
+        return self.ranks.running_totals(self.ranks.terms(self.options.ap))
 
     @cached_property
     def average_precision(self) -> FloatArray:

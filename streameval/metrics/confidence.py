@@ -19,7 +19,6 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import OptionError
 from streameval.metrics.blocks import Array, RankedQueries, Shared, Terms, Totals
@@ -103,10 +102,9 @@ class Identities:
                 row[:] = np.bincount(picked, minlength=self.count)
             yield drawn
 
-    def sums(self, values: Array, queries: IntArray | None = None) -> FloatArray:
+    def sums(self, values: Array, queries: IntArray | slice = slice(None)) -> FloatArray:
         """Return the sums by identity of values of all queries, or of some, [I] float64."""
-        code = self.code if queries is None else self.code[queries]
-        return np.bincount(code, values, self.count).astype(np.float64, copy=False)
+        return np.bincount(self.code[queries], values, self.count).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,21 +133,22 @@ class Resamples(Shared):
         """Return the number of queries, or of negatives, in each resample, [R] float64."""
         return self.once(_number, population)
 
-    def sums(self, values: Array, queries: IntArray | None = None) -> FloatArray:
-        """Return the sums over the queries of each resample, or over some [n], [R] float64."""
-        return self.drawn @ self.identities.sums(values, queries)
-
     def mean(self, values: FloatArray) -> FloatArray:
         """Return the means over Q+ of [N] float64 in each resample, [R] float64."""
-        return divided(self.sums(values, self.totals.queries), self.number("Q+"))
+        sums = self.identities.sums(values, self.totals.queries)
+        return divided(self.drawn @ sums, self.number("Q+"))
 
-    def curves(self, terms: Terms, over: Side | None, *parameters: Any) -> FloatArray:
+    def sums(self, terms: Terms, *parameters: Any, over: Side | None = None) -> FloatArray:
         """Return sums that a metric `adds`, in each resample, [R, K] float64.
 
         Each term is of one query: of Q+, of Q−, or of all.
         """
         sums = self.ranked.once(_identity_sums, self.identities, terms, over, *parameters)
         return self.drawn @ sums
+
+    def means(self, terms: Terms, *parameters: Any, over: Side = "Q+") -> FloatArray:
+        """Return these sums by the number of queries of Q+ or of Q−, [R, K] float64."""
+        return divided(self.sums(terms, *parameters, over=over), self.number(over))
 
     def weights(self, *queries: IntArray) -> Iterator[tuple[slice, list[FloatArray]]]:
         """Give how often some queries are there, [r, n] float64 for each [n], by resamples."""
@@ -159,17 +158,11 @@ class Resamples(Shared):
             block = slice(start, start + rows)
             yield block, [np.take(self.drawn[block], code, axis=1) for code in codes]
 
-    def empty(self, measure: Measure) -> npt.NDArray[np.bool_]:
-        """Return in which resamples there is nothing of what a metric is over, [R] bool."""
-        over = [self.number(one) == 0 for one in measure.metric.over]
-        empty: npt.NDArray[np.bool_] = np.any(over, axis=0)
-        return empty
-
 
 def _number(resamples: Resamples, population: Population) -> FloatArray:
     stats = resamples.ranked.stats
     of = {"Q+": stats.has_positive, "Q−": stats.identity_absent, "negatives": stats.negatives}
-    return resamples.sums(of[population])
+    return resamples.drawn @ resamples.identities.sums(of[population])
 
 
 def _identity_sums(
@@ -180,8 +173,10 @@ def _identity_sums(
     *parameters: Any,
 ) -> FloatArray:
     """Return the sums of terms by identity, [I, K] float64."""
-    queries = {"Q+": ranked.ranks.queries, "Q−": ranked.totals.strangers}.get(over or "")
-    rows = [identities.sums(row, queries) for each in terms(ranked, *parameters) for row in each]
+    totals = ranked.totals
+    sides = {"Q+": totals.queries, "Q−": totals.strangers}
+    of = slice(None) if over is None else sides[over]
+    rows = [identities.sums(row, of) for each in terms(ranked, *parameters) for row in each]
     return np.array(rows).reshape(-1, identities.count).T
 
 
@@ -272,6 +267,7 @@ def resampled_values(
     for drawn in identities.draws(how) if measures else ():
         resamples = Resamples(ranked, identities, drawn)
         for one in measures:
-            values = np.where(resamples.empty(one), math.nan, one.resampled(resamples))
+            empty = np.any([resamples.number(side) == 0 for side in one.metric.over], axis=0)
+            values = np.where(empty, math.nan, one.resampled(resamples))
             parts[one.name].append(values)
     return {name: np.concatenate(values) for name, values in parts.items()}

@@ -35,9 +35,9 @@ def truncated_average_precisions(ranked: RankedQueries, k: int, denominator: str
     """
     ranks, rule = ranked.ranks, ranked.options.ap
     if denominator == "hits":
-        return ranks.precision_per_hit(rule, k)
+        return ranks.terms_per_hit(rule, k)
     most = ranks.count if denominator == "total" else np.minimum(ranks.count, k)
-    return ranks.totals(ranks.precision(rule, k)) / most
+    return ranks.totals(ranks.terms(rule, k)) / most
 
 
 def recalls_at_percent(ranked: RankedQueries, p: float) -> FloatArray:
@@ -54,19 +54,19 @@ def recalls_at_percent(ranked: RankedQueries, p: float) -> FloatArray:
 def average_precisions_at_r(ranked: RankedQueries) -> FloatArray:
     """Return the AP terms of the positives within rank G, by G, [N] float64."""
     ranks = ranked.ranks
-    return ranks.totals(ranks.precision(ranked.options.ap, ranks.count)) / ranks.count
+    return ranks.totals(ranks.terms(ranked.options.ap, ranks.count)) / ranks.count
 
 
 def discounted_gains(ranked: RankedQueries, k: int) -> FloatArray:
     """Return nDCG@k of each query, discounted by log2(rank + 1), [N] float64."""
     ranks = ranked.ranks
     ideal = np.where(ranks.order <= k, 1 / np.log2(ranks.order + 1), 0.0)
-    return ranks.totals(ranks.gains(k)) / ranks.totals(ideal)
+    return ranks.totals(ranks.terms("gain", k)) / ranks.totals(ideal)
 
 
 def interpolated_precision(ranked: RankedQueries) -> FloatArray:
     """Return max_{l >= j} l/r_l for the positives j of each query, [P] float64."""
-    ranks, highest = ranked.ranks, ranked.ranks.precision("step")
+    ranks, highest = ranked.ranks, ranked.ranks.terms("step")
     for start, last in zip(ranks.start.tolist(), ranks.last.tolist(), strict=True):
         backwards = highest[start : last + 1][::-1]
         np.maximum.accumulate(backwards, out=backwards)

@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streameval.choices import AveragePrecision
-from streameval.metrics.ranks import Cutoff, Ranks, counts_within, tie_groups
+from streameval.metrics.ranks import Cutoff, Ranks, Term, counts_within, tie_groups
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 _SMALL = 64
@@ -58,8 +57,8 @@ class ExpectedRanks(Ranks):
 
     def first_rank(self) -> FloatArray:
         """Return E[r_1] = b + (L + 1)/(p + 1), [N] float64."""
-        first = self._all.take(self._group[self.start])
-        return first.ahead + (first.size + 1) / (first.positives + 1)
+        positives, size, ahead, *_ = self._all.take(self._group[self.start])
+        return ahead + (size + 1) / (positives + 1)
 
     def first_within(self, rank: int) -> FloatArray:
         """Return P[r_1 <= rank], [N] float64."""
@@ -73,37 +72,31 @@ class ExpectedRanks(Ranks):
         certain = counts_within(self.rank[self.start[~self._tied[self.start]]], ranks)
         return np.column_stack([certain, np.array(list(self._chances(ranks)))])
 
-    def precision(self, rule: AveragePrecision, cutoff: Cutoff | None = None) -> FloatArray:
+    def terms(self, kind: Term, cutoff: Cutoff | None = None) -> FloatArray:
         """Return each positive's share of the expected sum of its group's terms, [P] float64."""
-        terms = super().precision(rule, cutoff)
-        if rule == "threshold" and cutoff is None:  # no tie-break changes it
+        terms = super().terms(kind, cutoff)
+        if kind == "threshold" and cutoff is None:  # no tie-break changes it
             return terms
-        return self._shared(self._groups(cutoff).precision(rule), terms)
+        share = np.zeros(len(self._all.size))
+        share[self._ties] = self._groups(cutoff).sums(kind) / self._all.positives[self._ties]
+        return np.where(self._tied, share[self._group], terms)
 
-    def precision_per_hit(self, rule: AveragePrecision, cutoff: Cutoff) -> FloatArray:
+    def terms_per_hit(self, kind: Term, cutoff: Cutoff) -> FloatArray:
         """Return the expected mean of the terms within the cutoff, 0 where none is, [N] float64."""
-        sums = self.running_totals(self.precision(rule, cutoff))
+        sums = self.running_totals(self.terms(kind, cutoff))
         per_hit = sums[self.last] / np.maximum(self.hit_counts(cutoff), 1)
         groups = self._groups(cutoff)
         cut = np.flatnonzero((groups.within > 0) & (groups.within < groups.size))
         own = groups.take(cut)  # of a query at most one group is cut
         earlier = np.where(own.before > 0, np.append(0.0, sums)[self._first[cut]], 0.0)
-        per_hit[self._query[cut]] = own.precision_per_hit(rule, earlier)
+        per_hit[self._query[cut]] = own.terms_per_hit(kind, earlier)
         return per_hit
-
-    def hits(self, cutoff: Cutoff) -> FloatArray:
-        """Return P[r_j <= cutoff], [P] float64."""
-        return self._shared(self._groups(cutoff).hits(), super().hits(cutoff))
-
-    def gains(self, cutoff: Cutoff) -> FloatArray:
-        """Return E[1/log2(r_j + 1)] within the cutoff, [P] float64."""
-        return self._shared(self._groups(cutoff).gains(), super().gains(cutoff))
 
     def shots(self, rank: int) -> FloatArray:
         """Return P[c_j + 1 <= rank], [P] float64: of n ties, 0 .. n are ahead with one chance."""
-        groups = self._all.take(self._group)
-        orders = groups.size - groups.positives + 1
-        chances: FloatArray = np.clip(rank - groups.ahead + groups.before, 0, orders) / orders
+        positives, size, ahead, before, _ = self._all.take(self._group)
+        orders = size - positives + 1
+        chances: FloatArray = np.clip(rank - ahead + before, 0, orders) / orders
         return chances
 
     def inverse_first_rank(self) -> FloatArray:
@@ -132,12 +125,6 @@ class ExpectedRanks(Ranks):
             return groups
         own = np.broadcast_to(cutoff, self.count.shape)[self._query]
         return groups._replace(within=np.clip(own - groups.ahead, 0, groups.size))
-
-    def _shared(self, sums: FloatArray, untied: FloatArray) -> FloatArray:
-        """Return [P]: an equal share of its group's sum for a tied positive, else `untied`."""
-        share = np.zeros(len(self._all.size))
-        share[self._ties] = sums / self._all.positives[self._ties]
-        return np.where(self._tied, share[self._group], untied)
 
     def _chances(self, ranks: int) -> Iterator[FloatArray]:
         """Give P[r_1 <= x] of the queries whose first positive is tied, for x = 1 .. ranks."""
@@ -174,60 +161,54 @@ class TieGroups(NamedTuple):
         """Return some of the groups."""
         return TieGroups(*(each[groups] for each in self))
 
-    def hits(self) -> FloatArray:
-        """Return the expected number of positives within the cutoff, p·m/L, [g] float64."""
-        return self.positives * self.within / self.size
+    def sums(self, kind: Term) -> FloatArray:
+        """Return the expected sum of the terms of the positives within the cutoff, [g] float64.
 
-    def gains(self) -> FloatArray:
-        """Return the expected sum of 1/log2(r + 1) over the positives within, [g] float64."""
-        ends = np.where(self.within > 0, self.ahead + self.within, 0)
-        most = int(np.max(ends, initial=0))  # at most the cutoff, however far the others are
-        discounts = np.append(0.0, np.cumsum(1 / np.log2(np.arange(2, most + 2))))
-        gained = discounts[np.minimum(self.ahead + self.within, most)]
-        gained -= discounts[np.minimum(self.ahead, most)]
-        expected: FloatArray = self.positives * gained / self.size
-        return expected
-
-    def precision(self, rule: AveragePrecision) -> FloatArray:
-        """Return the expected sum of the AP terms of the positives within, [g] float64.
-
-        With D(R) = H_{R+m} − H_R and F(R) = m − (R+1)D(R), the sum of j/r_j is
-        p/L · [(s+1)D(R) + qF(R)], that of (j−1)/(r_j−1) is p/L · [sD(R−1) + qF(R−1)], or
-        p/L · [1 + q(m−1)] where R = 0.
+        hit: p·m/L. gain: p/L times the sum of 1/log2(r + 1) over the places within. threshold: as
+        many hits, each with the same term. With D(R) = H_{R+m} − H_R and F(R) = m − (R+1)D(R), the
+        sum of j/r_j is p/L · [(s+1)D(R) + qF(R)], that of (j−1)/(r_j−1) is
+        p/L · [sD(R−1) + qF(R−1)], or p/L · [1 + q(m−1)] where R = 0.
         """
-        if rule == "threshold":  # the same for each of them
-            through = self.before + self.positives
-            alike: FloatArray = self.hits() * through / (self.ahead + self.size)
-            return alike
-        q = (self.positives - 1) / np.maximum(self.size - 1, 1)
+        p, size, ahead, before, within = self
+        sums: FloatArray = p * within / size
+        if kind == "threshold":
+            sums = sums * (before + p) / (ahead + size)
+        elif kind == "gain":
+            through = np.where(within > 0, ahead + within, 0)
+            most = int(np.max(through, initial=0))  # at most the cutoff, however far the others are
+            discounts = np.append(0.0, np.cumsum(1 / np.log2(np.arange(2, most + 2))))
+            low, high = discounts[np.minimum([ahead, ahead + within], most)]
+            sums = p * (high - low) / size
+        elif kind != "hit":
+            q = (p - 1) / np.maximum(size - 1, 1)
 
-        def summed(ahead: IntArray, before: IntArray) -> FloatArray:
-            through = ahead + self.within
-            steps = harmonic_difference(ahead, through)
-            return before * steps + q * harmonic_shortfall(ahead, through)
+            def summed(ahead: IntArray, before: IntArray) -> FloatArray:
+                steps = harmonic_difference(ahead, ahead + within)
+                return before * steps + q * harmonic_shortfall(ahead, ahead + within)
 
-        sums = summed(self.ahead, self.before + 1)
-        if rule == "trapezoid":
-            leading = np.where(self.within > 0, 1 + q * (self.within - 1), 0.0)
-            others = summed(np.maximum(self.ahead - 1, 0), self.before)
-            sums = (np.where(self.ahead == 0, leading, others) + sums) / 2
-        return self.positives * (sums / self.size)
+            sums = summed(ahead, before + 1)
+            if kind == "trapezoid":
+                leading = np.where(within > 0, 1 + q * (within - 1), 0.0)
+                others = summed(np.maximum(ahead - 1, 0), before)
+                sums = (np.where(ahead == 0, leading, others) + sums) / 2
+            sums = p * (sums / size)
+        return sums
 
-    def precision_per_hit(self, rule: AveragePrecision, before: FloatArray) -> FloatArray:
-        """Return the expected mean of the AP terms within the cutoff, 0 where none is, [g] float64.
+    def terms_per_hit(self, kind: Term, earlier: FloatArray) -> FloatArray:
+        """Return the expected mean of the terms within the cutoff, 0 where none is, [g] float64.
 
-        The terms of the s closer positives, which are all within, add up to `before`.
+        The terms of the s closer positives, which are all within, add up to `earlier`.
         """
         from scipy.stats import hypergeom
 
-        expected = np.zeros(len(self.size))
-        through = (self.before + self.positives) / (self.ahead + self.size)
-        possible = np.minimum(self.positives, self.within)
-        for hits in range(int(np.max(possible, initial=-1)) + 1):
-            chance = hypergeom.pmf(hits, self.size, self.positives, self.within)
-            drawn = self._replace(positives=np.full_like(self.size, hits), size=self.within)
-            own = hits * through if rule == "threshold" else drawn.precision(rule)
-            expected += chance * (before + own) / np.maximum(self.before + hits, 1)
+        p, size, ahead, before, within = self
+        expected = np.zeros(len(size))
+        through = (before + p) / (ahead + size)
+        for hits in range(int(np.max(np.minimum(p, within), initial=-1)) + 1):
+            chance = hypergeom.pmf(hits, size, p, within)
+            drawn = self._replace(positives=np.full_like(size, hits), size=within)
+            own = hits * through if kind == "threshold" else drawn.sums(kind)
+            expected += chance * (earlier + own) / np.maximum(before + hits, 1)
         return expected
 
 

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from streameval.metrics.blocks import RankedQueries, Terms, Totals, normalised_thresholds
-from streameval.metrics.confidence import Resamples, Side, divided
+from streameval.metrics.confidence import Resamples, Side
 from streameval.metrics.metric import RANK_FIELDS, TAU, Metric, Value
 from streameval.metrics.sums import mean, trapezoid
 from streameval.statistics import FloatArray, IntArray
@@ -104,15 +104,32 @@ def false_rate_terms(ranked: RankedQueries) -> Iterator[FloatArray]:
 
 def gom_value(totals: Totals, name: str, *, terms: Terms) -> Value:
     """Return one of `gom_scalars`, and the curves that it is read off."""
-    curves = totals.once(gom_curves, terms)
+    [(curves, scalars)] = totals.once(gom_readings, terms)
     reason = NEVER_RETURNS if name == "tau_nz" else ""
-    return Value(_scalars(curves)[name], curves=curves, reason=reason)
+    return Value(scalars[name], curves=curves, reason=reason)
 
 
-def gom_curves(totals: Totals, terms: Terms) -> dict[str, FloatArray]:
-    """Return tau and the means of the terms, ``mRP``, ``mVP`` and ``mReP`` or ``mFR``, [T] each."""
+def resampled_gom(resamples: Resamples, name: str, *, terms: Terms) -> FloatArray:
+    """Return one of `gom_scalars` of each resample, [R] float64."""
+    readings = resamples.once(gom_readings, terms)
+    return np.array([scalars[name] for _, scalars in readings])
+
+
+def gom_readings(
+    queries: Totals | Resamples, terms: Terms
+) -> list[tuple[dict[str, FloatArray], dict[str, float]]]:
+    """Return the curves of the terms and their scalars, of the queries or of each resample.
+
+    Curves, [T] float64 each: tau, and the means ``mRP``, ``mVP`` and ``mReP``, or ``mFR``.
+    """
     over, names = _CURVES[terms]
-    return _named(totals.means(terms, over=over), names)
+    readings = []
+    for means in np.atleast_2d(queries.means(terms, over=over)):
+        rows = means.reshape(-1, len(names)).T
+        tau = normalised_thresholds(rows.shape[1])
+        curves = dict(zip(("tau", *names), (tau, *rows), strict=True))
+        readings.append((curves, _scalars(curves)))
+    return readings
 
 
 def gom_scalars(
@@ -152,24 +169,6 @@ def _scalars(curves: Mapping[str, FloatArray]) -> dict[str, float]:
         scalars["MFR"] = trapezoid(curves["mFR"], tau)
         scalars["tau_nz"] = float(above[0]) if len(above) else math.nan
     return scalars
-
-
-def resampled_gom(resamples: Resamples, name: str, *, terms: Terms) -> FloatArray:
-    """Return one of `gom_scalars` of each resample, [R] float64."""
-    return np.array([scalars[name] for scalars in resamples.once(_resampled_scalars, terms)])
-
-
-def _resampled_scalars(resamples: Resamples, terms: Terms) -> list[dict[str, float]]:
-    over, names = _CURVES[terms]
-    means = divided(resamples.curves(terms, over), resamples.number(over))
-    return [_scalars(_named(each, names)) for each in means]
-
-
-def _named(means: FloatArray, names: tuple[str, ...]) -> dict[str, FloatArray]:
-    """Return tau and curves by name, [T] each, from means [T * len(names)]."""
-    curves = means.reshape(-1, len(names)).T
-    tau = normalised_thresholds(curves.shape[1])
-    return {"tau": tau, **dict(zip(names, curves, strict=True))}
 
 
 _CURVES: Mapping[Terms, tuple[Side, tuple[str, ...]]] = {

@@ -46,13 +46,18 @@ def figure_terms(ranked: RankedQueries, average: str) -> Iterator[FloatArray]:
         yield ratios
 
 
-def figure_curves(totals: Totals, average: str) -> dict[str, FloatArray]:
-    """Return tau and the curves ``precision/micro``, ``recall/micro``, ``F1/micro``, [T] each."""
-    sums = totals.sums(figure_terms, average).reshape(-1, len(FIGURES), 2)
-    sums[:, 2, 1] *= sums[:, 1, 1] > 0  # without positives F1 is undefined, whatever is returned
-    curves = divided(sums[..., 0], sums[..., 1]).T
+def figure_curves(queries: Totals | Resamples, average: str) -> dict[str, FloatArray]:
+    """Return tau, [T], and the curves ``precision/micro``, ``recall/micro``, ``F1/micro``.
+
+    Each is [T] float64, and of resamples [R, T].
+    """
+    sums = queries.sums(figure_terms, average)
+    sums = sums.reshape(*sums.shape[:-1], -1, len(FIGURES), 2)
+    above, below = sums[..., 0], sums[..., 1]
+    below[..., 2] *= below[..., 1] > 0  # without positives F1 is undefined, whatever is returned
+    curves = np.moveaxis(divided(above, below), -1, 0)
     named = {f"{name}/{average}": curve for name, curve in zip(FIGURES, curves, strict=True)}
-    return {"tau": normalised_thresholds(len(totals.thresholds)), **named}
+    return {"tau": normalised_thresholds(curves.shape[-1]), **named}
 
 
 def figure_at(totals: Totals, average: str, tau: float, name: str) -> Value:
@@ -61,7 +66,7 @@ def figure_at(totals: Totals, average: str, tau: float, name: str) -> Value:
     if at is None:
         return Value(math.nan, reason=_not_counted(totals))
     curves = totals.once(figure_curves, average)
-    value = float(curves[f"{_figure(name)}/{average}"][at])
+    value = float(curves[_curve(name, average)][at])
     return Value(value, float(totals.thresholds[at]), reason=NOTHING_RETURNED, curves=curves)
 
 
@@ -97,8 +102,9 @@ def ratio_at(totals: Totals, tau: float, *, terms: Terms) -> Value:
     return Value(float(above / below), float(totals.thresholds[at]))
 
 
-def _figure(name: str) -> str:
-    return name.partition("/")[0]
+def _curve(name: str, average: str) -> str:
+    """Return the curve that a metric such as ``precision/{average}@tau={tau}`` is a point of."""
+    return name.partition("@")[0].format(average=average)
 
 
 def _index(thresholds: FloatArray, tau: float) -> int | None:
@@ -111,28 +117,21 @@ def _not_counted(totals: Totals) -> str:
     return f"only multiples of 1/{len(totals.thresholds) - 1} of τ were counted"
 
 
-def resampled_figures(resamples: Resamples, average: str, name: str) -> FloatArray:
-    """Return the curve of precision, recall or F1 in each resample, [R, T] float64."""
-    sums = resamples.curves(figure_terms, None, average)
-    ratios = sums.reshape(len(sums), -1, len(FIGURES), 2)[:, :, FIGURES.index(name)]
-    return divided(ratios[..., 0], ratios[..., 1])
-
-
 def resampled_figure(resamples: Resamples, average: str, tau: float, name: str) -> FloatArray:
     """Return precision, recall or F1 at one of the thresholds in each resample, [R] float64."""
-    curves = resamples.once(resampled_figures, average, _figure(name))
-    return curves[:, _index(resamples.totals.thresholds, tau)]
+    curves = resamples.once(figure_curves, average)
+    return curves[_curve(name, average)][:, _index(resamples.totals.thresholds, tau)]
 
 
 def resampled_greatest_f1(resamples: Resamples, average: str) -> FloatArray:
     """Return F1_max of each resample, [R] float64."""
-    greatest: FloatArray = resamples.once(resampled_figures, average, "F1").max(axis=1)
+    greatest: FloatArray = resamples.once(figure_curves, average)[f"F1/{average}"].max(axis=1)
     return greatest
 
 
 def resampled_ratio(resamples: Resamples, tau: float, *, terms: Terms) -> FloatArray:
     """Return one sum of the terms by the other in each resample, [R] float64."""
-    above, below = resamples.curves(terms, None, tau).T
+    above, below = resamples.sums(terms, tau).T
     return divided(above, below)
 
 

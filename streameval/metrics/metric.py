@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -88,6 +89,8 @@ class Value:
         Bound on the distance of `value` from what all pairs, sorted, would give.
     threshold_error : float
         The same of `threshold`.
+    between : (float, float), optional
+        Distances that the threshold lies between, both excluded, as far as a histogram tells.
     reason : str
         Why there is no value, where it is not that a population is empty.
     curves : mapping of str to [n] float64
@@ -100,9 +103,13 @@ class Value:
     threshold: float | None = None
     error: float = 0.0
     threshold_error: float = 0.0
+    between: Bounds | None = None
     reason: str = ""
     curves: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     per_query: Mapping[str, FloatArray] = field(default_factory=dict)
+
+
+UNDEFINED = Value(math.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,10 +164,8 @@ class Metric:
         of `values`. A metric without either has no confidence interval.
     no_interval : str
         Why not.
-    unsettled : callable, optional
-        `Totals` to the distances that its threshold lies between, both excluded, as far as the
-        histogram tells; None where it has no threshold. Counting at the genuine distances between
-        these makes its value exact.
+    refined : bool
+        Whether counting at the genuine distances `Value.between` makes its value exact.
     tail : {"monotone", "own", "cutoff", "withheld"} or callable
         What can be said of it where lists of neighbours leave items out. ``monotone``: it lies
         between its values of the two extremes, never improving where a positive goes further or
@@ -193,7 +198,7 @@ class Metric:
     reads: Callable[[MetricOptions], tuple[str, ...]] | None = None
     resampled: Callable[..., FloatArray] | None = None
     no_interval: str = "read off a histogram of all queries together, which can't be resampled"
-    unsettled: Callable[..., Bounds | None] | None = None
+    refined: bool = False
     tail: Tail | Callable[..., Tail] = "withheld"
     between: Callable[..., Bounds | None] | None = None
     deployed: bool = False

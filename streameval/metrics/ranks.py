@@ -10,13 +10,15 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.choices import AveragePrecision
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 Cutoff = int | IntArray
 """A rank for all queries, or one for each of Q+, [N] int64."""
+
+Term = AveragePrecision | Literal["hit", "gain"]
+"""What a positive adds to a sum over the positives of its query."""
 
 
 class Ranks:
@@ -70,36 +72,34 @@ class Ranks:
         """Return terms whose sums are those of `first_within` at 1 .. ranks, [ranks, n] float64."""
         return counts_within(self.rank[self.start], ranks)
 
-    def precision(self, rule: AveragePrecision, cutoff: Cutoff | None = None) -> FloatArray:
-        """Return the term of AP that each positive adds, [P] float64.
+    def terms(self, kind: Term, cutoff: Cutoff | None = None) -> FloatArray:
+        """Return what each positive adds to a sum, [P] float64; nothing beyond a cutoff.
 
-        step: j / r_j. trapezoid (the MATLAB code of Market-1501, after Oxford Buildings):
+        Of AP, step: j / r_j. trapezoid (the MATLAB code of Market-1501, after Oxford Buildings):
         ½[(j − 1)/(r_j − 1) + j/r_j], the first of the two 1 where r_j = 1. threshold
-        (scikit-learn): the positives as near as it or nearer, by all items that are.
-        Beyond a cutoff a positive adds nothing.
+        (scikit-learn): the positives as near as it or nearer, by all items that are. Of a number
+        of positives, hit: 1. Of nDCG, gain: 1/log2(r_j + 1).
         """
-        terms: FloatArray = self.order / self.rank
-        if rule == "threshold":
+        if kind == "hit":
+            terms = np.ones(len(self.rank))
+        elif kind == "gain":
+            terms = 1 / np.log2(self.rank + 1)
+        elif kind == "threshold":
             first, size = tie_groups(self._stats.positive_distance, self.start)
             through = np.repeat(self.order[first] + size - 1, size)
             terms = through / (self._stats.closer + self._stats.tied + through)
-        elif rule == "trapezoid":
+        else:
+            terms = self.order / self.rank
+        if kind == "trapezoid":
             before = np.where(self.rank == 1, 1.0, (self.order - 1) / np.maximum(self.rank - 1, 1))
             terms = (before + terms) / 2
-        return terms if cutoff is None else np.where(self._within(cutoff), terms, 0.0)
+        if cutoff is None:
+            return terms
+        return np.where(self.rank <= self.of_positives(cutoff), terms, 0.0)
 
-    def precision_per_hit(self, rule: AveragePrecision, cutoff: Cutoff) -> FloatArray:
+    def terms_per_hit(self, kind: Term, cutoff: Cutoff) -> FloatArray:
         """Return the mean term of the positives within the cutoff, 0 where none is, [N] float64."""
-        hits = np.maximum(self.hit_counts(cutoff), 1)
-        return self.totals(self.precision(rule, cutoff)) / hits
-
-    def hits(self, cutoff: Cutoff) -> FloatArray:
-        """Return [r_j <= cutoff] of each positive, [P] float64."""
-        return self._within(cutoff).astype(np.float64)
-
-    def gains(self, cutoff: Cutoff) -> FloatArray:
-        """Return 1/log2(r_j + 1) within the cutoff, else 0, [P] float64."""
-        return np.where(self._within(cutoff), 1 / np.log2(self.rank + 1), 0.0)
+        return self.totals(self.terms(kind, cutoff)) / np.maximum(self.hit_counts(cutoff), 1)
 
     def shots(self, rank: int) -> FloatArray:
         """Return [c_j + 1 <= rank] of each positive, [P] float64."""
@@ -115,7 +115,7 @@ class Ranks:
 
     def hit_counts(self, cutoff: Cutoff) -> FloatArray:
         """Return the number of positives within each query's cutoff, [N] float64."""
-        return self.counts(self.hits(cutoff))
+        return self.counts(self.terms("hit", cutoff))
 
     def counts(self, chances: FloatArray) -> FloatArray:
         """Return the sums of each query's 0s and 1s, or of chances between, [N] float64."""
@@ -135,9 +135,6 @@ class Ranks:
     def of_positives(self, values: Cutoff) -> IntArray:
         """Spread one value, or [N], over the positives of each query, [P]."""
         return np.repeat(np.broadcast_to(values, self.count.shape), self.count)
-
-    def _within(self, cutoff: Cutoff) -> npt.NDArray[np.bool_]:
-        return self.rank <= self.of_positives(cutoff)
 
 
 def counts_within(first: IntArray, ranks: int) -> FloatArray:

@@ -137,7 +137,7 @@ def resampled_median_rank(resamples: Resamples) -> FloatArray:
 def precision_recall(ranked: RankedQueries) -> tuple[FloatArray, FloatArray]:
     """Return recall j/G and precision j/r_j at each positive, not interpolated, [P] float64."""
     ranks = ranked.ranks
-    return ranks.order / ranks.of_positives(ranks.count), ranks.precision("step")
+    return ranks.order / ranks.of_positives(ranks.count), ranks.terms("step")
 
 
 _X = rank(lambda options: options.cmc_ranks)

@@ -110,8 +110,8 @@ def refined_measures(names: Iterable[str]) -> list[Measure]:
     """Return the metrics whose thresholds further passes are to settle."""
     measures = [find_measure(name) for name in names]
     for measure in measures:
-        if measure.metric.unsettled is None:
-            known = ", ".join(one.name for one in METRICS if one.unsettled is not None)
+        if not measure.metric.refined:
+            known = ", ".join(one.name for one in METRICS if one.refined)
             raise OptionError(
                 f"{measure.name} has no threshold that is known to within a bin only: nothing to "
                 f"be refined; known: {known}"

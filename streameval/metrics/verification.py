@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, wraps
+from functools import partial, wraps
 from operator import mul
-from typing import Any
 
 import numpy as np
 
 from streameval.metrics.blocks import Array, RankedQueries, Totals
-from streameval.metrics.metric import Bounds, Metric, Value
+from streameval.metrics.metric import UNDEFINED, Bounds, Metric, Value
 from streameval.metrics.openset import unsupported
 from streameval.metrics.parameters import rate
 from streameval.statistics import FloatArray, IntArray
@@ -47,14 +46,10 @@ class Accepted:
         return int(self.genuine[-1]), int(self.impostor[-1])
 
     @property
-    def miss_rate(self) -> FloatArray:
-        """FNMR, 1 − TAR, [E + 2] float64; NaN where there is no genuine pair."""
-        return _ratio(self.genuine[-1] - self.genuine, self.totals[0])
-
-    @property
-    def false_rate(self) -> FloatArray:
-        """FAR, FMR, [E + 2] float64; NaN where there is no impostor pair."""
-        return _ratio(self.impostor, self.totals[1])
+    def rates(self) -> tuple[FloatArray, FloatArray]:
+        """FMR = FAR and FNMR = 1 − TAR, both [E + 2] float64; NaN without such pairs."""
+        genuine, impostor = self.totals
+        return _ratio(self.impostor, impostor), _ratio(genuine - self.genuine, genuine)
 
     @property
     def curves(self) -> dict[str, Array]:
@@ -63,38 +58,12 @@ class Accepted:
         ``pair_tau``, ``FMR``, ``FNMR`` [E] float64 at the edges; ``genuine``, ``impostor``
         [E + 1] int64, the numbers of pairs below, between and above them.
         """
+        at_edges = zip(("pair_tau", "FMR", "FNMR"), (self.limits, *self.rates), strict=True)
         return {
-            "pair_tau": self.limits[1:-1],
-            "FMR": self.false_rate[1:-1],
-            "FNMR": self.miss_rate[1:-1],
+            **{name: curve[1:-1] for name, curve in at_edges},
             "genuine": np.diff(self.genuine),
             "impostor": np.diff(self.impostor),
         }
-
-    def last_within(self, f: float) -> int | None:
-        """Return the last limit with FAR <= f; None where the pairs don't support the rate."""
-        genuine, impostor = self.totals
-        if not genuine or not impostor or 1 / impostor > f:
-            return None
-        return int(np.searchsorted(self.false_rate, f, side="right")) - 1
-
-    @property
-    def crossing(self) -> int | None:
-        """The first limit with FMR >= FNMR, not 0; None where one of them is undefined."""
-        return int(np.argmax(self.false_rate >= self.miss_rate)) if all(self.totals) else None
-
-    @cached_property
-    def f1(self) -> tuple[FloatArray, FloatArray]:
-        """F1 = 2tp/(tp + fp + P) at each limit, and the most that it can be in each bin.
-
-        [E + 2] and [E + 1] float64. The most is where all genuine pairs of the bin are before its
-        impostors; where the bin is of one distance alone, it is F1 there.
-        """
-        genuine, impostor, limits = self.genuine, self.impostor, self.limits
-        f1 = 2 * genuine / np.maximum(genuine + impostor + genuine[-1], 1)
-        single = limits[1:] == np.nextafter(limits[:-1], np.inf)
-        before = np.where(single, impostor[1:], impostor[:-1])
-        return f1, 2 * genuine[1:] / np.maximum(genuine[1:] + before + genuine[-1], 1)
 
 
 def _ratio(counts: IntArray, total: int) -> FloatArray:
@@ -103,9 +72,7 @@ def _ratio(counts: IntArray, total: int) -> FloatArray:
 
 def histogram_terms(ranked: RankedQueries) -> list[FloatArray]:
     """Return the histogram of impostors, [E + 1, 1] float64."""
-    if ranked.stats.impostor_histogram is None:
-        raise ValueError("the statistics hold no impostor_histogram")
-    return [ranked.stats.impostor_histogram.astype(np.float64)[:, None]]
+    return [np.asarray(ranked.stats.impostor_histogram, np.float64)[:, None]]
 
 
 def genuine_distances(ranked: RankedQueries) -> FloatArray:
@@ -122,25 +89,26 @@ def accepted_pairs(totals: Totals) -> Accepted:
     return Accepted(limits, accepted, np.append(0, np.cumsum(histogram)), genuine)
 
 
-def of_pairs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of `Totals` from one of `Accepted`; a `Value` gets the curves."""
+def of_pairs(function: Callable[..., Value]) -> Callable[..., Value]:
+    """Return a function of `Totals` from one of `Accepted`, whose curves are added."""
 
     @wraps(function)
-    def read(totals: Totals, *parameters: Any) -> Any:
+    def finish(totals: Totals, *parameters: float | str) -> Value:
         pairs = totals.once(accepted_pairs)
-        found = function(pairs, *parameters)
-        return replace(found, curves=pairs.curves) if isinstance(found, Value) else found
+        return replace(function(pairs, *parameters), curves=pairs.curves)
 
-    return read
+    return finish
 
 
 @of_pairs
 def at_false_rate(pairs: Accepted, f: float, name: str) -> Value:
     """Return TAR, or FNMR = 1 − TAR, at the largest τ with FAR <= f, known to within one bin."""
-    at, (genuine, impostor) = pairs.last_within(f), pairs.totals
-    if at is None:
-        reason = unsupported(impostor, f, "impostor pairs") if genuine and impostor else ""
-        return Value(math.nan, reason=reason)
+    genuine, impostor = pairs.totals
+    if not genuine or not impostor:
+        return UNDEFINED
+    if 1 / impostor > f:
+        return Value(math.nan, reason=unsupported(impostor, f, "impostor pairs"))
+    at = int(np.searchsorted(pairs.rates[0], f, side="right")) - 1
     low, high = (float(pairs.limits[min(one, len(pairs.limits) - 1)]) for one in (at, at + 1))
     most = int(np.searchsorted(pairs.all_genuine, high))
     known = int(pairs.genuine[at])
@@ -149,41 +117,26 @@ def at_false_rate(pairs: Accepted, f: float, name: str) -> Value:
         threshold=low,
         error=max(most - known, 0) / genuine,
         threshold_error=0.0 if low == high else high - low,
+        between=(low, high),
     )
-
-
-@of_pairs
-def around_rate(pairs: Accepted, f: float) -> Bounds | None:
-    """Return the limits that the largest τ with FAR <= f lies between."""
-    at = pairs.last_within(f)
-    if at is None or at == len(pairs.limits) - 1:
-        return None
-    return float(pairs.limits[at]), float(pairs.limits[at + 1])
 
 
 @of_pairs
 def equal_error(pairs: Accepted) -> Value:
     """Return the rate at which FMR and FNMR cross; its threshold is the upper edge of that bin."""
-    at = pairs.crossing
-    if at is None:
-        return Value(math.nan)
-    fmr, fnmr = pairs.false_rate, pairs.miss_rate
+    if not all(pairs.totals):
+        return UNDEFINED
+    fmr, fnmr = pairs.rates
+    at = int(np.argmax(fmr >= fnmr))  # not 0: FNMR is 1 there
     before, limit = pairs.limits[at - 1 : at + 1].tolist()
     low, high = max(fmr[at - 1], fnmr[at]), min(fmr[at], fnmr[at - 1])
     if limit == math.nextafter(before, math.inf):
         # All pairs of the bin are at one distance: the straight line between both is known.
         gap, after = fnmr[at - 1] - fmr[at - 1], fmr[at] - fnmr[at]
         low = high = fmr[at - 1] + (fmr[at] - fmr[at - 1]) * (gap / (gap + after))
-    return Value(float(low + high) / 2, limit, float(high - low) / 2, limit - before)
-
-
-@of_pairs
-def around_crossing(pairs: Accepted) -> Bounds | None:
-    """Return the limits that the τ at which FMR and FNMR cross lies between."""
-    limits, at = pairs.limits, pairs.crossing
-    if at is None:
-        return None
-    return float(limits[at - 1]), math.nextafter(float(limits[at]), math.inf)
+    between = before, math.nextafter(limit, math.inf)
+    rate, error = float(low + high) / 2, float(high - low) / 2
+    return Value(rate, limit, error, limit - before, between=between)
 
 
 @of_pairs
@@ -191,7 +144,7 @@ def pair_area(pairs: Accepted) -> Value:
     """Return the chance that a genuine pair is closer than an impostor pair, ties half."""
     genuine, impostor = pairs.totals
     if not genuine or not impostor:
-        return Value(math.nan)
+        return UNDEFINED
     further, counts = impostor - pairs.impostor, np.diff(pairs.genuine)
     bins = np.flatnonzero(counts)
     # Python's integers: products of numbers of pairs are large
@@ -204,29 +157,31 @@ def pair_area(pairs: Accepted) -> Value:
 
 @of_pairs
 def best_f1(pairs: Accepted) -> Value:
-    """Return the greatest F1 at an edge; none anywhere is beyond its error."""
-    if not pairs.totals[0]:
-        return Value(math.nan)
-    f1, most = pairs.f1
+    """Return the greatest F1 = 2tp/(tp + fp + P) at an edge; none anywhere is beyond its error.
+
+    The most that it can be in a bin is where all genuine pairs of the bin are before its
+    impostors; where the bin is of one distance alone, it is F1 there.
+    """
+    genuine, impostor, limits = pairs.genuine, pairs.impostor, pairs.limits
+    total = genuine[-1]
+    if not total:
+        return UNDEFINED
+    f1 = 2 * genuine / (genuine + impostor + total)
+    single = limits[1:] == np.nextafter(limits[:-1], np.inf)
+    before = np.where(single, impostor[1:], impostor[:-1])
+    most = 2 * genuine[1:] / (genuine[1:] + before + total)
     best = int(np.argmax(f1))
-    error = max(float(most.max() - f1[best]), 0.0)
-    threshold_error = math.inf if error else 0.0  # two far apart may be nearly as good
-    return Value(float(f1[best]), float(pairs.limits[best]), error, threshold_error)
-
-
-@of_pairs
-def around_best_f1(pairs: Accepted) -> Bounds | None:
-    """Return the limits that the best τ lies between; None where it is known."""
-    f1, most = pairs.f1
-    better = np.flatnonzero(most > f1.max())
+    value = Value(float(f1[best]), float(limits[best]))
+    better = np.flatnonzero(most > f1[best])
     if not len(better):
-        return None
-    last = float(pairs.limits[better[-1] + 1])
-    return float(pairs.limits[better[0]]), math.nextafter(last, math.inf)
+        return value
+    between = float(limits[better[0]]), math.nextafter(limits[better[-1] + 1], math.inf)
+    error = float(most.max() - f1[best])
+    # Two thresholds far apart may be nearly as good.
+    return replace(value, error=error, threshold_error=math.inf, between=between)
 
 
-@of_pairs
-def settling_edges(pairs: Accepted, between: Bounds, most: int) -> FloatArray:
+def settling_edges(totals: Totals, between: Bounds, most: int) -> FloatArray:
     """Return genuine distances between two others, and the distances just before them.
 
     With these among the edges of the histogram, both rates are known wherever TAR changes.
@@ -238,6 +193,7 @@ def settling_edges(pairs: Accepted, between: Bounds, most: int) -> FloatArray:
     [n] float64
         Ascending, none of them an edge; empty where all are edges already.
     """
+    pairs = totals.once(accepted_pairs)
     first = np.searchsorted(pairs.all_genuine, between[0], side="right")
     last = np.searchsorted(pairs.all_genuine, between[1])
     genuine = np.unique(pairs.all_genuine[first:last])
@@ -268,7 +224,7 @@ METRICS = (
         source="NIST FRVT; ISO/IEC 19795-1",
         finish=at_false_rate,
         parameters={"f": _RATES},
-        unsettled=around_rate,
+        refined=True,
         also=("TPR@FPR={f}", "TMR@FMR={f}", "GAR@FAR={f}"),
     ),
     _verified(
@@ -277,7 +233,7 @@ METRICS = (
         "d <= τ}|/I <= f; withheld where f < 1/I",
         finish=at_false_rate,
         parameters={"f": _RATES},
-        unsettled=around_rate,
+        refined=True,
         also=("FRR@FAR={f}",),
         better="lower",
     ),
@@ -285,7 +241,7 @@ METRICS = (
         "EER",
         "FMR(τ) = FNMR(τ), linear between the τ before and after",
         finish=equal_error,
-        unsettled=around_crossing,
+        refined=True,
         also=("equal-error-rate",),
         better="lower",
     ),
@@ -303,7 +259,7 @@ METRICS = (
         over=("Q+",),
         source="van Rijsbergen 1979",
         finish=best_f1,
-        unsettled=around_best_f1,
+        refined=True,
         also=("best-F1",),
     ),
 )

@@ -217,7 +217,7 @@ def _settling_edges(counted: RankStatistics, measures: Sequence[Measure]) -> Flo
     totals = RankedQueries(counted, MetricOptions()).totals
     edges: FloatArray = np.empty(0)
     for measure in measures:
-        between = measure.call(measure.metric.unsettled, totals)
+        between = measure.finish(totals).between
         if between is not None:
             own = settling_edges(totals, between, PER_PASS // len(measures))
             edges = np.union1d(edges, own)
