@@ -140,7 +140,7 @@ def test_a_hand_made_list() -> None:
     # Valid: + − +, the last at the horizon, where others may tie; then a positive, 3 negatives.
     assert found.lists is not None
     assert found.lists.effective.tolist() == [2]
-    bounds = found.metrics.bounds  # type: ignore[attr-defined]
+    bounds = found.metrics.bounds
     assert bounds["CMC@1"] == (1.0, 1.0)
     assert bounds["mAP"] == ((1 + 2 / 6 + 3 / 7) / 3, (1 + 2 / 3 + 3 / 4) / 3)
     assert bounds["mINP"] == (3 / 7, 3 / 4)
@@ -171,7 +171,7 @@ def test_lists_are_repaired_and_bound_all_the_same(
         except se.InputError as error:  # by chance, all fall: that is never taken for distances
             assert (how, "similarities" in str(error)) == ("unsorted", True)  # noqa: PT017
             return
-    for metric, (low, high) in found.metrics.bounds.items():  # type: ignore[attr-defined]
+    for metric, (low, high) in found.metrics.bounds.items():
         assert math.isnan(exact[metric]) or low <= exact[metric] <= high, metric
     if k >= gallery and how != "twice":
         assert found.statistics.equals(exact.statistics)

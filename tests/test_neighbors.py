@@ -71,7 +71,7 @@ def exact_lists(k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def contains(found: se.Evaluation, exact: se.Evaluation) -> None:
-    bounds = found.metrics.bounds  # type: ignore[attr-defined]
+    bounds = found.metrics.bounds
     assert bounds
     for name, (low, high) in bounds.items():
         assert math.isnan(exact[name]) or low <= exact[name] <= high, name
@@ -130,14 +130,11 @@ def test_real_distances(k: int) -> None:
 def test_tightening_narrows_and_makes_thresholds_exact() -> None:
     exact = se.evaluate(features(), **sides())
     wide, tight = (search("cosine", 100, tighten=tighten) for tighten in (False, True))
-    assert {"mReP_max", "MREP", "tau_max"} <= set(wide.metrics.bounds)  # type: ignore[attr-defined]
-    widths = [
-        high - low
-        for low, high in (one.metrics.bounds["MREP"] for one in (wide, tight))  # type: ignore[attr-defined]
-    ]
+    assert {"mReP_max", "MREP", "tau_max"} <= set(wide.metrics.bounds)
+    widths = [high - low for low, high in (one.metrics.bounds["MREP"] for one in (wide, tight))]
     assert widths[1] < widths[0]
-    for name, (low, high) in wide.metrics.bounds.items():  # type: ignore[attr-defined]
-        least, most = tight.metrics.bounds[name]  # type: ignore[attr-defined]
+    for name, (low, high) in wide.metrics.bounds.items():
+        least, most = tight.metrics.bounds[name]
         assert low <= least <= most <= high
     # Below the last returned distance all is known: the first points of the curves.
     for name in ("mRP", "mVP", "mReP"):
@@ -154,7 +151,7 @@ def test_k_grows_until_the_metrics_are_known() -> None:
     assert found.provenance["lists"]["k"] < GALLERY
     assert [found["CMC@1"], found["CMC@5"]] == [exact["CMC@1"], exact["CMC@5"]]
     source = se.Neighbors(features=features(), index="Flat", k="auto", width=0.01)
-    low, high = se.evaluate(source, **sides(), metrics="mAP").metrics.bounds["mAP"]  # type: ignore[attr-defined]
+    low, high = se.evaluate(source, **sides(), metrics="mAP").metrics.bounds["mAP"]
     assert low <= exact["mAP"] <= high <= low + 0.01
     whole = se.evaluate(
         se.Neighbors(features=features(), index="Flat", k="auto"), **sides(), metrics="mAP"
@@ -167,7 +164,7 @@ def test_the_places_that_are_said_to_close_a_metric_do() -> None:
     first = se.evaluate(
         se.Neighbors(features=features(), index="Flat", k=5), **sides(), metrics="CMC@20,recall@10"
     )
-    places = first.metrics.places  # type: ignore[attr-defined]
+    places = first.metrics.places
     assert set(places) == {"CMC@20", "recall@10"}
     for name, (least, most) in places.items():
         assert 5 < least <= most <= GALLERY
@@ -608,9 +605,9 @@ def test_a_result_is_saved_and_read_under_other_options(missing: Any) -> None:
     )
     assert again.metrics.scalars == pytest.approx(fresh.metrics.scalars, abs=0, nan_ok=True)
     if missing == "bounds":
-        assert summary["bounds"]["mAP"] == list(found.metrics.bounds["mAP"])  # type: ignore[attr-defined]
-        assert again.metrics.bounds == fresh.metrics.bounds  # type: ignore[attr-defined]
-        assert all("mAP" in one.bounds for one in found.groups.values())  # type: ignore[attr-defined]
+        assert summary["bounds"]["mAP"] == list(found.metrics.bounds["mAP"])
+        assert again.metrics.bounds == fresh.metrics.bounds
+        assert all("mAP" in one.bounds for one in found.groups.values())
 
 
 def test_ties_are_those_that_the_lists_show() -> None:

@@ -212,11 +212,6 @@ class Totals(Shared):
         return {"Q+": len(self.queries), "Q−": len(self.strangers), "negatives": negatives}
 
     @property
-    def empty(self) -> set[str]:
-        """The populations of `Metric.over` that there is nothing of."""
-        return {population for population, size in self.sizes.items() if not size}
-
-    @property
     def gallery(self) -> int:
         """Number of gallery items."""
         parts = (self.columns[name] for name in ("positives", "negatives", "ignored"))

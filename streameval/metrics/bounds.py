@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from streameval.choices import Missing
 from streameval.metrics.blocks import Array, RankedQueries
 from streameval.metrics.compute import Detail, Metrics, metrics_of, tie_intervals, value_detail
-from streameval.metrics.metric import RANK_FIELDS, Bounds, Measure, Tail, Value
+from streameval.metrics.metric import RANK_FIELDS, Bounds, Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import available_fields, in_order, wanted_measures, with_named
 from streameval.statistics import FIELDS, IntArray, RankStatistics
@@ -74,27 +74,9 @@ class ListReading:
         return {"effective_k": self.effective, "missing_positives": self.missing_positives}
 
 
-@dataclass(frozen=True)
-class ListMetrics(Metrics):
-    """Metrics of lists of neighbours.
-
-    Attributes
-    ----------
-    bounds : dict of str to (float, float)
-        Of every metric that can be bounded, the least and the greatest value that the lists
-        allow; equal where it is known.
-    places : dict of str to (int, int)
-        Of a metric that is not known, the k that may do to know it: none below the first can,
-        the second certainly does.
-    """
-
-    bounds: Mapping[str, Bounds] = field(default_factory=dict)
-    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-
 def compute_list_metrics(
     stats: RankStatistics, reading: ListReading, options: MetricOptions
-) -> ListMetrics:
+) -> Metrics:
     """Compute the metrics of the options: bounds, or those of a system as deployed."""
     cut = cut_names(reading.depth)
     if reading.best is None and not options.metrics:
@@ -128,7 +110,7 @@ def compute_list_metrics(
 
 def _deployed(
     stats: RankStatistics, reading: ListReading, options: MetricOptions, measures: list[Measure]
-) -> ListMetrics:
+) -> Metrics:
     """Compute the metrics of a system that finds what it returns and nothing else."""
     metrics = metrics_of(stats, options, measures)
     columns = metrics.per_query
@@ -137,19 +119,19 @@ def _deployed(
         columns["first_rank"] = np.where(found, columns["first_rank"], np.nan)
     nearest = columns["nearest_positive"]
     columns["nearest_positive"] = np.where(np.isfinite(nearest), nearest, np.nan)
-    return ListMetrics(**vars(metrics))
+    return metrics
 
 
 def _bounded(
     stats: RankStatistics, reading: ListReading, options: MetricOptions, measures: list[Measure]
-) -> ListMetrics:
+) -> Metrics:
     """Compute the metrics between the worst statistics and the best."""
     best = reading.best or stats
     alike = {name for name in FIELDS if np.array_equal(getattr(stats, name), getattr(best, name))}
     if len(alike) == len(FIELDS):  # the lists leave nothing open
         whole = metrics_of(stats, options, measures)
         exact = {name: (one, one) for name, one in whole.scalars.items() if not math.isnan(one)}
-        return ListMetrics(**vars(whole), bounds=exact)
+        return replace(whole, bounds=exact)
     hidden = not alike.issuperset(RANK_FIELDS)
     ends = (
         RankedQueries(stats, options, hidden_ties=hidden),
@@ -162,19 +144,32 @@ def _bounded(
     places: dict[str, tuple[int, int]] = {}
     curves, columns = {}, _merged(ends[0].totals.columns, shown.columns)
     for measure in measures:
-        name, known = measure.name, measure.metric.needs_under(options) <= alike
-        tail: Tail = "monotone" if known else measure.tail
+        name, metric = measure.name, measure.metric
+        known = metric.needs_under(options) <= alike
         one = measure.compute(ends[0])
         other = one if known else measure.compute(ends[1])
-        details[name], interval = _read(measure, tail, ends, (one, other), reading)
-        low, high = interval or (math.nan, math.nan)
+        values = one.value, other.value
+        between: Bounds | str = values
+        if not known and not measure.lacks(ends[0].totals):
+            between = _between(measure, ends, values, reading)
+        if isinstance(between, str):
+            details[name] = Detail(metric.part, between, kind=metric.kind, open=True)
+            low = high = math.nan
+        else:
+            low, high = sorted(between)
+            value = replace(one, value=low)
+            if one.threshold != other.threshold:
+                value = replace(value, threshold=None, threshold_error=0.0)
+            details[name] = value_detail(measure, value)
+        if low < high:
+            details[name] = replace(details[name], reason=ITEMS_MISSING, open=True)
         scalars[name] = low if low == high else math.nan
-        if interval:
-            bounds[name] = interval
-        if interval or measure.tail == "monotone":
+        if not math.isnan(low):
+            bounds[name] = low, high
+        if name in bounds or measure.tail == "monotone":
             curves.update(_merged(one.curves, other.curves))
             columns.update(_merged(one.per_query, other.per_query))
-        if low != high and (interval or measure.tail == "cutoff"):
+        if low != high and (name in bounds or measure.tail == "cutoff"):
             places[name] = closing_places(measure, stats, reading)
     ties: dict[str, Bounds] = {}
     if best.tied.any():  # of returned items: from pessimistic at worst to optimistic at best
@@ -182,47 +177,25 @@ def _bounded(
         best_ties = RankedQueries(best, replace(options, ties="optimistic"))
         valued = [one for one in measures if not math.isnan(scalars[one.name])]
         ties = tie_intervals((worst_ties.totals, best_ties.totals), valued)
-    return ListMetrics(scalars, details, ties, curves, columns, shown.counts, bounds, places)
+    return Metrics(scalars, details, ties, curves, columns, shown.counts, bounds, places)
 
 
-def _read(
+def _between(
     measure: Measure,
-    tail: Tail,
     ends: tuple[RankedQueries, RankedQueries],
-    values: tuple[Value, Value],
+    values: Bounds,
     reading: ListReading,
-) -> tuple[Detail, Bounds | None]:
-    """Return what is to be said of a metric, and its interval; None where it has none."""
-    metric, empty = measure.metric, ends[0].totals.empty
-    worst, best = values
-    if empty.intersection(metric.over):
-        return value_detail(measure, replace(worst, value=math.nan), empty), None
-    withheld = Detail(metric.part, MOVES_BOTH_WAYS, kind=metric.kind, open=True)
-    if tail == "cutoff":
-        stats, place = ends[0].stats, cutoff_of(measure)
-        counted = stats.valid if place is None else np.minimum(stats.valid, place)
+) -> Bounds | str:
+    """Return what a metric lies between, from its values of the extremes; or why none is known."""
+    metric, stats = measure.metric, ends[0].stats
+    if measure.tail == "cutoff":
+        counted = np.minimum(stats.valid, measure.values[0])
         if np.any(stats.has_positive & (reading.effective < counted)):
-            return replace(withheld, reason=NEEDS_PLACES), None
-    between = (
-        measure.call(measure.metric.between, *ends) if tail == "own" else (worst.value, best.value)
-    )
-    if tail == "withheld" or between is None or sum(map(math.isnan, between)) == 1:
-        return withheld, None
-    detail = value_detail(measure, replace(worst, value=between[0]), empty)
-    if worst.threshold != best.threshold:
-        detail = replace(detail, threshold=None, threshold_error=0.0)
-    low, high = sorted(between)
-    if math.isnan(low):
-        return detail, None
-    if low < high:
-        detail = replace(detail, reason=ITEMS_MISSING, open=True)
-    return detail, (low, high)
-
-
-def cutoff_of(measure: Measure) -> int | None:
-    """Return the rank beyond which nothing counts for a metric; None where everything does."""
-    first = next(iter(measure.metric.parameters), None)
-    return int(measure.values[0]) if first in ("x", "k") else None
+            return NEEDS_PLACES
+    between = measure.call(metric.between, *ends) if measure.tail == "own" else values
+    if measure.tail == "withheld" or between is None or sum(map(math.isnan, between)) == 1:
+        return MOVES_BOTH_WAYS
+    return between
 
 
 def closing_places(
@@ -235,8 +208,9 @@ def closing_places(
     be as long as the gallery.
     """
     gallery = int((stats.valid + stats.ignored).max(initial=0))
-    x = cutoff_of(measure)
-    if measure.metric.part == "retrieval" and x is not None:
+    first = next(iter(measure.metric.parameters), None)
+    if measure.metric.part == "retrieval" and first in ("x", "k"):  # a rank beyond which none count
+        x = int(measure.values[0])
         open_ = reading.effective < stats.valid
         least = reading.depth + 1
         most = x + int(stats.ignored[open_].max(initial=0)) + 1

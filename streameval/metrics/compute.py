@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from streameval.errors import StreamevalWarning
@@ -66,6 +66,12 @@ class Metrics:
     per_query : dict of str to [Q] array
         NaN where undefined.
     counts : dict of str to int
+    bounds : mapping of str to (float, float)
+        Of lists of neighbours: the least and the greatest value of every metric that can be
+        bounded; equal where it is known.
+    places : mapping of str to (int, int)
+        Of lists, and of a metric that is not known: the k that may do to know it. None below the
+        first can, the second certainly does.
     """
 
     scalars: dict[str, float]
@@ -74,6 +80,8 @@ class Metrics:
     curves: dict[str, Array]
     per_query: dict[str, Array]
     counts: dict[str, int]
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<Metrics: {scalars_text(self.scalars)}>"
@@ -138,10 +146,8 @@ def metrics_of(
     per_query = dict(totals.columns)
     for measure in measures:
         value = measure.finish(totals)
-        if totals.empty.intersection(measure.metric.over):
-            value = replace(value, value=math.nan)
         scalars[measure.name] = value.value
-        details[measure.name] = value_detail(measure, value, totals.empty)
+        details[measure.name] = value_detail(measure, value)
         curves.update(value.curves)
         per_query.update(value.per_query)
     intervals = tie_intervals(extremes, measures) if totals.tied else {}
@@ -166,13 +172,16 @@ def _totals(
     return totals, (worst, best)
 
 
-def value_detail(measure: Measure, value: Value, empty: set[str]) -> Detail:
-    """Return what there is to say of a value, where these populations are empty."""
-    metric = measure.metric
-    reasons = [EMPTY[one] for one in reversed(metric.over) if one in empty]
-    reason = [*reasons, value.reason or "undefined"][0] if math.isnan(value.value) else ""
+def value_detail(measure: Measure, value: Value) -> Detail:
+    """Return what there is to say of a value."""
+    metric, reason = measure.metric, value.reason or "undefined"
     return Detail(
-        metric.part, reason, value.threshold, value.error, value.threshold_error, metric.kind
+        metric.part,
+        reason if math.isnan(value.value) else "",
+        value.threshold,
+        value.error,
+        value.threshold_error,
+        metric.kind,
     )
 
 

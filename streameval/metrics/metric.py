@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from inspect import signature
 from itertools import product
@@ -170,8 +170,8 @@ class Metric:
         What can be said of it where lists of neighbours leave items out. ``monotone``: it lies
         between its values of the two extremes, never improving where a positive goes further or
         a negative comes closer. ``own``: it has bounds of its own, `between`. ``cutoff``: it is
-        known where all places up to its cutoff are. ``withheld``: nothing. A callable takes the
-        parameters.
+        known where all places up to its first parameter are. ``withheld``: nothing. A callable
+        takes the parameters.
     between : callable, optional
         `RankedQueries` of the two extremes, worst and best, to bounds; None where it has none.
     deployed : bool
@@ -325,14 +325,21 @@ class Measure:
             *((partial_sums, terms, *self._given(terms)) for terms in metric.adds),
         ]
 
+    def lacks(self, totals: Totals) -> list[Population]:
+        """Return what it is over and there is nothing of: it is NaN."""
+        return [population for population in self.metric.over if not totals.sizes[population]]
+
     def finish(self, totals: Totals) -> Value:
         """Return its value over all queries."""
         metric = self.metric
         if metric.values is None or metric.finish is not None:
-            return self.call(metric.finish, totals)
-        values = totals.column(metric.values, *self._given(metric.values))
-        columns = {self._written(metric.column): totals.of_all_queries(values)}
-        return Value(mean(values), per_query=columns if metric.column else {})
+            value = self.call(metric.finish, totals)
+        else:
+            values = totals.column(metric.values, *self._given(metric.values))
+            columns = {self._written(metric.column): totals.of_all_queries(values)}
+            value = Value(mean(values), per_query=columns if metric.column else {})
+        empty = self.lacks(totals)
+        return replace(value, value=math.nan, reason=EMPTY[empty[-1]]) if empty else value
 
     def compute(self, ranked: RankedQueries) -> Value:
         """Return its value over one block of queries."""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 
-from streameval.metrics.bounds import ListMetrics
 from streameval.metrics.compute import Detail, Metrics
 from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import NOT_BY_QUERY, camera_matrix
@@ -108,7 +107,7 @@ def score_of(evaluation: Evaluation, name: str) -> tuple[Cell, str, str]:
         between = chosen.intervals.get(name)
         missing = DASH if name in chosen.reasons else ""
         confidence = missing if between is None else interval_text(*between, kind)
-    bounds = metrics.bounds.get(name) if isinstance(metrics, ListMetrics) else None
+    bounds = metrics.bounds.get(name)
     if bounds is not None and detail.open:
         return Cell(interval_text(*bounds, kind)), "", confidence
     if math.isnan(value):
@@ -145,8 +144,6 @@ def _population(title: str, evaluation: Evaluation) -> str:
 
 def _bounds_blocks(metrics: Metrics) -> Blocks:
     """Return a row a metric that is open: how wide, and the k that would close it."""
-    if not isinstance(metrics, ListMetrics):
-        return []
     rows = []
     for name, (low, high) in metrics.bounds.items():
         if low != high:
@@ -281,7 +278,7 @@ def _group_score(metrics: Metrics, name: str, confidence: Confidence | None) -> 
     value, kind = metrics.scalars[name], metrics.details[name].kind
     interval = None if confidence is None else confidence.intervals.get(name)
     if math.isnan(value):
-        interval = metrics.bounds.get(name) if isinstance(metrics, ListMetrics) else None
+        interval = metrics.bounds.get(name)
     text = "" if interval is None else "–".join(number_text(end, kind) for end in interval)
     if math.isnan(value):
         return text or DASH

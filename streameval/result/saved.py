@@ -28,7 +28,7 @@ import numpy as np
 
 from streameval.arrays.zarr_array import check_complete
 from streameval.errors import InputError, OutputError, check_path
-from streameval.metrics.bounds import ListMetrics, ListReading
+from streameval.metrics.bounds import ListReading
 from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Resampling
 from streameval.metrics.groups import PositiveCameras
@@ -276,7 +276,7 @@ def summary_of(result: Evaluation) -> JsonObject:
         "counts": result.counts,
         "options": asdict(result.options) | {"range": result.range},
     }
-    if isinstance(metrics, ListMetrics):
+    if result.lists is not None:
         told |= {"bounds": metrics.bounds, "k_to_close": metrics.places}
     written = {"streameval": version("streameval"), "format": FORMAT}
     told["provenance"] = {**written, **result.provenance}
