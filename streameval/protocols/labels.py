@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError
+from streameval.errors import InputError, refuse
 
 AnyArray = npt.NDArray[np.generic]
 IntArray = npt.NDArray[np.int64]
@@ -190,13 +190,12 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
         array = _of_objects(array, what)
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~np.isfinite(array))
-        if bad.size:
-            raise InputError(
-                f"{what} row {bad[0]} is {array[bad[0]]}: labels must be integers or strings"
-            )
-        raise InputError(
+        refuse(
+            InputError,
+            bad.size
+            and f"{what} row {bad[0]} is {array[bad[0]]}: labels must be integers or strings",
             f"{what} is of dtype {array.dtype}; integers or strings are needed "
-            "(whole numbers stored as floats: convert with .astype('int64'))"
+            "(whole numbers stored as floats: convert with .astype('int64'))",
         )
     if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
         raise InputError(f"{what} holds {array.max()}, beyond int64; give such labels as strings")
@@ -244,15 +243,11 @@ def check_kinds(query: Labels, gallery: Labels, column: str) -> None:
 
 def matches(query: Labels, gallery: Labels, column: str) -> tuple[IntArray, IntArray]:
     """Return the gallery items with the label of each query, in gallery order: (indptr, item)."""
-    known, code = _encode(query, gallery, column)
-    items, codes = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
-    for start, block in _look_up(gallery.columns[column], known):
-        among = np.flatnonzero(block >= 0)
-        items.append(start + among)
-        codes.append(block[among])
-    item_code = np.concatenate(codes)
-    by_code = np.concatenate(items)[np.argsort(item_code, kind="stable")]
-    count = np.bincount(item_code, minlength=len(known))
+    code, item_code = rule_codes(query, gallery, (column,))
+    item = np.flatnonzero(item_code >= 0)
+    codes = item_code[item]
+    by_code = item[np.argsort(codes, kind="stable")]
+    count = np.bincount(codes, minlength=int(code.max(initial=-1)) + 1)
     begin, length = (np.cumsum(count) - count)[code], count[code]
     indptr = np.append(0, np.cumsum(length)).astype(np.int64)
     # the ranges begin[q] : begin[q] + length[q], one after the other
@@ -272,28 +267,16 @@ def rule_codes(query: Labels, gallery: Labels, rule: Sequence[str]) -> tuple[Int
     query_code: IntArray = np.zeros(len(query), np.int64)
     item_code: Int32Array = np.zeros(len(gallery), np.int32)
     for column in rule:
-        known, code = _encode(query, gallery, column)
+        check_kinds(query, gallery, column)
+        known, code = np.unique(query.columns[column], return_inverse=True)
         used, query_code = np.unique(query_code * len(known) + code, return_inverse=True)
-        number_of = _lookup(used)
-        for start, index in _look_up(gallery.columns[column], known):
-            part = item_code[start : start + _BLOCK]
+        index_of, number_of = _lookup(known), _lookup(used)
+        for start in range(0, len(gallery), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            part, index = item_code[block], index_of(gallery.columns[column][block])
             joined = part.astype(np.int64) * len(known) + index
             part[:] = number_of(np.where((part < 0) | (index < 0), -1, joined))
     return query_code, item_code
-
-
-def _encode(query: Labels, gallery: Labels, column: str) -> tuple[AnyArray, Int32Array]:
-    """Return the distinct labels of the queries, ascending, and the index of each query's."""
-    check_kinds(query, gallery, column)
-    known, code = np.unique(query.columns[column], return_inverse=True)
-    return known, code.astype(np.int32)
-
-
-def _look_up(labels: AnyArray, known: AnyArray) -> Iterator[tuple[int, Int32Array]]:
-    """Give the indices of labels among the known in blocks, each with its start; −1: unknown."""
-    index_of = _lookup(known)
-    for start in range(0, len(labels), _BLOCK):
-        yield start, index_of(labels[start : start + _BLOCK])
 
 
 def _lookup(known: AnyArray) -> Callable[[AnyArray], Int32Array]:
