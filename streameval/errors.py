@@ -6,7 +6,9 @@ the message alone and exits with status 2.
 
 from __future__ import annotations
 
+import math
 import os
+from numbers import Integral
 from typing import Any
 
 
@@ -54,6 +56,11 @@ def refuse(kind: type[StreamevalError], *faults: object) -> None:
     """Raise an error that says the first fault, if there is one: ``bad and "what is bad"``."""
     for fault in filter(None, faults):
         raise kind(fault)
+
+
+def is_whole(value: Any, least: float = -math.inf) -> bool:
+    """Tell whether it is a whole number, Python's or NumPy's, of at least so much."""
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
 
 
 def check_type(what: str, given: object, kinds: Any, needed: str) -> None:

@@ -11,7 +11,7 @@ from typing import get_args
 import numpy as np
 
 from streameval.choices import ListedAs
-from streameval.errors import InputError, OptionError, check_path
+from streameval.errors import InputError, OptionError, check_path, refuse
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs, PairList
 from streameval.protocols.protocol import PROTOCOLS, Protocol
@@ -59,15 +59,14 @@ def read_protocol(path: str | Path) -> Protocol:
                 f"protocol {path} has an unknown key {key!r}: "
                 + (f"the nearest are {', '.join(near)}" if near else f"known: {', '.join(known)}")
             )
-    if not {"ignore", "same_identity_and_camera"}.intersection(given):
-        raise OptionError(
-            f"protocol {path} lacks ignore, the label columns by which pairs are ignored: "
-            'give ignore = [["id", "cam"]], or [] for none'
-        )
-    if given["name"] in list(PROTOCOLS):
-        raise OptionError(
-            f"protocol {path} is named {given['name']!r}, as a shipped protocol: give another name"
-        )
+    refuse(
+        OptionError,
+        not {"ignore", "same_identity_and_camera"}.intersection(given)
+        and f"protocol {path} lacks ignore, the label columns by which pairs are ignored: "
+        'give ignore = [["id", "cam"]], or [] for none',
+        given["name"] in list(PROTOCOLS)
+        and f"protocol {path} is named {given['name']!r}, as a shipped protocol: give another name",
+    )
     try:
         return Protocol(**given)
     except OptionError as error:
@@ -112,14 +111,15 @@ def read_listed_pairs(
     OptionError
         If `listed_as` is unknown, or the gallery has no keys.
     """
-    if listed_as not in get_args(ListedAs):
-        raise OptionError(
-            f"listed_as is {listed_as!r}; expected one of {', '.join(get_args(ListedAs))}"
-        )
-    if listed_as == "key" and gallery.key is None:
-        raise OptionError(
-            f"{good} lists keys, and {gallery.source} has none: give the gallery's keys"
-        )
+    known = get_args(ListedAs)
+    refuse(
+        OptionError,
+        listed_as not in known
+        and f"listed_as is {listed_as!r}; expected one of {', '.join(known)}",
+        listed_as == "key"
+        and gallery.key is None
+        and f"{good} lists keys, and {gallery.source} has none: give the gallery's keys",
+    )
     none = PairList.of([()] * queries, "no junk list")
     pairs = ListedPairs(
         _read_list(good, queries, gallery, listed_as),

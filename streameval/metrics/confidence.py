@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from streameval.errors import OptionError
+from streameval.errors import OptionError, is_whole, refuse
 from streameval.metrics.blocks import Array, RankedQueries, Shared, Terms, Totals
 from streameval.metrics.options import MetricOptions
 from streameval.statistics import FloatArray, IntArray, RankStatistics
@@ -63,12 +63,15 @@ class Resampling:
     def __post_init__(self) -> None:
         """Check every value."""
         level: Any = self.level
-        if not isinstance(level, Real) or not 0 < float(level) < 1:
-            raise OptionError(f"level is {level!r}; expected a share between 0 and 1: 0.95")
-        for name, least in (("resamples", 2), ("seed", 0)):
-            value: Any = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-                raise OptionError(f"{name} is {value!r}; expected an integer of at least {least}")
+        refuse(
+            OptionError,
+            not (isinstance(level, Real) and 0 < float(level) < 1)
+            and f"level is {level!r}; expected a share between 0 and 1: 0.95",
+            not is_whole(self.resamples, 2)
+            and f"resamples is {self.resamples!r}; expected an integer of at least 2",
+            not is_whole(self.seed, 0)
+            and f"seed is {self.seed!r}; expected an integer of at least 0",
+        )
 
 
 class Identities:

@@ -107,8 +107,17 @@ def precision_at_recall(totals: Totals, r: float) -> Value:
     return Value(mean(totals.column(precisions_at, r)), curves=curves)
 
 
-_K = rank((5, 10))
-_within = partial(Metric, tail="monotone", deployed=True)
+_within = partial(
+    Metric,
+    tail="monotone",
+    deployed=True,
+    parameters={
+        "k": rank((5, 10)),
+        "denominator": choice("hits", "total", "min"),
+        "p": percentage((1, 5)),
+        "r": rate((0.1, 0.5, 0.9)),
+    },
+)
 
 METRICS = (
     _within(
@@ -118,7 +127,6 @@ METRICS = (
         "hits: torchmetrics; total: ranx, trec_eval; min: OML, Kaggle",
         values=truncated_average_precisions,
         column="AP@{k}/{denominator}",
-        parameters={"k": _K, "denominator": choice("hits", "total", "min")},
         also=("mAP@{k}", "AP@{k}"),
         tail=lambda denominator: "cutoff" if denominator == "hits" else "monotone",
     ),
@@ -128,7 +136,6 @@ METRICS = (
         "Manning et al. 2008, §8.4",
         values=lambda ranked, k: ranked.ranks.hit_counts(k) / k,
         column="P@{k}",
-        parameters={"k": _K},
         also=("precision@{k}", "precision-at-{k}"),
     ),
     _within(
@@ -137,7 +144,6 @@ METRICS = (
         "OML, calc_precision",
         values=lambda ranked, k: ranked.ranks.hit_counts(k) / np.minimum(ranked.ranks.count, k),
         column="P@{k}/min",
-        parameters={"k": _K},
     ),
     _within(
         "recall@{k}",
@@ -145,7 +151,6 @@ METRICS = (
         "Manning et al. 2008, §8.4; the recall@k of metric learning is CMC@k",
         values=lambda ranked, k: ranked.ranks.hit_counts(k) / ranked.ranks.count,
         column="recall@{k}",
-        parameters={"k": _K},
         also=("recall-at-{k}",),
     ),
     _within(
@@ -156,7 +161,6 @@ METRICS = (
         values=recalls_at_percent,
         column="recall@{p}%",
         needs=(*RANK_FIELDS, "valid"),
-        parameters={"p": percentage((1, 5))},
         also=("recall-at-{p}%", "recall-at-top-{p}%", "top-{p}%-recall"),
     ),
     _within(
@@ -180,7 +184,6 @@ METRICS = (
         "Järvelin and Kekäläinen 2002, relevance 0 or 1",
         values=discounted_gains,
         column="nDCG@{k}",
-        parameters={"k": _K},
         also=("NDCG-cut-{k}",),
     ),
     _within(
@@ -190,7 +193,6 @@ METRICS = (
         values=precisions_at,
         adds=(precision_terms,),
         finish=precision_at_recall,
-        parameters={"r": rate((0.1, 0.5, 0.9))},
         also=("interpolated-precision@{r}",),
         deployed=False,
     ),

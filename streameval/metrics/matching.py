@@ -135,18 +135,20 @@ def resampled_ratio(resamples: Resamples, tau: float, *, terms: Terms) -> FloatA
     return divided(above, below)
 
 
-_FIELDS = ("indptr", "positive_distance", "thresholds", "negatives_within")
-_AVERAGE = choice("micro", "macro")
-_TAU = threshold((0.25, 0.5))
-
-_matched = partial(Metric, part="verification", needs=_FIELDS, tail="monotone", deployed=True)
+_matched = partial(
+    Metric,
+    part="verification",
+    needs=("indptr", "positive_distance", "thresholds", "negatives_within"),
+    tail="monotone",
+    deployed=True,
+    parameters={"average": choice("micro", "macro"), "tau": threshold((0.25, 0.5))},
+)
 _at_tau = partial(
     _matched,
     source="van Rijsbergen 1979; micro and macro: Manning et al. 2008, §13.6",
     adds=(figure_terms,),
     finish=figure_at,
     resampled=resampled_figure,
-    parameters={"average": _AVERAGE, "tau": _TAU},
 )
 _MEANS = "at τ, over all pairs (micro), or its mean over Q+ (macro)"
 
@@ -176,7 +178,6 @@ METRICS = (
         adds=(figure_terms,),
         finish=greatest_f1,
         resampled=resampled_greatest_f1,
-        parameters={"average": _AVERAGE},
         also=("F1-max", "max-F1"),
     ),
     _matched(
@@ -188,7 +189,6 @@ METRICS = (
         adds=(false_match_terms,),
         finish=partial(ratio_at, terms=false_match_terms),
         resampled=partial(resampled_ratio, terms=false_match_terms),
-        parameters={"tau": _TAU},
         also=("FAR@tau={tau}",),
         better="lower",
     ),
@@ -200,7 +200,6 @@ METRICS = (
         adds=(false_non_match_terms,),
         finish=partial(ratio_at, terms=false_non_match_terms),
         resampled=partial(resampled_ratio, terms=false_non_match_terms),
-        parameters={"tau": _TAU},
         also=("FRR@tau={tau}",),
         better="lower",
     ),

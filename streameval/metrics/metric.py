@@ -141,7 +141,7 @@ class Metric:
     finish : callable, optional
         `Totals` to `Value`, of a metric that is not just the mean of `values`.
     parameters : mapping of str to Parameter
-        By the names in braces.
+        By the names in braces; others, of metrics that are declared alike, are left out.
     part : {"retrieval", "open-set", "gom", "verification"}
         Where it belongs in reports.
     needs : tuple of str
@@ -209,8 +209,9 @@ class Metric:
         if unknown:
             raise TypeError(f"metric {self.name} needs unknown fields {sorted(unknown)}")
         named = [name for _, name, _, _ in Formatter().parse(self.name) if name is not None]
-        if named != list(self.parameters):
+        if not set(named) <= set(self.parameters):
             raise TypeError(f"metric {self.name} has parameters {list(self.parameters)}")
+        object.__setattr__(self, "parameters", {name: self.parameters[name] for name in named})
         if self.values is None and self.finish is None:
             raise TypeError(f"metric {self.name} has neither values nor a finish")
 

@@ -14,12 +14,13 @@ import numpy as np
 
 from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.confidence import Resamples, divided
-from streameval.metrics.metric import Metric, Value
+from streameval.metrics.metric import UNDEFINED, Metric, Value
 from streameval.metrics.parameters import choice, rank, rate
 from streameval.metrics.sums import prefix_sums
 from streameval.statistics import FloatArray, IntArray
 
 _NEAREST_FIELDS = ("indptr", "positive_distance", "nearest_negative", "same_identity")
+
 
 Acceptance = Callable[..., tuple[FloatArray, FloatArray]]
 """`Totals` and a parameter to the distance at which each query of Q+ is accepted, and by what
@@ -152,12 +153,11 @@ def roc_area(totals: Totals, x: int) -> Value:
     """
     nearest = np.sort(totals.column(stranger_distances))
     distance, found = identified(totals, x)
-    pairs = len(distance) * len(nearest)
+    pairs = 2 * len(distance) * len(nearest)
     if not pairs:
-        return Value(math.nan)
-    further = len(nearest) - np.searchsorted(nearest, distance, side="right")
-    not_closer = len(nearest) - np.searchsorted(nearest, distance)
-    return Value(math.fsum((found * (further + not_closer)).tolist()) / (2 * pairs))
+        return UNDEFINED
+    left, right = (np.searchsorted(nearest, distance, side=side) for side in ("left", "right"))
+    return Value(math.fsum((found * (2 * len(nearest) - left - right)).tolist()) / pairs)
 
 
 def resampled_limits(resamples: Resamples, f: float) -> FloatArray:
@@ -210,9 +210,6 @@ def resampled_area(resamples: Resamples, x: int) -> FloatArray:
     return divided(sums, 2 * resamples.number("Q+") * resamples.number("Q−"))
 
 
-_X = rank(lambda options: options.dir_ranks)
-_F = rate(lambda options: options.false_accept_rates)
-
 _open = partial(
     Metric,
     part="open-set",
@@ -221,6 +218,11 @@ _open = partial(
     keeps=(nearest_positives, found_within, stranger_distances),
     tail="monotone",
     deployed=True,
+    parameters={
+        "x": rank(lambda options: options.dir_ranks),
+        "verification": choice("set", "individual"),
+        "f": rate(lambda options: options.false_accept_rates),
+    },
 )
 
 METRICS = (
@@ -231,7 +233,6 @@ METRICS = (
         "Liao et al. 2014; GOM paper, §4.4",
         finish=detection_identification,
         resampled=lambda resamples, x, f: _resampled(resamples, identified, x, f),
-        parameters={"x": _X, "f": _F},
         default=True,
         also=("DIR@FAR={f}", "TPIR@FPIR={f}", "TPIR@{x}|FPIR={f}"),
     ),
@@ -242,7 +243,6 @@ METRICS = (
         "ISO/IEC 19795-1; NIST FRVT 1:N",
         finish=missed_identification,
         resampled=lambda resamples, x, f: 1 - _resampled(resamples, identified, x, f),
-        parameters={"x": _X, "f": _F},
         also=("FNIR@FPIR={f}",),
         better="lower",
     ),
@@ -252,7 +252,6 @@ METRICS = (
         "area under the ROC of Liao et al. 2014, by Mann and Whitney 1947",
         finish=roc_area,
         resampled=resampled_area,
-        parameters={"x": _X},
     ),
     _open(
         "TTR/{verification}|FTR={f}",
@@ -265,7 +264,6 @@ METRICS = (
         resampled=lambda resamples, verification, f: _resampled(
             resamples, verified, verification, f
         ),
-        parameters={"verification": choice("set", "individual"), "f": _F},
         also=("TTR@FTR={f}",),
     ),
 )

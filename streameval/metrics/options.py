@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, get_args
 
 from streameval.choices import AveragePrecision, CmcReading, TieRule, VerificationPrecision
-from streameval.errors import OptionError
+from streameval.errors import OptionError, is_whole
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "ties": get_args(TieRule),
@@ -95,7 +95,7 @@ def _check(option: str, value: Any, accepts: Callable[[Any], bool], expected: st
 
 def is_count(value: Any) -> bool:
     """Tell whether it is a whole number of at least 1, Python's or NumPy's."""
-    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) > 0
+    return is_whole(value, 1)
 
 
 def is_number(value: Any) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -13,9 +11,12 @@ from streameval.errors import OptionError
 from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.confidence import Resamples
 from streameval.metrics.metric import RANK, RANK_FIELDS, Metric, Value
+from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import rank
 from streameval.metrics.sums import mean
 from streameval.statistics import SHOT_RULES, FloatArray
+
+SAMPLED = "CMC_sampled@{x}"
 
 NO_EXPECTED_SHOT = (
     "the draw of an item and random tie-breaks are not taken together: read it under another tie "
@@ -31,40 +32,35 @@ def first_ranks(ranked: RankedQueries) -> FloatArray:
     return ranked.ranks.first_rank()
 
 
-def matches_within(ranked: RankedQueries, x: int) -> FloatArray:
-    """Return what CMC@x is the mean of under the reading of the options, [N] float64."""
-    if ranked.options.cmc == "single-gallery-shot":
-        return shots_within(ranked, x, "single_shot")
+def matches_within(ranked: RankedQueries, x: int, name: str) -> FloatArray:
+    """Return what a metric of CMC at x is the mean of, [N] float64; at most at the last rank."""
+    shots = drawn_shots(ranked, name)
+    if shots is not None:
+        return shots[:, min(x, shots.shape[1]) - 1]
     x = min(x, int(np.max(ranked.stats.valid + ranked.stats.ignored, initial=1)))
     if ranked.options.cmc == "first-match":
         return ranked.ranks.first_within(x)
     return ranked.ranks.counts(ranked.ranks.shots(x)) / ranked.ranks.count
 
 
-def matching_terms(ranked: RankedQueries) -> Iterable[FloatArray]:
-    """Return what the CMC curve adds at the ranks 1 .. K, [K, n] in all."""
-    length = ranked.options.max_rank
-    if ranked.options.cmc == "single-gallery-shot":
-        return shot_terms(ranked, "single_shot")
+def matching_terms(ranked: RankedQueries, name: str) -> Iterable[FloatArray]:
+    """Return what a curve of CMC adds at the ranks 1 .. K, [K, n] in all."""
+    length, shots = ranked.options.max_rank, drawn_shots(ranked, name)
+    if shots is not None:
+        return [shots.T]
     if ranked.options.cmc == "first-match":
         return [ranked.ranks.hit_terms(length)]
-    return (matches_within(ranked, x)[None] for x in range(1, length + 1))
+    return (matches_within(ranked, x, name)[None] for x in range(1, length + 1))
 
 
-def cumulative_matching(totals: Totals, x: int) -> Value:
-    """Return CMC@x, the CMC curve [K] (K ranks, at most the gallery) and r_1 of each query."""
-    columns = {"first_rank": totals.of_all_queries(totals.column(first_ranks))}
-    curve = totals.means(matching_terms)
-    if totals.options.cmc == "single-gallery-shot":
-        value = shot_value(totals, "CMC", curve, x)
-        shown = {"CMC": value.curves["CMC"][: totals.options.max_rank]}
-        return replace(value, curves=shown, per_query=columns)
-    value_at = mean(totals.column(matches_within, x))
-    return Value(value_at, curves={"CMC": curve[: totals.gallery]}, per_query=columns)
+def drawn_shots(ranked: RankedQueries, name: str) -> FloatArray | None:
+    """Return how likely each query's drawn positive is within the ranks 1 .. R, [N, R] float64.
 
-
-def shots_of(ranked: RankedQueries, field: str) -> FloatArray:
-    """Return how likely each query's drawn positive is within the ranks 1 .. R, [N, R] float64."""
+    None where a metric of CMC draws nothing under the options.
+    """
+    field = _shot_field(ranked.options, name)
+    if not field:
+        return None
     shots: FloatArray | None = getattr(ranked.stats, field)
     if shots is None:
         raise OptionError(
@@ -77,36 +73,33 @@ def shots_of(ranked: RankedQueries, field: str) -> FloatArray:
     return likely
 
 
-def shot_terms(ranked: RankedQueries, field: str) -> list[FloatArray]:
-    """Return what CMC adds at the ranks 1 .. R, [R, N] float64."""
-    return [shots_of(ranked, field).T]
+def _shot_field(options: MetricOptions, name: str) -> str:
+    if name == SAMPLED:
+        return "sampled_shots"
+    return "single_shot" if options.cmc == "single-gallery-shot" else ""
 
 
-def shots_within(ranked: RankedQueries, x: int, field: str) -> FloatArray:
-    """Return what CMC@x is the mean of, [N] float64; of R beyond the last rank that was counted."""
-    shots = shots_of(ranked, field)
-    return shots[:, min(x, shots.shape[1]) - 1]
+def cumulative_matching(totals: Totals, x: int, name: str) -> Value:
+    """Return CMC@x and the curve, [K]: of K ranks, of the gallery, or of all that were counted.
 
-
-def shot_value(totals: Totals, name: str, curve: FloatArray, x: int) -> Value:
-    """Return a point of the curve of that name, [R] float64, and the curve.
-
-    Both are NaN where ``ties="expected"`` and there are ties.
+    Both are NaN where an item is drawn, ``ties="expected"`` and there are ties.
     """
-    if totals.options.ties == "expected" and totals.tied:
+    curve, drawn = totals.means(matching_terms, name), _shot_field(totals.options, name)
+    if drawn and totals.options.ties == "expected" and totals.tied:
         curve = np.full(len(curve), math.nan)
-    if x > len(curve):
-        reason = f"only ranks up to {len(curve)} were counted"
-        return Value(math.nan, reason=reason, curves={name: curve})
-    return Value(float(curve[x - 1]), reason=NO_EXPECTED_SHOT, curves={name: curve})
-
-
-sampled_terms = partial(shot_terms, field="sampled_shots")
-
-
-def sampled_matching(totals: Totals, x: int) -> Value:
-    """Return CMC@x as a mean over seeded draws, and its curve [R]."""
-    return shot_value(totals, "CMC_sampled", totals.means(sampled_terms), x)
+    reason = NO_EXPECTED_SHOT
+    if not drawn:
+        value = mean(totals.column(matches_within, x, name))
+        curve = curve[: totals.gallery]
+    elif x > len(curve):
+        value, reason = math.nan, f"only ranks up to {len(curve)} were counted"
+    else:
+        value = float(curve[x - 1])
+    if name == SAMPLED:
+        return Value(value, reason=reason, curves={"CMC_sampled": curve})
+    columns = {"first_rank": totals.of_all_queries(totals.column(first_ranks))}
+    shown = {"CMC": curve[: totals.options.max_rank]}
+    return Value(value, reason=reason, curves=shown, per_query=columns)
 
 
 def median_rank(totals: Totals) -> Value:
@@ -161,13 +154,13 @@ METRICS = (
         deployed=True,
     ),
     Metric(
-        "CMC_sampled@{x}",
+        SAMPLED,
         "1/N Σ [c + 1 <= x], mean over draws of one item of each gallery identity",
         "Li et al. 2014 (CUHK03); torchreid and open-reid: 10 draws, without a seed",
         needs=("indptr", "tied", "sampled_shots"),
-        values=partial(shots_within, field="sampled_shots"),
-        adds=(sampled_terms,),
-        finish=sampled_matching,
+        values=matches_within,
+        adds=(matching_terms,),
+        finish=cumulative_matching,
         parameters={"x": _X},
     ),
     Metric(

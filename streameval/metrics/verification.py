@@ -204,8 +204,6 @@ def settling_edges(totals: Totals, between: Bounds, most: int) -> FloatArray:
     return np.setdiff1d(np.union1d(genuine, np.nextafter(genuine, -np.inf)), pairs.limits)
 
 
-_RATES = rate((1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6))
-
 _verified = partial(
     Metric,
     source="ISO/IEC 19795-1",
@@ -214,6 +212,7 @@ _verified = partial(
     over=("Q+", "negatives"),
     adds=(histogram_terms,),
     keeps=(genuine_distances,),
+    parameters={"f": rate((1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6))},
 )
 
 METRICS = (
@@ -223,7 +222,6 @@ METRICS = (
         "d <= τ}|/I <= f; withheld where f < 1/I",
         source="NIST FRVT; ISO/IEC 19795-1",
         finish=at_false_rate,
-        parameters={"f": _RATES},
         refined=True,
         also=("TPR@FPR={f}", "TMR@FMR={f}", "GAR@FAR={f}"),
     ),
@@ -232,7 +230,6 @@ METRICS = (
         "FNMR(τ) = |{genuine : d > τ}|/P at the largest τ with FMR(τ) = |{impostor : "
         "d <= τ}|/I <= f; withheld where f < 1/I",
         finish=at_false_rate,
-        parameters={"f": _RATES},
         refined=True,
         also=("FRR@FAR={f}",),
         better="lower",

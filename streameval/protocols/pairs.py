@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import OptionError, StreamevalWarning
+from streameval.errors import OptionError, StreamevalWarning, refuse
 from streameval.protocols.labels import (
     Int32Array,
     IntArray,
@@ -266,10 +266,6 @@ def _check_columns(query: Labels, gallery: Labels, protocol: Protocol) -> None:
         for side, labels in (("query", query), ("gallery", gallery)):
             if column in labels.columns:
                 continue
-            if protocol.self_match == "key" and column == "key":
-                raise OptionError(
-                    f"self_match by key needs keys of both sides; {labels.source} has none"
-                )
             by, lacks = column, f"column {column}"
             remedy = (
                 f"that column of both sides (of tables, or in Python more={{{column!r}: ...}}), "
@@ -278,9 +274,13 @@ def _check_columns(query: Labels, gallery: Labels, protocol: Protocol) -> None:
             if column == "cam":
                 by, lacks = "camera", "cameras"
                 remedy = "cameras of both sides, or choose protocol no-camera"
-            raise OptionError(
+            refuse(
+                OptionError,
+                protocol.self_match == "key"
+                and column == "key"
+                and f"self_match by key needs keys of both sides; {labels.source} has none",
                 f"protocol {protocol.name} ignores pairs by {by}, and {labels.source} has no "
-                f"{lacks} for the {side}: give {remedy}"
+                f"{lacks} for the {side}: give {remedy}",
             )
 
 

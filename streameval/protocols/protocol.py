@@ -10,28 +10,20 @@ A `Preset` is a protocol and the options that reproduce a tool. The presets are 
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
-from numbers import Integral
 from typing import Any, Literal, get_args
 
 from streameval.choices import CmcReading, SelfMatch
-from streameval.errors import OptionError
+from streameval.errors import OptionError, is_whole, refuse
 
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
 
 Test = Callable[[Any], bool]
-
-
-def _is_whole(least: float) -> Test:
-    return lambda value: (
-        not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
-    )
 
 
 def _is_tuple(of: Test, least: int = 0) -> Test:
@@ -43,7 +35,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_label(value: Any) -> bool:
-    return _is_text(value) or _is_whole(-math.inf)(value)
+    return _is_text(value) or is_whole(value)
 
 
 def _as_tuple(values: Any) -> Any:
@@ -65,8 +57,8 @@ _VALUES: Mapping[str, tuple[Test, str]] = {
     "junk_ids": (_is_tuple(_is_label), "a list of integers or strings"),
     "self_match": (lambda value: value in (None, *get_args(SelfMatch)), "'index' or 'key'"),
     "listed": (lambda value: isinstance(value, bool), _FLAG),
-    "shot_draws": (_is_whole(1), "a whole number of at least 1"),
-    "shot_seed": (_is_whole(0), "a whole number of at least 0"),
+    "shot_draws": (partial(is_whole, least=1), "a whole number of at least 1"),
+    "shot_seed": (partial(is_whole, least=0), "a whole number of at least 0"),
 }
 """What the attributes of a protocol can be, and how messages say so."""
 
@@ -210,30 +202,28 @@ def with_options(protocol: str | Protocol, given: Mapping[str, Any]) -> Protocol
         ``junk_ids``, ``self_match``, ``shot_draws``, ``shot_seed``: in place of the protocol's own.
         None is not given, and other names are ignored.
     """
-    known = ", ".join(PROTOCOLS)
-    if isinstance(protocol, str):
-        if protocol not in PROTOCOLS:
-            raise OptionError(f"unknown protocol {protocol!r}; known protocols: {known}")
-        protocol = PROTOCOLS[protocol]
-    if not isinstance(protocol, Protocol):
+    chosen = PROTOCOLS.get(protocol) if isinstance(protocol, str) else protocol
+    if not isinstance(chosen, Protocol):
         raise OptionError(
-            f"protocol is {protocol!r}; expected a Protocol, or the name of one: {known}"
+            f"protocol is {protocol!r}; expected a Protocol, or the name of one: "
+            f"{', '.join(PROTOCOLS)}"
         )
     names = ("junk_ids", "self_match", "shot_draws", "shot_seed")
     given = {name: given[name] for name in names if given.get(name) is not None}
-    chosen = replace(protocol, **given)
+    chosen = replace(chosen, **given)
     junk = chosen.junk_ids if "junk_ids" in given else ()
-    if protocol.listed and (junk or "self_match" in given):
-        raise OptionError(
-            f"protocol {protocol.name} takes its pairs from lists alone, and got "
-            f"{'junk ids' if junk else 'self_match'}: put these pairs on the junk list"
-        )
     draws = [name for name in names[2:] if name in given]
-    if draws and protocol.cmc != SINGLE_GALLERY_SHOT:
-        raise OptionError(
-            f"{draws[0]} is {given[draws[0]]!r}, and protocol {protocol.name} draws nothing: "
-            "choose cuhk03 or cuhk03-torchreid, or leave it out"
-        )
+    refuse(
+        OptionError,
+        chosen.listed
+        and (junk or "self_match" in given)
+        and f"protocol {chosen.name} takes its pairs from lists alone, and got "
+        f"{'junk ids' if junk else 'self_match'}: put these pairs on the junk list",
+        draws
+        and chosen.cmc != SINGLE_GALLERY_SHOT
+        and f"{draws[0]} is {given[draws[0]]!r}, and protocol {chosen.name} draws nothing: choose "
+        "cuhk03 or cuhk03-torchreid, or leave it out",
+    )
     return chosen
 
 
