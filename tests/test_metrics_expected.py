@@ -64,9 +64,9 @@ def test_terms_are_exact(positives: int, negatives: int, closer: int, before: in
     assert ranks.terms("step")[before:].sum() == pytest.approx(float(step), rel=1e-11, abs=1e-15)
     trapezoid = float((lower + step) / 2)
     assert ranks.terms("trapezoid")[before:].sum() == pytest.approx(trapezoid, rel=1e-11, abs=1e-15)
-    assert ranks.inverse_penalty()[0] == pytest.approx(float(total * inverse), rel=1e-11)
+    assert ranks.inverse_rank(last=True)[0] == pytest.approx(float(total * inverse), rel=1e-11)
     if not before:
-        assert ranks.inverse_first_rank()[0] == pytest.approx(float(first), rel=1e-11)
+        assert ranks.inverse_rank()[0] == pytest.approx(float(first), rel=1e-11)
 
 
 @settings(max_examples=60, deadline=None)
@@ -127,8 +127,8 @@ def test_a_collapsed_model() -> None:
     for values in (
         ranks.terms("step"),
         ranks.terms("trapezoid"),
-        ranks.inverse_penalty(),
-        ranks.inverse_first_rank(),
+        ranks.inverse_rank(last=True),
+        ranks.inverse_rank(),
     ):
         assert (values > 0).all()
         assert (values < 1e-3).all()

@@ -52,17 +52,16 @@ def read_labels(
     InputError
         If an array can't be read, is not a column of labels, or their lengths differ.
     """
-    sources = {"id": ids, "cam": cams, "key": keys}
-    given = {column: source for column, source in sources.items() if source is not None}
+    given = {"id": ids, "cam": cams, "key": keys}
     names = {
         column: str(source) if isinstance(source, str | Path) else "labels"
         for column, source in given.items()
     }
-    columns = {column: _column(source) for column, source in given.items()}
-    return Labels.of(columns, names["id"], names)
+    id, cam, key = map(_column, given.values())
+    return Labels(id, cam, key, source=names["id"], sources=names)
 
 
-def _column(source: LabelSource) -> npt.ArrayLike:
+def _column(source: Any) -> Any:
     if not isinstance(source, str | Path):
         return source
     array = open_array(source)
@@ -194,16 +193,15 @@ def read_sides(
     return _labels(read, text)
 
 
-def _are_integers(column: Texts | AnyArray) -> bool:
-    return column.are_integers() if isinstance(column, Texts) else column.dtype.kind in "iu"
-
-
 def _labels(tables: Sequence[tuple[str | Path, Columns]], text: Collection[str]) -> list[Labels]:
     """Return the labels of sides; a CSV column has integers where all sides have them."""
     integers = set()
     for name in {name: None for _, columns in tables for name in columns if name not in text}:
         same = [columns[name] for _, columns in tables if name in columns]
-        whole = [_are_integers(column) for column in same]  # of all: one may be refused
+        whole = [  # of all: one may be refused
+            column.are_integers() if isinstance(column, Texts) else column.dtype.kind in "iu"
+            for column in same
+        ]
         if all(whole):
             check_written_alike([column for column in same if isinstance(column, Texts)])
             integers.add(name)

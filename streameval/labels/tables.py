@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from streameval.arrays.composed import natural_order
-from streameval.errors import InputError, check_path
+from streameval.errors import InputError, check_path, refuse
 from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray
 
 EMPTY = ("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "None")
@@ -58,7 +58,7 @@ class Texts:
 
         row = pc.index(pc.match_substring_regex(self.cells, r"^[+-]?[0-9]+$"), False).as_py()
         try:
-            _integers(self.cells) if row < 0 else pc.cast(self.cells, pa.float64())
+            _integers(self.cells) if row < 0 else self.cells.cast("float64")
         except pa.ArrowInvalid:  # a text; or beyond 64 bits: a hash, say, which compares as well
             return False
         if row >= 0:
@@ -119,15 +119,15 @@ def read_table(
     try:
         suffix, folder = path.suffix.lower(), path.is_dir()
         named = folder or suffix == ".txt"
-        if not named and suffix not in TABLES:
-            raise InputError(
-                f"{path}: a label table is one of {', '.join(TABLES)}, .txt, a folder of images; "
-                "for an array give its URI as the ids"
-            )
-        if not folder and not path.is_file():
-            raise InputError(f"{path} does not exist, or is not a file")
-        if named and more:
-            raise InputError(f"{path} holds file names, which have no column {more[0]}")
+        refuse(
+            InputError,
+            not named
+            and suffix not in TABLES
+            and f"{path}: a label table is one of {', '.join(TABLES)}, .txt, a folder of images; "
+            "for an array give its URI as the ids",
+            not (folder or path.is_file()) and f"{path} does not exist, or is not a file",
+            named and more and f"{path} holds file names, which have no column {more[0]}",
+        )
         if named:
             return read_names(path)
         read = TABLES[suffix](path, partial(_places, path, more, shared))
@@ -198,7 +198,7 @@ def _checked(path: Path, name: str, cells: Any) -> Texts | AnyArray:
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(cells.type):
-        cells = pc.cast(cells, cells.type.value_type)
+        cells = cells.cast(cells.type.value_type)
     empty, trimmed = pc.is_null(cells), cells
     if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
         trimmed = pc.utf8_trim_whitespace(cells)
@@ -227,25 +227,24 @@ def _places(
 ) -> dict[str, int]:
     """Return where the columns that are to be read are in the header of a table."""
     has = f"it has {_shown(', '.join(names)) or 'none'}"
-    if "id" not in names:
-        raise InputError(
-            f"{path} has no column id; {has}: label tables need a header row with id, and may have "
-            "cam and key"
-        )
     wanted = dict.fromkeys((*KNOWN_COLUMNS, *more, *shared))
-    for column in wanted:
-        if column in more and column not in names:
-            raise InputError(f"{path} has no column {column}; {has}: give one of these")
-        if names.count(column) > 1:
-            raise InputError(f"{path} has {names.count(column)} columns {column}; keep one")
+    absent = [column for column in more if column not in names]
+    twice = [column for column in wanted if names.count(column) > 1]
+    refuse(
+        InputError,
+        "id" not in names
+        and f"{path} has no column id; {has}: label tables need a header row with id, and may have "
+        "cam and key",
+        absent and f"{path} has no column {absent[0]}; {has}: give one of these",
+        twice and f"{path} has {names.count(twice[0])} columns {twice[0]}; keep one",
+    )
     return {column: names.index(column) for column in wanted if column in names}
 
 
 def _integers(cells: Any) -> Any:
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    return pc.cast(pc.utf8_ltrim(cells, characters="+"), pa.int64())
+    return pc.utf8_ltrim(cells, characters="+").cast("int64")
 
 
 def _to_numpy(cells: Any) -> AnyArray:

@@ -89,7 +89,7 @@ class RankedQueries(Shared):
     @cached_property
     def inverse_penalty(self) -> FloatArray:
         """[N] float64: INP of the queries of Q+."""
-        return self.ranks.inverse_penalty()
+        return self.ranks.inverse_rank(last=True)
 
     def positives_returned(self) -> Iterator[IntArray]:
         """Give tp, the positives of each query of Q+ within τ_t, [N] int64, for t = 0 .. T − 1.

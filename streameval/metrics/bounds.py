@@ -133,25 +133,22 @@ def _bounded(
         exact = {name: (one, one) for name, one in whole.scalars.items() if not math.isnan(one)}
         return replace(whole, bounds=exact)
     hidden = not alike.issuperset(RANK_FIELDS)
-    ends = (
-        RankedQueries(stats, options, hidden_ties=hidden),
-        RankedQueries(best, options, hidden_ties=hidden),
-    )
+    worst_end, best_end = (RankedQueries(one, options, hidden_ties=hidden) for one in (stats, best))
     shown = RankedQueries(replace(best, tied=_shown_ties(stats, best)), options).totals
     scalars: dict[str, float] = {}
     details: dict[str, Detail] = {}
     bounds: dict[str, Bounds] = {}
     places: dict[str, tuple[int, int]] = {}
-    curves, columns = {}, _merged(ends[0].totals.columns, shown.columns)
+    curves, columns = {}, _merged(worst_end.totals.columns, shown.columns)
     for measure in measures:
         name, metric = measure.name, measure.metric
         known = metric.needs_under(options) <= alike
-        one = measure.compute(ends[0])
-        other = one if known else measure.compute(ends[1])
+        one = measure.compute(worst_end)
+        other = one if known else measure.compute(best_end)
         values = one.value, other.value
         between: Bounds | str = values
-        if not known and not measure.lacks(ends[0].totals):
-            between = _between(measure, ends, values, reading)
+        if not known and not measure.lacks(worst_end.totals):
+            between = _between(measure, (worst_end, best_end), values, reading)
         if isinstance(between, str):
             details[name] = Detail(metric.part, between, kind=metric.kind, open=True)
             low = high = math.nan

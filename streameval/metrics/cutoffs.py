@@ -16,6 +16,7 @@ import numpy as np
 from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.metric import RANK_FIELDS, Metric, Value
 from streameval.metrics.parameters import choice, percentage, rank, rate
+from streameval.metrics.ranks import Cutoff
 from streameval.metrics.sums import mean
 from streameval.statistics import FloatArray
 
@@ -27,7 +28,7 @@ NO_EXPECTED_PRECISION = (
 )
 
 
-def truncated_average_precisions(ranked: RankedQueries, k: int, denominator: str) -> FloatArray:
+def truncated_average_precisions(ranked: RankedQueries, k: Cutoff, denominator: str) -> FloatArray:
     """Return AP@k of each query: the AP terms within rank k, by the denominator, [N] float64.
 
     ``hits``: their number, and 0 where there is none; ``total``: G; ``min``: min(k, G), the
@@ -49,12 +50,6 @@ def recalls_at_percent(ranked: RankedQueries, p: float) -> FloatArray:
     share = Fraction(str(p)) / 100
     cutoff = np.array([math.ceil(share * items) for items in valid.tolist()], np.int64)
     return ranked.ranks.hit_counts(cutoff[query]) / ranked.ranks.count
-
-
-def average_precisions_at_r(ranked: RankedQueries) -> FloatArray:
-    """Return the AP terms of the positives within rank G, by G, [N] float64."""
-    ranks = ranked.ranks
-    return ranks.totals(ranks.terms(ranked.options.ap, ranks.count)) / ranks.count
 
 
 def discounted_gains(ranked: RankedQueries, k: int) -> FloatArray:
@@ -174,7 +169,7 @@ METRICS = (
         "MAP@R",
         "1/N Σ 1/G Σ_{r_j <= G} j/r_j; j/r_j as --ap has it",
         "Musgrave et al. 2020, Eq. 3",
-        values=average_precisions_at_r,
+        values=lambda ranked: truncated_average_precisions(ranked, ranked.ranks.count, "total"),
         column="AP@R",
         also=("mean-average-precision-at-R",),
     ),

@@ -99,24 +99,16 @@ class ExpectedRanks(Ranks):
         chances: FloatArray = np.clip(rank - ahead + before, 0, orders) / orders
         return chances
 
-    def inverse_first_rank(self) -> FloatArray:
-        """Return E[1 / r_1], [N] float64."""
-        return self._inverse(super().inverse_first_rank(), self.start, 1)
-
-    def inverse_penalty(self) -> FloatArray:
-        """Return E[G / r_G], [N] float64."""
-        return self._inverse(super().inverse_penalty(), self.last, self.count, last=True)
-
-    def _inverse(
-        self, inverse: FloatArray, at: IntArray, by: int | IntArray, *, last: bool = False
-    ) -> FloatArray:
-        """Return expected inverses where the positives `at` [N] are tied, `inverse` elsewhere."""
+    def inverse_rank(self, *, last: bool = False) -> FloatArray:
+        """Return E[1 / r_1], or E[G / r_G], [N] float64."""
+        inverse, at = super().inverse_rank(last=last), self.last if last else self.start
         tied = self._tied[at]
         p, size, ahead, *_ = self._all.take(self._group[at[tied]])
         each = np.column_stack([p, size - p, ahead])
         distinct, which = np.unique(each, axis=0, return_inverse=True)
-        inverse[tied] = expected_inverse(distinct, last=last)[which.reshape(-1)]
-        return np.where(tied, by * inverse, inverse)
+        expected = expected_inverse(distinct, last=last)[which.reshape(-1)]
+        inverse[tied] = expected * self.count[tied] if last else expected
+        return inverse
 
     def _groups(self, cutoff: Cutoff | None) -> TieGroups:
         """Return the groups with negatives."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from streameval.metrics.blocks import RankedQueries, Terms, Totals, normalised_thresholds
 from streameval.metrics.confidence import Resamples, Side
-from streameval.metrics.metric import RANK_FIELDS, TAU, Metric, Value
+from streameval.metrics.metric import RANK_FIELDS, TAU, Measure, Metric, Value
 from streameval.metrics.sums import mean, trapezoid
 from streameval.statistics import FloatArray, IntArray
 
@@ -102,27 +102,29 @@ def false_rate_terms(ranked: RankedQueries) -> Iterator[FloatArray]:
         yield np.minimum(within / ranked.options.false_rate_budget, 1.0)[None]
 
 
-def gom_value(totals: Totals, name: str, *, terms: Terms) -> Value:
+def gom_value(totals: Totals, measure: Measure) -> Value:
     """Return one of `gom_scalars`, and the curves that it is read off."""
-    [(curves, scalars)] = totals.once(gom_readings, terms)
-    reason = NEVER_RETURNS if name == "tau_nz" else ""
-    return Value(scalars[name], curves=curves, reason=reason)
+    metric = measure.metric
+    [(curves, scalars)] = totals.once(gom_readings, *metric.adds, *metric.over)
+    reason = NEVER_RETURNS if metric.name == "tau_nz" else ""
+    return Value(scalars[metric.name], curves=curves, reason=reason)
 
 
-def resampled_gom(resamples: Resamples, name: str, *, terms: Terms) -> FloatArray:
+def resampled_gom(resamples: Resamples, measure: Measure) -> FloatArray:
     """Return one of `gom_scalars` of each resample, [R] float64."""
-    readings = resamples.once(gom_readings, terms)
-    return np.array([scalars[name] for _, scalars in readings])
+    metric = measure.metric
+    readings = resamples.once(gom_readings, *metric.adds, *metric.over)
+    return np.array([scalars[metric.name] for _, scalars in readings])
 
 
 def gom_readings(
-    queries: Totals | Resamples, terms: Terms
+    queries: Totals | Resamples, terms: Terms, over: Side
 ) -> list[tuple[dict[str, FloatArray], dict[str, float]]]:
     """Return the curves of the terms and their scalars, of the queries or of each resample.
 
     Curves, [T] float64 each: tau, and the means ``mRP``, ``mVP`` and ``mReP``, or ``mFR``.
     """
-    over, names = _CURVES[terms]
+    names = _CURVES[terms]
     readings = []
     for means in np.atleast_2d(queries.means(terms, over=over)):
         rows = means.reshape(-1, len(names)).T
@@ -171,21 +173,21 @@ def _scalars(curves: Mapping[str, FloatArray]) -> dict[str, float]:
     return scalars
 
 
-_CURVES: Mapping[Terms, tuple[Side, tuple[str, ...]]] = {
-    reid_terms: ("Q+", ("mRP", "mVP", "mReP")),
-    false_rate_terms: ("Q−", ("mFR",)),
+_CURVES: Mapping[Terms, tuple[str, ...]] = {
+    reid_terms: ("mRP", "mVP", "mReP"),
+    false_rate_terms: ("mFR",),
 }
-"""The population that terms are added over, and the names of their means."""
+"""Names of the means of terms."""
 
-_gom = partial(Metric, part="gom", default=True, deployed=True)
+_gom = partial(
+    Metric, finish=gom_value, resampled=resampled_gom, part="gom", default=True, deployed=True
+)
 
 _reid = partial(
     _gom,
     needs=(*RANK_FIELDS, "thresholds", "negatives_within"),
     source="GOM paper, Eq. 4, 5, 6, 9; the reference VP: the authors' published code",
     adds=(reid_terms,),
-    finish=partial(gom_value, terms=reid_terms),
-    resampled=partial(resampled_gom, terms=reid_terms),
     tail="own",
     between=reid_bounds,
 )
@@ -196,8 +198,6 @@ _false_rate = partial(
     over=("Q−",),
     source="GOM paper, Eq. 7, 8, 10",
     adds=(false_rate_terms,),
-    finish=partial(gom_value, terms=false_rate_terms),
-    resampled=partial(resampled_gom, terms=false_rate_terms),
     tail="monotone",
 )
 

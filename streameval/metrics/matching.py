@@ -12,9 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from streameval.metrics.blocks import RankedQueries, Terms, Totals, normalised_thresholds
+from streameval.metrics.blocks import RankedQueries, Totals, normalised_thresholds
 from streameval.metrics.confidence import Resamples, divided
-from streameval.metrics.metric import Metric, Value
+from streameval.metrics.metric import Measure, Metric, Value
 from streameval.metrics.parameters import choice, threshold
 from streameval.statistics import FloatArray
 
@@ -60,13 +60,14 @@ def figure_curves(queries: Totals | Resamples, average: str) -> dict[str, FloatA
     return {"tau": normalised_thresholds(curves.shape[-1]), **named}
 
 
-def figure_at(totals: Totals, average: str, tau: float, name: str) -> Value:
+def figure_at(totals: Totals, measure: Measure) -> Value:
     """Return precision, recall or F1 at one of the thresholds, and the curves."""
+    average, tau = measure.values
     at = _index(totals.thresholds, tau)
     if at is None:
         return Value(math.nan, reason=_not_counted(totals))
     curves = totals.once(figure_curves, average)
-    value = float(curves[_curve(name, average)][at])
+    value = float(curves[measure.name.partition("@")[0]][at])
     return Value(value, float(totals.thresholds[at]), reason=NOTHING_RETURNED, curves=curves)
 
 
@@ -93,18 +94,14 @@ def false_non_match_terms(ranked: RankedQueries, tau: float) -> list[FloatArray]
     return [np.array([by_query, stats.positives], dtype=np.float64)]
 
 
-def ratio_at(totals: Totals, tau: float, *, terms: Terms) -> Value:
+def ratio_at(totals: Totals, measure: Measure) -> Value:
     """Return one sum of the terms by the other, at one of the thresholds."""
+    [tau], [terms] = measure.values, measure.metric.adds
     at = _index(totals.thresholds, tau)
     above, below = totals.sums(terms, tau)
     if at is None or not below:
         return Value(math.nan, reason=_not_counted(totals))
     return Value(float(above / below), float(totals.thresholds[at]))
-
-
-def _curve(name: str, average: str) -> str:
-    """Return the curve that a metric such as ``precision/{average}@tau={tau}`` is a point of."""
-    return name.partition("@")[0].format(average=average)
 
 
 def _index(thresholds: FloatArray, tau: float) -> int | None:
@@ -117,10 +114,12 @@ def _not_counted(totals: Totals) -> str:
     return f"only multiples of 1/{len(totals.thresholds) - 1} of τ were counted"
 
 
-def resampled_figure(resamples: Resamples, average: str, tau: float, name: str) -> FloatArray:
+def resampled_figure(resamples: Resamples, measure: Measure) -> FloatArray:
     """Return precision, recall or F1 at one of the thresholds in each resample, [R] float64."""
+    average, tau = measure.values
     curves = resamples.once(figure_curves, average)
-    return curves[_curve(name, average)][:, _index(resamples.totals.thresholds, tau)]
+    at = _index(resamples.totals.thresholds, tau)
+    return curves[measure.name.partition("@")[0]][:, at]
 
 
 def resampled_greatest_f1(resamples: Resamples, average: str) -> FloatArray:
@@ -129,9 +128,9 @@ def resampled_greatest_f1(resamples: Resamples, average: str) -> FloatArray:
     return greatest
 
 
-def resampled_ratio(resamples: Resamples, tau: float, *, terms: Terms) -> FloatArray:
+def resampled_ratio(resamples: Resamples, measure: Measure) -> FloatArray:
     """Return one sum of the terms by the other in each resample, [R] float64."""
-    above, below = resamples.sums(terms, tau).T
+    above, below = resamples.sums(*measure.metric.adds, *measure.values).T
     return divided(above, below)
 
 
@@ -149,6 +148,13 @@ _at_tau = partial(
     adds=(figure_terms,),
     finish=figure_at,
     resampled=resampled_figure,
+)
+_mismatched = partial(
+    _matched,
+    source="ISO/IEC 19795-1",
+    finish=ratio_at,
+    resampled=resampled_ratio,
+    better="lower",
 )
 _MEANS = "at τ, over all pairs (micro), or its mean over Q+ (macro)"
 
@@ -180,27 +186,19 @@ METRICS = (
         resampled=resampled_greatest_f1,
         also=("F1-max", "max-F1"),
     ),
-    _matched(
+    _mismatched(
         "FMR@tau={tau}",
         "|{impostor : d <= τ}| / I",
-        "ISO/IEC 19795-1",
         needs=("indptr", "thresholds", "negatives_within", "valid"),
         over=("negatives",),
         adds=(false_match_terms,),
-        finish=partial(ratio_at, terms=false_match_terms),
-        resampled=partial(resampled_ratio, terms=false_match_terms),
         also=("FAR@tau={tau}",),
-        better="lower",
     ),
-    _matched(
+    _mismatched(
         "FNMR@tau={tau}",
         "|{genuine : d > τ}| / P",
-        "ISO/IEC 19795-1",
         needs=("indptr", "thresholds", "positive_distance"),
         adds=(false_non_match_terms,),
-        finish=partial(ratio_at, terms=false_non_match_terms),
-        resampled=partial(resampled_ratio, terms=false_non_match_terms),
         also=("FRR@tau={tau}",),
-        better="lower",
     ),
 )

@@ -117,7 +117,8 @@ class Metric:
     """One metric, declared.
 
     Its functions take `RankedQueries`, `Totals` or `Resamples`, and then those of its parameters
-    that they name; ``name`` is the metric's own. None of them has side effects.
+    that they name; ``name`` is the metric's own, ``measure`` the metric with its parameters. None
+    of them has side effects.
 
     Attributes
     ----------
@@ -315,15 +316,16 @@ class Measure:
         """Return what a function of the metric makes of arguments and the parameters it names."""
         if function is None:
             raise TypeError(f"{self.name} does not declare this function")
-        return function(*arguments, *self._given(function))
+        _, *parameters = self._demand(function)
+        return function(*arguments, *parameters)
 
     def demands(self) -> list[Demand]:
         """Return what a block of queries is asked for, to finish the metric of all blocks."""
         metric = self.metric
         columns = metric.keeps if metric.values is None else (metric.values, *metric.keeps)
         return [
-            *((values, *self._given(values)) for values in columns),
-            *((partial_sums, terms, *self._given(terms)) for terms in metric.adds),
+            *map(self._demand, columns),
+            *((partial_sums, *self._demand(terms)) for terms in metric.adds),
         ]
 
     def lacks(self, totals: Totals) -> list[Population]:
@@ -336,7 +338,7 @@ class Measure:
         if metric.values is None or metric.finish is not None:
             value = self.call(metric.finish, totals)
         else:
-            values = totals.column(metric.values, *self._given(metric.values))
+            values = totals.column(*self._demand(metric.values))
             columns = {self._written(metric.column): totals.of_all_queries(values)}
             value = Value(mean(values), per_query=columns if metric.column else {})
         empty = self.lacks(totals)
@@ -351,14 +353,14 @@ class Measure:
         metric = self.metric
         if metric.values is None or metric.resampled is not None:
             return self.call(metric.resampled, resamples)
-        values = resamples.totals.column(metric.values, *self._given(metric.values))
+        values = resamples.totals.column(*self._demand(metric.values))
         return resamples.mean(values)
 
-    def _given(self, function: Callable[..., Any]) -> tuple[Any, ...]:
-        """Return the parameters that a function names, and the metric's name."""
-        named = {"name": self.metric.name}
+    def _demand(self, function: Callable[..., Any]) -> Demand:
+        """Return a function and the parameters that it names: a `Metric` says which there are."""
+        named: dict[str, Any] = {"measure": self, "name": self.metric.name}
         named |= zip(self.metric.parameters, self.values, strict=True)
-        return tuple(named[name] for name in _names(function) if name in named)
+        return function, *(named[name] for name in _names(function) if name in named)
 
     def _written(self, template: str) -> str:
         texts = map(write, self.values)

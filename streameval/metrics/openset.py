@@ -14,7 +14,7 @@ import numpy as np
 
 from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.confidence import Resamples, divided
-from streameval.metrics.metric import UNDEFINED, Metric, Value
+from streameval.metrics.metric import UNDEFINED, Measure, Metric, Value
 from streameval.metrics.parameters import choice, rank, rate
 from streameval.metrics.sums import prefix_sums
 from streameval.statistics import FloatArray, IntArray
@@ -61,39 +61,21 @@ def verified(totals: Totals, verification: str) -> tuple[FloatArray, FloatArray]
     return distance, np.ones(len(distance))
 
 
-def detection_identification(totals: Totals, x: int, f: float) -> Value:
-    """Return DIR@x at the largest FAR <= f, and the ROC; NaN where M strangers don't support f.
+def operating_point(totals: Totals, measure: Measure, *, accepted: Acceptance) -> Value:
+    """Return the share of Q+ that is accepted at the largest FAR <= f, and the ROC.
 
-    Curves, each [n]: ``ROC_tau`` (the limits of `false_accepts`), ``FAR`` and ``DIR@x`` where
-    what is closer than a limit is accepted.
+    NaN where M strangers don't support f. A metric of which less is better is of the others.
+    Curves, each [n]: ``ROC_tau`` (the limits of `false_accepts`), ``FAR``, and the metric's own
+    where what is closer than a limit is accepted: ``DIR@1``.
     """
-    return _at_rate(totals, f, f"DIR@{x}", totals.once(sums_closer, identified, x))
-
-
-def missed_identification(totals: Totals, x: int, f: float) -> Value:
-    """Return FNIR@x = 1 − DIR@x, counted, at the largest FPIR <= f; FPIR is FAR.
-
-    Curves as of `detection_identification`, ``FNIR@x`` in place of ``DIR@x``.
-    """
-    missed = totals.sizes["Q+"] - totals.once(sums_closer, identified, x)
-    return _at_rate(totals, f, f"FNIR@{x}", missed)
-
-
-def true_target_rate(totals: Totals, verification: str, f: float) -> Value:
-    """Return TTR of set or individual verification at the largest FTR <= f, and the ROC.
-
-    FTR is FAR. Curves as of `detection_identification`, ``TTR/set`` or ``TTR/individual``.
-    """
-    sums = totals.once(sums_closer, verified, verification)
-    return _at_rate(totals, f, f"TTR/{verification}", sums)
-
-
-def _at_rate(totals: Totals, f: float, name: str, sums: FloatArray) -> Value:
-    """Return sums at each limit by N, at the largest FAR <= f, and the ROC."""
+    *of, f = measure.values
     limits, far = totals.once(false_accepts)
     queries, strangers = totals.sizes["Q+"], totals.sizes["Q−"]
+    sums = totals.once(sums_closer, accepted, *of)
+    if measure.metric.better == "lower":
+        sums = queries - sums
     rates = np.where(np.isnan(limits) | (queries == 0), math.nan, sums / max(queries, 1))
-    curves = {"ROC_tau": limits, "FAR": far, name: rates}
+    curves = {"ROC_tau": limits, "FAR": far, measure.name.partition("|")[0]: rates}
     if strangers and 1 / strangers > f:
         return Value(math.nan, reason=unsupported(strangers, f, "queries of Q−"), curves=curves)
     point = max(int(np.searchsorted(far, f, side="right")) - 1, 0)
@@ -179,19 +161,19 @@ def resampled_limits(resamples: Resamples, f: float) -> FloatArray:
     return found
 
 
-def _resampled(
-    resamples: Resamples, accepted: Acceptance, parameter: int | str, f: float
-) -> FloatArray:
-    """Return the sum of the shares with distance < limit by N, in each resample, [R]."""
+def resampled_point(resamples: Resamples, measure: Measure, *, accepted: Acceptance) -> FloatArray:
+    """Return `operating_point` of each resample, [R] float64."""
+    *of, f = measure.values
     limits = resamples.once(resampled_limits, f)
-    distance, share = accepted(resamples.totals, parameter)
+    distance, share = accepted(resamples.totals, *of)
     order, closer = _closer(distance, limits)
     own = share[order]
     sums = np.full(len(limits), math.nan)
     for block, (drawn,) in resamples.weights(resamples.totals.queries[order]):
         ends = closer[block].tolist()
         sums[block] = [row[:end] @ own[:end] for row, end in zip(drawn, ends, strict=True)]
-    return np.where(np.isnan(limits), math.nan, divided(sums, resamples.number("Q+")))
+    shares = np.where(np.isnan(limits), math.nan, divided(sums, resamples.number("Q+")))
+    return 1 - shares if measure.metric.better == "lower" else shares
 
 
 def resampled_area(resamples: Resamples, x: int) -> FloatArray:
@@ -216,6 +198,8 @@ _open = partial(
     needs=(*_NEAREST_FIELDS, "closer", "tied", "tied_before"),
     over=("Q+", "Q−"),
     keeps=(nearest_positives, found_within, stranger_distances),
+    finish=partial(operating_point, accepted=identified),
+    resampled=partial(resampled_point, accepted=identified),
     tail="monotone",
     deployed=True,
     parameters={
@@ -231,8 +215,6 @@ METRICS = (
         "DIR(τ,x) = |{Q+ : r_1 <= x, d_1 <= τ}|/N at the largest τ with FAR(τ) = "
         "|{Q− : min d <= τ}|/M <= f; withheld where f < 1/M",
         "Liao et al. 2014; GOM paper, §4.4",
-        finish=detection_identification,
-        resampled=lambda resamples, x, f: _resampled(resamples, identified, x, f),
         default=True,
         also=("DIR@FAR={f}", "TPIR@FPIR={f}", "TPIR@{x}|FPIR={f}"),
     ),
@@ -241,8 +223,6 @@ METRICS = (
         "FNIR(τ,x) = 1 − DIR(τ,x) at the largest τ with FPIR(τ) = FAR(τ) <= f; withheld "
         "where f < 1/M",
         "ISO/IEC 19795-1; NIST FRVT 1:N",
-        finish=missed_identification,
-        resampled=lambda resamples, x, f: 1 - _resampled(resamples, identified, x, f),
         also=("FNIR@FPIR={f}",),
         better="lower",
     ),
@@ -260,10 +240,8 @@ METRICS = (
         "Zheng et al. 2016 (one-shot group-based verification)",
         needs=_NEAREST_FIELDS,
         keeps=(target_distances, stranger_distances),
-        finish=true_target_rate,
-        resampled=lambda resamples, verification, f: _resampled(
-            resamples, verified, verification, f
-        ),
+        finish=partial(operating_point, accepted=verified),
+        resampled=partial(resampled_point, accepted=verified),
         also=("TTR@FTR={f}",),
     ),
 )

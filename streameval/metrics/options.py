@@ -70,10 +70,8 @@ class MetricOptions:
     def __post_init__(self) -> None:
         """Check every value."""
         for option, known in CHOICES.items():
-            if getattr(self, option) not in known:
-                raise OptionError(
-                    f"{option}={getattr(self, option)!r} is unknown; known: {', '.join(known)}"
-                )
+            expected = f"one of {', '.join(known)}"
+            _check(option, getattr(self, option), known.__contains__, expected)
         for option in ("false_rate_budget", "max_rank"):
             _check(option, getattr(self, option), is_count, "a positive integer")
         for option, accepts, expected in (

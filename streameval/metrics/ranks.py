@@ -105,13 +105,9 @@ class Ranks:
         """Return [c_j + 1 <= rank] of each positive, [P] float64."""
         return (self.rank - self.order + 1 <= rank).astype(np.float64)
 
-    def inverse_first_rank(self) -> FloatArray:
-        """Return 1 / r_1, [N] float64."""
-        return 1 / self.rank[self.start]
-
-    def inverse_penalty(self) -> FloatArray:
-        """Return INP = G / r_G, [N] float64."""
-        return self.count / self.rank[self.last]
+    def inverse_rank(self, *, last: bool = False) -> FloatArray:
+        """Return 1 / r_1; or INP = G / r_G, of the last positive; [N] float64."""
+        return self.count / self.rank[self.last] if last else 1 / self.rank[self.start]
 
     def hit_counts(self, cutoff: Cutoff) -> FloatArray:
         """Return the number of positives within each query's cutoff, [N] float64."""

@@ -188,7 +188,7 @@ METRICS = (
         "MRR",
         "1/N Σ 1/r_1",
         "Voorhees 1999 (TREC-8); pytorch-metric-learning, torchmetrics, ranx",
-        values=lambda ranked: ranked.ranks.inverse_first_rank(),
+        values=lambda ranked: ranked.ranks.inverse_rank(),
         column="RR",
         also=("RR", "mean-reciprocal-rank"),
         tail="monotone",

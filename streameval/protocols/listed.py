@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError
+from streameval.errors import InputError, refuse
 from streameval.protocols.labels import IntArray
 
 
@@ -63,21 +63,18 @@ class PairList:
 
     def check(self, queries: int, gallery: int) -> None:
         """Check the number of lines, and that every item is in the gallery."""
-        lines = len(self.indptr) - 1
-        if lines != queries:
-            raise InputError(
-                f"{self.source} has {lines} lines, and there are {queries} queries: one line a "
-                "query is needed, an empty one where nothing is listed"
-            )
+        lines, base = len(self.indptr) - 1, self.base
         outside = np.flatnonzero((self.item < 0) | (self.item >= gallery))
-        if len(outside):
-            at = int(outside[0])
-            last = gallery - 1 + self.base
-            raise InputError(
-                f"{self.place(at)} lists item {self.item[at] + self.base}; the {gallery} gallery "
-                f"items are numbered {self.base} to {last}: does the list count from "
-                f"{1 - self.base}?"
-            )
+        refuse(
+            InputError,
+            lines != queries
+            and f"{self.source} has {lines} lines, and there are {queries} queries: one line a "
+            "query is needed, an empty one where nothing is listed",
+            len(outside)
+            and f"{self.place(outside[0])} lists item {self.item[outside[0]] + base}; the "
+            f"{gallery} gallery items are numbered {base} to {gallery - 1 + base}: does the list "
+            f"count from {1 - base}?",
+        )
 
 
 @dataclass(frozen=True, eq=False)

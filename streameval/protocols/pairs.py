@@ -130,9 +130,9 @@ class Pairs:
         return vars(self) | {name: (np.packbits(own), len(own)) for name, own in masks.items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        bits = {name: state[name] for name in MASKS}
         vars(self).update(state)
-        for name, (packed, count) in bits.items():
+        for name in MASKS:
+            packed, count = state[name]
             vars(self)[name] = np.unpackbits(packed, count=count).view(np.bool_)
 
     @classmethod

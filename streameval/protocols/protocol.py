@@ -34,10 +34,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_label(value: Any) -> bool:
-    return _is_text(value) or is_whole(value)
-
-
 def _as_tuple(values: Any) -> Any:
     """Return a tuple of any values but a string's; one value as it is."""
     return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else values
@@ -54,7 +50,10 @@ _VALUES: Mapping[str, tuple[Test, str]] = {
         get_args(CmcReading).__contains__,
         "'first-match', 'all-shots' or 'single-gallery-shot'",
     ),
-    "junk_ids": (_is_tuple(_is_label), "a list of integers or strings"),
+    "junk_ids": (
+        _is_tuple(lambda value: _is_text(value) or is_whole(value)),
+        "a list of integers or strings",
+    ),
     "self_match": (lambda value: value in (None, *get_args(SelfMatch)), "'index' or 'key'"),
     "listed": (lambda value: isinstance(value, bool), _FLAG),
     "shot_draws": (partial(is_whole, least=1), "a whole number of at least 1"),
