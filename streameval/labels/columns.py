@@ -79,7 +79,7 @@ def _compact(array: Array) -> AnyArray:
     count = array.shape[0]
     spans = [(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK)]
     bounds = [int(end) for block in map(array.read, spans) for end in (block.min(), block.max())]
-    least = min(0, *bounds, *(-1 - end for end in bounds), 0)
+    least = min([0, *bounds, *(-1 - end for end in bounds)])
     values: AnyArray = np.empty(count, np.min_scalar_type(least))
     for start, stop in spans:
         values[start:stop] = array.read((start, stop))
@@ -206,11 +206,14 @@ def _labels(tables: Sequence[tuple[str | Path, Columns]], text: Collection[str])
             check_written_alike([column for column in same if isinstance(column, Texts)])
             integers.add(name)
 
-    def values(name: str, column: Texts | AnyArray) -> AnyArray:
-        return column.to_numpy(name in integers) if isinstance(column, Texts) else column
-
     return [
-        Labels.of({name: values(name, own) for name, own in columns.items()}, str(path))
+        Labels.of(
+            {
+                name: own.to_numpy(name in integers) if isinstance(own, Texts) else own
+                for name, own in columns.items()
+            },
+            str(path),
+        )
         for path, columns in tables
     ]
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -132,14 +133,21 @@ class Resamples(Shared):
         """What the queries as they are add up to."""
         return self.ranked.totals
 
-    def number(self, population: Population) -> FloatArray:
-        """Return the number of queries, or of negatives, in each resample, [R] float64."""
-        return self.once(_number, population)
+    @cached_property
+    def numbers(self) -> dict[Population, FloatArray]:
+        """Numbers of queries of Q+ and of Q−, and of negatives, in each resample, [R] float64."""
+        stats = self.ranked.stats
+        of: dict[Population, Array] = {
+            "Q+": stats.has_positive,
+            "Q−": stats.identity_absent,
+            "negatives": stats.negatives,
+        }
+        return {name: self.drawn @ self.identities.sums(values) for name, values in of.items()}
 
     def mean(self, values: FloatArray) -> FloatArray:
         """Return the means over Q+ of [N] float64 in each resample, [R] float64."""
         sums = self.identities.sums(values, self.totals.queries)
-        return divided(self.drawn @ sums, self.number("Q+"))
+        return divided(self.drawn @ sums, self.numbers["Q+"])
 
     def sums(self, terms: Terms, *parameters: Any, over: Side | None = None) -> FloatArray:
         """Return sums that a metric `adds`, in each resample, [R, K] float64.
@@ -151,7 +159,7 @@ class Resamples(Shared):
 
     def means(self, terms: Terms, *parameters: Any, over: Side = "Q+") -> FloatArray:
         """Return these sums by the number of queries of Q+ or of Q−, [R, K] float64."""
-        return divided(self.sums(terms, *parameters, over=over), self.number(over))
+        return divided(self.sums(terms, *parameters, over=over), self.numbers[over])
 
     def weights(self, *queries: IntArray) -> Iterator[tuple[slice, list[FloatArray]]]:
         """Give how often some queries are there, [r, n] float64 for each [n], by resamples."""
@@ -160,12 +168,6 @@ class Resamples(Shared):
         for start in range(0, len(self.drawn), rows):
             block = slice(start, start + rows)
             yield block, [np.take(self.drawn[block], code, axis=1) for code in codes]
-
-
-def _number(resamples: Resamples, population: Population) -> FloatArray:
-    stats = resamples.ranked.stats
-    of = {"Q+": stats.has_positive, "Q−": stats.identity_absent, "negatives": stats.negatives}
-    return resamples.drawn @ resamples.identities.sums(of[population])
 
 
 def _identity_sums(
@@ -270,7 +272,7 @@ def resampled_values(
     for drawn in identities.draws(how) if measures else ():
         resamples = Resamples(ranked, identities, drawn)
         for one in measures:
-            empty = np.any([resamples.number(side) == 0 for side in one.metric.over], axis=0)
+            empty = np.any([resamples.numbers[side] == 0 for side in one.metric.over], axis=0)
             values = np.where(empty, math.nan, one.resampled(resamples))
             parts[one.name].append(values)
     return {name: np.concatenate(values) for name, values in parts.items()}

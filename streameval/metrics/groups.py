@@ -195,8 +195,7 @@ class CameraMatrix:
 
 def camera_matrix(cells: Mapping[tuple[Any, Any], Metrics], name: str) -> CameraMatrix:
     """Return a metric, or a number of ``counts``, of `metrics_by_camera_pair` as a matrix."""
-    query_cams = np.unique([pair[0] for pair in cells])
-    gallery_cams = np.unique([pair[1] for pair in cells])
+    query_cams, gallery_cams = (np.unique([pair[side] for pair in cells]) for side in (0, 1))
     values = np.full((len(query_cams), len(gallery_cams)), np.nan)
     for (query, gallery), metrics in cells.items():
         own = metrics.scalars | metrics.counts

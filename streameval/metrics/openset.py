@@ -172,7 +172,7 @@ def resampled_point(resamples: Resamples, measure: Measure, *, accepted: Accepta
     for block, (drawn,) in resamples.weights(resamples.totals.queries[order]):
         ends = closer[block].tolist()
         sums[block] = [row[:end] @ own[:end] for row, end in zip(drawn, ends, strict=True)]
-    shares = np.where(np.isnan(limits), math.nan, divided(sums, resamples.number("Q+")))
+    shares = np.where(np.isnan(limits), math.nan, divided(sums, resamples.numbers["Q+"]))
     return 1 - shares if measure.metric.better == "lower" else shares
 
 
@@ -189,7 +189,7 @@ def resampled_area(resamples: Resamples, x: int) -> FloatArray:
         closer = _cumulated(known * found[order])
         halves = closer[:, ends[0]] + closer[:, ends[1]]
         sums[block] = np.sum(strangers * halves, axis=1)
-    return divided(sums, 2 * resamples.number("Q+") * resamples.number("Q−"))
+    return divided(sums, 2 * resamples.numbers["Q+"] * resamples.numbers["Q−"])
 
 
 _open = partial(

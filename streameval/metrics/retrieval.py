@@ -120,7 +120,7 @@ def resampled_median_rank(resamples: Resamples) -> FloatArray:
     medians = np.empty(len(resamples.drawn))
     for block, (weights,) in resamples.weights(totals.queries[order]):
         through = np.cumsum(weights, axis=1)
-        middle = resamples.number("Q+")[block, None]
+        middle = resamples.numbers["Q+"][block, None]
         low = np.sum(2 * through < middle, axis=1)
         high = np.sum(2 * through <= middle, axis=1)
         medians[block] = (ranks[low] + ranks[high]) / 2

@@ -287,7 +287,7 @@ def _lookup(known: AnyArray) -> Callable[[AnyArray], Int32Array]:
         return partial(_search, known)
     known = known.astype(np.int64)
     low, high = int(known[0]), int(known[-1])
-    if not -_FAR < low <= high < _FAR or high - low >= _TABLE:
+    if abs(low) >= _FAR or high - low >= _TABLE:
         return lambda labels: _search(known, labels.astype(np.int64))
     table = np.full(high - low + 3, -1, np.int32)  # an entry beyond either end: unknown
     table[known - (low - 1)] = np.arange(len(known))

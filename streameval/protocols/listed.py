@@ -47,7 +47,7 @@ class PairList:
                     f"{source}, line {query + 1} (query {query}) is {row.dtype} {row.shape}; "
                     "gallery indices, a 1-d list of integers, are needed"
                 )
-        indptr = np.concatenate([[0], np.cumsum([len(row) for row in items])]).astype(np.int64)
+        indptr = np.cumsum([0, *map(len, items)], dtype=np.int64)
         every = [np.empty(0, np.int64), *(row.astype(np.int64) for row in items)]
         return cls(indptr, np.concatenate(every) - base, source, base)
 

@@ -169,7 +169,7 @@ class Pairs:
 
     def positives(self) -> tuple[IntArray, IntArray]:
         """Return (indptr [Q + 1], item [P]) of the positive pairs alone."""
-        total = np.concatenate([[0], np.cumsum(self.positive, dtype=np.int64)])
+        total = np.append(0, np.cumsum(self.positive, dtype=np.int64))
         return total[self.indptr], self.item[self.positive]
 
     def counts_in(self, start: int, stop: int) -> tuple[IntArray, IntArray, IntArray]:
