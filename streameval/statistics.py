@@ -324,10 +324,7 @@ class RankStatistics:
         return {"impostor_histogram": histogram, "histogram_edges": self.histogram_edges}
 
     def select_positives(self, kept: AnyArray) -> RankStatistics:
-        """Return the statistics with some of the positives, by a mask [P]; nothing else changes.
-
-        What is drawn of all positives is left out.
-        """
+        """Return the statistics with some of the positives, by a mask [P], and without draws."""
         left = _ends(kept)[self.indptr]
         kept_rows = self._rows({"positive": kept})
         return replace(self, indptr=left, single_shot=None, sampled_shots=None, **kept_rows)
@@ -355,11 +352,8 @@ class RankStatistics:
 
     def equals(self, other: RankStatistics, *, ignoring: Sequence[str] = ()) -> bool:
         """Tell whether all fields are equal, bit for bit, except those named."""
-        return all(
-            np.array_equal(getattr(self, name), getattr(other, name))
-            for name in FIELDS
-            if name not in ignoring
-        )
+        names = FIELDS.keys() - set(ignoring)
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
 
 _hints = get_type_hints(RankStatistics, include_extras=True)
@@ -379,6 +373,11 @@ def histogram_of(within: IntArray, pairs: IntArray | int) -> IntArray:
 
 def _least(mine: FloatArray, theirs: FloatArray) -> FloatArray:
     return np.sort(np.concatenate([mine, theirs], axis=1), axis=1)[:, : mine.shape[1]]
+
+
+def rows_of(indptr: IntArray) -> IntArray:
+    """Return the row of each entry of a list that begins at `indptr` in each row."""
+    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
 
 
 def _ends(counts: AnyArray) -> IntArray:

@@ -14,7 +14,7 @@ from streameval.distances.distance import find_distance
 from streameval.protocols.labels import AnyArray, Labels
 from streameval.protocols.pairs import Pairs
 from streameval.sources.features import Features
-from streameval.statistics import IntArray
+from streameval.statistics import IntArray, rows_of
 
 UNIT_TOLERANCE = 1e-3  # how far from each other lengths are, and vectors still normalised
 BLOCK_BYTES = 32 << 20  # read at a time
@@ -206,7 +206,7 @@ def _audit_belonging(
     rng = np.random.default_rng(0)
     usable = scans["gallery"].usable
     indptr, item = pairs.positives()
-    of_query = np.repeat(np.arange(pairs.queries), np.diff(indptr))
+    of_query = rows_of(indptr)
     kept = np.flatnonzero(scans["query"].usable[of_query] & usable[item])
     kept = rng.choice(kept, min(SAMPLED, len(kept)), replace=False)
     rows = np.flatnonzero(usable & ~pairs.junk)

@@ -21,7 +21,7 @@ from streameval.metrics.compute import Detail, Metrics, metrics_of, tie_interval
 from streameval.metrics.metric import RANK_FIELDS, Bounds, Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import available_fields, in_order, wanted_measures, with_named
-from streameval.statistics import FIELDS, IntArray, RankStatistics
+from streameval.statistics import FIELDS, IntArray, RankStatistics, rows_of
 
 NO_RANGE = (
     "needs thresholds, and lists alone don't tell the range of all distances: give one (--range)"
@@ -240,7 +240,7 @@ def _shown_ties(worst: RankStatistics, best: RankStatistics) -> IntArray:
     item, elsewhere = best.positive_item, worst.positive_item
     if item is None or elsewhere is None:
         return best.tied
-    query = np.repeat(np.arange(best.queries), best.positives)
+    query = rows_of(best.indptr)
     own, others = np.lexsort((item, query)), np.lexsort((elsewhere, query))
     tied = best.tied.copy()
     tied[own[best.positive_distance[own] != worst.positive_distance[others]]] = 0

@@ -25,7 +25,7 @@ from streameval.metrics.compute import Detail, Metrics, metrics_of
 from streameval.metrics.confidence import Confidence, Identities, Resampling, confidence_of
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import available_fields, find_name, measures_of
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import FloatArray, IntArray, RankStatistics, rows_of
 
 NOT_BY_QUERY = (
     "counted over all queries together, not by group: evaluate with --group-by, of 100 groups at "
@@ -159,7 +159,7 @@ def metrics_by_camera_pair(
     ]
     cells: dict[tuple[Any, Any], Metrics] = {}
     known = positive_cam.known.tolist()
-    of_query = np.repeat(np.arange(stats.queries), stats.positives)
+    of_query = rows_of(stats.indptr)
     for camera in np.unique(query_cam).tolist():
         own = query_cam == camera
         row, codes = stats.take(own), positive_cam.code[own[of_query]]

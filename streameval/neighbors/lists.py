@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from streameval.errors import InputError, StreamevalWarning
 from streameval.protocols.pairs import Pairs
-from streameval.statistics import FloatArray, IntArray
+from streameval.statistics import FloatArray, IntArray, rows_of
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -48,7 +48,7 @@ class Lists:
     @property
     def query(self) -> IntArray:
         """The query of each entry, [L] int64."""
-        return np.repeat(np.arange(len(self.horizon)), np.diff(self.indptr))
+        return rows_of(self.indptr)
 
     @classmethod
     def of(

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from streameval.errors import InputError, refuse
 from streameval.protocols.labels import IntArray
+from streameval.statistics import rows_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ class PairList:
     @property
     def query(self) -> IntArray:
         """The query of each listed item, [L] int64."""
-        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+        return rows_of(self.indptr)
 
     def place(self, listed: int) -> str:
         """Say where a listed item stands."""

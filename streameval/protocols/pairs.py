@@ -27,6 +27,7 @@ from streameval.protocols.labels import (
 )
 from streameval.protocols.listed import ListedPairs, PairList
 from streameval.protocols.protocol import Protocol
+from streameval.statistics import rows_of
 
 BoolArray = npt.NDArray[np.bool_]
 MASKS = ("positive", "same_identity", "junk")
@@ -165,7 +166,7 @@ class Pairs:
     @property
     def query(self) -> IntArray:
         """The query of each listed pair, [L] int64."""
-        return np.repeat(np.arange(self.queries), np.diff(self.indptr))
+        return rows_of(self.indptr)
 
     def positives(self) -> tuple[IntArray, IntArray]:
         """Return (indptr [Q + 1], item [P]) of the positive pairs alone."""
@@ -240,7 +241,7 @@ def find_pairs(
     check_kinds(query, gallery, "id")
     _check_columns(query, gallery, protocol)
     indptr, item = matches(query, gallery, "id")
-    of_query = np.repeat(np.arange(len(query)), np.diff(indptr))
+    of_query = rows_of(indptr)
     agree = {"id": np.ones(len(item), np.bool_)}
     ignored = junk[item]
     if protocol.self_match is not None:
@@ -314,13 +315,12 @@ def _is_junk(gallery: Labels, protocol: Protocol) -> BoolArray:
 
 def _own_images(query: Labels, gallery: Labels, protocol: Protocol) -> IntArray:
     """Return query * G + item of the pairs of a query with its own image."""
-    of_query: IntArray = np.arange(len(query))
     if protocol.self_match == "key":
         indptr, item = matches(query, gallery, "key")
-        return np.repeat(of_query, np.diff(indptr)) * len(gallery) + item
+        return rows_of(indptr) * len(gallery) + item
     if len(query) != len(gallery):
         raise OptionError(
             f"self_match by index needs query i to be gallery item i: {query.source} has "
             f"{len(query)} rows, {gallery.source} {len(gallery)}; match by key instead"
         )
-    return of_query * len(gallery) + of_query
+    return np.arange(len(query)) * (len(gallery) + 1)

@@ -36,7 +36,7 @@ from streameval.result.groups import (
     table_columns,
 )
 from streameval.result.saved import JsonObject, ResultFolder, load_result, summary_of, write_files
-from streameval.statistics import FloatArray, RankStatistics
+from streameval.statistics import FloatArray, RankStatistics, rows_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,7 +329,7 @@ class Evaluation:
         check_not_of_lists(self.lists, "the table of positives")
         statistics, (recall, precision) = self.statistics, self._precision_recall
         columns = {
-            "query": np.repeat(np.arange(statistics.queries), statistics.positives),
+            "query": rows_of(statistics.indptr),
             "item": statistics.positive_item,
             "cam": None if self.positive_cams is None else self.positive_cams.labels,
             "distance": statistics.positive_distance,

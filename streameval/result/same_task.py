@@ -14,7 +14,7 @@ from streameval.protocols.protocol import saved_protocol
 from streameval.result.evaluation import Evaluation, Results
 from streameval.result.groups import check_not_of_lists
 from streameval.result.saved import JsonObject, plain
-from streameval.statistics import IntArray
+from streameval.statistics import IntArray, rows_of
 
 QUERIES = "queries"
 READ_BY = ("ties", "ap", "vp", "cmc", "false_rate_budget")  # options that results are compared by
@@ -137,7 +137,7 @@ def positive_items(result: Evaluation) -> IntArray | None:
     items = result.statistics.positive_item
     if items is None:
         return None
-    query = np.repeat(np.arange(result.statistics.queries), result.statistics.positives)
+    query = rows_of(result.statistics.indptr)
     return items[np.lexsort((items, query))]
 
 

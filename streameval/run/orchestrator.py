@@ -17,7 +17,7 @@ from streameval.result.evaluation import Evaluation
 from streameval.run.preparation import Prepared, prepare
 from streameval.run.provenance import describe_run, manifest
 from streameval.run.session import Session
-from streameval.statistics import RankStatistics
+from streameval.statistics import RankStatistics, rows_of
 
 
 def run(request: Request, session: Session) -> Evaluation:
@@ -60,6 +60,6 @@ def _positive_cams(prepared: Prepared, statistics: RankStatistics) -> PositiveCa
     cams = prepared.positive_cams
     if cams is None or statistics.positive_item is None:
         return None
-    query = np.repeat(np.arange(statistics.queries), statistics.positives)
+    query = rows_of(statistics.indptr)
     listed = np.lexsort((statistics.positive_item, query))  # the order of `Pairs.positives`
     return cams.take(np.argsort(listed))

@@ -24,7 +24,7 @@ from streameval.run.progress import Watch
 from streameval.run.record import NO_RECORD, Record
 from streameval.run.session import Session
 from streameval.run.task import check_range, count, extremes, masked_tiles, pair_distances
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import FloatArray, IntArray, RankStatistics, rows_of
 
 PER_PASS = 1000  # edges that a pass of refining counts: no more than the pass before
 
@@ -54,7 +54,7 @@ def find_positives(job: Job, session: Session) -> Job:
     if job.plan.layout == "strips":
         return job
     indptr, item = job.pairs.positives()
-    query = np.repeat(np.arange(job.pairs.queries), np.diff(indptr))
+    query = rows_of(indptr)
     distance = listed_distances(job, query, item, session, session.record)
     positives = Positives.sort(indptr, distance, item)
     check_range(job.thresholds, positives, 0)

@@ -24,7 +24,7 @@ from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.progress import Watch
 from streameval.single_shot.counter import ShotCounter
-from streameval.statistics import FloatArray, IntArray, RankStatistics, histogram_of
+from streameval.statistics import FloatArray, IntArray, RankStatistics, histogram_of, rows_of
 
 
 def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
@@ -144,7 +144,7 @@ def pair_distances(job: Job, part: PairPart, watch: Watch) -> FloatArray:
 def _positives_of(pairs: Pairs, tile: Tile) -> Positives:
     """Return the positives of queries from a tile with all of the gallery."""
     indptr, item = pairs.positives()
-    query = np.repeat(np.arange(pairs.queries), np.diff(indptr))
+    query = rows_of(indptr)
     return Positives.sort(indptr, tile.resolve(query, item), item)
 
 
