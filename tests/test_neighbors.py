@@ -480,6 +480,10 @@ def test_lists_of_something_else_are_refused() -> None:
         se.Neighbors("stale.npz", features=of)
     with pytest.raises(se.InputError, match="of metric cosine, and euclidean is asked for"):
         se.Neighbors("angular.hdf5", features=of)
+    with pytest.MonkeyPatch.context() as patch:  # of these options nothing large is read
+        patch.setattr("streameval.neighbors.neighbors.fingerprint", pytest.fail)
+        with pytest.raises(se.OptionError, match="choose fewer"):
+            se.Neighbors("stale.npz", features=of, k=51)
     for source in (
         se.Neighbors(indices, distances**2, features=of),
         se.Neighbors(indices, distances, features=features()),

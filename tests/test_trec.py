@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,7 @@ from support import runs
 from support.cli import main
 from support.neighbors import Lists, descending, names_of, qrels_lines, run_lines
 from support.package import NewFile
+from support.protocols import Pairs
 from support.runs import prepare
 
 import streameval as se
@@ -75,6 +77,16 @@ def test_another_evaluator_agrees(problem: Any, ties: Any) -> None:
     for line in run:
         ranks[line.split()[0]].append(int(line.split()[3]))
     assert all(own == list(range(1, len(own) + 1)) for own in ranks.values())
+
+
+def test_qrels_are_written_in_little_memory() -> None:
+    queries, positives = 1000, 300
+    pairs = Pairs.assumed(queries, positives, positives)
+    tracemalloc.start()
+    lines = qrels_lines(pairs, range(queries), range(positives))
+    assert next(lines) == "0 0 0 1\n"
+    assert tracemalloc.get_traced_memory()[1] < 30 * queries * positives
+    tracemalloc.stop()
 
 
 @given(

@@ -151,11 +151,12 @@ def check_index(index: Any, path: Path, features: Features) -> None:
         and metric != features.metric
         and f"the index {path} was built for metric {metric}, and {features.metric} is asked for: "
         "build one for that",
-        printed
-        and printed != fingerprint(features.gallery)
-        and f"the index {path} was built of other features than {uri} holds now (fingerprint "
-        f"{printed[:8]}…): build it again",
     )
+    if printed and printed != fingerprint(features.gallery):
+        raise InputError(
+            f"the index {path} was built of other features than {uri} holds now (fingerprint "
+            f"{printed[:8]}…): build it again"
+        )
 
 
 def _described(path: Path) -> tuple[Any, Any]:

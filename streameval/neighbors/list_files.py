@@ -147,9 +147,10 @@ def write_trec(
 
 def qrels_lines(pairs: Pairs, queries: Names, gallery: Names) -> Iterator[str]:
     """Give a line a positive pair, whether it is returned or not."""
-    query, item = (of[pairs.positive].tolist() for of in (pairs.query, pairs.item))
-    for i, j in zip(query, item, strict=True):
-        yield f"{queries[i]} 0 {gallery[j]} 1\n"
+    indptr, item = pairs.positives()
+    for query, name in enumerate(queries):
+        for one in item[indptr[query] : indptr[query + 1]].tolist():
+            yield f"{name} 0 {gallery[one]} 1\n"
 
 
 def run_lines(

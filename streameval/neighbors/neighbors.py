@@ -65,11 +65,6 @@ class StoredLists(ListSource):
             features is not None
             and metric not in (None, features.metric)
             and f"{self.name} are of metric {metric}, and {features.metric} is asked for",
-            features is not None
-            and printed is not None
-            and printed != fingerprint(features.gallery)
-            and f"{self.name} are of another gallery than {features.gallery.uri} (fingerprint "
-            f"{printed[:8]}…): search again",
         )
         refuse(
             OptionError,
@@ -82,6 +77,13 @@ class StoredLists(ListSource):
             and f"k is {self.k}, and the lists of {uri} have {lists.shape[1]} items: choose fewer, "
             "or search again",
         )
+        if features is None or printed is None:
+            return
+        if printed != fingerprint(features.gallery):  # read only now
+            raise InputError(
+                f"{self.name} are of another gallery than {features.gallery.uri} (fingerprint "
+                f"{printed[:8]}…): search again"
+            )
 
     @property
     def name(self) -> str:
