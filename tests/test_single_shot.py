@@ -43,7 +43,7 @@ QUERIES, GALLERY, WIDTH = 12, 150, 40
 def listed(own: ShotCounter) -> tuple[Array, Array]:
     """Return the negatives in each row of each positive, [P, 3, H], and what is hopeless [P, 3]."""
     positives = len(own._positives.item)
-    rows = np.zeros((ROWS * positives, own._shots.identities.count), int)
+    rows = np.zeros((ROWS * positives, len(own._shots.items)), int)
     packing, entries = own.ahead.packing, own.ahead.entries[: own.size]
     at = entries >> packing.row
     identity = entries >> packing.identity & (np.uint64(1) << (packing.row - packing.identity)) - 1
@@ -216,7 +216,7 @@ def test_positives_behind_too_many_identities(
     oracle = expected(canonical_distances(q, g, "euclidean"), sides, protocol)
     monkeypatch.setattr("streameval.single_shot.counter.SHOT_DOUBTS", 1)  # folded often
     for tile, entries in (((12, 1500), 10**4), ((3, 40), 10**4), ((12, 100), 0)):
-        monkeypatch.setattr("streameval.run.preparation.most_entries", lambda *_, n=entries: n)
+        monkeypatch.setattr("streameval.single_shot.counter.most_entries", lambda *_, n=entries: n)
         found = shots(
             se.Features(q, g, "euclidean"), sides, protocol=protocol, tile=tile, threads=2
         )
@@ -418,16 +418,14 @@ def test_a_gallery_of_nothing() -> None:
 def test_collapsed_models(
     metric: Any, protocol: str, noise: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from support.single_shot import execution
+    refined = []
+    add = ShotCounter.add
 
-    decided = []
-    narrow = execution.narrow
+    def recorded(counter: ShotCounter, tile: Any) -> None:
+        refined.append(0 if tile.refinable else tile.values.size)
+        add(counter, tile)
 
-    def recorded(*args: Any) -> Any:
-        decided.append(args[-2] - args[-3])
-        return narrow(*args)
-
-    monkeypatch.setattr(execution, "narrow", recorded)
+    monkeypatch.setattr(ShotCounter, "add", recorded)
     rng = np.random.default_rng(16)
     one = rng.standard_normal(WIDTH)
     q, g = (
@@ -440,7 +438,7 @@ def test_collapsed_models(
     distances = canonical_distances(q, g, metric)
     oracle = expected(distances, sides, protocol)
     check(shots(source, sides, protocol=protocol, tile=(50, 64)), oracle)
-    assert sum(decided) > 1000
+    assert sum(refined) > 1000
     stored = se.evaluate(se.Distances(distances), **sides, protocol=protocol, range=(-100, 100))
     mixed = se.evaluate(
         source, **sides, protocol=protocol, range=(-100, 100), tile=(7, 90), threads=2

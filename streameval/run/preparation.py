@@ -18,9 +18,7 @@ from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
 from streameval.request import Request
 from streameval.result.groups import check_group_column, group_labels, histogram_groups
 from streameval.run.session import Session
-from streameval.single_shot.ahead import ROWS, SHOT_RANKS, most_entries
-from streameval.single_shot.counter import GalleryIdentities, find_identities
-from streameval.single_shot.poisson_binomial import hopeless_from
+from streameval.single_shot.counter import Shots
 from streameval.source import Source
 from streameval.statistics import SHOT_FIELDS, IntArray
 
@@ -47,8 +45,8 @@ class Prepared:
     columns : mapping of str to [Q] array
         Labels of the queries, for the per-query table and for groups: ``id``, ``cam`` where
         there is one, and further ones.
-    identities : GalleryIdentities, optional
-        Of the gallery, where one item each of them is drawn.
+    shots : Shots, optional
+        Where one item is drawn of each gallery identity.
     positive_cams : PositiveCameras, optional
         Of the positive pairs as `Pairs.positives` lists them, where both sides have cameras.
     groups : [Q] int64, optional
@@ -64,7 +62,7 @@ class Prepared:
     plan: Plan
     range: Range | None
     columns: Mapping[str, AnyArray]
-    identities: GalleryIdentities | None = None
+    shots: Shots | None = None
     positive_cams: PositiveCameras | None = None
     groups: IntArray | None = None
     label_fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -104,7 +102,7 @@ def prepare(request: Request, session: Session) -> Prepared:
         used = source.bounds()
     needs, protocol = request.fields_needed, request.protocol
     columns: Mapping[str, AnyArray] = {}
-    identities = cams = groups = None
+    shots = cams = groups = None
     fingerprints: Mapping[str, str] = {}
     query, gallery = request.query, request.gallery
     if query is None or gallery is None:
@@ -114,7 +112,8 @@ def prepare(request: Request, session: Session) -> Prepared:
         columns = label_columns(query)
         fingerprints = gallery_fingerprints(gallery, None if request.listed is None else pairs)
         if protocol.cmc == SINGLE_GALLERY_SHOT and not needs.isdisjoint(SHOT_FIELDS):
-            identities = find_identities(gallery, pairs)
+            draws = protocol.shot_draws if "sampled_shots" in needs else 0
+            shots = Shots.of(gallery, pairs, draws, protocol.shot_seed)
         if query.cam is not None and gallery.cam is not None:
             cams = PositiveCameras.of(gallery.cam[pairs.positives()[1]])
         _check_groups(request, columns, cams)
@@ -126,7 +125,7 @@ def prepare(request: Request, session: Session) -> Prepared:
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
         extra_passes=int(bool(request.refine)),
-        shots=None if identities is None else shot_sizes(pairs, identities, needs),
+        shots=None if shots is None else shot_sizes(pairs, shots, needs),
     )
     if not problem.thresholds and not problem.edges:
         used = Range(0.0, 1.0)  # nothing is read off it
@@ -141,7 +140,7 @@ def prepare(request: Request, session: Session) -> Prepared:
         source.plan(problem, limits),
         used,
         columns,
-        identities,
+        shots,
         cams,
         groups,
         fingerprints,
@@ -178,7 +177,7 @@ def gallery_fingerprints(gallery: Labels, listed: Pairs | None) -> dict[str, str
     return {name: of_labels(labels) for name, labels in columns.items()}
 
 
-def shot_sizes(pairs: Pairs, identities: GalleryIdentities, needs: frozenset[str]) -> ShotSizes:
+def shot_sizes(pairs: Pairs, shots: Shots, needs: frozenset[str]) -> ShotSizes:
     """Return the sizes of what is drawn from under single gallery shot."""
     indptr = pairs.positives()[0]
 
@@ -187,6 +186,4 @@ def shot_sizes(pairs: Pairs, identities: GalleryIdentities, needs: frozenset[str
         ends = np.minimum(starts + queries, pairs.queries)
         return int((indptr[ends] - indptr[starts]).max())
 
-    rows = ROWS * int(np.diff(indptr).max(initial=0))
-    entries = most_entries(identities.items, rows, hopeless_from(SHOT_RANKS))
-    return ShotSizes(identities.count, entries, most_positives, len(needs & SHOT_FIELDS))
+    return ShotSizes(len(shots.items), shots.entries, most_positives, len(needs & SHOT_FIELDS))

@@ -130,7 +130,7 @@ def identity(described: Manifest) -> str:
 
 def _label_hash(prepared: Prepared) -> str:
     """Return a digest of the pairs, and of the labels that results keep."""
-    pairs, cams, identities = prepared.pairs, prepared.positive_cams, prepared.identities
+    pairs, cams, shots = prepared.pairs, prepared.positive_cams, prepared.shots
     arrays: list[np.ndarray] = [
         pairs.indptr,
         pairs.item,
@@ -141,7 +141,7 @@ def _label_hash(prepared: Prepared) -> str:
     arrays += [pairs.classes.query, pairs.classes.code, pairs.classes.item]
     arrays += prepared.columns.values()
     arrays += [] if cams is None else [cams.labels]
-    arrays += [] if identities is None else [identities.code]
+    arrays += [] if shots is None else [shots.code]
     arrays += [] if prepared.groups is None else [prepared.groups]
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:

@@ -190,7 +190,9 @@ def fold(ahead, size, indptr, weight, most):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def collect(rows, levels, row, identity, leading, ahead, size, room, doubts):  # type: ignore[no-untyped-def]
+def collect(  # type: ignore[no-untyped-def]
+    rows, levels, row, identity, leading, ahead, size, room, doubts, crowd, crowded
+):
     """List the values of a tile that are clearly ahead of a positive, and those in doubt.
 
     Parameters
@@ -208,6 +210,8 @@ def collect(rows, levels, row, identity, leading, ahead, size, room, doubts):  #
         How many entries it has, and may have before it is to be folded.
     doubts : Doubts
         Of capacity n at least; written.
+    crowd, crowded : int, [m] bool
+        A row with more values in doubt is not listed, but noted.
 
     Returns
     -------
@@ -221,7 +225,7 @@ def collect(rows, levels, row, identity, leading, ahead, size, room, doubts):  #
     entries, (row_bit, identity_bit), cut = ahead
     weight = columns.weight
     while row < tile.shape[0] and filled + n <= len(doubt_query) and size + n <= room:
-        i, band = rows.query[row], rows.band[row]
+        i, band, before = rows.query[row], rows.band[row], (size, filled)
         begin, end = indptr[i], indptr[i + 1]
         while begin < end and ROWS * first[end - 1] >= cut[i]:
             end -= 1
@@ -240,47 +244,20 @@ def collect(rows, levels, row, identity, leading, ahead, size, room, doubts):  #
                     doubt_query[filled], doubt_column[filled] = i, k
                     doubt_edge[filled] = low - begin
                     filled += 1
+        crowded[row] = filled - before[1] > crowd
+        if crowded[row]:
+            size, filled = before
         row += 1
     return row, size, filled
 
 
 @numba.njit(nogil=True, cache=True)
-def narrow(rows, levels, indptr, doubts, begin, end, open_doubts):  # type: ignore[no-untyped-def]
-    """Decide doubts, query by query, by the values of a finer tile; list those that stay open.
-
-    The `edge` of each decided one becomes the slot that it is in. Doubts of queries that the tile
-    does not hold are passed over. Return how many stay open.
-    """
-    tile, columns, left, row = rows.values, rows.columns, 0, 0
-    for t in range(begin, end):
-        i, k = doubts.query[t], doubts.column[t]
-        while row < len(rows.query) and rows.query[row] < i:
-            row += 1
-        if row == len(rows.query) or rows.query[row] != i:
-            continue
-        first, last, band = indptr[i], indptr[i + 1], rows.band[row]
-        e = first + doubts.edge[t]
-        value = product(tile[row], columns.weight, k) + columns.offset[rows.offset[row], k]
-        while e < last and levels[e] + band < value:
-            e += 1
-        if e == last or value < levels[e] - band:
-            doubts.edge[t] = 2 * (e - first)
-        elif band == 0.0:
-            doubts.edge[t] = 2 * (e - first) + 1
-        else:
-            doubts.edge[t] = e - first
-            open_doubts[left] = t
-            left += 1
-    return left
-
-
-@numba.njit(nogil=True, cache=True)
-def settle(exact, which, leading, doubts):  # type: ignore[no-untyped-def]
-    """Put the slot of doubts, `which`, in place of their edge, by their canonical distances."""
+def settle(exact, leading, doubts):  # type: ignore[no-untyped-def]
+    """Put the slot of doubts in place of their edge, by their canonical distances."""
     indptr, distances = leading.edges.indptr, leading.edges.distance
-    for t in range(len(which)):
-        i, edge = doubts.query[which[t]], doubts.edge[which[t]]
-        doubts.edge[which[t]] = slot_of(exact[t], edge, distances, indptr[i], indptr[i + 1])
+    for t in range(len(exact)):
+        i, edge = doubts.query[t], doubts.edge[t]
+        doubts.edge[t] = slot_of(exact[t], edge, distances, indptr[i], indptr[i + 1])
 
 
 @numba.njit(nogil=True, cache=True)

@@ -25,7 +25,6 @@ from streameval.planning.range import Range
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.passes import count_all, find_extremes, find_positives, refine
 from streameval.run.progress import Watch
-from streameval.single_shot.counter import Shots
 from streameval.source import Counted, Source
 from streameval.statistics import FloatArray, IntArray
 
@@ -199,7 +198,7 @@ class TiledSource(Source):
             prepared.pairs,
             plan,
             thresholds,
-            shots=_shots(prepared),
+            shots=prepared.shots,
             groups=prepared.groups,
         )
         job = find_positives(job, session)
@@ -223,14 +222,3 @@ def _range_of(low: float, high: float) -> Range:
             f"distances from {low!r} to {high!r} have no finite range: scale them down"
         )
     return Range(low, high)
-
-
-def _shots(prepared: Prepared) -> Shots | None:
-    """Return what single gallery shot draws from, where the metrics need it."""
-    sizes = prepared.problem.shots
-    if prepared.identities is None or sizes is None:
-        return None
-    protocol = prepared.request.protocol
-    sampled = "sampled_shots" in prepared.request.fields_needed
-    draws = protocol.shot_draws if sampled else 0
-    return Shots(prepared.identities, draws, protocol.shot_seed, sizes.entries)

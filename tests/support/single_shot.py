@@ -1,6 +1,5 @@
 """What tests use of `streameval.single_shot` beside its public names."""
 
-from streameval.single_shot import counter as execution
 from streameval.single_shot.ahead import ONE as ONE
 from streameval.single_shot.ahead import ROWS as ROWS
 from streameval.single_shot.ahead import Ahead as Ahead
@@ -16,7 +15,6 @@ __all__ = [
     "ROWS",
     "Ahead",
     "ShotCounter",
-    "execution",
     "fold",
     "hopeless_from",
     "most_entries",
