@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.neighbors import ListSizes, plan_lists
 from support.planning import Data, Limits, Plan, Problem, ShotSizes, Workers, make_plan
 
+import streameval as se
 from streameval import BudgetError
 
 RESERVED = 200 << 20
@@ -165,10 +165,11 @@ def test_lists_on_a_cluster_are_bound_by_the_workers_memory_not_by_what_this_pro
     None
 ):
     workers = Workers(count=2, threads=1, memory=1 << 30, reserved=300 << 20)
-    sizes = ListSizes(depth=60, stored=False, flat=True, ranked_again=True)
-    plan = plan_lists(ORDINARY, sizes, Limits(4 << 30, 2, 3 << 30, workers))
+    features = se.Features(np.ones((1, 2)), np.ones((1, 2)))
+    source = se.Neighbors(features=features, index="Flat", k=44)
+    plan = source.plan(ORDINARY, Limits(4 << 30, 2, 3 << 30, workers))
     assert plan.peak <= workers.memory
     assert plan.client["process and libraries"] == 3 << 30
     small = replace(workers, memory=300 << 20)
     with pytest.raises(BudgetError, match="for each worker is too small for lists"):
-        plan_lists(ORDINARY, sizes, Limits(4 << 30, 2, 0, small))
+        source.plan(ORDINARY, Limits(4 << 30, 2, 0, small))

@@ -22,7 +22,7 @@ SIDES = {
     "query": se.Labels(id=RNG.integers(60, size=QUERIES), cam=RNG.integers(3, size=QUERIES)),
     "gallery": se.Labels(id=RNG.integers(60, size=ITEMS), cam=RNG.integers(3, size=ITEMS)),
 }
-EXPECTED = se.evaluate(se.Distances(SOURCE.block((0, QUERIES), (0, ITEMS))), **SIDES)
+EXPECTED = se.evaluate(se.Distances(SOURCE.read((0, QUERIES), (0, ITEMS))), **SIDES)
 
 
 def test_evaluated() -> None:

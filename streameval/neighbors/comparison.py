@@ -340,7 +340,7 @@ def _outcomes(
                 facts.get("build_seconds", math.nan),
                 seconds,
                 search.shape[0] / max(seconds, 1e-9),
-                search.sizes().index_bytes,
+                search.index_bytes,
             )
 
 

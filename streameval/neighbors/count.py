@@ -113,7 +113,7 @@ def count_built(source: ListSource, prepared: Prepared, session: Session) -> Cou
         counted = tally.counted(source, used)
         close = not auto or source.depth >= gallery
         if close or _widest(counted, prepared.request.options) <= source.width:
-            tally.repairs.warn(source.name, deployed=deployed)
+            tally.repairs.warn(deployed=deployed)
             return counted
         source = replace(source, k=min(source.depth * DEEPER, gallery))
         prepared = replace(prepared, plan=source.plan(prepared.problem, prepared.limits))
@@ -167,14 +167,15 @@ def _tally(
     edges: FloatArray | None,
 ) -> _Tally:
     """Make or read the lists of all queries, block by block, and count them."""
-    plan, parts, repairs = prepared.plan, [], Repairs()
+    plan, parts = prepared.plan, []
+    repairs = Repairs(source.name, source.shape[1])
     ranking = Ranking(source, plan, session)
     least, most, seconds = math.inf, -math.inf, 0.0
     for queries in ranges(source.shape[0], plan.tile[0]):
         begin = time.perf_counter()
-        raw, hits = source.read(queries, plan, session, repairs)
+        raw, longest = source.read(queries, plan, session, repairs)
         seconds += (time.perf_counter() - begin) * source.searches
-        lists = ranking.rank(raw, hits, queries)
+        lists = ranking.rank(raw, longest, queries)
         places = Places(prepared.pairs.block(*queries), lists)
         if session.collect is not None:
             session.collect(lists)

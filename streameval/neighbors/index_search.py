@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,10 @@ import numpy.typing as npt
 from streameval.errors import OptionError, refuse
 from streameval.metrics.options import is_count, is_number
 from streameval.neighbors import faiss_index
-from streameval.neighbors.lists import NOTHING, Lists, RawLists, Repairs
+from streameval.neighbors.lists import NOTHING, Lists, Repairs
 from streameval.neighbors.ranking import NO_PAIRS
-from streameval.neighbors.source import ListSizes, ListSource
-from streameval.planning.plan import Data, Plan, Task
+from streameval.neighbors.source import ListSource
+from streameval.planning.plan import Data, Plan, Task, pieces
 from streameval.request import Request
 from streameval.run.executor import Pass
 from streameval.run.job import Job
@@ -28,7 +28,7 @@ from streameval.run.progress import Watch
 from streameval.run.session import Session
 from streameval.source import Input
 from streameval.sources.features import Features
-from streameval.statistics import FloatArray, IntArray
+from streameval.statistics import IntArray
 
 FIRST_DEPTH = 64  # of k auto
 SPARE = 16  # items searched beyond k: these tell which k are the nearest, whatever float32 says
@@ -145,13 +145,13 @@ class IndexSearch(ListSource):
         super().check(request)
         if self.is_flat:
             return self
-        path = self.path
-        if faiss_index.is_file(self.index):
+        path, recipe = self.path, self.recipe
+        if recipe is None:
             path = Path(self.index).absolute()
             index = faiss_index.open_index(path, self.search)
             faiss_index.check_index(index, path, self.features)
         else:
-            index = self.recipe.check(self.search)
+            index = recipe.check(self.search)
         exact = faiss_index.is_exact(index)
         if self.missing == "bounds" and not exact:
             raise OptionError(
@@ -162,49 +162,48 @@ class IndexSearch(ListSource):
         return replace(self, path=path, missing=self.missing or ("bounds" if exact else "never"))
 
     @property
-    def recipe(self) -> faiss_index.Recipe:
-        """How the index is built."""
+    def recipe(self) -> faiss_index.Recipe | None:
+        """How the index is built; None where there is one, or none is needed."""
+        if self.is_flat or self.path is not None or faiss_index.is_file(self.index):
+            return None
         return faiss_index.Recipe(self.features, self.index, self.train_rows)
 
-    def sizes(self) -> ListSizes:
-        """Return the sizes of lists that a plan depends on."""
-        sizes = ListSizes(self.searched, False, self.is_flat, self.canonical)
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the index; 0 where there is none."""
         if self.path is not None:
-            return replace(sizes, index_bytes=self.path.stat().st_size)
-        if self.is_flat:
-            return sizes
+            return self.path.stat().st_size
         recipe = self.recipe
-        index_bytes = self.shape[1] * recipe.code_bytes
-        return replace(sizes, index_bytes=index_bytes, train_rows=recipe.train_rows, builds=True)
+        return 0 if recipe is None else self.shape[1] * recipe.code_bytes
 
     @contextmanager
     def built(self, plan: Plan, session: Session) -> Iterator[tuple[IndexSearch, dict[str, Any]]]:
         """Yield the search with its index in a file, and facts of the index that was built."""
-        if self.path is not None or self.is_flat:
+        recipe = self.recipe
+        if recipe is None:
             yield self, {}
             return
         with TemporaryDirectory(prefix="streameval-index-") as folder:
             path = Path(self.save_index or f"{folder}/built.faiss")
-            facts = self.recipe.build(path, plan, session.watch)
+            facts = recipe.build(path, plan, session.watch)
+            del recipe  # the index is read from its file
             yield replace(self, path=path.absolute()), facts
 
     def read(
         self, queries: tuple[int, int], plan: Plan, session: Session, repairs: Repairs
-    ) -> tuple[Lists, Hits]:
+    ) -> tuple[Lists, float]:
         """Search the lists of a block of queries."""
         tasks = tuple(t for t in plan.tasks if queries[0] <= t.queries[0] < queries[1])
         parts = session.sums(SEARCH, Job(self, NO_PAIRS, replace(plan, tasks=tasks)))
-        items, values, longest = zip(*(vars(hits).values() for hits in parts.values()), strict=True)
-        hits = Hits(np.concatenate(items), np.concatenate(values), max(longest))
+        items, values, longest = zip(*parts.values(), strict=True)
         metric = faiss_index.faiss_metric(self.features)
-        distances = metric.distance(hits.value.astype(np.float64))
-        raw = RawLists(hits.item, distances, self.shape[1], queries[0], self.name)
-        expected = self.reading == "never" or self.is_flat  # that lists are short
-        return raw.clean(Repairs() if expected else repairs), hits
+        distances = metric.distance(np.concatenate(values).astype(np.float64))
+        if self.reading == "never" or self.is_flat:  # short lists are expected
+            repairs = Repairs(self.name, self.shape[1])
+        return repairs.clean(np.concatenate(items), distances, queries[0]), max(longest)
 
 
-@dataclass(frozen=True, eq=False)
-class Hits:
+class Hits(NamedTuple):
     """What FAISS returns for m queries, nearest first.
 
     Attributes
@@ -238,12 +237,6 @@ class Hits:
         item, value = (np.take_along_axis(values, order, axis=1) for values in (item, value))
         return Hits(item, value, max(self.longest, other.longest))
 
-    @property
-    def last(self) -> FloatArray:
-        """The greatest value of each query, [m] float64; −inf of none."""
-        last: FloatArray = np.where(self.item >= 0, self.value, -np.inf).max(axis=1)
-        return last.astype(np.float64)
-
 
 def search(job: Job, task: Task, watch: Watch) -> Hits:
     """Search the queries of a task in its shard of the gallery, or in the index."""
@@ -258,8 +251,7 @@ def search(job: Job, task: Task, watch: Watch) -> Hits:
         return Hits.of(features, value, item, 0, math.nan)
     shape, code = (len(queries), k), faiss_index.metric_code(features)
     hits = Hits(np.full(shape, NOTHING, np.int64), np.full(shape, np.inf, np.float32), 0.0)
-    for start in range(*task.gallery, job.plan.block):
-        stop = min(start + job.plan.block, task.gallery[1])
+    for start, stop in pieces(task.gallery, job.plan.block):
         vectors = features.read_gallery(start, stop)
         rows = faiss_index.faiss_vectors(features, vectors)
         value, item = faiss.knn(queries, rows, min(k, stop - start), metric=code)

@@ -131,8 +131,21 @@ class Places:
 
 @dataclass
 class Repairs:
-    """Numbers of repairs by kind, as in `REPAIRS`, and the first query of each."""
+    """Lists as they are stored or returned, repaired; what was, by kind, as in `REPAIRS`.
 
+    Attributes
+    ----------
+    where : str
+        What messages call the lists.
+    gallery : int
+        Number of gallery items.
+    count : dict of str to int
+    first : dict of str to int
+        The first query of each kind.
+    """
+
+    where: str
+    gallery: int
     count: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REPAIRS, 0))
     first: dict[str, int] = field(default_factory=dict)
 
@@ -142,74 +155,60 @@ class Repairs:
             self.count[kind] += len(query)
             self.first.setdefault(kind, int(query[0]))
 
-    def warn(self, where: str, *, deployed: bool) -> None:
+    def warn(self, *, deployed: bool) -> None:
         """Warn of each kind of repair; short lists are expected of a system as deployed."""
         for kind, message in REPAIRS.items():
             if self.count[kind] and not (deployed and kind == "short"):
                 first = f"(first: query {self.first[kind]})"
-                message = f"{where}: {self.count[kind]} {message} {first}"
+                message = f"{self.where}: {self.count[kind]} {message} {first}"
                 warnings.warn(message, StreamevalWarning, stacklevel=4)
 
+    def clean(self, indices: IntArray, distances: FloatArray | None, first: int) -> Lists:
+        """Return lists sorted by distance, each item once, without padding; note repairs.
 
-@dataclass(frozen=True, eq=False)
-class RawLists:
-    """Lists of m queries as they are stored or returned.
-
-    Attributes
-    ----------
-    indices : [m, k] int64
-        −1 where there is nothing more.
-    distances : [m, k] float64
-        NaN where only the items are stored.
-    gallery : int
-        Number of gallery items.
-    first_query : int
-    where : str
-        What messages call the lists.
-    known : bool
-        Whether there are distances; the order of the lists stays, otherwise.
-    """
-
-    indices: IntArray
-    distances: FloatArray
-    gallery: int
-    first_query: int
-    where: str
-    known: bool = True
-
-    def clean(self, repairs: Repairs) -> Lists:
-        """Return the lists sorted by distance, each item once, without padding; note repairs."""
-        held = self.indices != NOTHING
-        self._check(held)
+        Parameters
+        ----------
+        indices : [m, k] int64
+            −1 where there is nothing more.
+        distances : [m, k] float64, optional
+            Without them the order of the lists stays.
+        first : int
+            The first query.
+        """
+        held = indices != NOTHING
+        values = np.full(indices.shape, np.nan) if distances is None else distances
+        self._check(indices, values, held, first, known=distances is not None)
         row, _ = np.nonzero(held)
-        item, distance, lengths = self.indices[held], self.distances[held], held.sum(axis=1)
-        if self.known:
-            self._check_order(held, repairs)
+        item, distance, lengths = indices[held], values[held], held.sum(axis=1)
+        if distances is not None:
+            self._check_order(distances, held, first)
         order = np.lexsort((item, row))
         again = np.flatnonzero((np.diff(item[order]) == 0) & (np.diff(row[order]) == 0))
         before, second = order[again], order[again + 1]
         differ = second[distance[second] != distance[before]]
-        if self.known and len(differ):
+        if distances is not None and len(differ):
             at = int(differ[0])
             raise InputError(
-                f"{self.where}, query {self.first_query + row[at]} lists item {item[at]} twice, at "
+                f"{self.where}, query {first + row[at]} lists item {item[at]} twice, at "
                 "different distances: search again"
             )
-        repairs.note("repeated", row[np.sort(second)] + self.first_query)
+        self.note("repeated", row[np.sort(second)] + first)
         row, item, distance = (np.delete(values, second) for values in (row, item, distance))
-        if self.known:
+        if distances is not None:
             order = np.lexsort((item, distance, row))
             item, distance = item[order], distance[order]
-        short = (lengths < self.indices.shape[1]) & (lengths < self.gallery)
-        repairs.note("short", np.flatnonzero(short) + self.first_query)
+        short = (lengths < indices.shape[1]) & (lengths < self.gallery)
+        self.note("short", np.flatnonzero(short) + first)
         return Lists.of(row, item, distance, np.full(len(held), -np.inf))
 
-    def _check(self, held: BoolArray) -> None:
+    def _check(
+        self, indices: IntArray, values: FloatArray, held: BoolArray, first: int, *, known: bool
+    ) -> None:
         """Refuse items that the gallery lacks, padding within a list, and wrong distances."""
         last = self.gallery - 1
         for bad, reason in (
             (
-                (self.indices < 0) | (self.indices > last),
+                (indices < 0) | (indices > last),
                 f"the {self.gallery} gallery items are numbered 0 to {last}, and −1 is none; are "
                 "the lists of another gallery?",
             ),
@@ -217,22 +216,22 @@ class RawLists:
                 ~np.minimum.accumulate(held, axis=1),
                 "−1 stands before it, which is only at the end of a list; move it there",
             ),
-            (self.known & ~np.isfinite(self.distances), "distances must be finite; search again"),
+            (known & ~np.isfinite(values), "distances must be finite; search again"),
         ):
             if (held & bad).any():
                 row, place = np.argwhere(held & bad)[0].tolist()
                 raise InputError(
-                    f"{self.where}, query {self.first_query + row}, place {place + 1} holds item "
-                    f"{self.indices[row, place]} at {float(self.distances[row, place])!r}: {reason}"
+                    f"{self.where}, query {first + row}, place {place + 1} holds item "
+                    f"{indices[row, place]} at {float(values[row, place])!r}: {reason}"
                 )
 
-    def _check_order(self, held: BoolArray, repairs: Repairs) -> None:
+    def _check_order(self, distances: FloatArray, held: BoolArray, first: int) -> None:
         """Note lists whose distances fall somewhere; refuse similarities, which always fall."""
-        steps = np.where(held[:, 1:], np.diff(np.where(held, self.distances, 0), axis=1), 0)
-        unsorted = np.flatnonzero((steps < 0).any(axis=1)) + self.first_query
+        steps = np.where(held[:, 1:], np.diff(np.where(held, distances, 0), axis=1), 0)
+        unsorted = np.flatnonzero((steps < 0).any(axis=1)) + first
         if len(unsorted) and not (steps > 0).any():
             raise InputError(
                 f"{self.where}: values fall along every list (first: query {unsorted[0]}), as "
                 "similarities do, and distances rise: store 1 − s of cosines, −s of inner products"
             )
-        repairs.note("unsorted", unsorted)
+        self.note("unsorted", unsorted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,8 +17,8 @@ from streameval.choices import Missing
 from streameval.errors import InputError, OptionError, refuse
 from streameval.neighbors.index_search import IndexSearch
 from streameval.neighbors.list_files import METRIC, PRINT, ROWS, open_lists
-from streameval.neighbors.lists import Lists, RawLists, Repairs
-from streameval.neighbors.source import Depth, ListSizes, ListSource
+from streameval.neighbors.lists import Lists, Repairs
+from streameval.neighbors.source import Depth, ListSource
 from streameval.planning.plan import Data, Plan
 from streameval.request import Request
 from streameval.run.session import Session
@@ -156,23 +157,22 @@ class StoredLists(ListSource):
         scratch = self.lists.read_scratch_bytes
         return Data(width=0, itemsize=8, stored_itemsize=8, scratch=scratch, chunks=(1, 1))
 
-    def sizes(self) -> ListSizes:
-        """Return the sizes of lists that a plan depends on."""
-        return ListSizes(self.lists.shape[1], True, False, self.canonical)
+    @property
+    def searched(self) -> int:
+        """Items that are read: all that are stored."""
+        return self.lists.shape[1]
 
     def read(
         self, queries: tuple[int, int], plan: Plan, session: Session, repairs: Repairs
-    ) -> tuple[Lists, None]:
+    ) -> tuple[Lists, float]:
         """Return the lists of a block of queries, repaired."""
         indices: npt.NDArray[Any] = np.asarray(self.lists.read(queries))
         if indices.dtype == np.uint64:  # beyond int64: of no gallery, and not −1
             indices = np.minimum(indices, np.uint64(np.iinfo(np.int64).max))
-        distances, known = np.full(indices.shape, np.nan), self.distances is not None
+        distances = None
         if self.distances is not None:
             distances = np.asarray(self.distances.read(queries), np.float64)
-        indices = indices.astype(np.int64)
-        raw = RawLists(indices, distances, self.shape[1], queries[0], self.name, known)
-        return raw.clean(repairs), None
+        return repairs.clean(indices.astype(np.int64), distances, queries[0]), math.nan
 
 
 def Neighbors(  # noqa: N802 - it stands for the two classes

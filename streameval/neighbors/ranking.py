@@ -11,7 +11,7 @@ import numpy as np
 from streameval.errors import InputError
 from streameval.neighbors.faiss_index import faiss_metric
 from streameval.neighbors.lists import BoolArray, Lists, Places
-from streameval.planning.plan import Plan, Task, ranges
+from streameval.planning.plan import Plan, Task, pieces, ranges
 from streameval.protocols.pairs import Pairs
 from streameval.run.executor import Pass
 from streameval.run.job import Job
@@ -22,7 +22,6 @@ from streameval.sources.features import Features
 from streameval.statistics import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from streameval.neighbors.index_search import Hits
     from streameval.neighbors.source import ListSource
 
 ROUNDINGS = 24  # beside those of a sum: of normalising, of rows, and of what is added up
@@ -52,10 +51,11 @@ class Ranking:
         if source.needs_lengths:
             self.longest = float(gallery_lengths(self.features, plan, session)[1])
 
-    def rank(self, lists: Lists, hits: Hits | None, queries: tuple[int, int]) -> Lists:
+    def rank(self, lists: Lists, longest: float, queries: tuple[int, int]) -> Lists:
         """Return the nearest k of each list of a block, by the distances that it is read by.
 
-        Lists come with the distances that are stored, or FAISS's own.
+        Lists come with the distances that are stored, or FAISS's own, and with the length of the
+        longest gallery vector that the search has looked at, NaN where that isn't known.
         """
         source, size, ranked = self.source, np.diff(lists.indptr), lists
         horizon = np.where(size < source.shape[1], -np.inf, np.inf)
@@ -65,7 +65,7 @@ class Ranking:
         if source.reading == "never":
             horizon[:] = np.inf
         elif source.canonical:
-            horizon[some] = self._certain(lists, ranked, hits, queries)[some]
+            horizon[some] = self._certain(lists, ranked, longest, queries)[some]
         else:
             horizon[some] = lists.distance[lists.indptr[1:][some] - 1]
         return replace(ranked, horizon=horizon).nearest(source.depth)
@@ -75,11 +75,11 @@ class Ranking:
         return distances_of(self.features, self.plan, self.session, query, item, "distances")
 
     def _certain(
-        self, told: Lists, ranked: Lists, hits: Hits | None, queries: tuple[int, int]
+        self, told: Lists, ranked: Lists, longest: float, queries: tuple[int, int]
     ) -> FloatArray:
         """Return the least distance that an item missing from each list may have, [m] float64."""
         metric, norms = faiss_metric(self.features), self.features.read_query(*queries).norms
-        longest = self.longest if hits is None else float(np.fmax(self.longest, hits.longest))
+        longest = float(np.fmax(self.longest, longest))
         for side, size in (("query", norms.max(initial=0)), ("gallery", longest)):
             if not metric.normalised and (size > MOST_NORM or 0 < size < LEAST_NORM):
                 raise InputError(
@@ -88,18 +88,15 @@ class Ranking:
                     "needed for FAISS: scale the features"
                 )
         error = metric.error(_rounding(self.features.width), norms, longest)
-        values = metric.value(ranked.distance)
-        if not np.isnan(told.distance).all():
-            theirs = metric.value(told.distance)
+        theirs, values = metric.value(told.distance), metric.value(ranked.distance)
+        if not np.isnan(theirs).all():
             rounding = self.source.precision * (1 + np.abs(theirs) + np.abs(values))
             slack = error[told.query] + 16 * rounding
             self._check_values(told, ranked, np.abs(theirs - values) > slack, queries[0])
-        if hits is not None:
-            last = hits.last
-        else:
-            last = np.full(len(norms), -np.inf)
-            np.maximum.at(last, told.query, values)
-            last -= error  # the value of FAISS may have been less
+        # Of stored lists, the values of FAISS may have been less.
+        reach = theirs if self.source.searches else values - error[told.query]
+        last = np.full(len(norms), -np.inf)
+        np.maximum.at(last, told.query, reach)
         return np.maximum(metric.distance(last - error), metric.least)
 
     def _check_values(self, told: Lists, ranked: Lists, wrong: BoolArray, first: int) -> None:
@@ -130,10 +127,8 @@ class Ranking:
 def lengths(job: Job, task: Task, watch: Watch) -> FloatArray:
     """Return the least and the greatest length of a task's gallery vectors, [2] float64."""
     ends = np.array([np.inf, 0.0])
-    for start in range(*task.gallery, job.plan.block):
-        _, norms = cast("Features", job.source).read_gallery(
-            start, min(start + job.plan.block, task.gallery[1])
-        )
+    for rows in pieces(task.gallery, job.plan.block):
+        _, norms = cast("Features", job.source).read_gallery(*rows)
         ends = wider(ends, np.array([norms.min(), norms.max()]))
     watch.advance(task.pairs)
     return ends

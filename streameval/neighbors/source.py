@@ -11,8 +11,8 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from streameval.errors import OptionError, check_type, refuse
 from streameval.metrics.options import is_count
 from streameval.metrics.selection import wanted_measures
 from streameval.neighbors.count import count_lists
-from streameval.neighbors.faiss_index import faiss_metric
+from streameval.neighbors.faiss_index import Recipe, faiss_metric
 from streameval.neighbors.lists import Lists, Repairs
 from streameval.planning.plan import (
     RESERVED,
@@ -30,6 +30,7 @@ from streameval.planning.plan import (
     Problem,
     Process,
     Task,
+    pieces,
     plural,
     ranges,
     refusal,
@@ -43,9 +44,6 @@ from streameval.run.session import Session
 from streameval.source import Counted, Input, PlanText, Source
 from streameval.sources.features import Features
 
-if TYPE_CHECKING:
-    from streameval.neighbors.index_search import Hits
-
 Depth = int | Literal["auto"]
 
 ENTRY_BYTES = 220  # of an entry of a list, while it is looked up and counted
@@ -54,37 +52,6 @@ MOST_QUERIES = 4096  # of a block: more make nothing faster
 LEAST_BLOCK = 256  # gallery rows: fewer are not tried before fewer queries
 FLAT_BLOCK_BYTES = 64 << 20  # of the gallery: each block gives lists that have to be merged
 FAISS_BYTES = 90 << 20  # of FAISS and its BLAS, once loaded
-
-
-@dataclass(frozen=True)
-class ListSizes:
-    """Sizes of the lists, and of what makes them.
-
-    Attributes
-    ----------
-    depth : int
-        Items searched for each query: k, or some more.
-    stored : bool
-        Whether the lists are stored.
-    flat : bool
-        Whether all features are searched, with no index.
-    ranked_again : bool
-        Whether canonical distances of listed items are computed.
-    index_bytes : int
-        Of the index; 0 where there is none.
-    train_rows : int
-        Gallery rows that an index is trained on; 0 where none is built, or it needs none.
-    builds : bool
-        Whether an index is built.
-    """
-
-    depth: int
-    stored: bool
-    flat: bool
-    ranked_again: bool
-    index_bytes: int = 0
-    train_rows: int = 0
-    builds: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -177,15 +144,30 @@ class ListSource(Source):
         """The relative rounding of the distances of lists before they are ranked."""
         return float(np.finfo(np.float32).eps)
 
+    @property
     @abstractmethod
-    def sizes(self) -> ListSizes:
-        """Return the sizes of lists that a plan depends on."""
+    def searched(self) -> int:
+        """Items that are searched or read for each query: k, or some more."""
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """How an index is built; None where none is."""
+        return None
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the index; 0 where there is none."""
+        return 0
 
     @abstractmethod
     def read(
         self, queries: tuple[int, int], plan: Plan, session: Session, repairs: Repairs
-    ) -> tuple[Lists, Hits | None]:
-        """Return the lists of a block of queries, and the hits of the search that made them."""
+    ) -> tuple[Lists, float]:
+        """Return the lists of a block of queries, repaired, before they are ranked.
+
+        With them, the length of the longest gallery vector that a search has looked at; NaN where
+        that isn't known.
+        """
 
     @contextmanager
     def built(self, plan: Plan, session: Session) -> Iterator[tuple[Self, dict[str, Any]]]:
@@ -234,14 +216,59 @@ class ListSource(Source):
         return problem
 
     def plan(self, problem: Problem, limits: Limits) -> Plan:
-        """Return blocks of queries and of the gallery within the limits."""
-        return plan_lists(problem, self.sizes(), limits)
+        """Return blocks of queries and of the gallery within the limits.
+
+        The workers of a cluster search and compute distances; this process counts the lists that
+        they return.
+
+        Returns
+        -------
+        Plan
+            Its tile is queries of a block, and k.
+        """
+        statistics = 2 * problem.statistics_bytes + problem.pairs_bytes
+        here = {RESERVED: limits.reserved, "statistics": statistics}
+        process = limits.process(problem, here)
+        recipe, is_flat = self.recipe, self.is_flat
+        making = {"FAISS": FAISS_BYTES * self.searches, "index": self.index_bytes}
+        process.kept.update({name: size for name, size in making.items() if size})
+        read = 16 * problem.queries * self.searched * (not self.searches)
+        depth = min(self.searched, max(problem.gallery, 1))
+        train_rows = 0 if recipe is None else recipe.train_rows
+        queries, block, parts = _fit(problem, self, depth, train_rows, process)
+        blocks = ranges(problem.queries, queries)
+        row_bytes = problem.data.width * problem.data.stored_itemsize
+        gallery_bytes = problem.gallery * row_bytes
+        read += gallery_bytes * (len(blocks) * is_flat + (recipe is not None))
+        if self.canonical:
+            read += min(problem.queries * depth * row_bytes, len(blocks) * gallery_bytes)
+        shards = [(0, problem.gallery)]
+        if is_flat:
+            rows = math.ceil(problem.gallery / (process.shares * block)) * block
+            shards = ranges(problem.gallery, rows)
+        elif self.searches:
+            step = max(-(-queries // process.shares), 16)
+            blocks = [part for some in blocks for part in pieces(some, step)]
+        return Plan(
+            "lists",
+            tuple(Task(some, shard) for some in blocks for shard in shards),
+            block,
+            (queries, depth),
+            process.threads,
+            process.memory,
+            parts,
+            read,
+            2 * problem.queries * problem.gallery * problem.data.width * is_flat,
+            process.workers,
+            {} if limits.workers is None else here | {"lists": parts.get("lists", 0)},
+        )
 
     def passes(self, prepared: Prepared) -> list[str]:
         """Return the names of the passes over the data, in order."""
+        builds = self.recipe is not None
         wanted = {
-            "training": self.sizes().builds,
-            "index": self.sizes().builds,
+            "training": builds,
+            "index": builds,
             "lengths": self.needs_lengths,
             "search": self.searches,
             "distances": self.canonical,
@@ -267,69 +294,23 @@ class ListSource(Source):
             self.features.first_bad_row(stop)
 
 
-def plan_lists(problem: Problem, sizes: ListSizes, limits: Limits) -> Plan:
-    """Choose blocks of queries and of the gallery within the limits.
-
-    The workers of a cluster search and compute distances; this process counts the lists that they
-    return.
-
-    Returns
-    -------
-    Plan
-        Its tile is queries of a block, and k.
-    """
-    statistics = 2 * problem.statistics_bytes + problem.pairs_bytes
-    here = {RESERVED: limits.reserved, "statistics": statistics}
-    process = limits.process(problem, here)
-    making = {"FAISS": 0 if sizes.stored else FAISS_BYTES, "index": sizes.index_bytes}
-    process.kept.update({name: size for name, size in making.items() if size})
-    read = 16 * problem.queries * sizes.depth * sizes.stored
-    sizes = replace(sizes, depth=min(sizes.depth, max(problem.gallery, 1)))
-    queries, block, parts = _fit(problem, sizes, process)
-    blocks = ranges(problem.queries, queries)
-    row_bytes = problem.data.width * problem.data.stored_itemsize
-    gallery_bytes = problem.gallery * row_bytes
-    read += gallery_bytes * (len(blocks) * sizes.flat + sizes.builds)
-    if sizes.ranked_again:
-        read += min(problem.queries * sizes.depth * row_bytes, len(blocks) * gallery_bytes)
-    shards = [(0, problem.gallery)]
-    if sizes.flat:
-        rows = math.ceil(problem.gallery / (process.shares * block)) * block
-        shards = ranges(problem.gallery, rows)
-    elif not sizes.stored:
-        step = max(-(-queries // process.shares), 16)
-        cuts = ((first, ranges(last - first, step)) for first, last in blocks)
-        blocks = [(first + start, first + stop) for first, some in cuts for start, stop in some]
-    return Plan(
-        "lists",
-        tuple(Task(some, shard) for some in blocks for shard in shards),
-        block,
-        (queries, sizes.depth),
-        process.threads,
-        process.memory,
-        parts,
-        read,
-        2 * problem.queries * problem.gallery * problem.data.width * sizes.flat,
-        process.workers,
-        {} if limits.workers is None else here | {"lists": parts.get("lists", 0)},
-    )
-
-
-def _fit(problem: Problem, sizes: ListSizes, process: Process) -> tuple[int, int, dict[str, int]]:
+def _fit(
+    problem: Problem, source: ListSource, depth: int, train_rows: int, process: Process
+) -> tuple[int, int, dict[str, int]]:
     """Return the most queries and gallery rows of a block that fit, and the bytes they take."""
     data, width = problem.data, problem.data.width
     row_bytes = width * (data.stored_itemsize + data.itemsize + 8) + 64
     queries = max(min(problem.queries, MOST_QUERIES), 1)
-    block_bytes = FLAT_BLOCK_BYTES if sizes.flat else TARGET_BLOCK_BYTES
+    block_bytes = FLAT_BLOCK_BYTES if source.is_flat else TARGET_BLOCK_BYTES
     block = max(min(block_bytes // row_bytes, problem.gallery), 1)
-    training = {"training": sizes.train_rows * width * (data.itemsize + 4 * 4)}
+    training = {"training": train_rows * width * (data.itemsize + 4 * 4)}
     while True:
-        held = {"lists": queries * sizes.depth * ENTRY_BYTES}
+        held = {"lists": queries * depth * ENTRY_BYTES}
         if width:
             held["queries"] = 2 * queries * width * (data.itemsize + 8)
             of_block = block * row_bytes + data.scratch(block, width)
             held["gallery blocks"] = process.threads * of_block
-        if not sizes.stored:
+        if source.searches:
             held["searching"] = process.threads * SEARCH_BYTES
         parts = process.kept | max(held, training, key=lambda one: sum(one.values()))
         if sum(parts.values()) <= process.memory:
@@ -339,6 +320,7 @@ def _fit(problem: Problem, sizes: ListSizes, process: Process) -> tuple[int, int
         elif queries > 1:
             queries = -(-queries // 2)
         else:
-            codes = "choose an index with smaller codes (IVF1024,PQ16), or "
-            remedy = f"{codes if sizes.index_bytes else ''}raise --memory or lower --threads"
+            remedy = "raise --memory or lower --threads"
+            if "index" in process.kept:
+                remedy = f"choose an index with smaller codes (IVF1024,PQ16), or {remedy}"
             raise refusal(problem, process, parts, remedy, of="lists of ")

@@ -342,8 +342,13 @@ def format_bytes(count: float) -> str:
 
 def ranges(stop: int, step: int) -> list[tuple[int, int]]:
     """Cut 0:stop into ranges of a step; an empty one stays, as there is a result of it too."""
-    starts = range(0, max(stop, 1), max(step, 1))
-    return [(start, min(start + step, stop)) for start in starts]
+    return pieces((0, stop), max(step, 1)) or [(0, stop)]
+
+
+def pieces(span: tuple[int, int], step: int) -> list[tuple[int, int]]:
+    """Cut a range into ranges of a step; none of an empty one."""
+    start, stop = span
+    return [(left, min(left + step, stop)) for left in range(start, stop, step)]
 
 
 def refusal(

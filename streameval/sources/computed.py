@@ -101,17 +101,12 @@ class Computed(MatrixSource):
         """Return the sizes of a block and of what the function returns."""
         return Data(0, 8, 8, lambda rows, columns: 0, self.chunks)
 
-    def block(
-        self, queries: tuple[int, int], items: tuple[int, int], out: Any = None
-    ) -> FloatMatrix:
-        """Return what the function returns for a block [m, n], as float64."""
+    def write(self, queries: tuple[int, int], items: tuple[int, int], out: FloatMatrix) -> None:
+        """Write what the function returns for a block, as float64."""
         given = np.asarray(self.function(slice(*queries), slice(*items)))
-        shape = queries[1] - queries[0], items[1] - items[0]
-        if given.shape != shape or given.dtype.kind not in "fiu":
+        if given.shape != out.shape or given.dtype.kind not in "fiu":
             raise InputError(
                 f"{self.name} returned {given.dtype} {given.shape} for queries {queries[0]}:"
-                f"{queries[1]} and items {items[0]}:{items[1]}; numbers {shape} are needed"
+                f"{queries[1]} and items {items[0]}:{items[1]}; numbers {out.shape} are needed"
             )
-        block: FloatMatrix = np.empty(shape) if out is None else out
-        block[...] = convert(given, self.dtype, self.name, np.arange(*queries), items[0])
-        return block
+        convert(given, self.dtype, self.name, np.arange(*queries), items[0], out)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from streameval.arrays.memory import MemoryArray
 from streameval.distances.sums import FloatMatrix
 from streameval.errors import BadRowError, InputError
 from streameval.kernels.tiles import Columns, Tile, all_finite, column_offsets
-from streameval.planning.plan import Data, Plan, Task, plural
+from streameval.planning.plan import Data, Plan, Task, pieces, plural
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart
@@ -67,37 +66,28 @@ class MatrixSource(TiledSource):
         tile = f"{plan.tile[0]:,} rows × {plural(plan.tile[1], 'column')}"
         return PlanText(LAYOUTS[plan.layout], tile)
 
-    @property
-    def stored_dtype(self) -> np.dtype[Any]:
-        """Dtype of what is read."""
-        return self.dtype
-
     @abstractmethod
-    def block(
-        self,
-        queries: tuple[int, int],
-        items: tuple[int, int],
-        out: npt.NDArray[np.generic] | None = None,
-    ) -> FloatMatrix:
-        """Return a block [m, n] in the working dtype, the caller's to overwrite.
+    def write(self, queries: tuple[int, int], items: tuple[int, int], out: FloatMatrix) -> None:
+        """Write a block of distances.
 
         Parameters
         ----------
         queries, items : (int, int)
             Start and stop.
-        out : [m, n] array, optional
-            Of `stored_dtype`, to read into.
+        out : [m, n] array, written
+            Of `dtype`.
         """
 
     def read(self, queries: tuple[int, int], items: tuple[int, int]) -> FloatMatrix:
-        """Return a block as `block` does, once it is known to be finite.
+        """Return a block, once it is known to be finite.
 
         Raises
         ------
         BadRowError
             If a distance is not finite; names the first.
         """
-        block = self.block(queries, items)
+        block: FloatMatrix = np.empty((queries[1] - queries[0], items[1] - items[0]), self.dtype)
+        self.write(queries, items, block)
         if not all_finite(block):
             bad = np.argwhere(~np.isfinite(block))
             row, column = queries[0] + bad[0, 0], items[0] + bad[0, 1]
@@ -115,9 +105,8 @@ class MatrixSource(TiledSource):
         ------
         BadRowError
         """
-        rows = self.chunks[0]
-        for start in range(0, stop, rows):
-            self.first_bad_entry((start, min(start + rows, stop)), (0, self.shape[1]))
+        for queries in pieces((0, stop), self.chunks[0]):
+            self.first_bad_entry(queries, (0, self.shape[1]))
 
     def first_bad_entry(self, queries: tuple[int, int], items: tuple[int, int]) -> None:
         """Raise for the first entry of a block that is not finite, if there is one.
@@ -128,11 +117,10 @@ class MatrixSource(TiledSource):
         ------
         BadRowError
         """
-        columns = self.chunks[1]
         errors = []
-        for left in range(*items, columns):
+        for part in pieces(items, self.chunks[1]):
             try:
-                self.read(queries, (left, min(left + columns, items[1])))
+                self.read(queries, part)
             except BadRowError as error:
                 errors.append(error)
         if errors:
@@ -140,15 +128,15 @@ class MatrixSource(TiledSource):
 
     def tiles(self, job: Job, task: Task, watch: Watch, *, check: bool = True) -> Iterator[Tile]:
         """Yield the tiles of a task; the values are overwritten by the next tile."""
-        for items, block in self._blocks(job, task.queries, task.gallery):
+        for items in pieces(task.gallery, max(job.plan.block, 1)) or [task.gallery]:
             locate: Callable[[], None] = partial(self.first_bad_entry, task.queries, items)
-            if check and not all_finite(block):
-                locate()
-            query = np.arange(task.queries[1] - task.queries[0])
             key = (items, self.dtype)
             columns = job.cache.once("columns", key, partial(self._columns, job.pairs, items))
-            yield Tile(block, query, columns, locate=locate)
-            watch.advance(block.size)
+            with self._block(job, task.queries, items) as block:
+                if check and not all_finite(block):
+                    locate()
+                yield Tile(block, np.arange(len(block)), columns, locate=locate)
+                watch.advance(block.size)
 
     def distance_blocks(
         self, queries: Sequence[int], block_bytes: int
@@ -156,21 +144,19 @@ class MatrixSource(TiledSource):
         """Yield the distances of a few queries, by whole columns of chunks."""
         most = min(block_bytes // (max(len(queries), 1) * self.dtype.itemsize), MOST_ITEMS)
         step = max(most // self.chunks[1], 1) * self.chunks[1]
-        for start in range(0, self.shape[1], step):
-            items = start, min(start + step, self.shape[1])
+        for items in pieces((0, self.shape[1]), step):
             rows = [self.read((query, query + 1), items) for query in queries]
-            yield start, np.concatenate(rows).astype(np.float64)
+            yield items[0], np.concatenate(rows).astype(np.float64)
 
-    def _blocks(
-        self, job: Job, queries: tuple[int, int], gallery: tuple[int, int]
-    ) -> Iterator[tuple[tuple[int, int], FloatMatrix]]:
-        """Yield the blocks of a rectangle, and the items of each."""
-        step, (start, stop) = max(job.plan.block, 1), gallery
-        for left in range(start, max(stop, start + 1), step):
-            items = left, min(left + step, stop)
-            shape = queries[1] - queries[0], items[1] - items[0]
-            with job.cache.lend("strip", shape, self.stored_dtype) as memory:
-                yield items, self.block(queries, items, memory)
+    @contextmanager
+    def _block(
+        self, job: Job, queries: tuple[int, int], items: tuple[int, int]
+    ) -> Iterator[FloatMatrix]:
+        """Lend a block of distances."""
+        shape = queries[1] - queries[0], items[1] - items[0]
+        with job.cache.lend("strip", shape, self.dtype) as block:
+            self.write(queries, items, block)
+            yield block
 
     def _columns(self, pairs: Pairs, items: tuple[int, int]) -> Columns:
         span = slice(*items)
@@ -193,15 +179,13 @@ class MatrixSource(TiledSource):
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
         """Return the canonical distances of the listed pairs in a rectangle, [p] float64."""
         distances = np.empty(len(part.item))
-        step, (start, stop) = max(job.plan.block, 1), part.gallery
-        for left in range(start, stop, step):
-            items = left, min(left + step, stop)
-            inside = np.flatnonzero((part.item >= left) & (part.item < items[1]))
+        for items in pieces(part.gallery, max(job.plan.block, 1)):
+            inside = np.flatnonzero((part.item >= items[0]) & (part.item < items[1]))
             if not inside.size:
                 continue
-            for _, block in self._blocks(job, part.queries, items):
+            with self._block(job, part.queries, items) as block:
                 # Whether all are finite is seen when they are counted.
-                distances[inside] = block[part.query[inside], part.item[inside] - left]
+                distances[inside] = block[part.query[inside], part.item[inside] - items[0]]
             if not np.isfinite(distances[inside]).all():
                 self.first_bad_entry(part.queries, items)
         return distances
@@ -268,20 +252,9 @@ class Distances(MatrixSource):
         """Return the sizes of the matrix."""
         return data_of(self.matrix, self.dtype)
 
-    @property
-    def stored_dtype(self) -> np.dtype[Any]:
-        """Dtype of the matrix."""
-        return self.matrix.dtype
-
-    def block(
-        self,
-        queries: tuple[int, int],
-        items: tuple[int, int],
-        out: npt.NDArray[np.generic] | None = None,
-    ) -> FloatMatrix:
-        """Return a block [m, n] of the matrix, the caller's to overwrite."""
-        stored = self.matrix.read(queries, items, out=out)
-        block = convert(stored, self.dtype, self.name, np.arange(*queries), items[0])
-        if block is stored and isinstance(self.matrix, MemoryArray):
-            block = block.copy()  # the caller's own
-        return block
+    def write(self, queries: tuple[int, int], items: tuple[int, int], out: FloatMatrix) -> None:
+        """Write a block of the matrix; without a copy, where its dtype is that of the block."""
+        same = out if self.matrix.dtype == self.dtype else None
+        stored = self.matrix.read(queries, items, out=same)
+        if not np.may_share_memory(stored, out):
+            convert(stored, self.dtype, self.name, np.arange(*queries), items[0], out)

@@ -22,7 +22,7 @@ from streameval.kernels.features import (
 )
 from streameval.kernels.multiplier import advice, description, item_bytes
 from streameval.kernels.tiles import Tile, column_offsets
-from streameval.planning.plan import Data, Plan, Task, plural
+from streameval.planning.plan import Data, Plan, Task, pieces, plural
 from streameval.planning.range import UNIT_TOLERANCE, Range
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
@@ -187,8 +187,8 @@ class Features(TiledSource):
         ------
         BadRowError
         """
-        for start in range(0, stop, _SCANNED_ROWS):
-            self.read_gallery(start, min(start + _SCANNED_ROWS, stop))
+        for rows in pieces((0, stop), _SCANNED_ROWS):
+            self.read_gallery(*rows)
 
     def _checked(
         self, array: Array, rows: npt.NDArray[np.generic], index: npt.NDArray[np.int64]
@@ -213,17 +213,14 @@ class Features(TiledSource):
             job.cache.lend("panels", (item_bytes(items, self.width),)) as panels,
             job.cache.lend("tile", (rows * items,), dtype) as buffer,
         ):
-            for begin in range(*task.gallery, job.plan.block):
-                end = min(begin + job.plan.block, task.gallery[1])
-                columns = self._columns(job, queries, (begin, end), memory, panels)
+            for begin, end in pieces(task.gallery, job.plan.block):
                 counted = 0
-                for part in columns:
+                for part in self._columns(job, queries, (begin, end), memory, panels):
                     n = len(part.columns.item)
                     counted += n
-                    for top in range(0, size, rows):
-                        m = min(rows, size - top)
-                        values = buffer[: m * n].reshape(m, n)
-                        yield part.tile(top, values, last=top + rows >= size)
+                    for top, bottom in pieces((0, size), rows):
+                        values = buffer[: (bottom - top) * n].reshape(bottom - top, n)
+                        yield part.tile(top, values, last=bottom == size)
                         watch.advance(values.size)
                 watch.advance((end - begin - counted) * size)
 
@@ -248,9 +245,8 @@ class Features(TiledSource):
         )
         if len(cuts) > 2:
             vectors, item = vectors.chosen(order), item[order]
-        for first, last in pairwise(cuts):
-            for left in range(first, last, job.plan.tile[1]):
-                right = min(left + job.plan.tile[1], last)
+        for span in pairwise(cuts):
+            for left, right in pieces(span, job.plan.tile[1]):
                 own = item[left:right]
                 codes = pairs.classes.item[:, own]
                 zero = np.zeros(len(own), np.float32)
@@ -298,9 +294,8 @@ class Features(TiledSource):
         rows = [self.read_query(query, query + 1) for query in queries]
         own = Vectors(*map(np.concatenate, zip(*rows, strict=True)))
         step = min(max(block_bytes // (self.width * self.dtype.itemsize), 1), MOST_ITEMS)
-        for start in range(0, self.shape[1], step):
-            items = self.read_gallery(start, min(start + step, self.shape[1]))
-            yield start, self.distance.block(own, items)
+        for items in pieces((0, self.shape[1]), step):
+            yield items[0], self.distance.block(own, self.read_gallery(*items))
 
 
 def _by_norm(norms: FloatArray) -> tuple[IntArray, list[int]]:

@@ -63,6 +63,7 @@ def convert(
     name: str,
     index: npt.NDArray[np.int64],
     first_column: int = 0,
+    out: FloatMatrix | None = None,
 ) -> FloatMatrix:
     """Return a block in a dtype that holds every value of it exactly.
 
@@ -75,6 +76,8 @@ def convert(
     index : [m] int64
         Number of each row.
     first_column : int
+    out : [m, n] array, optional
+        Of that dtype, to write the block to.
     """
     if given.dtype.kind in "iu" and given.dtype.itemsize == 8:
         beyond = np.argwhere((given > _EXACT_INTEGER) | (given < -_EXACT_INTEGER))
@@ -85,8 +88,10 @@ def convert(
                 f"column {first_column + column}: float64 holds integers up to 2^53; scale them",
                 index[row],
             )
-    converted: FloatMatrix = np.ascontiguousarray(given, dtype=dtype)
-    return converted
+    if out is None:
+        return np.ascontiguousarray(given, dtype=dtype)
+    out[...] = given
+    return out
 
 
 def data_of(stored: Array, dtype: np.dtype[Any]) -> Data:

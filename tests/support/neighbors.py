@@ -9,11 +9,8 @@ from streameval.neighbors.list_files import qrels_lines as qrels_lines
 from streameval.neighbors.list_files import run_lines as run_lines
 from streameval.neighbors.lists import Lists as Lists
 from streameval.neighbors.lists import Places as Places
-from streameval.neighbors.source import ListSizes as ListSizes
-from streameval.neighbors.source import plan_lists as plan_lists
 
 __all__ = [
-    "ListSizes",
     "Lists",
     "Places",
     "Setting",
@@ -21,7 +18,6 @@ __all__ = [
     "find_extremes",
     "interval",
     "names_of",
-    "plan_lists",
     "qrels_lines",
     "run_lines",
 ]

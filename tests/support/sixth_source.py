@@ -47,11 +47,8 @@ class Residues(MatrixSource):
     def data(self) -> Data:
         return Data(0, 8, 8, lambda rows, columns: 0, self.chunks)
 
-    def block(
-        self,
-        queries: tuple[int, int],
-        items: tuple[int, int],
-        out: npt.NDArray[np.generic] | None = None,
-    ) -> npt.NDArray[np.float64]:
+    def write(
+        self, queries: tuple[int, int], items: tuple[int, int], out: npt.NDArray[Any]
+    ) -> None:
         i, k = np.arange(*queries)[:, None], np.arange(*items)
-        return (37 * i + k * k) % 101 / 50
+        out[...] = (37 * i + k * k) % 101 / 50
