@@ -98,12 +98,13 @@ class ShotCounter:
 
     def add(self, tile: Tile) -> None:
         """Count a tile; rows of which many values are in doubt are left to finer tiles."""
-        n, doubts = tile.values.shape[1], self._doubts.enlarged(tile.values.shape[1], SHOT_DOUBTS)
-        if doubts is not self._doubts:  # what is not written to is not taken
-            self._doubts, spare = doubts, len(doubts.query)
+        n = tile.values.shape[1]
+        if len(self._doubts.query) < n:  # what is not written to is not taken
+            spare = max(n, SHOT_DOUBTS)
+            self._doubts = Doubts.of(spare)
             self._enlarge(shot_entries(len(self.ahead.cut) * self._shots.entries, spare))
             self._room = max(self._room, 2 * spare)
-        rows, levels = self._table.rows(tile)
+        doubts, (rows, levels) = self._doubts, self._table.rows(tile)
         item, leading, row = tile.columns.item, self._leading, 0
         identity, crowded = self._shots.code[item], np.zeros(len(tile.values), np.bool_)
         crowd = n // MANY if tile.refinable else n
