@@ -108,7 +108,7 @@ class RankCounter:
             weight = None if weight is None else weight[left:right]
             part = rows._replace(columns=Columns(item[left:right], weight, offset))
             while row < len(values):
-                reach = tile.row_levels(self.counts.nearest[tile.query]) + rows.band
+                reach = tile.row_levels(self.counts.nearest[tile.query]).tied + rows.band
                 grid, noted = (pitch, phase, reach), (self._doubts, self._filled)
                 where = self.edges, self._code, self.counts
                 row, self._filled, not_finite = count_tile(
@@ -128,7 +128,7 @@ class RankCounter:
         if pitch == 0.0:
             return np.zeros(rows), np.zeros(rows)
         three = np.tile(self.edges.phase - pitch * np.array([2.0, 1.0, 0.0]), rows)
-        level = tile.levels(tile.query, 3 * np.arange(rows + 1), three).reshape(rows, 3)
+        level = tile.levels(tile.query, 3 * np.arange(rows + 1), three).tied.reshape(rows, 3)
         with np.errstate(invalid="ignore"):
             before, step = np.diff(level).T
             even = (step > 0) & (np.abs(step - before) <= 1e-6 * step)
@@ -156,7 +156,7 @@ def count_tile(  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    rows, levels : Rows, [E] float64
+    rows, levels
         Of the tile: +inf where the pair is not a negative. Item and weight are of the columns to
         count, values and the offset of all.
     grid : tuple of [m] float64
@@ -194,10 +194,10 @@ def count_tile(  # type: ignore[no-untyped-def]
         if band > 0.0 and filled + 2 * n > len(doubts.query):
             break
         begin, end = indptr[i], indptr[i + 1]
-        level = levels[begin:end]
+        closer, tied = levels.closer[begin:end], levels.tied[begin:end]
         given, add = tile[row][left:right], columns.offset[rows.offset[row]][left:right]
         origin, scale, far, base, stop = lay_grid(
-            level, band, pitch[row], phase[row], given, weight, add, code
+            closer, tied, band, pitch[row], phase[row], given, weight, add, code
         )
         lowest, odd = quantise(given, weight, add, origin, scale, far, values, cells)
         not_finite += odd
@@ -208,7 +208,7 @@ def count_tile(  # type: ignore[no-untyped-def]
             row += 1
             continue
         of_row, touch = filled, (values, cells, code, touched[:found])
-        own = level, band
+        own = closer, tied, band
         least, filled = _place(touch, base, own, i, left, item, edges, counts, doubts, filled)
         first_slot = 2 * begin + i
         fold(bins, stop - base, slots, first_slot + 2 * base)
@@ -229,8 +229,8 @@ def count_tile(  # type: ignore[no-untyped-def]
 def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
     """Count values in touched cells, list those in doubt; return the least, and how many."""
     values, cells, code, places = touch
-    level, band = own
-    least, m, bit = np.inf, len(level), touched_bit(code)
+    closer, tied, band = own
+    least, m, bit = np.inf, len(tied), touched_bit(code)
     first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
     positives, items = edges.positive_distance, edges.positive_item
     first, last = edges.positive_indptr[i], edges.positive_indptr[i + 1]
@@ -239,9 +239,9 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
     for k in places:
         value = np.float64(values[k])
         if value != previous:  # copies of a row follow one another
-            e, tie, previous = edge_of(value, code[cells[k]], bit, base, level, band), first, value
+            e, tie, previous = edge_of(value, code[cells[k]], bit, base, tied, band), first, value
             least = min(least, value)
-        if e == m or value < level[e] - band:
+        if e == m or value < closer[e] - band:
             slots[first_slot + 2 * e] += 1
         elif band == 0.0:
             slots[first_slot + 2 * e + 1] += 1

@@ -52,8 +52,8 @@ class ExtremesCounter:
         self._doubts = self._doubts.enlarged(2 * tile.values.shape[1])
         row, every_row = 0, np.ones(len(tile.query))
         while row < len(tile.query):
-            low = tile.row_levels(self.least * every_row) + rows.band
-            high = tile.row_levels(self.most * every_row) - rows.band
+            low = tile.row_levels(self.least * every_row).tied + rows.band
+            high = tile.row_levels(self.most * every_row).closer - rows.band
             row, filled = _find(rows, row, low, high, self._doubts)
             if filled:
                 self._widen(self._doubts.resolve(tile, filled))
@@ -119,7 +119,7 @@ class NearestCounter:
         """Note the nearest negatives of a tile."""
         query, rows = tile.query, Rows.of(tile, self._offset_row)
         bound = np.minimum(self._reach[query], self.heaps[query, 0])
-        limit = tile.row_levels(bound) + rows.band
+        limit = tile.row_levels(bound).tied + rows.band
         self._doubts = self._doubts.enlarged(2 * tile.values.shape[1])
         row = 0
         while row < len(query):

@@ -27,6 +27,7 @@ from streameval.kernels.tiles import (
     FloatTile,
     Indices,
     IntArray,
+    Levels,
     Tile,
 )
 
@@ -142,7 +143,7 @@ class FilterTile(Tile):
         """The guard band of each row."""
         return self.of.band[self.query]
 
-    def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> FloatArray:
+    def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> Levels:
         """Return the filter values that distances correspond to."""
         filter_, norms = self.of.queries.filter, self.of.queries.vectors.norms[query]
         level = np.empty_like(distances)
@@ -153,7 +154,7 @@ class FilterTile(Tile):
             with np.errstate(over="ignore", invalid="ignore"):
                 shift = np.repeat(filter_.shift(norms[start : start + step]), np.diff(own))
                 level[part] = (filter_.base(distances[part]) - shift) * self.of.scale
-        return level
+        return Levels(level, level)
 
     def resolve(self, query: Indices, column: Indices) -> FloatArray:
         """Return the canonical distances of pairs."""

@@ -91,13 +91,13 @@ def _fill(code, start, stop, value):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def lay_grid(level, band, pitch, phase, values, weight, offset, code):  # type: ignore[no-untyped-def]
+def lay_grid(closer, tied, band, pitch, phase, values, weight, offset, code):  # type: ignore[no-untyped-def]
     """Lay a grid over the bulk of a row.
 
     Parameters
     ----------
-    level : [m] float64
-        The row's edges in the unit of its values, ascending: see `Tile.levels`.
+    closer, tied : [m] float64
+        The row's edges in the unit of its values, ascending: see `Levels`.
     band : float
         Guard band; 0 where values are exact.
     pitch, phase : float
@@ -115,7 +115,7 @@ def lay_grid(level, band, pitch, phase, values, weight, offset, code):  # type: 
     base, stop : int
         The edges that touch cells of the grid.
     """
-    kind, m = values.dtype.type, len(level)
+    kind, m = values.dtype.type, len(closer)
     bit = touched_bit(code)
     search = 2 * bit - 1
     if band == np.inf:  # nothing can be told from the values
@@ -123,8 +123,8 @@ def lay_grid(level, band, pitch, phase, values, weight, offset, code):  # type: 
         return kind(0), kind(1), kind(np.inf), 0, 0
     single = values.itemsize == 4
     limit = 1e38 if single else 1e300  # the grid's own arithmetic is finite
-    least = min(max(level[0] - band, -limit), limit) if m else 0.0
-    most = min(max(level[m - 1] + band, -limit), limit) if m else 0.0
+    least = min(max(closer[0] - band, -limit), limit) if m else 0.0
+    most = min(max(tied[m - 1] + band, -limit), limit) if m else 0.0
     low, high = _bulk(values, weight, offset)
     if low > high:
         low, high = least, most
@@ -145,16 +145,16 @@ def lay_grid(level, band, pitch, phase, values, weight, offset, code):  # type: 
     base, end = 0, m
     while base < end:  # the first edge that is not wholly before the grid
         middle = (base + end) // 2
-        if cell_of(kind(level[middle] + band), origin, scale) < 1:
+        if cell_of(kind(tied[middle] + band), origin, scale) < 1:
             base = middle + 1
         else:
             end = middle
     cell, e, shared = 1, base, 0
     while e < m and e - base < bit - 3:
-        first = cell_of(kind(level[e] - band), origin, scale)
+        first = cell_of(kind(closer[e] - band), origin, scale)
         if first >= ABOVE:
             break
-        last = min(cell_of(kind(level[e] + band), origin, scale), ABOVE - 1)
+        last = min(cell_of(kind(tied[e] + band), origin, scale), ABOVE - 1)
         shared = shared + 1 if first < cell else 0
         if shared > 8:
             code[cell - 1] = search  # many edges in a cell
@@ -190,16 +190,16 @@ def fold(bins, edges, slots, first_slot):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
-def edge_of(value, code, bit, base, level, band):  # type: ignore[no-untyped-def]
+def edge_of(value, code, bit, base, tied, band):  # type: ignore[no-untyped-def]
     """Return the first edge whose band does not end before the value; m where all do.
 
     The value's cell is touched, and has this code; `base` is the first edge in the grid.
     """
-    m = len(level)
+    m = len(tied)
     if code == 2 * bit - 1:
-        return first_reached(value, level, band, 0, m)
+        return first_reached(value, tied, band, 0, m)
     e = base + np.int64(code) - bit
-    e += np.int64(level[e] + band < value)  # as likely as not: no branch
-    while e < m and level[e] + band < value:
+    e += np.int64(tied[e] + band < value)  # as likely as not: no branch
+    while e < m and tied[e] + band < value:
         e += 1
     return e

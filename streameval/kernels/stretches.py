@@ -91,7 +91,7 @@ def _count(rows, levels, row, done, begin, indptr, ahead, doubts):  # type: igno
         for p in range(indptr[i] + done, indptr[i + 1]):
             if filled + n > len(doubts.query):
                 return row, p - indptr[i], filled
-            low, high = levels[p] - band, levels[p] + band
+            low, high = levels.closer[p] - band, levels.tied[p] + band
             least, most = -round_up(-low, values), kind(min(round_up(high, values), finite))
             doubtful = 0
             for s in range(len(begin) - 1):

@@ -45,6 +45,20 @@ class Columns(NamedTuple):
     offset: FloatTile
 
 
+class Levels(NamedTuple):
+    """Distances in the unit of a tile's values: two bounds each, which are equal in most sources.
+
+    Attributes
+    ----------
+    closer, tied : [E] float64
+        A pair whose value is below `closer`, by more than the band, is closer than the
+        distance; one whose value is above `tied`, by more than the band, is further.
+    """
+
+    closer: FloatArray
+    tied: FloatArray
+
+
 @dataclass(frozen=True, eq=False)
 class Tile:
     """Canonical distances of some queries with some gallery items.
@@ -84,11 +98,8 @@ class Tile:
         """How far the values of each row may be from its levels, [m]; 0 where they are exact."""
         return np.zeros(len(self.query))
 
-    def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> FloatArray:
-        """Return what distances are in the unit of the values, [E] float64.
-
-        A pair whose value is below a level, by more than the band, is closer than the distance;
-        one whose value is above it, by more than the band, is further.
+    def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> Levels:
+        """Return what distances are in the unit of the values.
 
         Parameters
         ----------
@@ -98,9 +109,9 @@ class Tile:
             Where the distances of each of them begin.
         distances : [E] float64
         """
-        return distances
+        return Levels(distances, distances)
 
-    def row_levels(self, distances: FloatArray) -> FloatArray:
+    def row_levels(self, distances: FloatArray) -> Levels:
         """Return the levels of one distance a row, [m] float64."""
         return self.levels(self.query, np.arange(len(self.query) + 1), distances)
 
@@ -201,9 +212,9 @@ class LevelTable:
 
     def __init__(self, indptr: IntArray, distances: FloatArray, offset_row: IntArray) -> None:
         self._indptr, self._distances, self._offset_row = indptr, distances, offset_row
-        self._kept: dict[Hashable, FloatArray] = {}
+        self._kept: dict[Hashable, Levels] = {}
 
-    def rows(self, tile: Tile) -> tuple[Rows, FloatArray]:
+    def rows(self, tile: Tile) -> tuple[Rows, Levels]:
         """Return the rows of a tile and the levels of all edges of the block."""
         if tile.unit not in self._kept:
             self._kept.clear()  # their memory is free before more is taken

@@ -197,7 +197,7 @@ def collect(  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    rows, levels : Rows, [E] float64
+    rows, levels : Rows, Levels
         Of the tile, and of the positives.
     row : int
         The row to begin with.
@@ -223,7 +223,7 @@ def collect(  # type: ignore[no-untyped-def]
     indptr, first = leading.edges.indptr, leading.first
     doubt_query, doubt_column, doubt_edge = doubts
     entries, (row_bit, identity_bit), cut = ahead
-    weight = columns.weight
+    weight, closer, tied = columns.weight, levels.closer, levels.tied
     while row < tile.shape[0] and filled + n <= len(doubt_query) and size + n <= room:
         i, band, before = rows.query[row], rows.band[row], (size, filled)
         begin, end = indptr[i], indptr[i + 1]
@@ -231,13 +231,13 @@ def collect(  # type: ignore[no-untyped-def]
             end -= 1
         if begin < end:
             values, offset = tile[row], columns.offset[rows.offset[row]]
-            reach = levels[end - 1] + band
+            reach = tied[end - 1] + band
             for k in list_values(values, weight, offset, reach, np.inf, np.inf):
                 value = np.float64(product(values, weight, k) + offset[k])
-                low = first_reached(value, levels, band, begin, end)
+                low = first_reached(value, tied, band, begin, end)
                 if low == end:
                     continue
-                if value < levels[low] - band:
+                if value < closer[low] - band:
                     entries[size] = pack(ROWS * first[low], identity[k], row_bit, identity_bit)
                     size += 1
                 else:
