@@ -74,7 +74,7 @@ def killed(change: Callable[[], object], when: str, at: int) -> int:
     """Make a change, and be killed before or after its commit, or at one of its writes."""
     import icechunk
 
-    writes, write, commit = 0, View._write, icechunk.Session.commit
+    writes, write, commit = 0, View.write_bytes, icechunk.Session.commit
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -94,7 +94,7 @@ def killed(change: Callable[[], object], when: str, at: int) -> int:
             die()
         return snapshot
 
-    View._write = counted  # type: ignore[method-assign]
+    View.write_bytes = counted  # type: ignore[method-assign]
     icechunk.Session.commit = committed  # type: ignore[method-assign]
     if when == "any":
         threading.Timer(at / 1000, die).start()

@@ -78,7 +78,7 @@ def test_a_row_without_edges_has_next_to_nothing_to_place(band: float) -> None:
     ones, zeros = np.ones(8192, np.float32), np.zeros(8192, np.float32)
     code = codes_for(np.array([0, 0]))
     origin, scale, far, base, stop = lay_grid(
-        np.empty(0), band, 0.0, 0.0, values, ones, zeros, code
+        np.empty(0), np.empty(0), band, 0.0, 0.0, values, ones, zeros, code
     )
     assert base == stop == 0
     cells = np.full(8192, LAST, np.uint16)
