@@ -500,6 +500,21 @@ def test_collapsed_models_are_counted_row_by_row(
     assert result.statistics.equals(expected)
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.usefixtures("product")
+def test_copies_of_rows_that_are_equally_far_tie_in_the_order_of_the_gallery(metric: Any) -> None:
+    rng = np.random.default_rng(17)
+    one = np.append(0, rng.standard_normal(WIDTH - 1)).astype(np.float32)
+    several = np.repeat(one[None], 3, 0)
+    several[:, 0] = 1, -1, 0.5  # a query has 0 there
+    q, g = np.repeat(one[None], 60, 0), several[rng.integers(3, size=GALLERY)]
+    sides = labels(rng, len(q), GALLERY)
+    result = evaluate(se.Features(q, g, metric), **sides, range=(-100.0, 100.0), tile=(50, 64))
+    expected = oracle(canonical_distances(q, g, metric), sides, result.statistics.thresholds)
+    assert result.statistics.equals(expected)
+    assert result.statistics.tied_before.any()
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "dot"])
 @pytest.mark.parametrize("items", [148, 149, 150, 151])
 def test_what_no_filter_can_tell_is_decided_pair_by_pair(

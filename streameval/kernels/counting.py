@@ -235,7 +235,7 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
     positives, items = edges.positive_distance, edges.positive_item
     first, last = edges.positive_indptr[i], edges.positive_indptr[i + 1]
     doubt_query, doubt_column, doubt_edge = doubts
-    previous, e, tie = np.nan, 0, first
+    previous, e, tie, before = np.nan, 0, first, 0
     for k in places:
         value = np.float64(values[k])
         if value != previous:  # copies of a row follow one another
@@ -245,7 +245,8 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
             slots[first_slot + 2 * e] += 1
         elif band == 0.0:
             slots[first_slot + 2 * e + 1] += 1
-            tie = note_tie(value, item[k], positives, items, tie, last, ties)
+            tie = first if item[k] < before else tie  # of another row, as far
+            tie, before = note_tie(value, item[k], positives, items, tie, last, ties), item[k]
         elif value != np.inf:
             doubt_query[filled], doubt_column[filled] = i, left + k
             doubt_edge[filled] = e

@@ -286,12 +286,17 @@ class FineColumns(FilterColumns):
         self, queries: QueryBlock, items: Vectors, item: IntArray, ruled_out: Float32Matrix
     ) -> None:
         super().__init__(queries, items, (items.rows.shape[1] + 8) * 2.0**-53, 1.0)
-        distinct, self._place = np.unique(_first_equal_row(items.rows), return_inverse=True)
+        distinct, place = np.unique(_first_equal_row(items.rows), return_inverse=True)
         self.copied = COPIES * len(distinct) <= len(item)
         self._rows = items.take(distinct if self.copied else slice(None))
-        self._exact = Columns(item, None, ruled_out.astype(np.float64))
-        offset = self._exact.offset + queries.filter.squares(items.norms)
-        self.columns = Columns(item, queries.filter.weight(items.norms), offset)
+        offset = ruled_out.astype(np.float64)
+        weights = queries.filter.weight(items.norms)
+        self.columns = Columns(item, weights, offset + queries.filter.squares(items.norms))
+        if self.copied:  # they are counted fast where they follow one another
+            self._order = np.argsort(place, kind="stable")
+            self._place = place[self._order]
+            item, offset = item[self._order], np.take(offset, self._order, axis=1)
+        self._exact = Columns(item, None, offset)
 
     def tiles(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:
         """Yield products of queries that they may decide, and distances of others."""
@@ -314,10 +319,11 @@ class FineColumns(FilterColumns):
 
     def distances(self, given: FloatTile, query: IntArray) -> Tile:
         """Return canonical distances of some queries; +inf where `given` is."""
-        values = self.queries.exact(query, self._rows)
+        values, absent = self.queries.exact(query, self._rows), np.isinf(given)
         if self.copied:
             values = np.take(values, self._place, axis=1)
-        np.copyto(values, np.inf, where=np.isinf(given))
+            absent = np.take(absent, self._order, axis=1)
+        np.copyto(values, np.inf, where=absent)
         return Tile(values, query, self._exact, last=False)
 
 
