@@ -174,7 +174,7 @@ class ShotCounter:
         # not negatives.
         alone = ~(pairs.positive | pairs.junk[pairs.item])
         alone &= ~classes.ignores(pairs.query, pairs.item)
-        known, valid = -1, shots.items
+        known, valid, rng = -1, shots.items, np.random.default_rng(shots.seed)
         order = np.argsort(classes.query, kind="stable")
         for i in order[np.diff(positives.indptr)[order] > 0].tolist():
             if classes.query[i] != known:
@@ -182,7 +182,8 @@ class ShotCounter:
                 ignored = pairs.junk | classes.ignored(known, slice(None))
                 valid = np.bincount(shots.code[~ignored], minlength=identities)
             begin, end = positives.indptr[i : i + 2].tolist()
-            rng = np.random.default_rng([shots.seed, first_query + i])
+            if shots.draws:  # the kernel takes long to unwrap a new one
+                rng = np.random.default_rng([shots.seed, first_query + i])
             listed = slice(*pairs.indptr[i : i + 2].tolist())
             left_out = shots.code[pairs.item[listed][alone[listed]]]
             np.subtract.at(valid, left_out, 1)
