@@ -205,7 +205,8 @@ def add_queries(path: str, **values: Any) -> None:
 def move(path: str, name: str | None, uri: str | None, **values: Any) -> None:
     """Say where data are now that have moved: they must be the same.
 
-    Those of the segment that --name names; without, of the queries.
+    Those of the segment that --name names; without, of the queries. Whatever else has the same
+    content gets the new place, too.
     """
     if uri is None:
         raise OptionError("give the new place: --gallery URI, --distances URI, or --query URI")

@@ -24,6 +24,7 @@ from streameval.ledger.state import Near, Positives, State
 from streameval.ledger.store import Contents
 from streameval.ledger.trajectory import Change, Forecast
 from streameval.metrics.groups import PositiveCameras
+from streameval.planning.plan import pieces
 from streameval.planning.range import UNIT_TOLERANCE
 from streameval.protocols.labels import Labels
 from streameval.run.session import Session
@@ -72,8 +73,8 @@ def check_queries(labels: Labels, array: Array | None, settings: Settings) -> No
         Distances(array)
         return
     source, used = Features(array, array, settings.metric), settings.range
-    for start in range(0, len(labels), _ROWS):
-        _, norms = source.read_query(start, min(start + _ROWS, len(labels)))
+    for start, stop in pieces((0, len(labels)), _ROWS):
+        _, norms = source.read_query(start, stop)
         others = np.flatnonzero(np.abs(norms - 1) > UNIT_TOLERANCE)
         if used is not None and used.unit and len(others):
             raise InputError(

@@ -300,6 +300,8 @@ class Ledger:
     def move(self, name: str | None, uri: str | Path, *, wait: float = DEFAULT_WAIT) -> Snapshot:
         """Set the new place of the data of a segment, or of queries; the content must be the same.
 
+        Whatever else of the ledger has the same content gets the new place, too.
+
         Parameters
         ----------
         name : str or None

@@ -29,6 +29,7 @@ from streameval.planning.plan import (
     Problem,
     Process,
     Task,
+    pieces,
     ranges,
     refusal,
 )
@@ -181,7 +182,7 @@ def _shards(gallery: int, unit: int, most: int, process: Process) -> list[tuple[
     for begin, end in ((0, large), (large, gallery)):
         count = threads * max(-(-(end - begin) // (threads * max(most, 1))), 1)
         step = max(-(-(end - begin) // (count * unit)), 1) * unit
-        shards += [(start, min(start + step, end)) for start in range(begin, end, step)]
+        shards += pieces((begin, end), step)
     return shards or [(0, 0)]
 
 

@@ -143,6 +143,7 @@ class Cache:
             idle.append(memory)
 
     def __reduce__(self) -> tuple[type[Cache], tuple[()]]:
+        """Leave the memory behind."""
         return Cache, ()
 
     def once(self, use: str, key: Hashable, make: Callable[[], Made]) -> Made:
@@ -194,8 +195,8 @@ class Job:
         return cast("TiledSource", self.source)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave behind what a worker has no use for: memory, and the list of all tasks."""
-        return vars(self) | {"plan": replace(self.plan, tasks=()), "cache": Cache()}
+        """Leave behind what a worker has no use for: the list of all tasks; see `Cache`, too."""
+        return vars(self) | {"plan": replace(self.plan, tasks=())}
 
     def offset_rows(self, start: int, stop: int) -> IntArray:
         """Return the row of ``Columns.offset`` that serves each of some queries, [m]."""
