@@ -7,13 +7,15 @@ kernels run outside the GIL.
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Generator, Hashable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from streameval.errors import StreamevalError, TaskError
 from streameval.planning.range import NotUnitError
@@ -129,6 +131,12 @@ class _Attempt(Watch):
         self._watch.advance(-self._pairs)
 
 
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> ThreadpoolController:
+    """Return the libraries with threads, looked for again once more modules are loaded."""
+    return ThreadpoolController()
+
+
 class ThreadExecutor:
     """A pool of threads, each of which multiplies with one BLAS thread.
 
@@ -145,7 +153,7 @@ class ThreadExecutor:
     ) -> Parts[Part]:
         """Yield each result by itself; see `Executor`."""
         with (
-            threadpool_limits(1, user_api="blas"),
+            _libraries(len(sys.modules)).limit(limits=1, user_api="blas"),
             ThreadPoolExecutor(self.threads, thread_name_prefix="streameval") as pool,
         ):
             running: dict[int, Future[Part]] = {}

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ def describe_source(source: Source) -> dict[str, Any]:
     return {item.key: item.uri for item in source.inputs()} | dict(source.options())
 
 
+@cache  # each is read from a file
 def versions() -> Mapping[str, str]:
     """Return the versions of Python and of the packages that numbers depend on."""
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
@@ -80,6 +82,7 @@ def machine() -> Mapping[str, Any]:
     }
 
 
+@cache
 def _processor() -> str:
     with suppress(OSError):  # not on every system
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
