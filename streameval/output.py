@@ -8,6 +8,7 @@ output is locked for as long as the process that writes it lives.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import platform
 import re
@@ -125,6 +126,11 @@ class NewFolder(Output):
         if isinstance(error, OSError):
             with self._refused():
                 raise error
+
+
+def as_json(value: object) -> str:
+    """Return JSON that people read, too; NaN and infinite values are refused."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_new(path: str | Path, content: str | bytes, *, overwrite: bool) -> None:

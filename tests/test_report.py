@@ -17,17 +17,16 @@ from support.report import (
     BarProgress,
     LogProgress,
     ShownProgress,
-    Style,
     amount,
     duration,
+    evaluation_blocks,
     interval_text,
+    is_plain,
     make_bar,
     metrics_table,
     percent,
     render,
-    render_evaluation,
     show_progress,
-    stdout_style,
 )
 
 import streameval as se
@@ -64,7 +63,7 @@ def test_ties_stand_beside_the_value() -> None:
     result = evaluation([1, 2, 9], [1, 2, 1, 2, 3, 3] * 4)
     low, high = result.intervals["mAP"]
     assert values(result)["mAP"][1] == f"{100 * low:.2f} – {100 * high:.2f} % by ties"
-    assert "by ties" in render_evaluation(result, Style(plain=True))
+    assert "by ties" in render(evaluation_blocks(result), plain=True)
 
 
 def test_what_is_undefined_says_why() -> None:
@@ -81,8 +80,8 @@ def test_what_is_undefined_says_why() -> None:
 
 def test_both_styles_say_the_same() -> None:
     result = evaluation([1, 2, 9], [1, 2, 1, 2, 3, 3], range=(-1.0, 2.0))
-    plain = render_evaluation(result, Style(plain=True), saved="somewhere")
-    rich = render_evaluation(result, Style(plain=False), saved="somewhere")
+    plain = render(evaluation_blocks(result, "somewhere"), plain=True)
+    rich = render(evaluation_blocks(result, "somewhere"), plain=False)
     assert plain.isascii()
     assert "\x1b" not in plain
     assert all(line == line.rstrip() for line in plain.splitlines())
@@ -94,14 +93,14 @@ def test_both_styles_say_the_same() -> None:
 
 def test_long_lines_are_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
-    assert render(Style(plain=True), ["word " * 100]).count("\n") == 1
+    assert render(["word " * 100], plain=True).count("\n") == 1
 
 
 @pytest.mark.parametrize("plain", [True, False])
 def test_conventions_fit_a_terminal(plain: bool) -> None:
     options = se.MetricOptions(ties="pessimistic", ap="trapezoid", false_rate_budget=1_000_000)
     result = evaluation([1, 2], [1, 2, 3], options=options, range=(-1.23456e-7, 1.23456e10))
-    text = re.sub(r"\x1b\[[0-9;]*m", "", render_evaluation(result, Style(plain=plain)))
+    text = re.sub(r"\x1b\[[0-9;]*m", "", render(evaluation_blocks(result), plain=plain))
     closing = text[text.index("Conventions") :].splitlines()
     assert all(len(line) <= 80 for line in closing)
     for said in ("ties pessimistic", "AP trapezoid", "range -1.23456e-07 to 1.23456e+10", "Run"):
@@ -113,7 +112,7 @@ def test_the_table_fits_a_terminal() -> None:
     with pytest.warns(se.StreamevalWarning):
         strangers = evaluation([8, 9], [1, 2, 1, 3])
     for result in (closed, strangers):
-        text = re.sub(r"\x1b\[[0-9;]*m", "", render_evaluation(result, Style(plain=False)))
+        text = re.sub(r"\x1b\[[0-9;]*m", "", render(evaluation_blocks(result), plain=False))
         assert all(len(line) <= 80 for line in text.splitlines())
 
 
@@ -131,7 +130,7 @@ def test_verification_says_where_and_within_what() -> None:
     apart = replace(whole, metrics=whole.with_options(metrics=(*names, "TAR|FAR=0.001")).metrics)
     assert values(apart)["FNMR|FMR=1e-06"][1] == "needs 1,000,000 impostor pairs, has 56"
     for plain in (True, False):
-        text = re.sub(r"\x1b\[[0-9;]*m", "", render_evaluation(whole, Style(plain=plain)))
+        text = re.sub(r"\x1b\[[0-9;]*m", "", render(evaluation_blocks(whole), plain=plain))
         assert "16 genuine, 56 impostor pairs" in text
         assert all(len(line) <= 80 for line in text.splitlines())
 
@@ -156,7 +155,7 @@ def test_bar_is_one_line(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
 def test_streams_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
-    assert stdout_style().plain
+    assert is_plain()
     assert isinstance(show_progress(quiet=False), LogProgress)
 
 

@@ -181,13 +181,13 @@ def test_runs_that_differ_are_not_compared() -> None:
 
 
 def test_hardest_queries_have_the_lowest_precision() -> None:
-    runs = runs_of(RUNS, RUNS, Resampling(resamples=20))
-    results = list(runs.results.values())
-    mean = np.mean([one.per_query["AP"] for one in results], axis=0)
-    chosen = hardest_queries(results, 4)
+    runs = runs_of({run: run for run in RUNS}, Resampling(resamples=20))
+    mean = np.mean([one.per_query["AP"] for one in runs.results.values()], axis=0)
+    chosen = hardest_queries(runs.results, 4)
     np.testing.assert_array_equal(mean[chosen], np.sort(mean)[:4])
-    precision = results[0].per_query["AP"]
-    assert precision[hardest_queries(results[:1], 1)[0]] == np.nanmin(precision)
+    name, result = next(iter(runs.results.items()))
+    precision = result.per_query["AP"]
+    assert precision[hardest_queries({name: result}, 1)[0]] == np.nanmin(precision)
 
 
 def test_the_line_is_where_tau_max_is() -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from distributed import Client
 from support import runs
 from support.cli import main
-from support.report import Style, plan_summary, render_plan
+from support.report import plan_blocks, plan_summary, render
 from support.sixth_source import Residues
 
 import streameval as se
@@ -34,7 +34,7 @@ def test_evaluated() -> None:
 def test_planned() -> None:
     prepared = runs.prepare(SOURCE, **SIDES)
     assert plan_summary(prepared)["pairs"] == QUERIES * ITEMS
-    assert "residues (40, 900)" in render_plan(prepared, Style(plain=True))
+    assert "residues (40, 900)" in render(plan_blocks(prepared), plain=True)
 
 
 class StopsBeforeCounting(se.Progress):

@@ -16,7 +16,7 @@ import click
 
 from streameval.cli import data, evaluate, ledger, saved
 from streameval.cli.options import command, examples
-from streameval.cli.output import print_answer, print_out
+from streameval.cli.output import print_answer
 from streameval.cli.types import Choice
 from streameval.errors import StreamevalError, StreamevalWarning
 
@@ -94,9 +94,9 @@ def fail(message: str) -> NoReturn:
 
 def harmless(message: str) -> str:
     """Return a message in one line that does nothing to a terminal, whatever labels are in it."""
-    from streameval.report.terminal import Style
+    from streameval.report.terminal import shown
 
-    return Style(plain=False).text(" ".join(message.split("\n")))
+    return shown(" ".join(message.split("\n")))
 
 
 @contextmanager
@@ -150,9 +150,9 @@ def metrics(**values: Any) -> None:
 
     With the sources of the formulas, and the statistics that each metric needs.
     """
-    from streameval.report.conventions import metrics_summary, render_metrics
+    from streameval.report.conventions import metrics_blocks, metrics_summary
 
-    print_answer(values, metrics_summary, render_metrics)
+    print_answer(values, metrics_summary, metrics_blocks)
 
 
 @command("", "completion bash", group=main)
@@ -168,12 +168,9 @@ def completion(shell: str) -> None:
     Metrics, protocols, presets and curves are completed by name, and inputs by file. Names of
     metrics want quotes: --metrics "CMC@1,m
     """  # noqa: D301 - click takes the backspace
-    from click.shell_completion import get_completion_class
+    from click.shell_completion import shell_complete
 
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise ValueError(f"click completes nothing in {shell}")
-    print_out(kind(main, {}, "streameval", VARIABLE).source())
+    shell_complete(main, {}, "streameval", VARIABLE, f"{shell}_source")
 
 
 for added in (

@@ -19,8 +19,10 @@ from streameval.cli.types import Value, flag
 from streameval.errors import InputError, OptionError
 
 CONFIG = "config"
-OUTPUTS = {"out", "overwrite", "resume", "json", "format", "quiet", "dry-run", "rate"}
-OUTPUTS |= {"save-index", "trec-run", "trec-qrels"}
+OUTPUTS = {
+    *("out", "overwrite", "resume", "json", "format", "quiet", "dry-run", "rate"),
+    *("save-index", "trec-run", "trec-qrels"),
+}
 """Keys that say where a result goes, not what it is."""
 
 NUMBERS: Mapping[str, tuple[tuple[type, ...], str]] = {

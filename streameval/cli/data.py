@@ -31,22 +31,20 @@ def audit(**given: Any) -> None:
     from streameval.audit import audit_features, audit_labels
     from streameval.errors import BudgetError
     from streameval.protocols.pairs import find_pairs
-    from streameval.protocols.protocol import with_options
-    from streameval.report.inputs import render_audit
+    from streameval.report.inputs import audit_blocks
+    from streameval.request import Terms
     from streameval.run.session import parse_bytes
 
     values = inputs.with_bundle(given)
-    features: Any = None
     if any(values[side] is not None for side in SIDES):
         inputs.check_source(values)
-        features = inputs.open_source(values)
+    opened = inputs.read_inputs(values)
+    features, query, gallery = (opened[name] for name in ("source", *SIDES))
     remedy = "give features, --query and --gallery"
     check_effect("metric memory", features is not None, remedy)
-    query, gallery = inputs.open_labels(values, *SIDES)
     if features is not None:
         features.check_rows(query, gallery)
-    options = {**values, "junk_ids": inputs.junk_ids(values, gallery)}
-    protocol = with_options(inputs.open_protocol(values["protocol"]) or "market1501", options)
+    protocol = Terms.of(opened).protocol
     pairs = find_pairs(query, gallery, protocol)
     report = audit_labels(query, gallery, protocol, pairs)
     if features is not None:
@@ -58,7 +56,7 @@ def audit(**given: Any) -> None:
                 "already: raise --memory by 64 MB beyond that at least"
             )
         report += audit_features(features, budget - held, gallery, pairs)
-    print_answer(values, report.summary, lambda style: render_audit(report, style))
+    print_answer(values, report.summary, lambda: audit_blocks(report))
 
 
 @command(
@@ -85,5 +83,5 @@ def convert(source: str, out: str, **values: Any) -> None:
     print_answer(
         values,
         lambda: {name: getattr(done, name) for name in FIELDS},
-        lambda _: f"{out}: {size} of {done.dtype}, all finite, in chunks of {chunks}{kept}\n",
+        lambda: [f"{out}: {size} of {done.dtype}, all finite, in chunks of {chunks}{kept}"],
     )

@@ -14,7 +14,7 @@ import click
 from streameval.cli import inputs
 from streameval.cli.config import in_force
 from streameval.cli.options import INDEX, SIDES, Values, bundle, check_effect, command, take
-from streameval.cli.output import Interruption, Output, chosen_format, print_answer, print_table
+from streameval.cli.output import Interruption, Output, chosen_format, print_answer
 from streameval.errors import OptionError, StreamevalWarning
 from streameval.output import NewFile
 
@@ -52,7 +52,7 @@ def evaluate(**given: Any) -> None:
     from streameval.report.terminal import show_progress
 
     check_effects(given)
-    values = inputs.with_bundle({**given, "json": given["json"] or given["format"] == "json"})
+    values = inputs.with_bundle(given)
     inputs.check_source(values)
     quiet = values["quiet"] or values["dry_run"]
     with (
@@ -61,6 +61,7 @@ def evaluate(**given: Any) -> None:
         ExitStack() as stack,
     ):
         from streameval import audit
+        from streameval.report.evaluation import evaluation_blocks, results_table
         from streameval.request import Request
         from streameval.run.preparation import prepare
         from streameval.run.session import open_session
@@ -97,14 +98,20 @@ def evaluate(**given: Any) -> None:
             result = describe(result, values, findings)
         progress.close()
         failure = output.save(result)
-        print_result(result, values, None if failure is not None else values["out"])
+        saved = None if failure is not None else values["out"]
+        print_answer(
+            values,
+            result.summary,
+            lambda: evaluation_blocks(result, saved),
+            lambda: results_table({values["out"] or "this run": result}),
+        )
         if failure is not None:
             raise failure
 
 
 def check_effects(values: Values) -> None:
     """Refuse options that have no effect beside the others."""
-    chosen_format({**values, "out": None})
+    chosen_format(values)
     dry, saved = values["dry_run"], values["out"] is not None
     written = saved or any(values[name] is not None for name in ("save_index", *TREC))
     plain = values["format"] in ("table", "json")
@@ -157,29 +164,13 @@ def open_trec(values: Values, signals: Interruption) -> Iterator[dict[str, NewFi
         yield files
 
 
-def print_result(result: Evaluation, values: Values, saved: str | None) -> None:
-    """Print a result as the options say, and where it is saved."""
-    from streameval.report.evaluation import render_evaluation, results_table
-
-    print_table(
-        {**values, "out": None},
-        result.summary,
-        lambda style: render_evaluation(result, style, saved=saved),
-        lambda: results_table({values["out"] or "this run": result}),
-    )
-
-
 def print_plan(prepared: Prepared, values: Values) -> None:
     """Print what would be done."""
-    from streameval.report.inputs import plan_summary, render_plan
+    from streameval.report.inputs import plan_blocks, plan_summary
     from streameval.run.session import parse_bytes
 
     rate = None if values["rate"] is None else parse_bytes(values["rate"], "rate")
-    print_answer(
-        values,
-        lambda: plan_summary(prepared, rate),
-        lambda style: render_plan(prepared, style, rate),
-    )
+    print_answer(values, lambda: plan_summary(prepared, rate), lambda: plan_blocks(prepared, rate))
 
 
 def describe(result: Evaluation, values: Values, findings: Sequence[Finding]) -> Evaluation:
@@ -221,7 +212,7 @@ def compare_index(settings: tuple[str, ...], **values: Any) -> None:
     with show_progress(quiet=values["quiet"]) as progress, Interruption(progress.close):
         from streameval.metrics.options import MetricOptions
         from streameval.neighbors import comparison
-        from streameval.report.comparison import check_plot, render_index_comparison, write_plot
+        from streameval.report.comparison import check_plot, index_blocks, write_plot
 
         plot, overwrite = values["plot"], values["overwrite"]
         check_effect("overwrite", plot is not None, "give --plot FILE.svg")
@@ -235,6 +226,4 @@ def compare_index(settings: tuple[str, ...], **values: Any) -> None:
         progress.close()
         if plot is not None:
             write_plot(compared, plot, overwrite=overwrite)
-        print_answer(
-            values, compared.summary, lambda style: render_index_comparison(compared, style)
-        )
+        print_answer(values, compared.summary, lambda: index_blocks(compared))

@@ -24,7 +24,7 @@ BOTH = "features of both sides (--query and --gallery)"
 def read_inputs(values: Values) -> dict[str, Any]:
     """Return the values with what they name in place of the names: what a request is made of.
 
-    The options have passed `check_source`.
+    The options have passed `check_source`; without, the source is None.
     """
     from streameval.labels.protocol_files import read_listed_pairs
     from streameval.protocols.labels import RESERVED_COLUMNS
@@ -107,8 +107,8 @@ def has_shapes_only(values: Values) -> bool:
     return bool(values.get("dry_run")) and shapes and not labels
 
 
-def open_source(values: Values) -> Source:
-    """Open the source that options name which have passed `check_source`."""
+def open_source(values: Values) -> Source | None:
+    """Open the source that options name which have passed `check_source`; None without any."""
     import streameval as se
 
     if values.get("distances") is not None:
@@ -116,8 +116,8 @@ def open_source(values: Values) -> Source:
     features = None
     if values["query"] is not None:
         features = se.Features(values["query"], values["gallery"], values["metric"] or "cosine")
-        if not has_lists(values):
-            return features
+    if not has_lists(values):
+        return features
     names = f"index k {SEARCHES}".split()
     chosen = {name: values[name] for name in names if values[name] is not None}
     lists = values["neighbors"], values["neighbor_distances"]
@@ -171,14 +171,11 @@ def open_labels(
     The columns that the protocol compares are read, those of `like`, and of the first table `more`.
     """
     from streameval.labels.columns import read_sides
-    from streameval.protocols.protocol import PROTOCOLS, Protocol
+    from streameval.protocols.protocol import with_options
 
     check_labels(values, sides)
-    opened = open_protocol(values.get("protocol"))
-    protocol = opened if isinstance(opened, Protocol) else PROTOCOLS.get(opened or "")
-    shared = protocol.columns if protocol is not None else ()
-    if like is not None:
-        shared = tuple(like.more)
+    protocol = open_protocol(values.get("protocol")) or "market1501"
+    shared = with_options(protocol, {}).columns if like is None else tuple(like.more)
     uris = (label_uris(values, side) for side in sides)
     return read_sides(*uris, more=more, shared=shared, like=like)
 

@@ -69,9 +69,9 @@ def _open(path: str) -> Ledger:
 
 
 def _print(snapshot: Snapshot, values: Values) -> None:
-    from streameval.report.ledger import render_change
+    from streameval.report.ledger import change_blocks
 
-    print_answer(values, snapshot.entry, lambda style: render_change(snapshot, style))
+    print_answer(values, snapshot.entry, lambda: change_blocks(snapshot))
 
 
 @_command(
@@ -112,7 +112,7 @@ def create(path: str, **values: Any) -> None:
 @_path
 def append(path: str, name: str | None, **values: Any) -> None:
     """Add a segment to the gallery."""
-    from streameval.report.ledger import forecast_summary, render_forecast
+    from streameval.report.ledger import forecast_blocks, forecast_summary
 
     opened = _open(path)
     uri = _segment_uri(opened, values, "gallery")
@@ -128,7 +128,7 @@ def append(path: str, name: str | None, **values: Any) -> None:
         print_answer(
             values,
             lambda: forecast_summary(forecast),
-            lambda style: render_forecast(uri, forecast, style),
+            lambda: forecast_blocks(uri, forecast),
         )
 
 
@@ -217,7 +217,7 @@ def move(path: str, name: str | None, uri: str | None, **values: Any) -> None:
 @_path
 def show(path: str, plot: str | None, **values: Any) -> None:
     """Print the metrics now, and the trajectory."""
-    from streameval.report.ledger import ledger_summary, render_ledger
+    from streameval.report.ledger import ledger_blocks, ledger_summary
 
     check_effect("plot", not values["json"], "leave --json out")
     opened = _open(path)
@@ -225,7 +225,7 @@ def show(path: str, plot: str | None, **values: Any) -> None:
     print_answer(
         values,
         lambda: ledger_summary(opened.path, head),
-        lambda style: render_ledger(opened.path, head, style, plot),
+        lambda: ledger_blocks(opened.path, head, plot),
     )
 
 
@@ -241,7 +241,7 @@ def evaluate(path: str, at: str | None, **values: Any) -> None:
     Of the columns of the queries' table, a ledger has id and cam, and those that it was created
     with (--label-column).
     """
-    from streameval.report.evaluation import render_evaluation
+    from streameval.report.evaluation import evaluation_blocks
 
     out = values["out"]
     check_effect("overwrite", out is not None, "give --out DIR")
@@ -252,7 +252,7 @@ def evaluate(path: str, at: str | None, **values: Any) -> None:
             result = result.grouped(groups)
         if out is not None:
             save(result, out, values["overwrite"], interruption)
-    print_answer(values, result.summary, lambda style: render_evaluation(result, style, saved=out))
+    print_answer(values, result.summary, lambda: evaluation_blocks(result, out))
 
 
 @_command("SESSION quiet json", "ledger verify L")
@@ -269,12 +269,12 @@ def verify(path: str, **values: Any) -> None:
     counts = {"segments": segments, "queries": queries, "pairs": pairs}
     same = (
         f"{path}: {plural(segments, 'segment')} and {plural(queries, 'query', 'queries')} are as "
-        f"they were; {plural(pairs, 'pair')} counted again, no difference\n"
+        f"they were; {plural(pairs, 'pair')} counted again, no difference"
     )
     print_answer(
         values,
         lambda: counts | {"differences": differences},
-        lambda _: "".join(f"{line}\n" for line in differences) or same,
+        lambda: [*differences] or [same],
     )
     if differences:
         raise OutputError(
@@ -287,12 +287,11 @@ def verify(path: str, **values: Any) -> None:
 @places("paths", LEDGER, "ledger", "one, as ledger create made")
 def plot(paths: tuple[str, ...], out: str, **values: Any) -> None:
     """Plot metrics of ledgers against the size of the gallery, in a .png, .svg or .pdf file."""
-    from streameval.ledger import Ledger
     from streameval.report import figures
     from streameval.report.ledger import plot_trajectories
 
     names = inputs.by_name(paths, values["labels"], "ledgers")
     figures.file_type(out)
-    ledgers = {name: Ledger(path).trajectory for name, path in names.items()}
+    ledgers = {name: _open(path).head() for name, path in names.items()}
     figure = plot_trajectories(ledgers, tuple(dict.fromkeys(values["metrics"])) or ("mAP",))
     write_new(out, figures.figure_bytes(figure, out), overwrite=values["overwrite"])

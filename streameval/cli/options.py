@@ -181,7 +181,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "scheduler": _option(Value("ADDRESS"), "Work on the Dask cluster of a scheduler."),
     "keep": _option(SIZE, "For the nearest negatives of all queries.", default="4MB"),
     "out": _option(DIR, "Write the result to this new folder."),
-    "text_file": _option(FILE, "Write to this new file, in place of stdout.", "--out"),
+    "text_file": _option(FILE, "Write to this new file, in place of stdout.", "--out", "text_file"),
     "figure": _option(FILE, "A new file.", "-o", "--out", required=True),
     "overwrite": _flag("Replace what is there."),
     "resume": _flag("Go on with what is finished of --out, if it is."),

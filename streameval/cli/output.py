@@ -5,7 +5,6 @@ Finished work is kept beside the folder until the result is in it.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -20,11 +19,10 @@ import click
 
 from streameval.cli.options import Values
 from streameval.errors import OptionError, OutputError, StreamevalError
-from streameval.output import ESCAPED, check_new, write_new
+from streameval.output import ESCAPED, as_json, check_new, write_new
 
 if TYPE_CHECKING:
-    from streameval.report.table import Table
-    from streameval.report.terminal import Style
+    from streameval.report.table import Blocks, Table
     from streameval.result import Evaluation
     from streameval.run.checkpoint import Checkpoint
     from streameval.run.preparation import Prepared
@@ -34,9 +32,6 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SUFFIX = ".progress"
 IDENTITY, FINGERPRINTS = "evaluation", "fingerprints"  # in the provenance of a result
-
-Render = Callable[["Style"], str]
-"""Returns what people read, in a style."""
 
 
 def print_out(text: str) -> None:
@@ -49,22 +44,10 @@ def print_out(text: str) -> None:
         raise OutputError(f"stdout can't be written to: {error.strerror or error}") from error
 
 
-def as_json(summary: object) -> str:
-    """Return what ``--json`` prints."""
-    return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def print_answer(values: Values, summary: Callable[[], object], render: Render) -> None:
-    """Print a summary as JSON where ``--json`` is given, else what people read."""
-    from streameval.report.terminal import stdout_style
-
-    print_out(as_json(summary()) if values["json"] else render(stdout_style()))
-
-
 def chosen_format(values: Values) -> str:
     """Return the format of ``--format`` and ``--json``; what is no text has to go to a file."""
-    name = str(values["format"])
-    if name == "parquet" and values["out"] is None:
+    name = str(values.get("format", "table"))
+    if name == "parquet" and values.get("text_file") is None:
         raise OptionError(
             "--format parquet is no text to be printed: give a file, as streameval show DIR "
             "--format parquet --out rows.parquet"
@@ -74,30 +57,33 @@ def chosen_format(values: Values) -> str:
     return "json" if values["json"] else name
 
 
-def print_table(
+def print_answer(
     values: Values,
     summary: Callable[[], object],
-    render: Render,
-    table: Callable[[], Table],
+    blocks: Callable[[], Blocks],
+    table: Callable[[], Table] | None = None,
 ) -> None:
-    """Print or write results as ``--format``, ``--json`` and ``--out`` say."""
+    """Print or write an answer as ``--format``, ``--json`` and ``--out`` say.
+
+    It is a summary, what people read, or a table for programs; only what is asked for is made.
+    """
     from streameval.report.table import FORMATS
-    from streameval.report.terminal import Style, stdout_style
+    from streameval.report.terminal import is_plain, render
 
     form = chosen_format(values)
-    if form in FORMATS:
-        print_or_write(FORMATS[form](table()), values)
-    elif form == "json":
+    if form == "json":
         print_or_write(as_json(summary()), values)
+    elif table is not None and form in FORMATS:
+        print_or_write(FORMATS[form](table()), values)
     else:
-        style = stdout_style() if values["out"] is None else Style(plain=True)
-        print_or_write(render(style), values)
+        plain = values.get("text_file") is not None or is_plain()
+        print_or_write(render(blocks(), plain=plain), values)
 
 
 def print_or_write(content: str | bytes, values: Values) -> None:
-    """Print on stdout, or write to the file that ``--out`` names."""
-    if values["out"] is not None:
-        write_new(values["out"], content, overwrite=values["overwrite"])
+    """Print on stdout, or write to the file that is named in its place."""
+    if values.get("text_file") is not None:
+        write_new(values["text_file"], content, overwrite=values["overwrite"])
     else:
         print_out(content if isinstance(content, str) else content.decode())
 
@@ -219,6 +205,7 @@ class Output(ExitStack):
 
     def count(self, prepared: Prepared, session: Session) -> Evaluation:
         """Return the result: evaluated, or read again where the same evaluation is saved."""
+        from streameval.result import Evaluation
         from streameval.run.orchestrator import carry_out
         from streameval.run.provenance import identity, manifest
 
@@ -226,34 +213,24 @@ class Output(ExitStack):
             return carry_out(prepared, session)
         content = manifest(prepared)
         name = identity(content)
-        if self._checkpoint is not None:
-            self._saved = self._finished(name)
-            if self._saved is not None:
-                request = prepared.request
-                result = self._saved.with_options(request.options)
+        if self._resume and Path(self._out).exists():
+            saved, request = Evaluation.load(self._out), prepared.request
+            if saved.provenance.get(IDENTITY) == name:
+                self._saved = saved
+                result = saved.with_options(request.options)
                 return result if request.group_by is None else result.grouped(request.group_by)
+            if not self._overwrite:
+                raise OutputError(
+                    f"{self._out} holds the result of another evaluation, of other inputs or "
+                    "options; choose another folder, or replace it: --overwrite"
+                )
+        if self._checkpoint is not None:
             plan = self._checkpoint.start(lambda: content, prepared.plan)
             prepared = replace(prepared, plan=plan)
             session = replace(session, record=self._checkpoint)
         result = carry_out(prepared, session)
         known = {IDENTITY: name, FINGERPRINTS: content["inputs"]}
         return replace(result, provenance={**result.provenance, **known})
-
-    def _finished(self, identity: str) -> Evaluation | None:
-        """Return the saved result that is to be resumed, if it is of the same evaluation."""
-        from streameval.result import Evaluation
-
-        if not (self._resume and Path(self._out).exists()):
-            return None
-        saved = Evaluation.load(self._out)
-        if saved.provenance.get(IDENTITY) == identity:
-            return saved
-        if self._overwrite:
-            return None
-        raise OutputError(
-            f"{self._out} holds the result of another evaluation, of other inputs or "
-            "options; choose another folder, or replace it: --overwrite"
-        )
 
     def holds(self, result: Evaluation) -> bool:
         """Return whether what is saved has the same options, groups and intervals."""

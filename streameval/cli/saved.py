@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,21 +10,18 @@ import click
 
 from streameval.cli.config import as_toml
 from streameval.cli.inputs import by_name, parse_level
-from streameval.cli.options import DIR, GROUPS, check_effect, command, places
+from streameval.cli.options import DIR, check_effect, command, places
 from streameval.cli.output import (
     chosen_format,
     print_answer,
     print_or_write,
     print_out,
-    print_table,
 )
 from streameval.errors import InputError, OptionError
 from streameval.output import write_new
 
 if TYPE_CHECKING:
-    from streameval.rankings import RankedList
-    from streameval.report.page import Runs
-    from streameval.report.ranked_lists import Pictures
+    from streameval.report.table import Blocks
 
 folders = places("folders", DIR, "result", "the folder of one, as evaluate --out wrote")
 
@@ -43,11 +40,11 @@ def show(folders: tuple[str, ...], **values: Any) -> None:
     result, or an object of the summaries of several. --config prints what evaluate --config takes
     to repeat the run, from the folder that it was run in.
     """
-    from streameval.report.evaluation import render_evaluation, results_table
+    from streameval.report.evaluation import evaluation_blocks, results_table
     from streameval.result import Evaluation
     from streameval.result.same_task import warn_of_others
 
-    check_effect("overwrite", values["out"] is not None, "give --out FILE")
+    check_effect("overwrite", values["text_file"] is not None, "give --out FILE")
     readings = "metrics ci format json"
     check_effect(readings, not values["config"], "leave --config out")
     chosen_format(values)
@@ -67,14 +64,13 @@ def show(folders: tuple[str, ...], **values: Any) -> None:
         every = {name: result.summary() for name, result in results.items()}
         return every if len(every) > 1 else every[folders[0]]
 
-    def render(style: Any) -> str:
-        several = len(results) > 1
-        return "\n".join(
-            render_evaluation(result, style, saved=name if several else None)
-            for name, result in results.items()
-        )
+    def blocks() -> Blocks:
+        shown: Blocks = []
+        for name, result in results.items():
+            shown += ["", *evaluation_blocks(result, name if len(results) > 1 else None)]
+        return shown[1:]
 
-    print_table(values, summaries, render, lambda: results_table(results))
+    print_answer(values, summaries, blocks, lambda: results_table(results))
 
 
 def run_config(folders: tuple[str, ...]) -> str:
@@ -100,14 +96,14 @@ def conventions(folder: str, **values: Any) -> None:
     Prints the metrics of each preset (see: evaluate --as), where they differ from this run, and
     which option makes the difference.
     """
-    from streameval.report.conventions import compare_conventions, render_conventions
+    from streameval.report.conventions import compare_conventions, conventions_blocks
     from streameval.result import Evaluation
 
     readings = compare_conventions(Evaluation.load(folder), values["metrics"])
     print_answer(
         values,
         lambda: {name: reading.summary() for name, reading in readings.items()},
-        lambda style: render_conventions(readings, style),
+        lambda: conventions_blocks(readings),
     )
 
 
@@ -124,18 +120,18 @@ def compare(folders: tuple[str, ...], queries: int, **values: Any) -> None:
     over the identities of the queries; and the queries that got better and worse. Runs that differ
     in protocol, gallery or options are compared with --despite only.
     """
-    from streameval.report.comparison import comparison_table, render_comparison
+    from streameval.report.comparison import comparison_blocks, comparison_table
     from streameval.result.comparison import compare
 
-    check_effect("overwrite", values["out"] is not None, "give --out FILE")
-    shown = values["json"] or values["format"] in ("json", "table")
+    check_effect("overwrite", values["text_file"] is not None, "give --out FILE")
+    shown = chosen_format(values) in ("json", "table")
     check_effect("queries", shown, "give --format table, or json")
-    given = {name: values[name] for name in ("metrics", *GROUPS["DRAWS"].split())}
-    comparison = compare(*folders, level=parse_level(values).level, **given)
-    print_table(
+    how = asdict(parse_level(values))
+    comparison = compare(*folders, metrics=values["metrics"], despite=values["despite"], **how)
+    print_answer(
         values,
         lambda: comparison.summary(queries),
-        lambda style: render_comparison(comparison, style, queries),
+        lambda: comparison_blocks(comparison, queries),
         lambda: comparison_table(comparison),
     )
 
@@ -181,33 +177,17 @@ def report(folders: tuple[str, ...], out: str, queries: int, **values: Any) -> N
     hardest queries as pictures: their distances are computed again from what was evaluated.
     """
     from streameval.report.page import render_report, runs_of
+    from streameval.report.ranked_lists import Pictures
 
     images = values["images"]
     check_effect("top", images is not None, "give --images TEMPLATE")
     names = by_name(folders, values["labels"], "results")
     if not out.lower().endswith((".html", ".htm")):
         raise OptionError(f"{out} is no .html by its ending: a report is one such file")
-    runs = runs_of(folders, tuple(names), parse_level(values), values["despite"])
+    runs = runs_of(names, parse_level(values), values["despite"])
     pictures = None
     if images is not None:
-        pictures = ranked_pictures(runs, images, queries, values["top"])
+        pictures = Pictures.of(runs.of_same_queries, images, queries, values["top"])
     page = render_report(runs, queries=queries, pictures=pictures)
     write_new(out, page, overwrite=values["overwrite"])
     print_out(f"{out}\n")
-
-
-def ranked_pictures(runs: Runs, template: str, queries: int, top: int) -> Pictures:
-    """Return the images of each run, and the ranked lists of its hardest queries."""
-    from streameval.rankings import nearest_items, reopen
-    from streameval.report.ranked_lists import Images, Pictures, hardest_queries
-
-    images: dict[str, Images] = {}
-    lists: dict[str, dict[int, RankedList]] = {}
-    for group in runs.of_same_queries:
-        chosen = hardest_queries(list(group.values()), queries)
-        for name, result in group.items():
-            inputs = reopen(result, name)
-            images[name] = Images(template, inputs)
-            ranked = nearest_items(result, inputs, chosen, top, name)
-            lists[name] = dict(zip(chosen, ranked, strict=True))
-    return Pictures(images, lists)

@@ -150,7 +150,7 @@ METRICS = (
     ),
     _within(
         "recall@{p}%",
-        "1/N Σ |{r_j <= k}| / G; k = ceil(p · valid / 100), valid items of the query's gallery",
+        "1/N Σ |{r_j <= k}| / G; k = ceil(p·valid / 100), valid items of the query's gallery",
         "Manning et al. 2008, §8.4, at a share of the gallery as in place recognition "
         "(Arandjelović et al. 2016)",
         values=recalls_at_percent,

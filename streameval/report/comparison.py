@@ -18,8 +18,8 @@ from streameval.neighbors.comparison import Difference as IndexDifference
 from streameval.output import check_new, write_new
 from streameval.planning.plan import format_bytes
 from streameval.report.evaluation import metrics_by_part, score_of
-from streameval.report.figures import drawing, figure_bytes, look, set_log
-from streameval.report.provenance import describe_inputs, describe_queries
+from streameval.report.figures import drawing, figure_bytes, look, set_log, shortened
+from streameval.report.inputs import describe_inputs, describe_queries
 from streameval.report.table import (
     DASH,
     Blocks,
@@ -35,7 +35,6 @@ from streameval.report.table import (
     plural,
     value_text,
 )
-from streameval.report.terminal import Style, render
 from streameval.result import Evaluation, Results
 from streameval.result.comparison import Comparison
 
@@ -48,14 +47,14 @@ ARROWS = {"higher": "↑", "lower": "↓", "neither": ""}
 BAR = 24  # characters of the longest bar
 
 
-def compared_metrics(results: Results, heads: tuple[str, ...], *, mark: bool) -> Table:
+def compared_metrics(results: Results, *, mark: bool) -> Table:
     """Return a row a metric, a column a result; the best value of a row may be marked."""
     every = list(results.values())
     rows: list[list[Cell]] = []
     for title, names in metrics_by_part(every):
         rows.append([Cell(title, mark="title")])
         rows += [_compared_row(name, every, mark=mark) for name in names]
-    return Table.of(("Metric", *heads), rows)
+    return Table.of(("Metric", *map(shortened, results)), rows)
 
 
 def _compared_row(name: str, results: list[Evaluation], *, mark: bool) -> list[Cell]:
@@ -81,8 +80,8 @@ def _compared_cell(name: str, result: Evaluation) -> Cell:
     return replace(cell, note="left open") if is_open else cell
 
 
-def render_comparison(comparison: Comparison, style: Style, queries: int) -> str:
-    """Return a comparison as text, with so many queries that got better, and worse."""
+def comparison_blocks(comparison: Comparison, queries: int) -> Blocks:
+    """Return a comparison in words and tables, with so many queries that got better, and worse."""
     opening = [("Note", remark) for remark in comparison.remarks]
     blocks: Blocks = [facts([("Compared with", comparison.first), *opening])]
     for run in comparison.others:
@@ -93,7 +92,7 @@ def render_comparison(comparison: Comparison, style: Style, queries: int) -> str
         heads = ("AP first", "AP", "first rank", "now")
         for changed in changed_queries(comparison, run, queries, heads):
             blocks += ["", changed.title, changed]
-    return render(style, [*blocks, "", facts([("Method", _method(comparison))])])
+    return [*blocks, "", facts([("Method", _method(comparison))])]
 
 
 def describe_method(comparison: Comparison) -> str:
@@ -196,8 +195,8 @@ def comparison_table(comparison: Comparison) -> Table:
     return Table.of((*heads, "p", "p (Holm)"), rows, align="lll")
 
 
-def render_index_comparison(comparison: IndexComparison, style: Style) -> str:
-    """Return a comparison as text: the settings, their differences, and bars of one metric."""
+def index_blocks(comparison: IndexComparison) -> Blocks:
+    """Return a comparison of indexes: the settings, their differences, and bars of one metric."""
     exact, outcomes = comparison.exact, comparison.outcomes
     opening: Facts = [
         describe_inputs(exact.provenance["inputs"]),
@@ -240,8 +239,7 @@ def render_index_comparison(comparison: IndexComparison, style: Style) -> str:
             for name, first in outcomes[0].differences.items()
         ),
     )
-    tables = (settings, "", heading, differences, "", _bars(comparison))
-    return render(style, [facts(opening), "", *tables])
+    return [facts(opening), "", settings, "", heading, differences, "", _bars(comparison)]
 
 
 def _index_change(one: IndexDifference) -> str:

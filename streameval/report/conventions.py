@@ -20,12 +20,10 @@ from streameval.protocols.protocol import (
 )
 from streameval.report.evaluation import PARTS
 from streameval.report.table import Blocks, Facts, Table, facts, number
-from streameval.report.terminal import Style, render
 from streameval.result import Evaluation, JsonObject
 from streameval.result.saved import plain
 
 THIS_RUN = "this run"
-
 IRRELEVANT = ("name", "cmc", "shot_draws", "shot_seed")
 """Attributes of a protocol that don't matter for which pairs are ignored."""
 
@@ -56,31 +54,30 @@ def single_shot_needs(metric: Metric) -> list[str]:
     return sorted(needs.difference(metric.needs))
 
 
-def render_metrics(style: Style) -> str:
-    """Return the list as text, part by part; a star marks what is computed by default."""
+def metrics_blocks() -> Blocks:
+    """Return the list in words, part by part; a star marks what is computed by default."""
     blocks: Blocks = []
     for part, title in PARTS.items():
         blocks.append(title.upper())
         for metric in METRICS:
             if metric.part == part:
                 star = " *" if metric.default else ""
-                blocks += [f"{metric.name}{star}", _declaration(metric, style)]
+                blocks += [f"{metric.name}{star}", _declaration(metric)]
         blocks.append("")
-    blocks += [
+    return [
+        *blocks,
         "* computed where no --metrics are given",
         "over: a mean or a rate of these; without any of them there is no value",
     ]
-    return render(style, blocks)
 
 
-def _declaration(metric: Metric, style: Style) -> Table:
+def _declaration(metric: Metric) -> Table:
     needs = ", ".join(metric.needs)
     more = ", ".join(single_shot_needs(metric))
     also = ", ".join(metric.also)
     where = (f"{name} {one.expects}" for name, one in metric.parameters.items())
-    dot = "*" if style.plain else "·"
     rows = [
-        ("    formula", metric.formula.replace("·", dot)),
+        ("    formula", metric.formula),
         ("    over", ", ".join(metric.over)),
         ("    source", metric.source),
         ("    needs", f"{needs}; under single gallery shot {more}, too" if more else needs),
@@ -193,8 +190,8 @@ def _other_range(evaluation: Evaluation, preset: Preset) -> str:
     )
 
 
-def render_conventions(readings: dict[str, Reading], style: Style) -> str:
-    """Return the readings as text: a row a metric, and why they differ."""
+def conventions_blocks(readings: dict[str, Reading]) -> Blocks:
+    """Return the readings in words: a row a metric, and why they differ."""
     heads = (name + "*" * reading.is_other for name, reading in readings.items())
     rows = (
         (
@@ -214,7 +211,7 @@ def render_conventions(readings: dict[str, Reading], style: Style) -> str:
         ("in percent", "tau and ranks as they are"),
         ("*", starred if other else ""),
     ]
-    return render(style, [Table.of(("", *heads), rows), "", facts(reasons, wraps=True)])
+    return [Table.of(("", *heads), rows), "", facts(reasons, wraps=True)]
 
 
 def _kind(metric: str) -> Kind:

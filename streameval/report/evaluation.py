@@ -11,7 +11,7 @@ from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import NOT_BY_QUERY, camera_matrix
 from streameval.metrics.metric import COUNT, FRACTION, TAU, Kind
 from streameval.protocols.labels import CAMERA_PAIRS
-from streameval.report.provenance import (
+from streameval.report.inputs import (
     describe_effort,
     describe_inputs,
     describe_protocol,
@@ -34,7 +34,6 @@ from streameval.report.table import (
     plural,
     value_text,
 )
-from streameval.report.terminal import Style, render
 from streameval.result import Evaluation, JsonObject, Results
 
 PARTS: Mapping[str, str] = {
@@ -50,8 +49,8 @@ CAMERAS_ROOM = 7  # cameras side by side: what a terminal of 80 columns holds
 MATRICES = 2  # metrics shown by pairs of cameras: all are in the summary
 
 
-def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None = None) -> str:
-    """Return the result as text: what was evaluated, the metrics, and how they were read.
+def evaluation_blocks(evaluation: Evaluation, saved: str | None = None) -> Blocks:
+    """Return the result in words and tables: what was evaluated, the metrics, how they were read.
 
     `saved` is where it was written, if it was.
     """
@@ -61,9 +60,9 @@ def render_evaluation(evaluation: Evaluation, style: Style, *, saved: str | None
         ("Conventions", _conventions(evaluation)),
         ("Run", _run(evaluation.counts, evaluation.provenance)),
         *_confidence_rows(evaluation.chosen_confidence),
-        ("Written to", saved or ""),
+        ("Written to", saved),
     ]
-    return render(style, [opening, "", metrics_table(evaluation), *blocks, "", facts(closing)])
+    return [opening, "", metrics_table(evaluation), *blocks, "", facts(closing)]
 
 
 def metrics_table(evaluation: Evaluation) -> Table:

@@ -143,21 +143,25 @@ class Curve:
     log: bool = False  # x is logarithmic
 
 
-def _over_tau(name: str, mark: str = "") -> Draw:
+def _over_tau(name: str, metric: str, mark: str = "") -> Curve:
+    """Return a curve against τ; `mark` is the metric whose place is marked on it."""
+    marked = mark.replace("tau", "τ")
+
     def draw(axes: Axes, result: Evaluation, look: JsonObject) -> None:
         curves = result.curves
         if np.isnan(curves[name]).all():
             raise InputError(f"{look['label']} has no value of {name} at any τ")
         place = result.metrics.scalars.get(mark, math.nan)
         if not math.isnan(place):
-            label = f"{look['label']} ({mark.replace('tau', 'τ')} = {place:.2f})"
+            label = f"{look['label']} ({marked} = {place:.2f})"
             look = {**look, "label": label}
             height = curves[name][curves["tau"] == place][:1]
             axes.plot([place], height, "o", color=look["color"], markersize=5)
             axes.axvline(place, color=look["color"], linewidth=0.8, linestyle=":")
         axes.plot(curves["tau"], curves[name], **look)
 
-    return draw
+    title = f"{name} against τ" + (f", with {marked}" if mark else "")
+    return Curve(title, "normalised distance τ", name, draw, metric, (1, None))
 
 
 def _cmc(axes: Axes, result: Evaluation, look: JsonObject) -> None:
@@ -200,21 +204,11 @@ def _pairs(axes: Axes, result: Evaluation, look: JsonObject) -> None:
         axes.stairs(density, edges[kept], **own)
 
 
-TAU, RATE = "normalised distance τ", "false accept rate"
 CURVES: Mapping[str, Curve] = {
-    "mReP": Curve(
-        "mReP against τ, with τ_max",
-        TAU,
-        "mReP",
-        _over_tau("mReP", "tau_max"),
-        "mReP_max",
-        (1, None),
-    ),
-    "mFR": Curve(
-        "mFR against τ, with τ_nz", TAU, "mFR", _over_tau("mFR", "tau_nz"), "MFR", (1, None)
-    ),
-    "mRP": Curve("mRP against τ", TAU, "mRP", _over_tau("mRP"), "mReP_max", (1, None)),
-    "mVP": Curve("mVP against τ", TAU, "mVP", _over_tau("mVP"), "mReP_max", (1, None)),
+    "mReP": _over_tau("mReP", "mReP_max", "tau_max"),
+    "mFR": _over_tau("mFR", "MFR", "tau_nz"),
+    "mRP": _over_tau("mRP", "mReP_max"),
+    "mVP": _over_tau("mVP", "mReP_max"),
     "CMC": Curve("CMC", "rank", "matching rate", _cmc, "CMC@1", (None, 1.02)),
     "precision-recall": Curve(
         "Mean interpolated precision at 101 recalls",
@@ -224,7 +218,13 @@ CURVES: Mapping[str, Curve] = {
         limits=(1, 1.02),
     ),
     "DIR-FAR": Curve(
-        "DIR@x against FAR", RATE, "detection rate", _roc, "DIR@1|FAR=0.1", (None, 1.02), log=True
+        "DIR@x against FAR",
+        "false accept rate",
+        "detection rate",
+        _roc,
+        "DIR@1|FAR=0.1",
+        (None, 1.02),
+        log=True,
     ),
     "pairs": Curve(
         "Densities of genuine and impostor distances", "distance", "density", _pairs, "EER"

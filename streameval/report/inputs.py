@@ -1,4 +1,4 @@
-"""Before an evaluation: the audit of its inputs, and the plan of ``--dry-run``."""
+"""What an evaluation is made from: its inputs and their audit, its plan, its options."""
 
 from __future__ import annotations
 
@@ -7,24 +7,38 @@ from typing import TYPE_CHECKING
 
 from streameval.audit import Audit
 from streameval.planning.plan import Plan, format_bytes
-from streameval.report.provenance import describe_inputs, describe_threads
-from streameval.report.table import Blocks, Facts, amount, duration, facts, plural
-from streameval.report.terminal import Style, render
-from streameval.result import JsonObject
+from streameval.protocols.protocol import saved_protocol
+from streameval.report.figures import shortened
+from streameval.report.table import Blocks, Cell, Facts, Table, amount, duration, facts, plural
+from streameval.result import Evaluation, JsonObject, Results
 from streameval.run.provenance import describe_source
 
 if TYPE_CHECKING:
     from streameval.run.preparation import Prepared
 
 
-def render_audit(audit: Audit, style: Style) -> str:
+COUNTS: Mapping[str, str] = {
+    "queries": "Queries",
+    "queries_positive": "… in Q+: with a positive",
+    "queries_negative": "… in Q−: strangers",
+    "queries_excluded": "… excluded: every item of their identity is ignored",
+    "gallery": "Gallery items",
+    "pairs_positive": "Positive pairs",
+    "pairs_ignored": "Ignored pairs",
+    "ties": "Ties of a positive and a negative",
+}
+READINGS = {
+    "bounds": "what is missing is no closer than what is returned",
+    "never": "what is not returned is never found",
+}
+
+
+def audit_blocks(audit: Audit) -> Blocks:
     """Return the facts of an audit, and its findings with what each would change."""
     blocks: Blocks = [facts(_audit_rows(audit.facts))]
     for finding in audit.findings:
         blocks += ["", facts([(finding.severity, str(finding))], wraps=True)]
-    if not audit.findings:
-        blocks += ["", facts([("Findings", "none")])]
-    return render(style, blocks)
+    return blocks if audit.findings else [*blocks, "", facts([("Findings", "none")])]
 
 
 def _audit_rows(inputs: JsonObject) -> Facts:
@@ -120,8 +134,8 @@ def _seconds_at(rate: float, plan: Plan) -> float:
     return plan.flops / (rate * plan.threads * max(plan.workers, 1))
 
 
-def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> str:
-    """Return the plan as text; `rate` as in `plan_summary`."""
+def plan_blocks(prepared: Prepared, rate: float | None = None) -> Blocks:
+    """Return the plan in words; `rate` as in `plan_summary`."""
     plan, source, problem = prepared.plan, prepared.source, prepared.problem
     (queries, items), text = source.shape, source.describe_plan(plan)
     assumed = "" if prepared.columns else ", as is assumed"
@@ -158,10 +172,135 @@ def render_plan(prepared: Prepared, style: Style, rate: float | None = None) -> 
     if plan.client:
         peak = f"{format_bytes(plan.client_peak)} projected peak of this process"
         rows += [("Client", peak), *_sizes(plan.client)]
-    return render(style, [facts(rows)])
+    return [facts(rows)]
 
 
 def _sizes(parts: Mapping[str, int]) -> list[tuple[str, str]]:
     """Return a line for each part of the memory."""
     width = max(map(len, parts))
     return [("", f"{name:<{width}}  {format_bytes(size):>9}") for name, size in parts.items()]
+
+
+def describe_inputs(inputs: JsonObject) -> tuple[str, str]:
+    """Return what the inputs are, and their names."""
+    if "distances" in inputs:
+        return "Distances", str(inputs["distances"])
+    features = ""
+    if "metric" in inputs:
+        features = f"{inputs['query']} × {inputs['gallery']} · {inputs['metric']}"
+        if "width" in inputs:  # a ledger's segments may not be known yet
+            features += f", {plural(inputs['width'], 'column')}"
+    if "neighbors" in inputs:
+        return "Neighbours", " · ".join(filter(None, (str(inputs["neighbors"]), features)))
+    if "index" in inputs:
+        search = f" ({inputs['search']})" if inputs["search"] else ""
+        return "Index", f"{inputs['index']}{search} · {features}"
+    return "Features", features
+
+
+def describe_protocol(protocol: JsonObject) -> str:
+    """Return a protocol and its options in words."""
+    text = f"{protocol['name']} · CMC {protocol['cmc']} · junk ids {_junk(protocol)}"
+    if protocol["self_match"]:
+        text += f" · a query's own image ignored, by {protocol['self_match']}"
+    return text
+
+
+def _junk(protocol: JsonObject) -> str:
+    return ", ".join(map(str, protocol["junk_ids"])) or "none"
+
+
+def describe_reading(provenance: JsonObject) -> list[str]:
+    """Return in words how long lists of neighbours are, and how they are read; if there are any."""
+    lists = provenance.get("lists")
+    if lists is None:
+        return []
+    effective, index = lists["effective_k"], lists.get("index") or {"train_rows": None}
+    certain = "places certain" if lists["missing"] == "bounds" else "valid items returned"
+    trained = f", trained on {index['train_rows']:,} rows" if index["train_rows"] else ""
+    return [
+        f"k = {lists['k']:,}",
+        f"{effective['least']:,} to {effective['most']:,} {certain} "
+        f"(median {effective['median']:g})",
+        f"{plural(lists['missing_positives'], 'positive')} missing, of "
+        f"{plural(lists['queries_missing_positives'], 'query', 'queries')}",
+        f"distances {lists['distances']}",
+        f"{lists['missing']}: {READINGS[lists['missing']]}",
+        "complete: all is known" if lists["complete"] else "",
+        f"index built in {index['build_seconds']:.3g} s{trained}" if lists.get("index") else "",
+    ]
+
+
+def describe_queries(counts: Mapping[str, int]) -> str:
+    """Return in words how many queries there are, on each side."""
+    return (
+        f"{counts['queries']:,}: {counts['queries_positive']:,} in Q+, "
+        f"{counts['queries_negative']:,} in Q−"
+    )
+
+
+def describe_range(used: JsonObject) -> str:
+    """Return in words the distances of τ = 0 and 1; nothing where they are not used."""
+    if used["low"] is None:
+        return ""
+    return f"{used['low']:.6g} to {used['high']:.6g} ({used['mode']})"
+
+
+def describe_threads(plan: JsonObject) -> list[str]:
+    """Return in words the workers, if there are any, and threads of a plan."""
+    workers = [plural(plan["workers"], "worker")] if plan.get("workers") else []
+    return [*workers, plural(plan["threads"], "thread")]
+
+
+def describe_effort(provenance: JsonObject) -> list[str]:
+    """Return in words the time, threads and memory that a run took; nothing of a ledger's."""
+    if "plan" not in provenance:
+        return []
+    plan = provenance["plan"]
+    peak, memory = format_bytes(plan["projected_peak"]), format_bytes(plan["memory"])
+    took = duration(provenance["seconds"])
+    return [took, *describe_threads(plan), f"memory projected {peak} of {memory}"]
+
+
+def options_table(results: Results) -> Table:
+    """Return a row an option, a column a result; where they differ is marked."""
+    return _side_by_side("Option", {name: _options(one) for name, one in results.items()})
+
+
+def counts_table(results: Results) -> Table:
+    """Return a row a count of queries, items or pairs, a column a result."""
+    columns = {
+        name: {title: f"{one.counts[key]:,}" for key, title in COUNTS.items()}
+        for name, one in results.items()
+    }
+    return _side_by_side("Number", columns)
+
+
+def _side_by_side(head: str, columns: Mapping[str, Mapping[str, str]]) -> Table:
+    rows = []
+    for name in {name: None for column in columns.values() for name in column}:
+        texts = [column.get(name, "") for column in columns.values()]
+        mark = "differs" if len(set(texts)) > 1 else ""
+        rows.append((Cell(name, mark), *(Cell(text, mark=mark) for text in texts)))
+    return Table.of((head, *map(shortened, columns)), rows, align="l" * (len(columns) + 1))
+
+
+def _options(result: Evaluation) -> dict[str, str]:
+    protocol, inputs = result.provenance["protocol"], result.provenance["inputs"]
+    options = result.options
+    ignored = saved_protocol(protocol).ignored()
+    texts = {
+        "Distance": str(inputs.get("metric", "")),
+        "Protocol": str(protocol["name"]),
+        "Ignored pairs": "; ".join(ignored) or "none by camera",
+        "Junk identities": _junk(protocol),
+        "CMC": options.cmc,
+        "Ties": options.ties,
+        "Average precision": options.ap,
+        "Verification precision (VP)": options.vp,
+        "False-rate budget": f"{options.false_rate_budget:,}",
+        "Distances of τ = 0 and 1": describe_range(result.range) or "not used",
+        "Refined": ", ".join(result.provenance.get("refined", ())),
+        "Lists": " · ".join(filter(None, describe_reading(result.provenance))),
+    }
+    return {name: text for name, text in texts.items() if text}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from streameval.errors import InputError, OptionError
 from streameval.metrics.selection import find_measure, find_name
 from streameval.report.figures import drawing, look, shortened
 from streameval.report.table import (
+    Blocks,
     Cell,
     Table,
     amount,
@@ -22,7 +23,6 @@ from streameval.report.table import (
     percent,
     plural,
 )
-from streameval.report.terminal import Style, render
 from streameval.result import JsonObject
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def forecast_summary(forecast: Forecast) -> JsonObject:
     return asdict(forecast) | {"pairs": forecast.pairs, "share": forecast.share}
 
 
-def render_forecast(name: str, forecast: Forecast, style: Style) -> str:
-    """Return what an append would count, as text."""
+def forecast_blocks(name: str, forecast: Forecast) -> Blocks:
+    """Return in words what an append would count."""
     queries = plural(forecast.queries, "query", "queries")
     rows = [
         ("Append", f"{name}, {plural(forecast.items, 'item')}"),
@@ -81,11 +81,11 @@ def render_forecast(name: str, forecast: Forecast, style: Style) -> str:
         ),
         ("Share", f"{percent(forecast.share)} of a full evaluation, as far as can be told"),
     ]
-    return render(style, [facts(rows)])
+    return [facts(rows)]
 
 
-def render_change(snapshot: Snapshot, style: Style) -> str:
-    """Return what a change has done, as text."""
+def change_blocks(snapshot: Snapshot) -> Blocks:
+    """Return in words what a change has done."""
     done = [
         plural(snapshot.gallery, "gallery item"),
         plural(snapshot.segments, "segment"),
@@ -108,7 +108,7 @@ def render_change(snapshot: Snapshot, style: Style) -> str:
         ("Sides", _sides(snapshot.counts) + changes),
         ("Metrics", [f"{name} {_value(name, values).text}" for name in _shown(values)]),
     ]
-    return render(style, [facts(rows)])
+    return [facts(rows)]
 
 
 def _sides(counts: Mapping[str, int]) -> list[str]:
@@ -126,8 +126,8 @@ def _value(name: str, metrics: Mapping[str, float | None]) -> Cell:
     return number(metrics.get(name), find_measure(name).metric.kind)
 
 
-def render_ledger(path: str, head: Head, style: Style, plotted: str | None = None) -> str:
-    """Return a ledger as text: what it is, its segments, its trajectory and a plot.
+def ledger_blocks(path: str, head: Head, plotted: str | None = None) -> Blocks:
+    """Return a ledger in words and tables: what it is, its segments, its trajectory and a plot.
 
     `plotted` is the metric to plot, one of the first by default; refused with an OptionError
     if there is none.
@@ -150,7 +150,7 @@ def render_ledger(path: str, head: Head, style: Style, plotted: str | None = Non
     )
     heads = ("segment", "items", "forgotten", "place")
     listed = (Table.of(heads, segments, align="lrrl"), "") if head.segments else ()
-    return render(style, [facts(rows), "", *listed, _trajectory(head), "", *_plot(head, name)])
+    return [facts(rows), "", *listed, _trajectory(head), "", *_plot(head, name)]
 
 
 def _known_name(metric: str, ledger: str, known: Mapping[str, float | None]) -> str:
@@ -179,7 +179,7 @@ def _trajectory(head: Head) -> Table:
 
 def _plot(head: Head, name: str) -> list[str]:
     """Return a metric against the size of the gallery, a character a cell."""
-    points = _points((one["gallery"], one["metrics"].get(name)) for one in head.trajectory)
+    points = _points(head, name)
     if not points:
         return [f"{name} has no value in any snapshot"]
     sizes, values = zip(*points, strict=True)
@@ -201,21 +201,21 @@ def _plot(head: Head, name: str) -> list[str]:
     ]
 
 
-def _points(values: Iterable[tuple[int, float | None]]) -> list[tuple[int, float]]:
+def _points(head: Head, name: str) -> list[tuple[int, float]]:
     """Return sizes of the gallery and values of a metric, where it has one."""
+    values = ((entry["gallery"], entry["metrics"].get(name)) for entry in head.trajectory)
     return [(size, float(value)) for size, value in values if value is not None]
 
 
-def plot_trajectories(ledgers: Mapping[str, Sequence[Snapshot]], metrics: Sequence[str]) -> Figure:
+def plot_trajectories(ledgers: Mapping[str, Head], metrics: Sequence[str]) -> Figure:
     """Return a figure of metrics against the size of the gallery, a mark a snapshot.
 
     Snapshots are joined in the order of time: where the gallery shrinks, a line goes back. Raises
     OptionError if a ledger has no such metric, InputError if it has no value in any snapshot.
     """
     with drawing() as (figure, axes):
-        for at, ((name, trajectory), metric) in enumerate(product(ledgers.items(), metrics)):
-            key = _known_name(metric, name, trajectory[-1].metrics)
-            points = _points((one.gallery, one.metrics.get(key)) for one in trajectory)
+        for at, ((name, head), metric) in enumerate(product(ledgers.items(), metrics)):
+            points = _points(head, _known_name(metric, name, head.last["metrics"]))
             if not points:
                 raise InputError(
                     f"{metric} has no value in any snapshot of {name}: append segments to the "

@@ -18,14 +18,13 @@ import numpy as np
 from streameval.errors import InputError, OptionError
 from streameval.labels.columns import read_label_table
 from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray
-from streameval.rankings import SIDES, Inputs, Kind, RankedList
+from streameval.rankings import SIDES, Inputs, RankedList, nearest_items, reopen
 from streameval.report.figures import shortened
 from streameval.report.table import Cell, Table
 from streameval.result import Evaluation, JsonObject, Results
 from streameval.result.comparison import query_scores
 from streameval.statistics import FloatArray
 
-SIGNS: Mapping[Kind, str] = {Kind.MATCH: "✓", Kind.MISMATCH: "✗", Kind.IGNORED: "–"}
 LABELS = ("id", "cam")
 SIZE = 160, 240  # pixels of a thumbnail, at most: twice what the page shows
 LEAST = 64  # pixels of the longer side: smaller images are enlarged
@@ -140,47 +139,37 @@ def _data_uri(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """An item of a ranked list, as shown."""
-
-    src: str  # the image as a data URI
-    reason: str  # why there is none
-    kind: str  # query, match, mismatch or ignored
-    lines: tuple[str, ...]  # below it: rank, distance, labels
-    line: bool = False  # the line of τ_max stands before it
-    far: bool = False  # others lie between it and the one before
-
-
-Strip = tuple[str, str, list[Picture]]
-"""The ranked list of one query and one run, as shown: the run, a remark, the items."""
-
-
-@dataclass(frozen=True)
 class Pictures:
     """Images of each run, and ranked lists by run and query."""
 
     images: Mapping[str, Images]
     lists: Mapping[str, Mapping[int, RankedList]]
 
-    def of_query(self, query: int, results: Results) -> tuple[int, str, Picture, list[Strip]]:
-        """Return a query, its labels, its picture, and its ranked list in each result."""
-        first, *_ = results
-        images = self.images[first]
-        picture = Picture(*images.thumbnail("query", query), "query", ("query",))
-        strips = [
-            _strip(name, result, self.lists[name][query], self.images[name])
-            for name, result in results.items()
-        ]
-        return query, images.label("query", query), picture, strips
+    @classmethod
+    def of(cls, groups: Sequence[Results], template: str, queries: int, top: int) -> Pictures:
+        """Return those of the hardest queries of results, in groups on the same queries.
+
+        `template` is where images are; each list has `top` items.
+        """
+        images: dict[str, Images] = {}
+        lists: dict[str, dict[int, RankedList]] = {}
+        for group in groups:
+            chosen = hardest_queries(group, queries)
+            for name, result in group.items():
+                inputs = reopen(result, name)
+                images[name] = Images(template, inputs)
+                ranked = nearest_items(result, inputs, chosen, top, name)
+                lists[name] = dict(zip(chosen, ranked, strict=True))
+        return cls(images, lists)
 
 
-def hardest_queries(results: Sequence[Evaluation], most: int) -> list[int]:
+def hardest_queries(results: Results, most: int) -> list[int]:
     """Return the queries of Q+ of the lowest AP, by its mean over results on the same queries.
 
     Equal ones are in the order of the queries. Of lists of neighbours it is the least AP that
     they allow.
     """
-    mean: FloatArray = np.mean([query_scores(result)[0] for result in results], axis=0)
+    mean: FloatArray = np.mean([query_scores(one)[0] for one in results.values()], axis=0)
     known = np.flatnonzero(~np.isnan(mean))
     hardest: list[int] = known[np.argsort(mean[known], kind="stable")][:most].tolist()
     return hardest
@@ -203,28 +192,6 @@ def queries_table(results: Results, queries: Sequence[int]) -> Table:
             cells += [f"{100 * precision[query]:.2f} %", f"{rank[query]:,g}"]
         rows.append(cells)
     return Table.of(heads, rows)
-
-
-def _strip(run: str, result: Evaluation, ranked: RankedList, images: Images) -> Strip:
-    limit = tau_max_distance(result)
-    items = [*ranked.items, *([] if ranked.next_match is None else [ranked.next_match])]
-    last = max((item.rank or 0 for item in ranked.items), default=0)
-    beyond = [limit is not None and item.distance > limit for item in items]
-    pictures = []
-    for at, item in enumerate(items):
-        rank = "ignored" if item.rank is None else f"{item.rank:,}"
-        label = images.label("gallery", item.row)
-        pictures.append(
-            Picture(
-                *images.thumbnail("gallery", item.row),
-                item.kind.name.lower(),
-                (f"{SIGNS[item.kind]} {rank}", f"{item.distance:.4g}", label),
-                line=beyond[at] and not any(beyond[:at]),
-                far=item is ranked.next_match and (item.rank or 0) > last + 1,
-            )
-        )
-    within = "" if any(beyond) else "; all shown are within it"
-    return run, "" if limit is None else f"τ_max: distance {limit:.4g}{within}", pictures
 
 
 def tau_max_distance(result: Evaluation) -> float | None:

@@ -16,7 +16,7 @@ from streameval.metrics.metric import FRACTION, Kind
 from streameval.planning.plan import plural as plural
 from streameval.result.groups import harmless, number_csv, one_line
 
-DASH = "–"
+DASH, SEPARATOR = "–", " · "
 ROOM = 64  # characters of a line: what a terminal of 80 columns leaves beside the names of `facts`
 MOST_COLUMNS = 6  # side by side that a page is wide enough for
 
@@ -33,8 +33,8 @@ class Cell:
     value: float | None = None  # the number that the text shows; NaN where undefined
 
 
-Facts = list[tuple[str, Sequence[str]]]
-"""Names, and a text or parts of one beside each."""
+Facts = list[tuple[str, Sequence[str] | None]]
+"""Names, and a text or parts of one beside each, if there are any."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ Blocks = list[str | Table]
 
 
 def facts(
-    rows: Iterable[tuple[str, Sequence[str]]], title: str = "", *, wraps: bool = False
+    rows: Iterable[tuple[str, Sequence[str] | None]], title: str = "", *, wraps: bool = False
 ) -> Table:
     """Return a table without heads: names, and a text or parts of one beside each.
 
@@ -93,9 +93,9 @@ def facts(
     cells: list[tuple[str, Cell]] = []
     for name, text in rows:
         lines: list[str] = []
-        for part in filter(None, [text] if isinstance(text, str) else text):
+        for part in filter(None, [text] if isinstance(text, str) else text or ()):
             if lines and not wraps and len(lines[-1]) + len(part) + 3 <= ROOM:
-                lines[-1] += f" · {part}"
+                lines[-1] += SEPARATOR + part
             else:
                 lines.append(part)
         cells += [("" if at else name, Cell(line, wraps=wraps)) for at, line in enumerate(lines)]

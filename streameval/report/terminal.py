@@ -9,14 +9,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from textwrap import wrap
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from streameval.planning.plan import format_bytes
-from streameval.report.table import ROOM, Table, amount, duration
+from streameval.report.table import ROOM, SEPARATOR, Blocks, Table, amount, duration
 from streameval.run.progress import Progress
 
 if TYPE_CHECKING:
@@ -33,35 +32,26 @@ _HARMFUL = dict.fromkeys(
 """Characters that would move the cursor, colour the terminal or turn its text around."""
 
 _ASCII = str.maketrans(
-    {"×": "x", "−": "-", "–": "-", "·": "|", "τ": "tau", "≤": "<=", "…": "...", "█": "#", "●": "*"}
+    {"×": "x", "−": "-", "–": "-", "·": "*", "τ": "tau", "≤": "<=", "…": "...", "█": "#", "●": "*"}
     | {"Σ": "sum", "½": "1/2", "±": "+-", "§": "section ", "ä": "ae", "ć": "c"}
     | {"⌈": "ceil(", "⌉": ")"}
 )
 
 
-@dataclass(frozen=True)
-class Style:
-    """How text is written.
+def shown(text: str, *, plain: bool = False) -> str:
+    """Return a text as a terminal shows it: control characters are replaced.
 
-    Attributes
-    ----------
-    plain : bool
-        ASCII without colours or boxes: for files, pipes and NO_COLOR.
+    Plain is ASCII without colours or boxes: for files, pipes and NO_COLOR.
     """
-
-    plain: bool
-
-    def text(self, text: str) -> str:
-        """Return the text with the symbols of this style; control characters are replaced."""
-        text = text.translate(_HARMFUL)
-        return text.translate(_ASCII) if self.plain else text
+    text = text.translate(_HARMFUL)
+    return text.replace(SEPARATOR, " | ").translate(_ASCII) if plain else text
 
 
-def stdout_style() -> Style:
-    """Return the style that stdout can show."""
+def is_plain() -> bool:
+    """Return whether stdout shows plain text alone."""
     encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
-    return Style(
-        plain=not is_terminal(sys.stdout)
+    return (
+        not is_terminal(sys.stdout)
         or bool(os.environ.get("NO_COLOR"))
         or os.environ.get("TERM") == "dumb"
         or not encoding.startswith("utf")
@@ -73,7 +63,7 @@ def is_terminal(file: TextIO | None) -> bool:
     return file is not None and file.isatty()
 
 
-def render(style: Style, blocks: Sequence[str | Table]) -> str:
+def render(blocks: Blocks, *, plain: bool) -> str:
     """Return lines and tables as text: between blank lines on a terminal, in a file without."""
     from rich.console import Console
 
@@ -81,29 +71,29 @@ def render(style: Style, blocks: Sequence[str | Table]) -> str:
     console = Console(
         file=file,
         width=WIDE,
-        force_terminal=not style.plain,
-        color_system=None if style.plain else "standard",
-        no_color=style.plain,
+        force_terminal=not plain,
+        color_system=None if plain else "standard",
         highlight=False,
         markup=False,  # a label such as [red] or :smile: is what it is
         emoji=False,
         legacy_windows=False,
     )
     for block in blocks:
-        shown = style.text(block) if isinstance(block, str) else _grid(block, style)
-        console.print(shown, no_wrap=True, overflow="ignore", crop=False)
+        line = shown(block, plain=plain) if isinstance(block, str) else _grid(block, plain)
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)
     lines = "\n".join(line.rstrip() for line in file.getvalue().splitlines())
-    return f"{lines}\n" if style.plain else f"\n{lines}\n\n"
+    return f"{lines}\n" if plain else f"\n{lines}\n\n"
 
 
-def _grid(table: Table, style: Style) -> Grid:
+def _grid(table: Table, plain: bool) -> Grid:
     """Return a table of rich: in a box where its parts have titles, else without lines."""
     from rich import box
     from rich.table import Table as Grid
     from rich.text import Text
 
+    text = partial(shown, plain=plain)
     titled = any(row[0].mark == "title" for row in table.rows)
-    boxed = titled and not style.plain
+    boxed = titled and not plain
     grid = Grid(
         box=box.ROUNDED if boxed else None,
         show_header=bool(table.heads) and not titled,
@@ -112,16 +102,20 @@ def _grid(table: Table, style: Style) -> Grid:
         border_style="dim",
     )
     styles = {1: "bold"} if titled else {} if table.heads else {0: "cyan"}
-    heads = [style.text(head) for head in table.heads] or [""] * len(table.sides)
+    heads = [text(head) for head in table.heads] or [""] * len(table.sides)
     for at, (head, side) in enumerate(zip(heads, table.sides, strict=True)):
-        justify: Literal["left", "right"] = "right" if side == "r" else "left"
-        grid.add_column(Text(head), no_wrap=True, justify=justify, style=styles.get(at, ""))
+        grid.add_column(
+            Text(head),
+            no_wrap=True,
+            justify="right" if side == "r" else "left",
+            style=styles.get(at, ""),
+        )
     grid.add_column(no_wrap=True, style="dim" if titled else "")
     for row in table.rows:
-        first, *texts = (style.text(cell.text) for cell in row)
-        note = style.text(" · ".join(cell.note for cell in row if cell.note))
+        first, *texts = (text(cell.text) for cell in row)
+        note = text(" · ".join(cell.note for cell in row if cell.note))
         if row[0].mark == "title":
-            if style.plain and grid.row_count:
+            if plain and grid.row_count:
                 grid.add_row()
             grid.add_section()
             grid.add_row(first, *heads[1:], note, style="bold cyan")
@@ -148,10 +142,15 @@ class ShownProgress(Progress):
         """Begin a pass; an unplanned one makes the job longer."""
         self._label = label
         self._pairs = max(self._pairs, self._done + pairs)
+        self._show()
 
     def advance(self, pairs: int) -> None:
         """Note pairs done."""
         self._done += pairs
+        self._show()
+
+    def _show(self) -> None:
+        """Show what has changed."""
 
     def rates(self, seconds: float) -> str:
         """Return pairs and bytes a second, after a time in seconds."""
@@ -216,19 +215,9 @@ class BarProgress(ShownProgress):
         self._timer = threading.Timer(after, self._bar.start)
         self._timer.daemon = True
 
-    def start(self, label: str, pairs: int) -> None:
-        """Begin a pass."""
-        super().start(label, pairs)
+    def _show(self) -> None:
         if self._timer.ident is None:
             self._timer.start()
-        self._show()
-
-    def advance(self, pairs: int) -> None:
-        """Note pairs done."""
-        super().advance(pairs)
-        self._show()
-
-    def _show(self) -> None:
         rates = f", {self.rates(time.monotonic() - self._begun)}" if self._done else ""
         self._bar.update(
             self._task,

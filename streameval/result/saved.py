@@ -34,10 +34,11 @@ from streameval.metrics.confidence import Resampling
 from streameval.metrics.groups import PositiveCameras
 from streameval.metrics.metric import FRACTION, TAU
 from streameval.metrics.options import MetricOptions
-from streameval.output import ESCAPED, NewFolder, check_new, hidden_path, refused
+from streameval.output import ESCAPED, NewFolder, as_json, check_new, hidden_path, refused
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.groups import check_group_column, label_columns, write_groups
 from streameval.statistics import REQUIRED, RankStatistics
+from streameval.store import create_array
 
 if TYPE_CHECKING:
     from streameval.result import Evaluation
@@ -130,8 +131,7 @@ def write_files(result: Evaluation, folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    text = json.dumps(result.summary(), indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8", errors=ESCAPED)
+    (folder / SUMMARY).write_bytes(as_json(result.summary()).encode(errors=ESCAPED))
     np.savez(folder / CURVES, allow_pickle=False, **dict(result.curves))
     pq.write_table(pa.table(dict(result.per_query)), folder / PER_QUERY)
     save_statistics(result.statistics, folder / STATISTICS)
@@ -233,20 +233,14 @@ def _read_lists(folder: Path, told: JsonObject | None, table: Any) -> ListReadin
 def save_statistics(statistics: RankStatistics, path: Path) -> None:
     """Write statistics as a Zarr v3 group, an array a field, with checksums."""
     import zarr
-    from zarr.codecs import ZstdCodec
 
     group = zarr.open_group(path, mode="w", zarr_format=3)
     group.attrs["format"] = FORMAT
     held = statistics.arrays()
     group.attrs["fields"] = list(held)
     for name, values in held.items():
-        group.create_array(
-            name,
-            data=values,
-            chunks=tuple(max(min(size, 1 << 18), 1) for size in values.shape),
-            compressors=ZstdCodec(checksum=True),
-            config={"write_empty_chunks": True},
-        )
+        chunks = tuple(max(min(size, 1 << 18), 1) for size in values.shape)
+        create_array(group, name, values.shape, values.dtype, chunks)[...] = values
 
 
 def load_statistics(path: Path) -> RankStatistics:

@@ -1,15 +1,15 @@
 """What tests use of `streameval.report` beside its public names."""
 
 from streameval.report.conventions import compare_conventions as compare_conventions
+from streameval.report.evaluation import evaluation_blocks as evaluation_blocks
 from streameval.report.evaluation import metrics_table as metrics_table
-from streameval.report.evaluation import render_evaluation as render_evaluation
 from streameval.report.figures import CAMERAS as CAMERAS
 from streameval.report.figures import COLOURS as COLOURS
 from streameval.report.figures import CURVES as CURVES
 from streameval.report.figures import figure_bytes as figure_bytes
 from streameval.report.figures import plot as plot
+from streameval.report.inputs import plan_blocks as plan_blocks
 from streameval.report.inputs import plan_summary as plan_summary
-from streameval.report.inputs import render_plan as render_plan
 from streameval.report.ledger import plot_trajectories as plot_trajectories
 from streameval.report.page import runs_of as runs_of
 from streameval.report.ranked_lists import hardest_queries as hardest_queries
@@ -29,11 +29,10 @@ from streameval.report.table import percent as percent
 from streameval.report.terminal import BarProgress as BarProgress
 from streameval.report.terminal import LogProgress as LogProgress
 from streameval.report.terminal import ShownProgress as ShownProgress
-from streameval.report.terminal import Style as Style
+from streameval.report.terminal import is_plain as is_plain
 from streameval.report.terminal import make_bar as make_bar
 from streameval.report.terminal import render as render
 from streameval.report.terminal import show_progress as show_progress
-from streameval.report.terminal import stdout_style as stdout_style
 
 __all__ = [
     "CAMERAS",
@@ -43,7 +42,6 @@ __all__ = [
     "BarProgress",
     "LogProgress",
     "ShownProgress",
-    "Style",
     "Table",
     "amount",
     "as_csv",
@@ -52,22 +50,22 @@ __all__ = [
     "as_parquet",
     "compare_conventions",
     "duration",
+    "evaluation_blocks",
     "figure_bytes",
     "hardest_queries",
     "interval_text",
+    "is_plain",
     "make_bar",
     "metrics_table",
     "number",
     "number_text",
     "percent",
+    "plan_blocks",
     "plan_summary",
     "plot",
     "plot_trajectories",
     "render",
-    "render_evaluation",
-    "render_plan",
     "runs_of",
     "show_progress",
-    "stdout_style",
     "tau_max_distance",
 ]
