@@ -1,4 +1,4 @@
-"""What a distance declares: its sums, its filter, and what FAISS has in its place.
+"""What a distance declares: its sums, and its filter, whose values FAISS has in its place.
 
 A filter value is the product of a query's row and a gallery row, times the `weight` and plus the
 `offset` of the gallery row's column. It ascends with the distance:
@@ -7,8 +7,8 @@ A filter value is the product of a query's row and a gallery row, times the `wei
     dot                      −s q·g                   = s distance
     euclidean, sqeuclidean   s (|g|² − 2 q·g)         = s (distance² − |q|²)
 
-with s a power of two that keeps float32 in range. In general it is s (`base` of the distance −
-`shift` of the query's norm). It differs from that by at most the guard band. The bound is the
+with s a power of two that keeps float32 in range. In general it is s (`value` of the distance −
+`squares` of the query's norm). It differs from that by at most the guard band. The bound is the
 classical one for an inner product (Higham, Accuracy and Stability of Numerical Algorithms, §3.1),
 with eight more roundings for scaling, normalising, weight and offset:
 
@@ -44,42 +44,46 @@ LEAST_FLOAT32, MOST_FLOAT32 = 1e-12, 1e12
 _SUBNORMAL = 1e-280
 
 
+@dataclass(frozen=True)
 class Filter:
     """Float32 values that ascend with a distance; of inner products, −q·g.
 
     Attributes
     ----------
+    value : callable
+        Returns what ascends evenly with filter values, for distances; FAISS has these values in
+        place of distances.
+    distance : callable
+        Returns the distances that values of FAISS stand for.
     normalised : bool
-        Whether norms cancel: values are not scaled, and one band serves all gallery rows.
-    times : float
-        What products are multiplied by, beside s.
+        Whether norms cancel: values are not scaled, one band serves all gallery rows, and FAISS
+        takes vectors of length 1.
+    squared : bool
+        Whether values are of squared differences; else of inner products.
     lost : float
         What is lost where numbers fall below the smallest normal float32, 1e-38 each.
+    least : float
+        A bound that no distance is below.
     """
 
+    value: Callable[[FloatArray], FloatArray] = lambda distance: distance
+    distance: Callable[[FloatArray], FloatArray] = lambda value: value
     normalised: ClassVar[bool] = False
-    times: ClassVar[float] = 1.0
+    squared: ClassVar[bool] = False
     lost: ClassVar[float] = 1e-24
+    least: ClassVar[float] = -math.inf
 
     def factor(self, norms: FloatArray, scale: float) -> FloatArray:
         """Return what each query's row is multiplied by before the product, [m]: −s, or −2 s."""
-        return np.full(len(norms), -self.times * scale)
+        return np.full(len(norms), -2.0 * scale if self.squared else -scale)
 
     def weight(self, norms: FloatArray) -> FloatArray:
         """Return what each column is multiplied by, [n]; of the norms of the rows multiplied."""
         return np.ones(len(norms))
 
     def squares(self, norms: FloatArray) -> FloatArray:
-        """Return what is added to each column, by s, [n]."""
+        """Return what is added to each column by s, [n]; and, of queries, taken from `value`."""
         return np.zeros(len(norms))
-
-    def base(self, distance: FloatArray) -> FloatArray:
-        """Return what ascends evenly with filter values, for distances."""
-        return distance
-
-    def shift(self, norms: FloatArray) -> FloatArray:
-        """Return what is subtracted from the base for queries of these norms, [m]."""
-        return self.squares(norms)
 
     def magnitudes(self, norms: FloatArray, largest: float) -> tuple[FloatArray, FloatArray]:
         """Return bounds on products and on values for queries of these norms, each [m].
@@ -124,27 +128,29 @@ class Filter:
         rounded = (width / 8 + 40) * 2.0**-53 * (reach * scale)
         return gamma * (size * scale) + rounded + self.lost
 
+    def faiss_error(self, gamma: float, norms: FloatArray, longest: float) -> FloatArray:
+        """Return a bound on the error of FAISS's values, [m] float64.
 
-@dataclass(frozen=True)
+        Parameters
+        ----------
+        gamma : float
+            Relative error of a float32 sum of products.
+        norms : [m] float64
+            Of the queries.
+        longest : float
+            Norm of the longest gallery vector.
+        """
+        return gamma * self.magnitudes(norms, longest)[1]
+
+
 class SquaredFilter(Filter):
-    """The filter of squared differences: |g|² − 2 q·g.
+    """The filter of squared differences: |g|² − 2 q·g."""
 
-    Attributes
-    ----------
-    square : callable
-        Returns squared distances.
-    """
-
-    square: Callable[[FloatArray], FloatArray]
-    times: ClassVar[float] = 2.0
+    squared, least = True, 0.0
 
     def squares(self, norms: FloatArray) -> FloatArray:
         """Return |q|², or |g|²."""
         return norms * norms
-
-    def base(self, distance: FloatArray) -> FloatArray:
-        """Return squared distances; none is negative."""
-        return np.where(distance < 0.0, -np.inf, self.square(distance))
 
     def magnitudes(self, norms: FloatArray, largest: float) -> tuple[FloatArray, FloatArray]:
         """Return bounds on |g|² − 2 q·g and on (|q| + |g|)²."""
@@ -159,7 +165,7 @@ class SquaredFilter(Filter):
 class NormalisedFilter(Filter):
     """The filter of inner products of vectors of length 1: −q̂·ĝ."""
 
-    normalised = True
+    normalised, least = True, 0.0
     lost = 1e-20  # with norms of 1e-12
 
     def factor(self, norms: FloatArray, scale: float) -> FloatArray:
@@ -170,10 +176,6 @@ class NormalisedFilter(Filter):
         """Return 1 / |ĝ|."""
         return 1.0 / norms
 
-    def shift(self, norms: FloatArray) -> FloatArray:
-        """Return 1: the distance is 1 − q̂·ĝ."""
-        return np.ones(len(norms))
-
     def magnitudes(self, norms: FloatArray, largest: float) -> tuple[FloatArray, FloatArray]:
         """Return 1, twice."""
         return np.ones(len(norms)), np.ones(len(norms))
@@ -181,50 +183,6 @@ class NormalisedFilter(Filter):
     def fits(self, longest: float, norms: FloatArray, factor: float, scale: float) -> bool:
         """Tell whether no weight is too large."""
         return float(norms.min(initial=np.inf)) * factor > LEAST_FLOAT32
-
-
-@dataclass(frozen=True)
-class FaissMetric:
-    """The equivalent of a distance in FAISS.
-
-    Attributes
-    ----------
-    inner_product : bool
-        Whether FAISS searches by inner products, of which the negative is taken; else by
-        squared Euclidean distances.
-    normalised : bool
-        Whether vectors are scaled to length 1 for FAISS.
-    least : float
-        A bound that no distance is below.
-    value : callable
-        The values that FAISS has for distances; smaller is closer.
-    distance : callable
-        The distances that values of FAISS stand for.
-    """
-
-    inner_product: bool
-    normalised: bool = False
-    least: float = -np.inf
-    value: Callable[[FloatArray], FloatArray] = lambda distance: distance
-    distance: Callable[[FloatArray], FloatArray] = lambda value: value
-
-    def error(self, gamma: float, norms: FloatArray, longest: float) -> FloatArray:
-        """Return a bound on the error of FAISS's values, [m] float64.
-
-        Parameters
-        ----------
-        gamma : float
-            Relative error of a float32 sum of products.
-        norms : [m] float64
-            Of the queries.
-        longest : float
-            Norm of the longest gallery vector.
-        """
-        if self.normalised:
-            return np.full(len(norms), gamma)
-        if self.inner_product:
-            return gamma * norms * longest
-        return gamma * (norms + longest) ** 2
 
 
 @dataclass(frozen=True)
@@ -245,8 +203,7 @@ class Distance:
     uses_lengths : bool
         Whether scaling single vectors changes the ranking; else zero vectors have no distance.
     filter : Filter, optional
-        What float32 products tell of distances; without one every distance is computed.
-    faiss : FaissMetric, optional
+        What float32 products, and FAISS, tell of distances; without one every distance is computed.
     """
 
     name: str
@@ -256,7 +213,6 @@ class Distance:
     unit_bounds: tuple[float, float] | None = None
     uses_lengths: bool = True
     filter: Filter | None = None
-    faiss: FaissMetric | None = None
 
     def pairs(self, queries: Vectors, items: Vectors, query: Indices, item: Indices) -> FloatArray:
         """Return the canonical distances of listed pairs, [p] float64.

@@ -1,7 +1,5 @@
 """The Manhattan distance, Σ |q − g|; every distance is computed, without a filter."""
 
-from __future__ import annotations
-
 from streameval.distances.distance import Distance
 from streameval.distances.sums import ABSOLUTE_DIFFERENCE
 

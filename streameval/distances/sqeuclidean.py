@@ -1,8 +1,6 @@
 """The squared Euclidean distance, Σ (q − g)²."""
 
-from __future__ import annotations
-
-from streameval.distances.distance import Distance, FaissMetric, SquaredFilter
+from streameval.distances.distance import Distance, SquaredFilter
 from streameval.distances.sums import SQUARED_DIFFERENCE
 
 DISTANCE = Distance(
@@ -10,6 +8,5 @@ DISTANCE = Distance(
     term=SQUARED_DIFFERENCE,
     finish=lambda sums, query, item: sums,
     unit_bounds=(0.0, 4.0),
-    filter=SquaredFilter(lambda distance: distance),
-    faiss=FaissMetric(inner_product=False, least=0.0),
+    filter=SquaredFilter(),
 )

@@ -152,8 +152,8 @@ class FilterTile(Tile):
             own = indptr[start : start + step + 1]
             part = slice(own[0], own[-1])
             with np.errstate(over="ignore", invalid="ignore"):
-                shift = np.repeat(filter_.shift(norms[start : start + step]), np.diff(own))
-                level[part] = (filter_.base(distances[part]) - shift) * self.of.scale
+                squares = np.repeat(filter_.squares(norms[start : start + step]), np.diff(own))
+                level[part] = (filter_.value(distances[part]) - squares) * self.of.scale
         return Levels(level, level)
 
     def resolve(self, query: Indices, column: Indices) -> FloatArray:

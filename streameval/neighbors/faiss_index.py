@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.arrays.fingerprint import fingerprint
-from streameval.distances.distance import FaissMetric
+from streameval.distances.distance import Filter
 from streameval.distances.sums import Vectors
 from streameval.errors import InputError, OptionError, StreamevalWarning, refuse
 from streameval.output import NewFile
@@ -44,9 +44,9 @@ def load() -> Any:
     return faiss
 
 
-def faiss_metric(features: Features) -> FaissMetric:
-    """Return the FAISS equivalent of the distance of features, or raise OptionError."""
-    metric = features.distance.faiss
+def faiss_metric(features: Features) -> Filter:
+    """Return the filter of the distance of features, whose values FAISS has; or OptionError."""
+    metric = features.distance.filter
     if metric is None:
         raise OptionError(
             f"FAISS has no equivalent of the {features.metric} distance: choose another metric, "
@@ -64,8 +64,8 @@ def faiss_vectors(features: Features, vectors: Vectors) -> npt.NDArray[np.float3
 
 def metric_code(features: Features) -> int:
     """Return the number by which FAISS knows the metric of features."""
-    inner = faiss_metric(features).inner_product
-    return int(load().METRIC_INNER_PRODUCT if inner else load().METRIC_L2)
+    squared = faiss_metric(features).squared
+    return int(load().METRIC_L2 if squared else load().METRIC_INNER_PRODUCT)
 
 
 def is_file(spec: str) -> bool:

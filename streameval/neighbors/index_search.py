@@ -223,7 +223,7 @@ class Hits(NamedTuple):
     @classmethod
     def of(cls, features: Features, value: Any, item: IntArray, start: int, longest: float) -> Hits:
         """Return a result of FAISS on gallery rows from `start` on."""
-        ascending = -value if faiss_index.faiss_metric(features).inner_product else value
+        ascending = value if faiss_index.faiss_metric(features).squared else -value
         nothing = item < 0
         values = np.where(nothing, np.float32(np.inf), ascending)
         return cls(np.where(nothing, NOTHING, item + start), values, longest)

@@ -87,7 +87,7 @@ class Ranking:
                     f"can't square without loss; lengths from {LEAST_NORM:g} to {MOST_NORM:g} are "
                     "needed for FAISS: scale the features"
                 )
-        error = metric.error(_rounding(self.features.width), norms, longest)
+        error = metric.faiss_error(_rounding(self.features.width), norms, longest)
         theirs, values = metric.value(told.distance), metric.value(ranked.distance)
         if not np.isnan(theirs).all():
             rounding = self.source.precision * (1 + np.abs(theirs) + np.abs(values))
