@@ -142,13 +142,7 @@ def lay_grid(closer, tied, band, pitch, phase, values, weight, offset, code):  #
     far = kind(np.inf)
     if m and most < limit:
         far = (kind(most) - origin) * scale
-    base, end = 0, m
-    while base < end:  # the first edge that is not wholly before the grid
-        middle = (base + end) // 2
-        if cell_of(kind(tied[middle] + band), origin, scale) < 1:
-            base = middle + 1
-        else:
-            end = middle
+    base = first_reached(np.float64(origin), tied, band, 0, m)  # those before are in cell 0
     cell, e, shared = 1, base, 0
     while e < m and e - base < bit - 3:
         first = cell_of(kind(closer[e] - band), origin, scale)

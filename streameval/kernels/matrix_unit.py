@@ -38,7 +38,6 @@ AHEAD_BYTES = 6 * LINE_BYTES  # brought into L2 in each step
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
 
 _POINTER = I8.as_pointer()
-_NUMBER = types.intp
 
 
 @cache
@@ -71,43 +70,48 @@ def _at(builder: Any, start: Any, offset: Any, kind: Any = I8) -> Any:
     return builder.bitcast(builder.gep(start, [offset]), kind.as_pointer())
 
 
-def _instruction(*kinds: Any) -> Callable[[Callable[..., None]], Any]:
-    """Return what makes an intrinsic of a function of a builder, and of values of some kinds."""
+def _instruction(kinds: str) -> Callable[[Callable[..., None]], Any]:
+    """Return what makes an intrinsic of a function of a builder and of values.
+
+    The kind of each is a letter: `a` an address, `n` a number, `b` a boolean.
+    """
 
     def declare(write: Callable[..., None]) -> Any:
         def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            write(builder, *args)
+            values = (
+                builder.inttoptr(value, _POINTER) if kind == "a" else value
+                for kind, value in zip(kinds, args, strict=True)
+            )
+            write(builder, *values)
             return context.get_dummy_value()
 
         @intrinsic
         @wraps(write)
         def instruction(typing_context, *args):  # type: ignore[no-untyped-def]
-            return types.none(*kinds), generate
+            taken = (types.boolean if kind == "b" else types.intp for kind in kinds)
+            return types.none(*taken), generate
 
         return instruction
 
     return declare
 
 
-@_instruction(_NUMBER)
+@_instruction("a")
 def configure(builder, address):  # type: ignore[no-untyped-def]
     """Configure the unit for this thread, by the 64 bytes at an address."""
-    call(builder, "llvm.x86.ldtilecfg", builder.inttoptr(address, _POINTER))
+    call(builder, "llvm.x86.ldtilecfg", address)
 
 
-@_instruction()
+@_instruction("")
 def release(builder):  # type: ignore[no-untyped-def]
     """Give the unit's registers back."""
     call(builder, "llvm.x86.tilerelease")
 
 
-def _row_writer(builder: Any, args: Any) -> Callable[[Any], None]:
-    """Return what writes a row of products: of the sums of three weights, and of scales.
-
-    The arguments are the address of the sums, the address and stride of the rows, and the
-    addresses of the scales of queries and gallery rows.
-    """
-    sums, out, by_query, by_item = (builder.inttoptr(args[i], _POINTER) for i in (0, 1, 3, 4))
+def _row_writer(
+    builder: Any, sums: Any, out: Any, stride: Any, by_query: Any, by_item: Any
+) -> Callable[[Any], None]:
+    """Return what writes a row of products: of the sums of three weights, and of scales."""
     floats, whole = vector(FLOAT, ITEMS), vector(I32, ITEMS)
     item_scale = builder.load(_at(builder, by_item, 0, floats), align=4)
 
@@ -124,20 +128,20 @@ def _row_writer(builder: Any, args: Any) -> Callable[[Any], None]:
             total = value
         scale = builder.load(_at(builder, by_query, builder.mul(row, I64(4)), FLOAT), align=4)
         total = builder.fmul(builder.fmul(total, spread(builder, scale, ITEMS)), item_scale)
-        builder.store(total, _at(builder, out, builder.mul(row, args[2]), floats), align=4)
+        builder.store(total, _at(builder, out, builder.mul(row, stride), floats), align=4)
 
     return write
 
 
-@_instruction(*5 * [_NUMBER])
+@_instruction("aanaa")
 def write_rows(builder, sums, out, stride, by_query, by_item):  # type: ignore[no-untyped-def]
     """Write 32 × 16 products from their sums; all but `stride`, in bytes, are addresses."""
-    write = _row_writer(builder, (sums, out, stride, by_query, by_item))
+    write = _row_writer(builder, sums, out, stride, by_query, by_item)
     with cgutils.for_range(builder, I64(QUERIES)) as loop:
         write(loop.index)
 
 
-@_instruction(*10 * [_NUMBER])
+@_instruction("aanaaaanaa")
 def multiply_panels(  # type: ignore[no-untyped-def]
     builder, queries, items, steps, sums, ahead, before, out, stride, by_query, by_item
 ):
@@ -151,17 +155,14 @@ def multiply_panels(  # type: ignore[no-untyped-def]
     of queries. Tile 6 holds queries, which come once, past L1; tile 7 gallery rows, which stay
     there.
     """
-    left, right, sums, ahead = (
-        builder.inttoptr(address, _POINTER) for address in (queries, items, sums, ahead)
-    )
-    write = _row_writer(builder, (before, out, stride, by_query, by_item))
+    write = _row_writer(builder, before, out, stride, by_query, by_item)
     pauses = builder.mul(steps, I64(2))
     rows = builder.sdiv(builder.add(pauses, I64(QUERIES - 1)), pauses)  # in each pause
     for tile in range(6):
         call(builder, "llvm.x86.tilezero", I8(tile))
     with cgutils.for_range(builder, steps) as loop:
-        query_step = _at(builder, left, builder.mul(loop.index, I64(QUERY_STEP_BYTES)))
-        item_step = _at(builder, right, builder.mul(loop.index, I64(ITEM_STEP_BYTES)))
+        query_step = _at(builder, queries, builder.mul(loop.index, I64(QUERY_STEP_BYTES)))
+        item_step = _at(builder, items, builder.mul(loop.index, I64(ITEM_STEP_BYTES)))
         lines = _at(builder, ahead, builder.mul(loop.index, I64(AHEAD_BYTES)))
         loaded = -1
         for half in range(2):
@@ -235,20 +236,17 @@ def _add_squares(builder: Any, digits: Any, sums: Any) -> Any:
     return builder.sub(products, call(builder, name, zeros, bias, digits, returns=kind))
 
 
-@_instruction(*5 * [_NUMBER], types.boolean, _NUMBER)
+@_instruction("anaanba")
 def pack_step(builder, rows, stride, scales, target, apart, transposed, squares):  # type: ignore[no-untyped-def]
     """Write 16 rows of a step: a tile a digit, so far `apart`.
 
     `rows`, `scales`, `target` and `squares` are addresses; the last of [2, 16, 16] int32, to
     which the squares of the second and third digits of each row are added, in 16 lanes.
     """
-    source, scales, target, squares = (
-        builder.inttoptr(address, _POINTER) for address in (rows, scales, target, squares)
-    )
     lanes = vector(I32, TILE_ROWS)
     digits: list[list[Any]] = [[] for _ in range(DIGITS)]
     for row in range(TILE_ROWS):
-        address = _at(builder, source, builder.mul(stride, I64(row)), vector(FLOAT, STEP))
+        address = _at(builder, rows, builder.mul(stride, I64(row)), vector(FLOAT, STEP))
         values = builder.load(address, align=4)
         scale = builder.load(_at(builder, scales, 4 * row, FLOAT), align=4)
         scaled = builder.fmul(values, spread(builder, scale, STEP))

@@ -9,9 +9,9 @@ that says which: the processor's matrix unit where there is one, else BLAS.
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache, partial
+from typing import NamedTuple
 
 import llvmlite.binding
 import numpy as np
@@ -41,7 +41,7 @@ FEW_ROWS = 16  # packing gallery rows for so few queries would take longer than 
 VARIABLE = "STREAMEVAL_PRODUCT"
 
 
-class Product(ABC):
+class Product(NamedTuple):
     """The products of a block of queries with the gallery rows of some columns.
 
     Attributes
@@ -50,58 +50,41 @@ class Product(ABC):
         n: a product differs from the exact one by at most n u |x| |y|, u = 2⁻²⁴. More exactly
         by γₙ |x| |y| of BLAS, which may add up in any order, where n is D (Higham, Accuracy and
         Stability of Numerical Algorithms, §3.1).
+    write : callable
+        ``write(start, out)`` writes the products of m queries, from a query on, [m, n] float32 in C
+        order.
     """
 
     roundings: float
-
-    @abstractmethod
-    def write(self, start: int, out: Float32Matrix) -> None:
-        """Write the products of some queries, [m, n] float32.
-
-        Parameters
-        ----------
-        start : int
-            The query that the first row of `out` belongs to.
-        out : [m, n] float32, written
-            In C order.
-        """
+    write: Callable[[int, Float32Matrix], None]
 
 
 Multiplier = Callable[[Float32Matrix, Memory], Product]
 
 
-class BlasProduct(Product):
-    """Products by BLAS, as NumPy calls it; gallery rows are taken as they are."""
+def blas_product(queries: Float32Matrix, items: Float32Matrix, memory: Memory) -> Product:
+    """Return products by BLAS, as NumPy calls it; gallery rows are taken as they are.
 
-    def __init__(self, queries: Float32Matrix, items: Float32Matrix, memory: Memory) -> None:
-        self.roundings = float(queries.shape[1])
-        self._queries, self._items = queries, items
+    OpenBLAS is twice as fast where few are on the right, and as many as its kernel is wide.
+    """
 
-    def write(self, start: int, out: Float32Matrix) -> None:
-        """Write the products of some queries.
-
-        OpenBLAS is twice as fast where few are on the right, and as many as its kernel is wide.
-        """
-        queries = self._queries[start : start + len(out)]
-        if len(self._queries) > FEW_ROWS:
-            np.matmul(queries, self._items.T, out=out)
+    def write(start: int, out: Float32Matrix) -> None:
+        rows = queries[start : start + len(out)]
+        if len(queries) > FEW_ROWS:
+            np.matmul(rows, items.T, out=out)
             return
-        padded = np.zeros((FEW_ROWS, self._queries.shape[1]), np.float32)
-        padded[: len(out)] = queries
-        out[...] = np.matmul(self._items, padded.T)[:, : len(out)].T
+        padded = np.zeros((FEW_ROWS, queries.shape[1]), np.float32)
+        padded[: len(out)] = rows
+        out[...] = np.matmul(items, padded.T)[:, : len(out)].T
+
+    return Product(float(queries.shape[1]), write)
 
 
-class UnitProduct(Product):
-    """Products by the processor's matrix unit; panels of gallery rows are written to `memory`."""
-
-    def __init__(self, queries: Panels, items: Float32Matrix, memory: Memory) -> None:
-        self._queries, self._width = queries, items.shape[1]
-        self._items = panels_of(items, memory, ITEMS)
-        self.roundings = roundings(queries, self._items)
-
-    def write(self, start: int, out: Float32Matrix) -> None:
-        """Write the products of some queries."""
-        multiply(self._queries, start, self._items, self._width, out)
+def unit_product(queries: Panels, items: Float32Matrix, memory: Memory) -> Product:
+    """Return products by the matrix unit; panels of gallery rows are written to `memory`."""
+    panels = panels_of(items, memory, ITEMS)
+    write = partial(multiply, queries, panels, items.shape[1])
+    return Product(roundings(queries, panels), write)
 
 
 def choose_multiplier(queries: Float32Matrix) -> Multiplier:
@@ -109,8 +92,8 @@ def choose_multiplier(queries: Float32Matrix) -> Multiplier:
     rows, width = queries.shape
     if rows > FEW_ROWS and item_bytes(rows, width):
         memory = np.empty(item_bytes(rows, width), np.uint8)
-        return partial(UnitProduct, panels_of(queries, memory, QUERIES))
-    return partial(BlasProduct, queries)
+        return partial(unit_product, panels_of(queries, memory, QUERIES))
+    return partial(blas_product, queries)
 
 
 def use_matrix_unit() -> bool:

@@ -17,6 +17,7 @@ gallery rows of 16, transposed by fours.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numba
@@ -88,7 +89,7 @@ def panels_of(rows: Float32Matrix, memory: Memory, panel: int) -> Panels:
     scale = np.zeros(-(-len(rows) // panel) * panel, np.float32)
     if not len(rows):
         return Panels(digits, scale, 0.0, 0.0, 0.0)
-    rounding, middle, low = _pack(rows, rows.view(np.uint32), digits, scale, panel)
+    rounding, middle, low = _pack(rows, digits, scale, panel)
     return Panels(digits, scale, float(rounding), float(middle), float(low))
 
 
@@ -110,16 +111,16 @@ def roundings(queries: Panels, gallery: Panels) -> float:
     return (rounded + left_out + summed) * 2.0**24
 
 
-def multiply(queries: Panels, start: int, gallery: Panels, width: int, out: Float32Matrix) -> None:
+def multiply(queries: Panels, gallery: Panels, width: int, start: int, out: Float32Matrix) -> None:
     """Write the products of some queries and gallery rows, by the matrix unit.
 
     Parameters
     ----------
     queries, gallery : Panels
-    start : int
-        The query that the first row of `out` belongs to.
     width : int
         D.
+    start : int
+        The query that the first row of `out` belongs to.
     out : [m, n] float32, written
         In C order.
     """
@@ -138,39 +139,30 @@ def _squares(row):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(nogil=True, cache=True)
-def _exponent(bits):  # type: ignore[no-untyped-def]
+@numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
+def _exponent(row):  # type: ignore[no-untyped-def]
     """Return k: 2ᵏ times the greatest magnitude is what three digits hold, and twice that is not.
 
     0 of zeros; 120 of magnitudes below what is normal in float32.
-
-    Parameters
-    ----------
-    bits : [D] uint32
-        Of float32 values. A magnitude's order is that of its bits.
     """
-    most = np.uint32(0)
-    for d in range(bits.shape[0]):
-        magnitude = bits[d] & np.uint32(0x7FFFFFFF)
-        most = magnitude if magnitude > most else most
-    if most == 0:
-        return 0
-    above = np.int64(most >> np.uint32(23)) - 126  # the power of two that it is below
-    full = (np.int64(most & np.uint32(0x7FFFFF)) | 0x800000) > 2 * MOST_DIGITS
-    return min(23 - above - full, 120)
+    most = np.float32(0)
+    for d in range(len(row)):
+        most = max(most, abs(row[d]))
+    share, above = math.frexp(most)  # the power of two that it is below
+    full = share * 2.0**24 > 2 * MOST_DIGITS
+    return min(23 - above - full, 120) if most > 0 else 0
 
 
 @numba.njit(nogil=True, cache=True)
 def _fill(rows, first, column, out):  # type: ignore[no-untyped-def]
     """Copy what there is of 16 rows × 64 columns; zeros beyond."""
+    part = rows[first : first + TILE_ROWS, column : column + STEP]
     out[:] = 0
-    for r in range(first, min(first + TILE_ROWS, rows.shape[0])):
-        for d in range(column, min(column + STEP, rows.shape[1])):
-            out[r - first, d - column] = rows[r, d]
+    out[: part.shape[0], : part.shape[1]] = part
 
 
 @numba.njit(nogil=True, cache=True)
-def _pack(rows, bits, digits, scale, panel):  # type: ignore[no-untyped-def]
+def _pack(rows, digits, scale, panel):  # type: ignore[no-untyped-def]
     """Write the panels and scales of some rows; return the attributes of `Panels`."""
     n, width = rows.shape
     steps = -(-width // STEP)
@@ -184,7 +176,7 @@ def _pack(rows, bits, digits, scale, panel):  # type: ignore[no-untyped-def]
         count = max(min(n - first, TILE_ROWS), 0)
         by[:], squares[:] = 1, 0
         for r in range(count):
-            exponent = _exponent(bits[first + r])
+            exponent = _exponent(rows[first + r])
             by[r] = np.float32(2.0**exponent)
             scale[first + r] = np.float32(2.0 ** (8 - exponent))
         start = target + first // panel * steps * DIGITS * apart + first // 16 % tiles * TILE_BYTES
@@ -198,10 +190,8 @@ def _pack(rows, bits, digits, scale, panel):  # type: ignore[no-untyped-def]
             transposed = panel == ITEMS
             pack_step(at, distance, by.ctypes.data, to, apart, transposed, squares.ctypes.data)
         for r in range(count):
-            b, c, squared = 0, 0, np.float64(_squares(rows[first + r]))
-            for lane in range(16):
-                b += squares[0, r, lane]
-                c += squares[1, r, lane]
+            b, c = squares[0, r].sum(), squares[1, r].sum()
+            squared = np.float64(_squares(rows[first + r]))
             if squared < LEAST_SQUARED:
                 if by[r] != 1 or squared > 0.0:  # not a row of zeros
                     rounding = np.inf
@@ -253,9 +243,9 @@ def _multiply(queries, start, gallery, steps, configuration, sums, part, out):  
             else:
                 write_rows(other, at, distance, query_scale, item_scale)
             if at == part.ctypes.data:
-                for r in range(max(row, 0), min(row + QUERIES, m)):
-                    for c in range(column, min(column + ITEMS, n)):
-                        out[r, c] = part[r - row, c - column]
+                top = max(row, 0)
+                inside = part[top - row : m - row, : n - column]
+                out[top : row + QUERIES, column : column + ITEMS] = inside
             own, other = other, own
             row, column = panel * QUERIES - start, left_column
             query_scale, item_scale = by_query + panel * QUERIES * 4, by_item + column * 4

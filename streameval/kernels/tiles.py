@@ -170,6 +170,13 @@ class Rows(NamedTuple):
         """Return the rows of a tile; `offset_row` serves each query of the block."""
         return cls(tile.values, tile.query, offset_row[tile.query], tile.band, tile.columns)
 
+    def weighted(self, row: int) -> FloatTile:
+        """Return the values of a row, weighted and offset, [n]."""
+        columns = self.columns
+        values: FloatTile = np.empty_like(self.values[row])
+        weighted(self.values[row], columns.weight, columns.offset[self.offset[row]], values)
+        return values
+
 
 class Doubts(NamedTuple):
     """Pairs that a tile's values do not decide, listed for their canonical distances.

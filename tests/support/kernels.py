@@ -18,12 +18,12 @@ from streameval.kernels.matrix_unit import ITEMS as ITEMS
 from streameval.kernels.matrix_unit import QUERIES as QUERIES
 from streameval.kernels.matrix_unit import supported as supported
 from streameval.kernels.multiplier import VARIABLE as VARIABLE
-from streameval.kernels.multiplier import BlasProduct as BlasProduct
 from streameval.kernels.multiplier import Product as Product
-from streameval.kernels.multiplier import UnitProduct as UnitProduct
+from streameval.kernels.multiplier import blas_product as blas_product
 from streameval.kernels.multiplier import choose_multiplier as choose_multiplier
 from streameval.kernels.multiplier import description as description
 from streameval.kernels.multiplier import item_bytes as item_bytes
+from streameval.kernels.multiplier import unit_product as unit_product
 from streameval.kernels.multiplier import use_matrix_unit as use_matrix_unit
 from streameval.kernels.panels import MOST_COLUMNS as MOST_COLUMNS
 from streameval.kernels.panels import Panels as Panels
@@ -36,15 +36,14 @@ __all__ = [
     "MOST_COLUMNS",
     "QUERIES",
     "VARIABLE",
-    "BlasProduct",
     "FeatureColumns",
     "FineColumns",
     "Panels",
     "Product",
     "QueryBlock",
-    "UnitProduct",
     "bin_row",
     "bins_for",
+    "blas_product",
     "cell_of",
     "choose_multiplier",
     "codes_for",
@@ -57,5 +56,6 @@ __all__ = [
     "supported",
     "threshold_distances",
     "touched_bit",
+    "unit_product",
     "use_matrix_unit",
 ]
