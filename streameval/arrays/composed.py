@@ -8,14 +8,21 @@ from __future__ import annotations
 import glob
 import math
 import re
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from streameval.arrays.array import AnyArray, Array, Rows, Span, Spans, native_dtype, refuse_key
+from streameval.arrays.array import (
+    AnyArray,
+    Array,
+    Rows,
+    Spans,
+    native_dtype,
+    refuse_key,
+    stretches,
+)
 from streameval.arrays.npy import Header, open_npy, read_header
 from streameval.arrays.zarr_array import is_zarr, open_zarr
 from streameval.errors import InputError
@@ -24,115 +31,99 @@ _DENSE = 4  # read with what lies between where at least one row in so many is w
 
 
 class ComposedArray(Array):
-    """Arrays put together along an axis, or a part of one."""
-
-    _axis: int
-
-    @abstractmethod
-    def _parts(self, start: int, stop: int) -> Iterator[tuple[Array, slice, Span, Rows | None]]:
-        """Yield the parts of a range, not empty, of the axis.
-
-        Each is an array, where its values belong in the range, which span of the array to read,
-        and what of that is wanted; None: all.
-        """
-
-    def _fill(self, out: AnyArray, spans: Spans) -> None:
-        axis = self._axis
-        for array, at, span, wanted in self._parts(*spans[axis]):
-            target = out[:, at] if axis else out[at]
-            in_place = wanted is None and target.flags.c_contiguous and array.dtype == self.dtype
-            own = (*spans[:axis], span, *spans[axis + 1 :])
-            block = array.read(*own, out=target if in_place else None)
-            if not (in_place and np.may_share_memory(block, target)):  # one in memory gives a view
-                target[...] = block if wanted is None else np.take(block, wanted, axis)
-
-
-class SelectedArray(ComposedArray):
-    """Some rows of an array, or some columns.
+    """Rows or columns of arrays, one array after the other.
 
     Parameters
     ----------
-    array : Array
-    index : [n] int64
-        Ascending, each once.
-    axis : {0, 1}
-    """
-
-    def __init__(self, array: Array, index: Rows, axis: int = 0) -> None:
-        self.uri, self.dtype, self._array = array.uri, array.dtype, array
-        self._index, self._axis = index, axis
-        self.shape = (*array.shape[:axis], len(index), *array.shape[axis + 1 :])
-        chunks = zip(array.chunks, self.shape, strict=True)
-        self.chunks = tuple(max(min(chunk, size), 1) for chunk, size in chunks)
-
-    def read_scratch_bytes(self, rows: int, columns: int) -> int:
-        """Return what reading the array itself takes, and what lies between what is wanted."""
-        block = [rows, columns][: len(self.shape)]
-        block[self._axis] = min(_DENSE * block[self._axis], self._array.shape[self._axis])
-        between = math.prod(block) * self.dtype.itemsize
-        return between + self._array.read_scratch_bytes(*(*block, 0)[:2])
-
-    def _parts(self, start: int, stop: int) -> Iterator[tuple[Array, slice, Span, Rows]]:
-        """Yield stretches of rows in which what is wanted lies close together; all columns."""
-        index, begin = self._index[start:stop], 0
-        while begin < len(index):
-            reach = np.arange(1, len(index) - begin + 1)
-            sparse = index[begin:] - index[begin] >= _DENSE * reach
-            close = self._axis or not sparse.any()
-            end = len(index) if close else begin + int(np.argmax(sparse))
-            first, last = int(index[begin]), int(index[end - 1])
-            yield self._array, slice(begin, end), (first, last + 1), index[begin:end] - first
-            begin = end
-
-    def _take(self, out: AnyArray, rows: Rows) -> None:
-        taken = self._array.take(rows if self._axis else self._index[rows])
-        out[...] = taken[:, self._index] if self._axis else taken
-
-
-class JoinedArray(ComposedArray):
-    """Arrays one after the other, along rows or along columns.
-
-    Parameters
-    ----------
-    arrays : sequence of Array
-        At least one; of a dtype that holds the values of all.
+    parts : sequence of (Array, range or [n] int64)
+        At least one array, and which of its rows or columns: a range of all; or an index,
+        ascending, each once.
     axis : {0, 1}
     uri : str
         How messages name it.
     """
 
-    def __init__(self, arrays: Sequence[Array], axis: int, uri: str) -> None:
-        self.uri, self._arrays, self._axis = uri, tuple(arrays), axis
-        self._begin = np.cumsum([0, *(array.shape[axis] for array in arrays)])
-        first, size = arrays[0].shape, int(self._begin[-1])
-        self.shape = (*first[:axis], size, *first[axis + 1 :])
-        self.dtype = np.result_type(*(array.dtype for array in arrays))
-        self.chunks = max(arrays, key=lambda array: array.shape[axis]).chunks
+    def __init__(self, parts: Sequence[tuple[Array, range | Rows]], axis: int, uri: str) -> None:
+        self.uri, self._chosen, self._axis = uri, tuple(parts), axis
+        self._begin = np.cumsum([0, *(len(index) for _, index in parts)])
+        largest, _ = max(parts, key=lambda part: len(part[1]))
+        size = int(self._begin[-1])
+        self.shape = (*largest.shape[:axis], size, *largest.shape[axis + 1 :])
+        self.dtype = np.result_type(*(array.dtype for array, _ in parts))
+        chunks = zip(largest.chunks, self.shape, strict=True)
+        self.chunks = tuple(max(min(chunk, size), 1) for chunk, size in chunks)
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
-        """Return what reading takes of the array that takes most, and its block if copied."""
-        in_place = self._axis == 0 and all(array.dtype == self.dtype for array in self._arrays)
-        copied = 0 if in_place else rows * max(columns, 1) * self.dtype.itemsize
-        return copied + max(array.read_scratch_bytes(rows, columns) for array in self._arrays)
+        """Return what reading takes of the part that takes most, and its block if copied."""
+        axis, most = self._axis, 0
+        for array, index in self._chosen:
+            block, whole = [rows, columns][: len(self.shape)], isinstance(index, range)
+            if not whole:  # with what lies between what is wanted
+                block[axis] = min(_DENSE * block[axis], array.shape[axis])
+            in_place = whole and axis == 0 and array.dtype == self.dtype
+            copied = 0 if in_place else math.prod(block) * self.dtype.itemsize
+            most = max(most, copied + array.read_scratch_bytes(*(*block, 0)[:2]))
+        return most
 
-    def _parts(self, start: int, stop: int) -> Iterator[tuple[Array, slice, Span, None]]:
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
+        axis, (start, stop) = self._axis, spans[self._axis]
         first = int(np.searchsorted(self._begin, start, side="right")) - 1
         last = int(np.searchsorted(self._begin, stop))
-        edges = self._begin[first : last + 1].tolist()
-        for array, (begin, end) in zip(self._arrays[first:last], pairwise(edges), strict=True):
-            left, right = max(start, begin), min(stop, end)
-            if left < right:
-                yield array, slice(left - start, right - start), (left - begin, right - begin), None
+        edges = pairwise(self._begin[first : last + 1].tolist())
+        for (array, index), (begin, end) in zip(self._chosen[first:last], edges, strict=True):
+            left = max(start, begin)
+            wanted = index[left - begin : min(stop, end) - begin]
+            for own in _close(wanted, axis):
+                place = slice(left - start + own.start, left - start + own.stop)
+                target, rows = out[:, place] if axis else out[place], wanted[own]
+                in_place = isinstance(rows, range) and target.flags.c_contiguous
+                in_place = in_place and array.dtype == self.dtype
+                span = int(rows[0]), int(rows[-1]) + 1
+                within = (*spans[:axis], span, *spans[axis + 1 :])
+                block = array.read(*within, out=target if in_place else None)
+                if not isinstance(rows, range):
+                    target[...] = np.take(block, rows - span[0], axis)
+                elif not (in_place and np.may_share_memory(block, target)):
+                    target[...] = block  # one in memory gives a view
 
     def _take(self, out: AnyArray, rows: Rows) -> None:
         if self._axis == 1:
-            for array, at, _, _ in self._parts(0, self.shape[1]):
-                out[:, at] = array.take(rows)
+            for (array, index), columns in zip(self._chosen, pairwise(self._begin), strict=True):
+                taken = array.take(rows)
+                out[:, slice(*columns)] = taken if isinstance(index, range) else taken[:, index]
             return
-        start = int(rows[0])
-        for array, at, span, _ in self._parts(start, int(rows[-1]) + 1):
-            own = slice(*np.searchsorted(rows, [start + at.start, start + at.stop]))
-            out[own] = array.take(rows[own] - start - at.start + span[0])
+        part = np.searchsorted(self._begin, rows, side="right") - 1
+        for own in stretches(part):
+            array, index = self._chosen[part[own.start]]
+            place = rows[own] - self._begin[part[own.start]]
+            out[own] = array.take(place if isinstance(index, range) else index[place])
+
+
+def _close(index: range | Rows, axis: int) -> Iterator[slice]:
+    """Yield stretches of rows that lie close together; all columns."""
+    begin = 0
+    while begin < len(index):
+        end = len(index)
+        if axis == 0 and not isinstance(index, range):
+            reach = np.arange(1, end - begin + 1)
+            sparse = index[begin:] - index[begin] >= _DENSE * reach
+            end = begin + int(np.argmax(sparse)) if sparse.any() else end
+        yield slice(begin, end)
+        begin = end
+
+
+class SelectedArray(ComposedArray):
+    """Some rows of an array, or some columns: those of an index, ascending, each once."""
+
+    def __init__(self, array: Array, index: Rows, axis: int = 0) -> None:
+        super().__init__([(array, index)], axis, array.uri)
+
+
+class JoinedArray(ComposedArray):
+    """Arrays one after the other, along rows or along columns."""
+
+    def __init__(self, arrays: Sequence[Array], axis: int, uri: str) -> None:
+        super().__init__([(array, range(array.shape[axis])) for array in arrays], axis, uri)
 
 
 def natural_order(name: str) -> tuple[list[int | str], str]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import math
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,8 @@ BLOCK_BYTES = 1 << 20
 WRITTEN = ("st_size", "st_mtime_ns")  # of a file: its size, and when it was written
 BLOCK_LABELS = 1 << 16
 
+_hash = partial(hashlib.blake2b, digest_size=16)
+
 
 def fingerprint(array: Array) -> str:
     """Return a text that differs where the content of an array does.
@@ -40,14 +43,14 @@ def fingerprint(array: Array) -> str:
     are spread evenly, the first and the last among them; and for every file its size, and when
     it was written.
     """
-    digest, rows, step = _begin(array)
-    starts = range(0, rows, step)
+    digest, starts, read = _begin(array)
     size = math.prod(array.shape) * array.dtype.itemsize
     if size > READ_BYTES and not isinstance(array, MemoryArray):
-        starts = np.unique(np.linspace(0, max(rows - step, 0), SAMPLES).astype(int)).tolist()
+        last = max(starts.stop - starts.step, 0)
+        starts = np.unique(np.linspace(0, last, SAMPLES).astype(int)).tolist()
         digest.update("".join(_files(array)).encode())
-    for start in starts:
-        digest.update(np.ascontiguousarray(array.read((start, min(start + step, rows)))).data)
+    for block in map(read, starts):
+        digest.update(block)
     return digest.hexdigest()
 
 
@@ -64,23 +67,22 @@ def content(array: Array) -> str:
 
     Of the same shape and dtype, too; in whatever format and chunks they are stored.
     """
-    whole, rows, step = _begin(array)
-
-    def digest(start: int) -> bytes:
-        block = np.ascontiguousarray(array.read((start, min(start + step, rows))))
-        return hashlib.blake2b(block.data, digest_size=16).digest()
-
+    whole, starts, read = _begin(array)
     with ThreadPoolExecutor(HASHING) as pool:
-        for part in pool.map(digest, range(0, rows if math.prod(array.shape) else 0, step)):
+        for part in pool.map(lambda start: _hash(read(start)).digest(), starts):
             whole.update(part)
     return whole.hexdigest()
 
 
-def _begin(array: Array) -> tuple[hashlib.blake2b, int, int]:
-    """Return the hash of shape and dtype, the number of rows, and how many to read at a time."""
-    row_bytes = math.prod(array.shape[1:]) * array.dtype.itemsize
-    begun = hashlib.blake2b(f"{array.shape} {array.dtype.str}".encode(), digest_size=16)
-    return begun, array.shape[0], max(BLOCK_BYTES // max(row_bytes, 1), 1)
+def _begin(array: Array) -> tuple[hashlib.blake2b, range, Callable[[int], memoryview]]:
+    """Return the hash of shape and dtype, where blocks of rows begin, and what reads one."""
+    rows, row_bytes = array.shape[0], math.prod(array.shape[1:]) * array.dtype.itemsize
+    step = max(BLOCK_BYTES // max(row_bytes, 1), 1)
+
+    def read(start: int) -> memoryview:
+        return array.read((start, min(start + step, rows))).data
+
+    return _hash(f"{array.shape} {array.dtype.str}".encode()), range(0, rows, step), read
 
 
 def of_labels(labels: AnyArray) -> str:
@@ -90,7 +92,7 @@ def of_labels(labels: AnyArray) -> str:
     strings.
     """
     are_texts = labels.dtype.kind == "U"
-    digest = hashlib.blake2b(f"{len(labels)} {are_texts}".encode(), digest_size=16)
+    digest = _hash(f"{len(labels)} {are_texts}".encode())
     for start in range(0, len(labels), BLOCK_LABELS):
         block = labels[start : start + BLOCK_LABELS]
         if are_texts:
@@ -113,7 +115,7 @@ def state(array: Array) -> str:
     if isinstance(array, MemoryArray) and not isinstance(array, LoadedArray):
         return ""
     lines = _files(array, (*WRITTEN, "st_ctime_ns"))
-    return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
+    return _hash("".join(lines).encode()).hexdigest()
 
 
 def _files(array: Array, known_by: Sequence[str] = WRITTEN) -> list[str]:

@@ -29,7 +29,6 @@ their names, by the options that take them."""
 _BLOCK = 1 << 16  # entries read at a time
 
 LabelSource = str | Path | npt.NDArray[Any] | Sequence[Any]
-Columns = Mapping[str, Texts | AnyArray]
 
 
 def read_labels(
@@ -121,7 +120,7 @@ def read_label_table(
         If the table can't be read, lacks a column, or a label is empty or a fraction;
         or if cells such as 01 and 1 would become one integer.
     """
-    return _labels([(path, read_table(path, more, shared))], text)[0]
+    return read_sides({"table": path}, text=text, more=more, shared=shared)[0]
 
 
 def read_label_tables(
@@ -154,12 +153,13 @@ def read_label_tables(
     InputError
         As `read_label_table`; 01 on one side and 1 on the other are refused too.
     """
-    sides = read_sides({"table": query}, {"table": gallery}, more=more, shared=shared)
-    return sides[0], sides[1]
+    first, second = read_sides({"table": query}, {"table": gallery}, more=more, shared=shared)
+    return first, second
 
 
 def read_sides(
     *sides: Mapping[str, str | Path | None],
+    text: Collection[str] = (),
     more: Sequence[str] = (),
     shared: Sequence[str] = (),
     like: Labels | None = None,
@@ -170,6 +170,8 @@ def read_sides(
     ----------
     *sides : mapping of str to str
         The URIs of arrays, ``ids``, ``cams`` and ``keys``; or of a ``table``.
+    text : collection of str
+        Columns of CSV tables that stay strings, as do those that are strings in arrays.
     more : sequence of str
         Further columns of the first side, if it is a table.
     shared : sequence of str
@@ -178,7 +180,7 @@ def read_sides(
         Columns that are strings there stay strings.
     """
     known = [] if like is None else [like]
-    read: list[tuple[str, Columns]] = []
+    read: list[tuple[str, Mapping[str, Texts | AnyArray]]] = []
     for side in sides:
         table = side.get("table")
         if table is not None:
@@ -189,15 +191,11 @@ def read_sides(
             raise InputError("neither ids nor a table of labels are given")
         known.append(read_labels(ids, cams, keys))
         read.append((known[-1].source, known[-1].columns))
-    text = {name for one in known for name, own in one.columns.items() if own.dtype.kind == "U"}
-    return _labels(read, text)
-
-
-def _labels(tables: Sequence[tuple[str | Path, Columns]], text: Collection[str]) -> list[Labels]:
-    """Return the labels of sides; a CSV column has integers where all sides have them."""
-    integers = set()
-    for name in {name: None for _, columns in tables for name in columns if name not in text}:
-        same = [columns[name] for _, columns in tables if name in columns]
+    texts = {name for one in known for name, own in one.columns.items() if own.dtype.kind == "U"}
+    texts.update(text)
+    integers = set()  # columns of which all sides have integers
+    for name in {name: None for _, columns in read for name in columns if name not in texts}:
+        same = [columns[name] for _, columns in read if name in columns]
         whole = [  # of all: one may be refused
             column.are_integers() if isinstance(column, Texts) else column.dtype.kind in "iu"
             for column in same
@@ -205,16 +203,15 @@ def _labels(tables: Sequence[tuple[str | Path, Columns]], text: Collection[str])
         if all(whole):
             check_written_alike([column for column in same if isinstance(column, Texts)])
             integers.add(name)
-
     return [
         Labels.of(
             {
                 name: own.to_numpy(name in integers) if isinstance(own, Texts) else own
                 for name, own in columns.items()
             },
-            str(path),
+            source,
         )
-        for path, columns in tables
+        for source, columns in read
     ]
 
 
