@@ -106,6 +106,11 @@ class Checkpoint(Record):
             )
         return stage
 
+    def file(self, name: str) -> Path:
+        """Return where a stage keeps a file, in the folder of the record."""
+        self._begin()
+        return self._folder / name
+
     def _mark(self, where: str, stage: Stage, name: str) -> None:
         """Mark a name of a stage as changed; commit where that is due."""
         self._changed[where, name] = stage
@@ -116,12 +121,9 @@ class Checkpoint(Record):
         """Write what has changed, at once and as a whole; raise OutputError if that can't be."""
         if not self._changed:
             return
+        self._begin()
         with self._store.guard("written"):
-            if not self.begun:
-                self._create()
             change = View(self._store, self._store.writable())
-            if EVALUATION not in change.root:
-                change.write_bytes(EVALUATION, json.dumps(self._cut).encode())
             for (where, name), stage in self._changed.items():
                 change.write(f"{where}/{name}", _arrays_of(stage.state[name]))
             stages = {where: stage.done for (where, _), stage in self._changed.items()}
@@ -155,11 +157,20 @@ class Checkpoint(Record):
         finally:
             self._lock.close()
 
-    def _create(self) -> None:
-        if self._folder.exists():
-            raise OutputError(f"{self._folder} was made by another process: choose another folder")
-        self._lock.enter_context(self._store.locked())
-        self._store.create()
+    def _begin(self) -> None:
+        """Write what is evaluated, where that is not written."""
+        with self._store.guard("written"):
+            if not self.begun:
+                if self._folder.exists():
+                    raise OutputError(
+                        f"{self._folder} was made by another process: choose another folder"
+                    )
+                self._lock.enter_context(self._store.locked())
+                self._store.create()
+            if self._store.is_empty:
+                change = View(self._store, self._store.writable())
+                change.write_bytes(EVALUATION, json.dumps(self._cut).encode())
+                change.commit("begun")
 
     def _open(self) -> None:
         """Open the record and read all of it: it is no larger than the result."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -54,6 +55,10 @@ class Record:
     def stage(self, name: str, tasks: int) -> Stage:
         """Begin a stage of so many tasks, or continue it where it was left."""
         return Stage(tasks)
+
+    def file(self, name: str) -> Path | None:
+        """Return where a stage keeps a file; None where none is kept."""
+        return None
 
     def begin(self, variant: str) -> None:
         """Keep the stages that follow apart from those of other variants."""
