@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +28,7 @@ from streameval.result.same_task import positive_items
 from streameval.sources.distances import Distances
 from streameval.sources.features import Features
 from streameval.sources.tiled import TiledSource
-from streameval.statistics import FloatArray
+from streameval.statistics import AnyArray, FloatArray
 
 SIDES = ("query", "gallery")
 BLOCK_BYTES = 16 << 20  # of the gallery, read at a time
@@ -181,7 +180,7 @@ def nearest_items(
     """
     if not queries:
         return []
-    kept: list[list[tuple[Any, ...]]] = [[] for _ in queries]
+    kept: list[list[AnyArray]] = [[] for _ in queries]
     of_matches: list[list[FloatArray]] = [[] for _ in queries]
     nearest_negative = [math.inf] * len(queries)
     for start, block in inputs.source.distance_blocks(queries, BLOCK_BYTES):
@@ -190,8 +189,7 @@ def nearest_items(
             of_matches[at].append(distances[kinds == Kind.MATCH])
             others = distances[kinds == Kind.MISMATCH]
             nearest_negative[at] = min(nearest_negative[at], float(others.min(initial=math.inf)))
-            first = _first(distances, kinds, result.options.ties, most, start)
-            kept[at] = sorted([*kept[at], *first])[:most]
+            kept[at].append(_first(distances, kinds, result.options.ties, most, start))
     for at, query in enumerate(queries):
         statistics = result.statistics
         positives = slice(*statistics.indptr[query : query + 2].tolist())
@@ -201,7 +199,8 @@ def nearest_items(
             or nearest_negative[at] != statistics.nearest_negative[query]
         ):
             raise _changed(name, f"query {query} has other distances than in the result")
-    return [_ranked(result, query, own) for query, own in zip(queries, kept, strict=True)]
+    first = (np.sort(np.concatenate(own))[:most] for own in kept)
+    return [_ranked(result, query, own) for query, own in zip(queries, first, strict=True)]
 
 
 def _kinds(pairs: Pairs, query: int, start: int, stop: int) -> npt.NDArray[np.int8]:
@@ -218,22 +217,20 @@ def _kinds(pairs: Pairs, query: int, start: int, stop: int) -> npt.NDArray[np.in
 
 def _first(
     distances: FloatArray, kinds: npt.NDArray[np.int8], ties: str, most: int, start: int
-) -> list[tuple[Any, ...]]:
+) -> AnyArray:
     """Return the first items: distance, place among items at one distance, row, kind."""
-    near = np.arange(len(distances))
-    if len(distances) > most:
-        near = np.flatnonzero(distances <= np.partition(distances, most - 1)[most - 1])
+    last = min(most, len(distances)) - 1
+    near = np.flatnonzero(distances <= np.partition(distances, last)[last])
     order = {"pessimistic": (0, 1, 2), "optimistic": (1, 0, 2)}.get(ties, (0, 0, 0))
     places = np.array(order)[kinds[near]]
-    first = np.lexsort((near, places, distances[near]))[:most]
-    columns = distances[near[first]], places[first], near[first] + start, kinds[near[first]]
-    return list(zip(*(values.tolist() for values in columns), strict=True))
+    first = np.rec.fromarrays([distances[near], places, near + start, kinds[near]])
+    return np.sort(first)[:most]
 
 
-def _ranked(result: Evaluation, query: int, kept: Sequence[tuple[Any, ...]]) -> RankedList:
+def _ranked(result: Evaluation, query: int, kept: AnyArray) -> RankedList:
     items: list[Item] = []
     rank = 0
-    for distance, _, row, value in kept:
+    for distance, _, row, value in kept.tolist():
         kind = Kind(value)
         rank += kind is not Kind.IGNORED
         items.append(Item(row, distance, kind, None if kind is Kind.IGNORED else rank))
