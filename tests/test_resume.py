@@ -134,6 +134,43 @@ def test_killed_at_random_and_resumed(folder: Path) -> None:
     assert crashes.load_statistics(folder / "found.zarr").equals(expected)
 
 
+class Stopped(se.Progress):
+    """Notes the passes; interrupts the run where one begins."""
+
+    def __init__(self, stop: str = "") -> None:
+        self.stop = stop
+        self.passes: list[str] = []
+
+    def start(self, label: str, pairs: int) -> None:
+        self.passes.append(label)
+        if label == self.stop:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.filterwarnings("ignore::streameval.errors.StreamevalWarning")
+def test_an_index_that_was_built_is_not_built_again(folder: Path) -> None:
+    features = se.Features(folder / "q.npy", folder / "g.npy")
+    source = se.Neighbors(features=features, index="IVF4,Flat", k=9)
+    kept = {"checkpoint": folder / "kept", "resume": True}
+    with pytest.raises(KeyboardInterrupt):
+        se.evaluate(source, **labels(folder), progress=Stopped("search"), **kept)
+    resumed, whole = Stopped(), Stopped()
+    found = se.evaluate(source, **labels(folder), progress=resumed, **kept)
+    assert resumed.passes == ["search"]
+    assert not (folder / "kept").exists()
+    expected = se.evaluate(source, **labels(folder), progress=whole)
+    assert whole.passes == ["train", "index", "search"]
+    assert found.statistics.equals(expected.statistics)
+    told = [one.provenance["lists"]["index"] for one in (found, expected)]
+    assert all(one.pop("build_seconds") > 0 for one in told)
+    assert told[0] == told[1]
+    with pytest.raises(KeyboardInterrupt):
+        se.evaluate(source, **labels(folder), progress=Stopped("search"), **kept)
+    other = replace(source, index="IVF5,Flat")
+    with pytest.raises(OutputError, match=r"is of another evaluation; options differ, index"):
+        se.evaluate(other, **labels(folder), **kept)
+
+
 @pytest.mark.usefixtures("often")
 def test_what_was_counted_before_an_error_is_kept(folder: Path) -> None:
     counted = stop_in_the_middle(folder)

@@ -218,8 +218,8 @@ class Recipe:
         set_search(self.index, search)
         return self.index
 
-    def build(self, path: Path, plan: Plan, watch: Watch) -> dict[str, Any]:
-        """Train and fill the index, block by block; write it and a description; return facts."""
+    def build(self, path: Path, plan: Plan, watch: Watch) -> None:
+        """Train and fill the index, block by block; write it and a description."""
         faiss, features, index = load(), self.features, self.index
         rows, width = features.gallery.shape
         begin = time.perf_counter()
@@ -251,7 +251,13 @@ class Recipe:
                 other.write(described.encode() + b"\n")
         except (OSError, RuntimeError) as error:
             raise InputError(f"the index can't be written to {path}: {_reason(error)}") from error
-        return facts | {"bytes": path.stat().st_size}
+
+
+def facts_of(path: Path) -> dict[str, Any]:
+    """Return facts of an index that was built."""
+    described = json.loads(Path(f"{path}{DESCRIPTION}").read_text(encoding="utf-8"))
+    facts = {name: described[name] for name in ("spec", "train_rows", "build_seconds")}
+    return facts | {"bytes": path.stat().st_size}
 
 
 def _make(features: Features, spec: str) -> Any:

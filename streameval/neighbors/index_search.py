@@ -184,10 +184,12 @@ class IndexSearch(ListSource):
             yield self, {}
             return
         with TemporaryDirectory(prefix="streameval-index-") as folder:
-            path = Path(self.save_index or f"{folder}/built.faiss")
-            facts = recipe.build(path, plan, session.watch)
+            kept = None if self.save_index else session.record.file("built.faiss")
+            path = Path(self.save_index or kept or f"{folder}/built.faiss").absolute()
+            if kept is None or not kept.exists():
+                recipe.build(path, plan, session.watch)
             del recipe  # the index is read from its file
-            yield replace(self, path=path.absolute()), facts
+            yield replace(self, path=path), faiss_index.facts_of(path)
 
     def read(
         self, queries: tuple[int, int], plan: Plan, session: Session, repairs: Repairs
