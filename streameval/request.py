@@ -8,19 +8,26 @@ the request.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from streameval.errors import InputError, OptionError, check_type
 from streameval.metrics.metric import Measure
-from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions, is_count, is_number
+from streameval.metrics.options import (
+    DEFAULT_OPTIONS,
+    OPTION_NAMES,
+    MetricOptions,
+    is_count,
+    is_number,
+)
 from streameval.metrics.selection import (
     names_of,
     refined_measures,
     required_fields,
     wanted_measures,
+    with_changes,
     with_named,
 )
 from streameval.planning.range import Range
@@ -38,9 +45,6 @@ from streameval.source import Source
 from streameval.statistics import FIELDS, SHOT_FIELDS
 
 RangeOption = Literal["auto", "minmax"] | Range
-
-OPTION_NAMES = tuple(field.name for field in fields(MetricOptions))
-"""Keywords that are attributes of `MetricOptions`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,10 +196,7 @@ def _metric_options(given: Mapping[str, Any], preset: Preset | None) -> MetricOp
     check_type("options", options, MetricOptions, "MetricOptions(...) is needed")
     if preset is not None:
         options = replace(options, **preset.options, metrics=preset.metrics)
-    chosen = {name: given[name] for name in OPTION_NAMES if name in given}
-    if "metrics" in chosen:
-        chosen["metrics"] = names_of(chosen["metrics"], "metrics")
-    options = replace(options, **chosen)
+    options = with_changes(options, {name: given.get(name) for name in OPTION_NAMES})
     named, _ = wanted_measures(options)
     for measure in named:
         missing = sorted(set(measure.metric.needs) - set(FIELDS))

@@ -276,7 +276,7 @@ class RankStatistics:
         if not parts:
             raise ValueError("there are no statistics to stack")
         counts = np.concatenate([part.positives for part in parts])
-        stacked: dict[str, Any] = {"indptr": _ends(counts)}
+        stacked: dict[str, Any] = {"indptr": cumulated(counts)}
         for name, layout in FIELDS.items():
             values = [getattr(part, name) for part in parts]
             held = all(value is not None for value in values)
@@ -301,7 +301,7 @@ class RankStatistics:
         start = np.repeat(self.indptr[wanted] - np.cumsum(counts) + counts, counts)
         of = {"query": wanted, "positive": start + np.arange(int(counts.sum()))}
         taken = self._rows(of) | {"group": None} | self._histogram_of(wanted)
-        return RankStatistics(indptr=_ends(counts), thresholds=self.thresholds, **taken)
+        return RankStatistics(indptr=cumulated(counts), thresholds=self.thresholds, **taken)
 
     def _rows(self, of: Mapping[str, AnyArray]) -> dict[str, Any]:
         """Return the fields of some axes, an index or a mask each, with these rows alone."""
@@ -325,7 +325,7 @@ class RankStatistics:
 
     def select_positives(self, kept: AnyArray) -> RankStatistics:
         """Return the statistics with some of the positives, by a mask [P], and without draws."""
-        left = _ends(kept)[self.indptr]
+        left = cumulated(kept)[self.indptr]
         kept_rows = self._rows({"positive": kept})
         return replace(self, indptr=left, single_shot=None, sampled_shots=None, **kept_rows)
 
@@ -380,8 +380,11 @@ def rows_of(indptr: IntArray) -> IntArray:
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
 
 
-def _ends(counts: AnyArray) -> IntArray:
-    """Return where each of several stretches of so many begins, and the last one ends."""
+def cumulated(counts: AnyArray) -> IntArray:
+    """Return the sums of the first 0, 1, .. n counts or flags, [n + 1] int64.
+
+    Of stretches of so many: where each begins, and the last one ends.
+    """
     return np.append(0, np.cumsum(counts, dtype=np.int64))
 
 

@@ -19,7 +19,6 @@ from support.metrics import (
     Identities,
     Metrics,
     Resampling,
-    available_fields,
     compute_metrics,
     measures_of,
     normalised_thresholds,
@@ -45,9 +44,7 @@ def drawn_metrics(stats: RankStatistics, drawn: np.ndarray, options: Any) -> Met
 
 def check_resamples(stats: RankStatistics, ids: np.ndarray, options: se.MetricOptions) -> None:
     identities = Identities(ids)
-    measures = [
-        one for one in measures_of(options, available_fields(stats)) if one.metric.resamples
-    ]
+    measures = [one for one in measures_of(options, stats) if one.metric.resamples]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamevalWarning)
         whole = compute_metrics(stats, options).scalars
@@ -229,7 +226,7 @@ def test_coverage() -> None:
         ids = np.repeat(np.arange(60), 8)
         stats = oracle_of_first_ranks(hit.reshape(-1))
         options = se.MetricOptions(metrics=("CMC@1",))
-        measures = measures_of(options, available_fields(stats))
+        measures = measures_of(options, stats)
         for kept, labels in ((covered, ids), (naive, np.arange(len(ids)))):
             how = Resampling(resamples=200, seed=seed)
             values = resampled_values(stats, options, measures, Identities(labels), how)["CMC@1"]

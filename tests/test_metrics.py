@@ -166,8 +166,8 @@ def test_metric_reads_only_the_fields_it_declares(metric: Metric, ties: Any) -> 
     options = MetricOptions(ties)
     for measure in metric.measures(options):
         with np.errstate(all="ignore"):
-            value = measure.compute(RankedQueries(stats, options))
-            again = measure.compute(RankedQueries(RankStatistics(**blanked), options))
+            value = measure.finish(RankedQueries(stats, options).totals)
+            again = measure.finish(RankedQueries(RankStatistics(**blanked), options).totals)
         assert_same({"": again.value}, {"": value.value})
         assert again.threshold == value.threshold
         assert_same(again.curves, value.curves)
@@ -189,7 +189,7 @@ def test_curves_and_columns_of_one_name_are_the_same() -> None:
     assert len({one.name for one in measures}) == len(measures)
     seen: dict[str, Any] = {}
     for measure in measures:
-        value = measure.compute(ranked)
+        value = measure.finish(ranked.totals)
         for name, curve in {**value.curves, **value.per_query}.items():
             assert_same({name: curve}, {name: seen.setdefault(name, curve)})
 

@@ -18,8 +18,8 @@ from support.metrics import (
     compute_metrics,
     find_measure,
     metrics_by_group,
+    names_of,
     required_fields,
-    split_names,
     wanted_measures,
 )
 from support.package import FIELDS, REQUIRED
@@ -200,10 +200,10 @@ def test_names_in_one_text_or_several() -> None:
 
 
 def test_names_are_split_at_commas() -> None:
-    assert split_names(" CMC@1, mAP,,MREP ") == ("CMC@1", "mAP", "MREP")
+    assert names_of(" CMC@1, mAP,,MREP ", "metrics") == ("CMC@1", "mAP", "MREP")
     for text in ("", " ,"):
         with pytest.raises(OptionError, match="expected names such as CMC@1,mAP, or all"):
-            split_names(text)
+            names_of(text, "metrics")
 
 
 def test_groups_are_what_their_queries_alone_would_give() -> None:

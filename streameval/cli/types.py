@@ -153,10 +153,10 @@ class Metrics(Value):
 
     def parse(self, value: Any) -> Any:
         """Return the names as a tuple; one name as it is."""
-        from streameval.metrics.selection import split_names
+        from streameval.metrics.selection import names_of
 
         text = value if isinstance(value, str) else ",".join(value)
-        return split_names(text) if self._several else text
+        return names_of(text, "metrics") if self._several else text
 
     def _measures(self) -> Iterable[str]:
         """Return the metrics, and the parts of their list."""

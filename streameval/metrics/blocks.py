@@ -19,7 +19,7 @@ from streameval.metrics.expected import ExpectedRanks
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranks import Ranks
 from streameval.metrics.sums import Parts, exact_parts, rounded
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import FloatArray, IntArray, RankStatistics, cumulated
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -130,7 +130,7 @@ def query_columns(ranked: RankedQueries) -> dict[str, Array]:
         "positives": stats.positives,
         "negatives": stats.negatives,
         "ignored": stats.ignored,
-        "ties": np.diff(np.append(0, np.cumsum(stats.tied))[stats.indptr]),
+        "ties": np.diff(cumulated(stats.tied)[stats.indptr]),
         "nearest_positive": nearest,
         "nearest_negative": np.where(stats.negatives > 0, stats.nearest_negative, np.nan),
     }
@@ -182,14 +182,20 @@ class Totals(Shared):
         return {name: np.concatenate([one[name] for one in blocks]) for name in blocks[0]}
 
     @cached_property
+    def populations(self) -> dict[str, Array]:
+        """What metrics are over, [Q] each: whether a query is in Q+, in Q−; its negatives."""
+        of, negatives = self.columns["class"], self.columns["negatives"]
+        return {"Q+": of == "positive", "Q−": of == "negative", "negatives": negatives}
+
+    @cached_property
     def queries(self) -> IntArray:
         """[N] int64: which queries are in Q+."""
-        return np.flatnonzero(self.columns["class"] == "positive")
+        return np.flatnonzero(self.populations["Q+"])
 
     @cached_property
     def strangers(self) -> IntArray:
         """[M] int64: which queries are in Q−."""
-        return np.flatnonzero(self.columns["class"] == "negative")
+        return np.flatnonzero(self.populations["Q−"])
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -208,8 +214,7 @@ class Totals(Shared):
     @cached_property
     def sizes(self) -> dict[str, int]:
         """Numbers of what metrics are over: queries of Q+ and of Q−, and negatives."""
-        negatives = int(self.columns["negatives"].sum())
-        return {"Q+": len(self.queries), "Q−": len(self.strangers), "negatives": negatives}
+        return {name: int(each.sum()) for name, each in self.populations.items()}
 
     @property
     def gallery(self) -> int:

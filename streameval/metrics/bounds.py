@@ -10,15 +10,15 @@ found, and the list is the ranking.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from streameval.choices import Missing
 from streameval.metrics.blocks import Array, RankedQueries
-from streameval.metrics.compute import Detail, Metrics, metrics_of, tie_intervals, value_detail
-from streameval.metrics.metric import RANK_FIELDS, Bounds, Measure
+from streameval.metrics.compute import Metrics, metrics_of, tie_intervals, value_detail
+from streameval.metrics.metric import RANK_FIELDS, Bounds, Measure, Value
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import available_fields, in_order, wanted_measures, with_named
 from streameval.statistics import FIELDS, IntArray, RankStatistics, rows_of
@@ -95,10 +95,16 @@ def compute_list_metrics(
                 f"asks where positives stand that are never found: read {', '.join(cut)}"
             )
     measures = [one for one in wanted if one not in reasons]
-    found = (_deployed if reading.best is None else _bounded)(stats, reading, options, measures)
+    if reading.best is not None:
+        found = _bounded(stats, reading.best, reading, options, measures)
+    else:  # what is not returned has no rank and no distance
+        found, finite = metrics_of(stats, options, measures), np.finfo(np.float64).max
+        columns, gallery = found.per_query, stats.valid + stats.ignored
+        for name, most in (("first_rank", gallery), ("nearest_positive", finite)):
+            if name in columns:
+                columns[name] = np.where(columns[name] <= most, columns[name], np.nan)
     details = {
-        one.name: Detail(one.metric.part, reasons.get(one, ""), kind=one.metric.kind)
-        for one in wanted
+        one.name: value_detail(one, Value(math.nan, reason=reasons.get(one, ""))) for one in wanted
     }
     return replace(
         found,
@@ -108,91 +114,66 @@ def compute_list_metrics(
     )
 
 
-def _deployed(
-    stats: RankStatistics, reading: ListReading, options: MetricOptions, measures: list[Measure]
-) -> Metrics:
-    """Compute the metrics of a system that finds what it returns and nothing else."""
-    metrics = metrics_of(stats, options, measures)
-    columns = metrics.per_query
-    if "first_rank" in columns:
-        found = columns["first_rank"] <= (stats.valid + stats.ignored)
-        columns["first_rank"] = np.where(found, columns["first_rank"], np.nan)
-    nearest = columns["nearest_positive"]
-    columns["nearest_positive"] = np.where(np.isfinite(nearest), nearest, np.nan)
-    return metrics
-
-
 def _bounded(
-    stats: RankStatistics, reading: ListReading, options: MetricOptions, measures: list[Measure]
+    stats: RankStatistics,
+    best: RankStatistics,
+    reading: ListReading,
+    options: MetricOptions,
+    measures: list[Measure],
 ) -> Metrics:
     """Compute the metrics between the worst statistics and the best."""
-    best = reading.best or stats
     alike = {name for name in FIELDS if np.array_equal(getattr(stats, name), getattr(best, name))}
-    if len(alike) == len(FIELDS):  # the lists leave nothing open
-        whole = metrics_of(stats, options, measures)
-        exact = {name: (one, one) for name, one in whole.scalars.items() if not math.isnan(one)}
-        return replace(whole, bounds=exact)
     hidden = not alike.issuperset(RANK_FIELDS)
-    worst_end, best_end = (RankedQueries(one, options, hidden_ties=hidden) for one in (stats, best))
+    ends = worst_end, best_end = [
+        RankedQueries(one, options, hidden_ties=hidden) for one in (stats, best)
+    ]
     shown = RankedQueries(replace(best, tied=_shown_ties(stats, best)), options).totals
-    scalars: dict[str, float] = {}
-    details: dict[str, Detail] = {}
-    bounds: dict[str, Bounds] = {}
-    places: dict[str, tuple[int, int]] = {}
-    curves, columns = {}, _merged(worst_end.totals.columns, shown.columns)
+    columns = _merged(worst_end.totals.columns, shown.columns)
+    found = Metrics({}, {}, {}, {}, columns, shown.counts)
+    settled: list[Measure] = []
     for measure in measures:
-        name, metric = measure.name, measure.metric
-        known = metric.needs_under(options) <= alike
-        one = measure.compute(worst_end)
-        other = one if known else measure.compute(best_end)
-        values = one.value, other.value
-        between: Bounds | str = values
+        name = measure.name
+        known = measure.metric.needs_under(options) <= alike
+        one = measure.finish(worst_end.totals)
+        other = one if known else measure.finish(best_end.totals)
+        low, high, reason = one.value, other.value, ""
         if not known and not measure.lacks(worst_end.totals):
-            between = _between(measure, (worst_end, best_end), values, reading)
-        if isinstance(between, str):
-            details[name] = Detail(metric.part, between, kind=metric.kind, open=True)
-            low = high = math.nan
-        else:
-            low, high = sorted(between)
-            value = replace(one, value=low)
-            if one.threshold != other.threshold:
-                value = replace(value, threshold=None, threshold_error=0.0)
-            details[name] = value_detail(measure, value)
-        if low < high:
-            details[name] = replace(details[name], reason=ITEMS_MISSING, open=True)
-        scalars[name] = low if low == high else math.nan
+            low, high, reason = _between(measure, ends, (low, high), reading)
+        if one.threshold != other.threshold or (reason and math.isnan(low)):
+            one = replace(one, threshold=None, threshold_error=0.0)
+        found.scalars[name] = low if low == high else math.nan
+        value = replace(one, value=found.scalars[name], reason=reason or one.reason)
+        found.details[name] = value_detail(measure, value, left_open=reason != "")
         if not math.isnan(low):
-            bounds[name] = low, high
-        if name in bounds or measure.tail == "monotone":
-            curves.update(_merged(one.curves, other.curves))
+            found.bounds[name] = low, high
+        if "tied" in measure.metric.needs and (known or low == high):
+            settled.append(measure)
+        if known or name in found.bounds or measure.tail == "monotone":
+            found.curves.update(_merged(one.curves, other.curves))
             columns.update(_merged(one.per_query, other.per_query))
-        if low != high and (name in bounds or measure.tail == "cutoff"):
-            places[name] = closing_places(measure, stats, reading)
-    ties: dict[str, Bounds] = {}
+        if reason and (name in found.bounds or measure.tail == "cutoff"):
+            found.places[name] = closing_places(measure, stats, reading)
     if best.tied.any():  # of returned items: from pessimistic at worst to optimistic at best
         worst_ties = RankedQueries(stats, replace(options, ties="pessimistic"))
         best_ties = RankedQueries(best, replace(options, ties="optimistic"))
-        valued = [one for one in measures if not math.isnan(scalars[one.name])]
-        ties = tie_intervals((worst_ties.totals, best_ties.totals), valued)
-    return Metrics(scalars, details, ties, curves, columns, shown.counts, bounds, places)
+        found.intervals.update(tie_intervals((worst_ties.totals, best_ties.totals), settled))
+    return found
 
 
 def _between(
-    measure: Measure,
-    ends: tuple[RankedQueries, RankedQueries],
-    values: Bounds,
-    reading: ListReading,
-) -> Bounds | str:
-    """Return what a metric lies between, from its values of the extremes; or why none is known."""
-    metric, stats = measure.metric, ends[0].stats
+    measure: Measure, ends: Sequence[RankedQueries], values: Bounds, reading: ListReading
+) -> tuple[float, float, str]:
+    """Return what a metric lies between, by its values of the extremes, and why it isn't known."""
+    stats = ends[0].stats
     if measure.tail == "cutoff":
         counted = np.minimum(stats.valid, measure.values[0])
         if np.any(stats.has_positive & (reading.effective < counted)):
-            return NEEDS_PLACES
-    between = measure.call(metric.between, *ends) if measure.tail == "own" else values
+            return math.nan, math.nan, NEEDS_PLACES
+    between = measure.call(measure.metric.between, *ends) if measure.tail == "own" else values
     if measure.tail == "withheld" or between is None or sum(map(math.isnan, between)) == 1:
-        return MOVES_BOTH_WAYS
-    return between
+        return math.nan, math.nan, MOVES_BOTH_WAYS
+    low, high = sorted(between)
+    return low, high, ITEMS_MISSING if low < high else ""
 
 
 def closing_places(

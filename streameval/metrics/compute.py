@@ -12,7 +12,7 @@ from streameval.errors import StreamevalWarning
 from streameval.metrics.blocks import Array, RankedQueries, Shared, Totals, gathered
 from streameval.metrics.metric import EMPTY, FRACTION, Bounds, Kind, Measure, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
-from streameval.metrics.selection import available_fields, measures_of
+from streameval.metrics.selection import measures_of
 from streameval.statistics import RankStatistics
 
 MOST_TOLD = 14  # metrics in a repr: as many as there are usually
@@ -66,10 +66,10 @@ class Metrics:
     per_query : dict of str to [Q] array
         NaN where undefined.
     counts : dict of str to int
-    bounds : mapping of str to (float, float)
+    bounds : dict of str to (float, float)
         Of lists of neighbours: the least and the greatest value of every metric that can be
         bounded; equal where it is known.
-    places : mapping of str to (int, int)
+    places : dict of str to (int, int)
         Of lists, and of a metric that is not known: the k that may do to know it. None below the
         first can, the second certainly does.
     """
@@ -80,8 +80,8 @@ class Metrics:
     curves: dict[str, Array]
     per_query: dict[str, Array]
     counts: dict[str, int]
-    bounds: Mapping[str, Bounds] = field(default_factory=dict)
-    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    bounds: dict[str, Bounds] = field(default_factory=dict)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<Metrics: {scalars_text(self.scalars)}>"
@@ -117,7 +117,7 @@ def compute_metrics(
     first = next(blocks, None)
     if first is None:
         raise ValueError("there are no statistics to compute metrics of")
-    measures = measures_of(options, available_fields(first))
+    measures = measures_of(options, first)
     metrics = metrics_of(chain([first], blocks), options, measures)
     counts = metrics.counts
     if not counts["queries_positive"]:
@@ -138,41 +138,31 @@ def metrics_of(
     measures: Sequence[Measure],
 ) -> Metrics:
     """Compute some metrics, all of which the statistics allow; without a warning."""
-    blocks = (stats,) if isinstance(stats, RankStatistics) else stats
-    totals, extremes = _totals(blocks, options, measures)
-    scalars: dict[str, float] = {}
-    details: dict[str, Detail] = {}
-    curves: dict[str, Array] = {}
-    per_query = dict(totals.columns)
-    for measure in measures:
-        value = measure.finish(totals)
-        scalars[measure.name] = value.value
-        details[measure.name] = value_detail(measure, value)
-        curves.update(value.curves)
-        per_query.update(value.per_query)
-    intervals = tie_intervals(extremes, measures) if totals.tied else {}
-    return Metrics(scalars, details, intervals, curves, per_query, totals.counts)
-
-
-def _totals(
-    blocks: Iterable[RankStatistics], options: MetricOptions, measures: Sequence[Measure]
-) -> tuple[Totals, tuple[Totals, Totals]]:
-    """Return what blocks add up to: under the options; and where ties are worst, and best."""
-    demands = [demand for one in measures for demand in one.demands()]
-    on_ties = [demand for one in measures if one.metric.depends_on_ties for demand in one.demands()]
+    on_ties = [one for one in measures if "tied" in one.metric.needs]
+    demands, demands_on_ties = (
+        [demand for one in some for demand in one.demands()] for some in (measures, on_ties)
+    )
     extremes = (replace(options, ties=ties) for ties in ("pessimistic", "optimistic"))
     rules = options, *extremes
     parts: list[list[Shared]] = [[] for _ in rules]
-    for block in blocks:
+    for block in (stats,) if isinstance(stats, RankStatistics) else stats:
         own = gathered(RankedQueries(block, options), demands)
         for rule, kept in zip(rules, parts, strict=True):
             same = rule == options or not block.tied.any()
-            kept.append(own if same else gathered(RankedQueries(block, rule), on_ties))
+            kept.append(own if same else gathered(RankedQueries(block, rule), demands_on_ties))
     totals, worst, best = map(Totals, parts, rules)
-    return totals, (worst, best)
+    intervals = tie_intervals((worst, best), on_ties) if totals.tied else {}
+    metrics = Metrics({}, {}, intervals, {}, dict(totals.columns), totals.counts)
+    for measure in measures:
+        value = measure.finish(totals)
+        metrics.scalars[measure.name] = value.value
+        metrics.details[measure.name] = value_detail(measure, value)
+        metrics.curves.update(value.curves)
+        metrics.per_query.update(value.per_query)
+    return metrics
 
 
-def value_detail(measure: Measure, value: Value) -> Detail:
+def value_detail(measure: Measure, value: Value, *, left_open: bool = False) -> Detail:
     """Return what there is to say of a value."""
     metric, reason = measure.metric, value.reason or "undefined"
     return Detail(
@@ -182,6 +172,7 @@ def value_detail(measure: Measure, value: Value) -> Detail:
         value.error,
         value.threshold_error,
         metric.kind,
+        left_open,
     )
 
 
@@ -195,8 +186,7 @@ def tie_intervals(
     """
     intervals: dict[str, Bounds] = {}
     for measure in measures:
-        if measure.metric.depends_on_ties:
-            low, high = sorted(measure.finish(one).value for one in extremes)
-            if low != high and not math.isnan(low + high):
-                intervals[measure.name] = low, high
+        low, high = sorted(measure.finish(one).value for one in extremes)
+        if low != high and not math.isnan(low + high):
+            intervals[measure.name] = low, high
     return intervals

@@ -13,23 +13,21 @@ of clusters: Field and Welsh 2007.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.errors import OptionError, is_whole, refuse
 from streameval.metrics.blocks import Array, RankedQueries, Shared, Terms, Totals
-from streameval.metrics.options import MetricOptions
+from streameval.metrics.options import MetricOptions, is_number
 from streameval.statistics import FloatArray, IntArray, RankStatistics
 
 if TYPE_CHECKING:
-    from streameval.metrics.metric import Measure, Population
+    from streameval.metrics.metric import Measure
 
-Side = Literal["Q+", "Q−"]
 ONE_IDENTITY = "the queries are of one identity: there is nothing to draw from"
 UNDEFINED_SHARE = 0.05
 """Share of resamples without a value beyond which there is no interval."""
@@ -63,11 +61,10 @@ class Resampling:
 
     def __post_init__(self) -> None:
         """Check every value."""
-        level: Any = self.level
         refuse(
             OptionError,
-            not (isinstance(level, Real) and 0 < float(level) < 1)
-            and f"level is {level!r}; expected a share between 0 and 1: 0.95",
+            not (is_number(self.level) and 0 < self.level < 1)
+            and f"level is {self.level!r}; expected a share between 0 and 1: 0.95",
             not is_whole(self.resamples, 2)
             and f"resamples is {self.resamples!r}; expected an integer of at least 2",
             not is_whole(self.seed, 0)
@@ -88,7 +85,7 @@ class Identities:
 
     def __init__(self, labels: Array) -> None:
         known, code = np.unique(labels, return_inverse=True)
-        self.code: IntArray = code.reshape(-1).astype(np.int64)
+        self.code: IntArray = code
         self.count = len(known)
 
     def draws(self, how: Resampling) -> Iterator[FloatArray]:
@@ -117,47 +114,38 @@ class Resamples(Shared):
 
     Attributes
     ----------
-    ranked : RankedQueries
-        The queries as they are.
+    totals : Totals
+        What the queries as they are add up to, in one block.
     identities : Identities
     drawn : [R, I] float64
         How often each identity is drawn.
     """
 
-    ranked: RankedQueries
+    totals: Totals
     identities: Identities
     drawn: FloatArray
 
-    @property
-    def totals(self) -> Totals:
-        """What the queries as they are add up to."""
-        return self.ranked.totals
-
     @cached_property
-    def numbers(self) -> dict[Population, FloatArray]:
+    def numbers(self) -> dict[str, FloatArray]:
         """Numbers of queries of Q+ and of Q−, and of negatives, in each resample, [R] float64."""
-        stats = self.ranked.stats
-        of: dict[Population, Array] = {
-            "Q+": stats.has_positive,
-            "Q−": stats.identity_absent,
-            "negatives": stats.negatives,
-        }
-        return {name: self.drawn @ self.identities.sums(values) for name, values in of.items()}
+        of, identities = self.totals.populations, self.identities
+        return {name: self.drawn @ identities.sums(values) for name, values in of.items()}
 
     def mean(self, values: FloatArray) -> FloatArray:
         """Return the means over Q+ of [N] float64 in each resample, [R] float64."""
         sums = self.identities.sums(values, self.totals.queries)
         return divided(self.drawn @ sums, self.numbers["Q+"])
 
-    def sums(self, terms: Terms, *parameters: Any, over: Side | None = None) -> FloatArray:
+    def sums(self, terms: Terms, *parameters: Any, over: str | None = None) -> FloatArray:
         """Return sums that a metric `adds`, in each resample, [R, K] float64.
 
         Each term is of one query: of Q+, of Q−, or of all.
         """
-        sums = self.ranked.once(_identity_sums, self.identities, terms, over, *parameters)
-        return self.drawn @ sums
+        return self.drawn @ self.totals.once(
+            _identity_sums, self.identities, terms, over, *parameters
+        )
 
-    def means(self, terms: Terms, *parameters: Any, over: Side = "Q+") -> FloatArray:
+    def means(self, terms: Terms, *parameters: Any, over: str = "Q+") -> FloatArray:
         """Return these sums by the number of queries of Q+ or of Q−, [R, K] float64."""
         return divided(self.sums(terms, *parameters, over=over), self.numbers[over])
 
@@ -171,21 +159,16 @@ class Resamples(Shared):
 
 
 def _identity_sums(
-    ranked: RankedQueries,
-    identities: Identities,
-    terms: Terms,
-    over: Side | None,
-    *parameters: Any,
+    totals: Totals, identities: Identities, terms: Terms, over: str | None, *parameters: Any
 ) -> FloatArray:
     """Return the sums of terms by identity, [I, K] float64."""
-    totals = ranked.totals
-    sides = {"Q+": totals.queries, "Q−": totals.strangers}
-    of = slice(None) if over is None else sides[over]
+    [ranked] = totals.blocks
+    of = slice(None) if over is None else np.flatnonzero(totals.populations[over])
     rows = [identities.sums(row, of) for each in terms(ranked, *parameters) for row in each]
     return np.array(rows).reshape(-1, identities.count).T
 
 
-def divided(sums: FloatArray, by: FloatArray) -> FloatArray:
+def divided(sums: Array, by: Array) -> FloatArray:
     """Return sums by others of the same shape, or of [R] beside [R, T]; NaN where these are 0."""
     by = by if sums.ndim == by.ndim else by[:, None]
     quotient: FloatArray = np.divide(sums, by, out=np.full(sums.shape, np.nan), where=by > 0)
@@ -201,17 +184,17 @@ class Confidence:
     how : Resampling
     identities : int
         How many were drawn from, and how many were drawn for each resample.
-    intervals : mapping of str to (float, float)
+    intervals : dict of str to (float, float)
         By metric: lower and upper bound, percentiles of the resamples (Efron and Tibshirani 1993,
         §13.3).
-    reasons : mapping of str to str
+    reasons : dict of str to str
         Why a metric that has a value has no interval.
     """
 
     how: Resampling
     identities: int
-    intervals: Mapping[str, tuple[float, float]]
-    reasons: Mapping[str, str]
+    intervals: dict[str, tuple[float, float]]
+    reasons: dict[str, str]
 
 
 def confidence_of(
@@ -224,14 +207,14 @@ def confidence_of(
     """Return the intervals of metrics whose value is not NaN."""
     reasons = {one.name: reason for one in measures if (reason := withheld(one, identities))}
     possible = [one for one in measures if one.name not in reasons]
-    intervals: dict[str, tuple[float, float]] = {}
+    confidence = Confidence(how, identities.count, {}, reasons)
     for name, values in resampled_values(stats, options, possible, identities, how).items():
         found = interval(values, how.level)
         if isinstance(found, str):
             reasons[name] = found
         else:
-            intervals[name] = found
-    return Confidence(how, identities.count, intervals, reasons)
+            confidence.intervals[name] = found
+    return confidence
 
 
 def withheld(measure: Measure, identities: Identities) -> str:
@@ -267,10 +250,10 @@ def resampled_values(
     same identities and `how` give the same draws, whatever the statistics: values of two runs on
     the same queries are pairs.
     """
-    ranked = RankedQueries(stats, options)
+    totals = RankedQueries(stats, options).totals
     parts: dict[str, list[FloatArray]] = {one.name: [] for one in measures}
     for drawn in identities.draws(how) if measures else ():
-        resamples = Resamples(ranked, identities, drawn)
+        resamples = Resamples(totals, identities, drawn)
         for one in measures:
             empty = np.any([resamples.numbers[side] == 0 for side in one.metric.over], axis=0)
             values = np.where(empty, math.nan, one.resampled(resamples))

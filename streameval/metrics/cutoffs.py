@@ -130,7 +130,6 @@ METRICS = (
         "1/N Σ |{r_j <= k}| / k",
         "Manning et al. 2008, §8.4",
         values=lambda ranked, k: ranked.ranks.hit_counts(k) / k,
-        column="P@{k}",
         also=("precision@{k}", "precision-at-{k}"),
     ),
     _within(
@@ -138,14 +137,12 @@ METRICS = (
         "1/N Σ |{r_j <= k}| / min(k, G)",
         "OML, calc_precision",
         values=lambda ranked, k: ranked.ranks.hit_counts(k) / np.minimum(ranked.ranks.count, k),
-        column="P@{k}/min",
     ),
     _within(
         "recall@{k}",
         "1/N Σ |{r_j <= k}| / G",
         "Manning et al. 2008, §8.4; the recall@k of metric learning is CMC@k",
         values=lambda ranked, k: ranked.ranks.hit_counts(k) / ranked.ranks.count,
-        column="recall@{k}",
         also=("recall-at-{k}",),
     ),
     _within(
@@ -154,7 +151,6 @@ METRICS = (
         "Manning et al. 2008, §8.4, at a share of the gallery as in place recognition "
         "(Arandjelović et al. 2016)",
         values=recalls_at_percent,
-        column="recall@{p}%",
         needs=(*RANK_FIELDS, "valid"),
         also=("recall-at-{p}%", "recall-at-top-{p}%", "top-{p}%-recall"),
     ),
@@ -163,7 +159,6 @@ METRICS = (
         "1/N Σ |{r_j <= G}| / G",
         "Manning et al. 2008, §8.4",
         values=lambda ranked: ranked.ranks.hit_counts(ranked.ranks.count) / ranked.ranks.count,
-        column="R-precision",
     ),
     _within(
         "MAP@R",
@@ -178,7 +173,6 @@ METRICS = (
         "1/N Σ (Σ_{r_j <= k} 1/log2(r_j + 1)) / Σ_{j <= min(k,G)} 1/log2(j + 1)",
         "Järvelin and Kekäläinen 2002, relevance 0 or 1",
         values=discounted_gains,
-        column="nDCG@{k}",
         also=("NDCG-cut-{k}",),
     ),
     _within(

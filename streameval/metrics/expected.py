@@ -22,7 +22,6 @@ threshold never cuts a group, so each positive is given an equal share of its gr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,14 +62,13 @@ class ExpectedRanks(Ranks):
     def first_within(self, rank: int) -> FloatArray:
         """Return P[r_1 <= rank], [N] float64."""
         within = super().first_within(rank)
-        for chance in self._chances(rank):  # the last one is the answer
-            within[self._tied[self.start]] = chance
+        within[self._tied[self.start]] = self._chances(rank)[-1]
         return within
 
     def hit_terms(self, ranks: int) -> FloatArray:
         """Return P[r_1 <= 1 .. ranks] of tied queries beside the number of others, [ranks, n]."""
         certain = counts_within(self.rank[self.start[~self._tied[self.start]]], ranks)
-        return np.column_stack([certain, np.array(list(self._chances(ranks)))])
+        return np.column_stack([certain, self._chances(ranks)])
 
     def terms(self, kind: Term, cutoff: Cutoff | None = None) -> FloatArray:
         """Return each positive's share of the expected sum of its group's terms, [P] float64."""
@@ -118,16 +116,13 @@ class ExpectedRanks(Ranks):
         own = np.broadcast_to(cutoff, self.count.shape)[self._query]
         return groups._replace(within=np.clip(own - groups.ahead, 0, groups.size))
 
-    def _chances(self, ranks: int) -> Iterator[FloatArray]:
-        """Give P[r_1 <= x] of the queries whose first positive is tied, for x = 1 .. ranks."""
+    def _chances(self, ranks: int) -> FloatArray:
+        """Return P[r_1 <= 1 .. ranks] of the queries whose first positive is tied, [ranks, n]."""
         first = self.start[self._tied[self.start]]
         positives, size, closer, *_ = self._all.take(self._group[first])
-        none_yet = np.ones(len(first))
-        for x in range(1, ranks + 1):
-            drawn = x - 1 - closer
-            miss = np.maximum(size - positives - drawn, 0) / np.maximum(size - drawn, 1)
-            none_yet = np.where(drawn >= 0, none_yet * miss, none_yet)
-            yield 1 - none_yet
+        drawn = np.arange(ranks)[:, None] - closer
+        miss = np.maximum(size - positives - drawn, 0) / np.maximum(size - drawn, 1)
+        return 1 - np.multiply.accumulate(np.where(drawn < 0, 1.0, miss))
 
 
 class TieGroups(NamedTuple):
@@ -248,8 +243,7 @@ def harmonic_difference(low: IntArray, high: IntArray) -> FloatArray:
     """
     small = _HARMONIC[np.minimum(low, _SMALL), np.minimum(high, _SMALL)]
     a, b = np.maximum(low, _SMALL) + 0.5, np.maximum(high, _SMALL) + 0.5
-    difference: FloatArray = small + np.log1p((b - a) / a) + _corrections(a, b)
-    return difference
+    return small + np.log1p((b - a) / a) + _corrections(a, b)
 
 
 def harmonic_shortfall(low: IntArray, high: IntArray) -> FloatArray:

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from streameval.metrics.blocks import RankedQueries, Terms, Totals, normalised_thresholds
-from streameval.metrics.confidence import Resamples, Side
+from streameval.metrics.confidence import Resamples
 from streameval.metrics.metric import RANK_FIELDS, TAU, Measure, Metric, Value
 from streameval.metrics.sums import mean, trapezoid
 from streameval.statistics import FloatArray, IntArray
@@ -104,27 +104,24 @@ def false_rate_terms(ranked: RankedQueries) -> Iterator[FloatArray]:
 
 def gom_value(totals: Totals, measure: Measure) -> Value:
     """Return one of `gom_scalars`, and the curves that it is read off."""
-    metric = measure.metric
-    [(curves, scalars)] = totals.once(gom_readings, *metric.adds, *metric.over)
-    reason = NEVER_RETURNS if metric.name == "tau_nz" else ""
-    return Value(scalars[metric.name], curves=curves, reason=reason)
+    [(curves, scalars)] = totals.once(gom_readings, *measure.metric.adds)
+    return Value(scalars[measure.name], curves=curves, reason=NEVER_RETURNS)
 
 
 def resampled_gom(resamples: Resamples, measure: Measure) -> FloatArray:
     """Return one of `gom_scalars` of each resample, [R] float64."""
-    metric = measure.metric
-    readings = resamples.once(gom_readings, *metric.adds, *metric.over)
-    return np.array([scalars[metric.name] for _, scalars in readings])
+    readings = resamples.once(gom_readings, *measure.metric.adds)
+    return np.array([scalars[measure.name] for _, scalars in readings])
 
 
 def gom_readings(
-    queries: Totals | Resamples, terms: Terms, over: Side
+    queries: Totals | Resamples, terms: Terms
 ) -> list[tuple[dict[str, FloatArray], dict[str, float]]]:
     """Return the curves of the terms and their scalars, of the queries or of each resample.
 
     Curves, [T] float64 each: tau, and the means ``mRP``, ``mVP`` and ``mReP``, or ``mFR``.
     """
-    names = _CURVES[terms]
+    over, *names = _CURVES[terms]
     readings = []
     for means in np.atleast_2d(queries.means(terms, over=over)):
         rows = means.reshape(-1, len(names)).T
@@ -174,10 +171,10 @@ def _scalars(curves: Mapping[str, FloatArray]) -> dict[str, float]:
 
 
 _CURVES: Mapping[Terms, tuple[str, ...]] = {
-    reid_terms: ("mRP", "mVP", "mReP"),
-    false_rate_terms: ("mFR",),
+    reid_terms: ("Q+", "mRP", "mVP", "mReP"),
+    false_rate_terms: ("Q−", "mFR"),
 }
-"""Names of the means of terms."""
+"""What the means of terms are over, and their names."""
 
 _gom = partial(
     Metric, finish=gom_value, resampled=resampled_gom, part="gom", default=True, deployed=True

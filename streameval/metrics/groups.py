@@ -59,7 +59,7 @@ def metrics_by_group(
             f"the column of groups has shape {labels.shape}, and there are {stats.queries} "
             "queries: one label a query is needed"
         )
-    measures = [] if lists else measures_of(options, available_fields(stats))
+    measures = [] if lists else measures_of(options, stats)
     groups: dict[Any, Metrics] = {}
     for label in np.unique(labels).tolist():
         queries = labels == label
@@ -67,7 +67,8 @@ def metrics_by_group(
         if lists:
             groups[label] = compute_list_metrics(own, lists.take(queries), options)
             continue
-        split = [one for one in measures if set(one.metric.needs) <= available_fields(own)]
+        held = available_fields(own)
+        split = [one for one in measures if held.issuperset(one.metric.needs)]
         metrics = groups[label] = metrics_of(own, options, split)
         for measure in measures:
             if measure not in split:
@@ -85,7 +86,7 @@ def confidence_by_group(
     how: Resampling,
 ) -> dict[Any, Confidence]:
     """Return the intervals of `metrics_by_group`: of the identities of its own queries alone."""
-    measures = measures_of(options, available_fields(stats))
+    measures = measures_of(options, stats)
     found: dict[Any, Confidence] = {}
     for label, metrics in groups.items():
         own = labels == label
@@ -154,9 +155,7 @@ def metrics_by_camera_pair(
     ):
         if given != wanted:
             raise InputError(f"{what} has {given} cameras, and {wanted} are needed")
-    measures = [
-        one for one in measures_of(options, available_fields(stats)) if one.metric.over == ("Q+",)
-    ]
+    measures = [one for one in measures_of(options, stats) if one.metric.over == ("Q+",)]
     cells: dict[tuple[Any, Any], Metrics] = {}
     known = positive_cam.known.tolist()
     of_query = rows_of(stats.indptr)

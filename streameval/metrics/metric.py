@@ -9,14 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from inspect import signature
-from itertools import product
+from itertools import product, starmap
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
 from streameval.errors import OptionError
-from streameval.metrics.blocks import Column, Demand, RankedQueries, T, Terms, Totals, partial_sums
+from streameval.metrics.blocks import Column, Demand, T, Terms, Totals, partial_sums
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import Parameter, write
 from streameval.metrics.sums import mean
@@ -132,7 +132,7 @@ class Metric:
         `RankedQueries` to what the metric is the mean of over Q+, [N] float64. A metric that is
         such a mean needs nothing else.
     column : str
-        Name of these values in the per-query table, parameters in braces; empty: not there.
+        Name of these values in the per-query table, parameters in braces; by default the metric's.
     adds : tuple of callable
         `RankedQueries` to terms, arrays [k, n] one below another, of which `finish` gets the
         exact sums over all queries: `Totals.sums`.
@@ -217,11 +217,6 @@ class Metric:
             raise TypeError(f"metric {self.name} has neither values nor a finish")
 
     @property
-    def depends_on_ties(self) -> bool:
-        """Whether the tie rule can change it."""
-        return "tied" in self.needs
-
-    @property
     def resamples(self) -> bool:
         """Whether it can be read off resamples of the queries."""
         return self.resampled is not None or self.values is not None
@@ -237,7 +232,7 @@ class Metric:
     def measures(self, options: MetricOptions) -> Iterator[Measure]:
         """Give the metric with each combination of its parameters' defaults."""
         defaults = (parameter.values(options) for parameter in self.parameters.values())
-        return (Measure(self, values) for values in product(*defaults))
+        return starmap(self.measure, product(*defaults))
 
     def parse(self, name: str) -> Measure | None:
         """Return the metric with the parameters of a name; None where it isn't this metric's."""
@@ -270,7 +265,7 @@ class Metric:
                     else one.values(MetricOptions())
                     for name, one in self.parameters.items()
                 )
-                return [Measure(self, each) for each in product(*values)]
+                return list(starmap(self.measure, product(*values)))
         return []
 
 
@@ -321,11 +316,10 @@ class Measure:
 
     def demands(self) -> list[Demand]:
         """Return what a block of queries is asked for, to finish the metric of all blocks."""
-        metric = self.metric
-        columns = metric.keeps if metric.values is None else (metric.values, *metric.keeps)
+        columns = filter(None, (self.metric.values, *self.metric.keeps))
         return [
             *map(self._demand, columns),
-            *((partial_sums, *self._demand(terms)) for terms in metric.adds),
+            *((partial_sums, *self._demand(terms)) for terms in self.metric.adds),
         ]
 
     def lacks(self, totals: Totals) -> list[Population]:
@@ -339,22 +333,17 @@ class Measure:
             value = self.call(metric.finish, totals)
         else:
             values = totals.column(*self._demand(metric.values))
-            columns = {self._written(metric.column): totals.of_all_queries(values)}
-            value = Value(mean(values), per_query=columns if metric.column else {})
+            column = self._written(metric.column or metric.name)
+            value = Value(mean(values), per_query={column: totals.of_all_queries(values)})
         empty = self.lacks(totals)
         return replace(value, value=math.nan, reason=EMPTY[empty[-1]]) if empty else value
-
-    def compute(self, ranked: RankedQueries) -> Value:
-        """Return its value over one block of queries."""
-        return self.finish(ranked.totals)
 
     def resampled(self, resamples: Resamples) -> FloatArray:
         """Return its value in each resample of the queries, [R] float64."""
         metric = self.metric
         if metric.values is None or metric.resampled is not None:
             return self.call(metric.resampled, resamples)
-        values = resamples.totals.column(*self._demand(metric.values))
-        return resamples.mean(values)
+        return resamples.mean(resamples.totals.column(*self._demand(metric.values)))
 
     def _demand(self, function: Callable[..., Any]) -> Demand:
         """Return a function and the parameters that it names: a `Metric` says which there are."""

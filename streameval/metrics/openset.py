@@ -7,12 +7,11 @@ at the nearest negatives of Q−, so everything here is exact, with no grid of t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from streameval.metrics.blocks import RankedQueries, Totals
+from streameval.metrics.blocks import Column, RankedQueries, Totals
 from streameval.metrics.confidence import Resamples, divided
 from streameval.metrics.metric import UNDEFINED, Measure, Metric, Value
 from streameval.metrics.parameters import choice, rank, rate
@@ -22,56 +21,42 @@ from streameval.statistics import FloatArray, IntArray
 _NEAREST_FIELDS = ("indptr", "positive_distance", "nearest_negative", "same_identity")
 
 
-Acceptance = Callable[..., tuple[FloatArray, FloatArray]]
-"""`Totals` and a parameter to the distance at which each query of Q+ is accepted, and by what
-share it then counts, both [N] float64."""
-
-
 def stranger_distances(ranked: RankedQueries) -> FloatArray:
     """Return the distance of the nearest item of each query of Q−, [M] float64."""
     return ranked.stats.nearest_negative[ranked.totals.strangers]
 
 
-def nearest_positives(ranked: RankedQueries) -> FloatArray:
-    """Return d_1 of the queries of Q+, [N] float64."""
-    return ranked.stats.positive_distance[ranked.ranks.start]
+def identified(ranked: RankedQueries, x: int) -> FloatArray:
+    """Return d_1 of the queries of Q+, and [r_1 <= x] or its probability, [N, 2] float64."""
+    stats, ranks = ranked.stats, ranked.ranks
+    return np.column_stack([stats.positive_distance[ranks.start], ranks.first_within(x)])
 
 
-def found_within(ranked: RankedQueries, x: int) -> FloatArray:
-    """Return [r_1 <= x] of the queries of Q+, or its probability, [N] float64."""
-    return ranked.ranks.first_within(x)
+def verified(ranked: RankedQueries, verification: str) -> FloatArray:
+    """Return the distance at which each query of Q+ is verified, and 1, [N, 2] float64.
+
+    That of its nearest valid item ("set") or positive ("individual").
+    """
+    stats, ranks = ranked.stats, ranked.ranks
+    distance = stats.positive_distance[ranks.start]
+    if verification == "set":
+        distance = np.minimum(distance, stats.nearest_negative[ranks.queries])
+    return np.column_stack([distance, np.ones(len(distance))])
 
 
-def target_distances(ranked: RankedQueries, verification: str) -> FloatArray:
-    """Return the distance at which each query of Q+ is verified, [N] float64."""
-    nearest = nearest_positives(ranked)
-    if verification == "individual":
-        return nearest
-    return np.minimum(nearest, ranked.stats.nearest_negative[ranked.ranks.queries])
-
-
-def identified(totals: Totals, x: int) -> tuple[FloatArray, FloatArray]:
-    """Return d_1, and [r_1 <= x] or its probability."""
-    return totals.column(nearest_positives), totals.column(found_within, x)
-
-
-def verified(totals: Totals, verification: str) -> tuple[FloatArray, FloatArray]:
-    """Return the distance of the nearest valid item ("set") or positive ("individual"), and 1."""
-    distance = totals.column(target_distances, verification)
-    return distance, np.ones(len(distance))
-
-
-def operating_point(totals: Totals, measure: Measure, *, accepted: Acceptance) -> Value:
+def operating_point(totals: Totals, measure: Measure) -> Value:
     """Return the share of Q+ that is accepted at the largest FAR <= f, and the ROC.
 
-    NaN where M strangers don't support f. A metric of which less is better is of the others.
+    What the metric keeps says at which distance a query is accepted, and by what share it then
+    counts. NaN where M strangers don't support f. A metric of which less is better is of the
+    others.
     Curves, each [n]: ``ROC_tau`` (the limits of `false_accepts`), ``FAR``, and the metric's own
     where what is closer than a limit is accepted: ``DIR@1``.
     """
     *of, f = measure.values
     limits, far = totals.once(false_accepts)
     queries, strangers = totals.sizes["Q+"], totals.sizes["Q−"]
-    sums = totals.once(sums_closer, accepted, *of)
+    sums = totals.once(sums_closer, measure.metric.keeps[0], *of)
     if measure.metric.better == "lower":
         sums = queries - sums
     rates = np.where(np.isnan(limits) | (queries == 0), math.nan, sums / max(queries, 1))
@@ -107,9 +92,9 @@ def false_accepts(totals: Totals) -> tuple[FloatArray, FloatArray]:
     return limits, accepted / len(nearest)
 
 
-def sums_closer(totals: Totals, accepted: Acceptance, parameter: int | str) -> FloatArray:
+def sums_closer(totals: Totals, accepted: Column, parameter: int | str) -> FloatArray:
     """Return the sum of the shares with distance < limit, at each limit, [n] float64."""
-    distance, share = accepted(totals, parameter)
+    distance, share = totals.column(accepted, parameter).T
     order, closer = _closer(distance, totals.once(false_accepts)[0])
     return prefix_sums(share[order])[closer]
 
@@ -134,7 +119,7 @@ def roc_area(totals: Totals, x: int) -> Value:
     than that of a stranger drawn at random (Mann and Whitney).
     """
     nearest = np.sort(totals.column(stranger_distances))
-    distance, found = identified(totals, x)
+    distance, found = totals.column(identified, x).T
     pairs = 2 * len(distance) * len(nearest)
     if not pairs:
         return UNDEFINED
@@ -161,11 +146,11 @@ def resampled_limits(resamples: Resamples, f: float) -> FloatArray:
     return found
 
 
-def resampled_point(resamples: Resamples, measure: Measure, *, accepted: Acceptance) -> FloatArray:
+def resampled_point(resamples: Resamples, measure: Measure) -> FloatArray:
     """Return `operating_point` of each resample, [R] float64."""
     *of, f = measure.values
     limits = resamples.once(resampled_limits, f)
-    distance, share = accepted(resamples.totals, *of)
+    distance, share = resamples.totals.column(measure.metric.keeps[0], *of).T
     order, closer = _closer(distance, limits)
     own = share[order]
     sums = np.full(len(limits), math.nan)
@@ -180,7 +165,7 @@ def resampled_area(resamples: Resamples, x: int) -> FloatArray:
     """Return `roc_area` of each resample, [R] float64."""
     totals = resamples.totals
     nearest = totals.column(stranger_distances)
-    distance, found = identified(totals, x)
+    distance, found = totals.column(identified, x).T
     order = np.argsort(distance)
     ends = [np.searchsorted(distance[order], nearest, side=side) for side in ("left", "right")]
     sums = np.empty(len(resamples.drawn))
@@ -197,9 +182,9 @@ _open = partial(
     part="open-set",
     needs=(*_NEAREST_FIELDS, "closer", "tied", "tied_before"),
     over=("Q+", "Q−"),
-    keeps=(nearest_positives, found_within, stranger_distances),
-    finish=partial(operating_point, accepted=identified),
-    resampled=partial(resampled_point, accepted=identified),
+    keeps=(identified, stranger_distances),
+    finish=operating_point,
+    resampled=resampled_point,
     tail="monotone",
     deployed=True,
     parameters={
@@ -239,9 +224,7 @@ METRICS = (
         "<= f; d = min over all valid items (set), or d_1 (individual); withheld where f < 1/M",
         "Zheng et al. 2016 (one-shot group-based verification)",
         needs=_NEAREST_FIELDS,
-        keeps=(target_distances, stranger_distances),
-        finish=partial(operating_point, accepted=verified),
-        resampled=partial(resampled_point, accepted=verified),
+        keeps=(verified, stranger_distances),
         also=("TTR@FTR={f}",),
     ),
 )

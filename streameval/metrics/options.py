@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any, get_args
 
@@ -70,24 +70,28 @@ class MetricOptions:
     def __post_init__(self) -> None:
         """Check every value."""
         for option, known in CHOICES.items():
-            expected = f"one of {', '.join(known)}"
-            _check(option, getattr(self, option), known.__contains__, expected)
+            value = getattr(self, option)
+            _check(option, value, value in known, f"one of {', '.join(known)}")
         for option in ("false_rate_budget", "max_rank"):
-            _check(option, getattr(self, option), is_count, "a positive integer")
+            value = getattr(self, option)
+            _check(option, value, is_count(value), "a positive integer")
         for option, accepts, expected in (
             ("cmc_ranks", is_count, "positive integers"),
             ("dir_ranks", is_count, "positive integers"),
             ("false_accept_rates", _is_fraction, "fractions between 0 and 1"),
         ):
-            given = getattr(self, option)
-            _check(option, given, _is_several, f"several of them: ({given!r},)")
-            for one in given:
-                _check(option, one, accepts, expected)
-        _check("metrics", self.metrics, _is_names, "a tuple of names of metrics")
+            given: Any = getattr(self, option)
+            several = isinstance(given, Iterable) and not isinstance(given, str)
+            _check(option, given, several, f"several of them: ({given!r},)")
+            for value in given:
+                _check(option, value, accepts(value), expected)
+        names: Any = self.metrics
+        are_names = isinstance(names, tuple) and all(isinstance(name, str) for name in names)
+        _check("metrics", names, are_names, "a tuple of names of metrics")
 
 
-def _check(option: str, value: Any, accepts: Callable[[Any], bool], expected: str) -> None:
-    if not accepts(value):
+def _check(option: str, value: Any, accepted: bool, expected: str) -> None:
+    if not accepted:
         raise OptionError(f"{option}: got {value!r}; expected {expected}")
 
 
@@ -101,16 +105,11 @@ def is_number(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, Real)
 
 
-def _is_several(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str)
-
-
-def _is_names(value: Any) -> bool:
-    return isinstance(value, tuple) and all(isinstance(name, str) for name in value)
-
-
 def _is_fraction(value: Any) -> bool:
     return is_number(value) and 0 <= float(value) <= 1
 
 
 DEFAULT_OPTIONS = MetricOptions()
+
+OPTION_NAMES = tuple(field.name for field in fields(MetricOptions))
+"""Names of the attributes of `MetricOptions`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
@@ -133,10 +134,12 @@ def precision_recall(ranked: RankedQueries) -> tuple[FloatArray, FloatArray]:
     return ranks.order / ranks.of_positives(ranks.count), ranks.terms("step")
 
 
-_X = rank(lambda options: options.cmc_ranks)
+_ranked = partial(
+    Metric, tail="monotone", parameters={"x": rank(lambda options: options.cmc_ranks)}
+)
 
 METRICS = (
-    Metric(
+    _ranked(
         "CMC@{x}",
         "1/N Σ [r_1 <= x] (first match) or 1/N Σ 1/G Σ_j [c_j + 1 <= x] (all shots), or "
         "its expectation where one item is drawn of each gallery identity (single gallery shot)",
@@ -147,13 +150,11 @@ METRICS = (
         adds=(matching_terms,),
         keeps=(first_ranks,),
         finish=cumulative_matching,
-        parameters={"x": _X},
         default=True,
         also=("Rank-{x}", "R{x}", "R@{x}", "top-{x}", "hit-rate@{x}"),
-        tail="monotone",
         deployed=True,
     ),
-    Metric(
+    _ranked(
         SAMPLED,
         "1/N Σ [c + 1 <= x], mean over draws of one item of each gallery identity",
         "Li et al. 2014 (CUHK03); torchreid and open-reid: 10 draws, without a seed",
@@ -161,9 +162,9 @@ METRICS = (
         values=matches_within,
         adds=(matching_terms,),
         finish=cumulative_matching,
-        parameters={"x": _X},
+        tail="withheld",
     ),
-    Metric(
+    _ranked(
         "mAP",
         "1/N Σ AP; AP = 1/G Σ_j j/r_j (step), or 1/G Σ_j ½[(j−1)/(r_j−1) + j/r_j] "
         "(trapezoid), or 1/G Σ_j of the precision at distance d_j (threshold)",
@@ -172,9 +173,8 @@ METRICS = (
         column="AP",
         default=True,
         also=("AP", "mean-average-precision"),
-        tail="monotone",
     ),
-    Metric(
+    _ranked(
         "mINP",
         "1/N Σ G/r_G",
         "Ye et al. 2020 (AGW); GOM paper, Eq. 3",
@@ -182,18 +182,16 @@ METRICS = (
         column="INP",
         default=True,
         also=("INP",),
-        tail="monotone",
     ),
-    Metric(
+    _ranked(
         "MRR",
         "1/N Σ 1/r_1",
         "Voorhees 1999 (TREC-8); pytorch-metric-learning, torchmetrics, ranx",
         values=lambda ranked: ranked.ranks.inverse_rank(),
         column="RR",
         also=("RR", "mean-reciprocal-rank"),
-        tail="monotone",
     ),
-    Metric(
+    _ranked(
         "MedR",
         "median over Q+ of r_1",
         "Hodosh, Young and Hockenmaier 2013 (median rank of image and text retrieval)",
@@ -203,6 +201,5 @@ METRICS = (
         kind=RANK,
         better="lower",
         also=("MdR", "Med-r", "median-rank", "median-first-rank"),
-        tail="monotone",
     ),
 )

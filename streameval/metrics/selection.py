@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, get_args
 
 from streameval.errors import OptionError
 from streameval.metrics import cutoffs, gom, matching, openset, retrieval, verification
 from streameval.metrics.metric import Measure, Metric, Part
-from streameval.metrics.options import MetricOptions
+from streameval.metrics.options import OPTION_NAMES, MetricOptions
 from streameval.statistics import FIELDS, SHOT_FIELDS, RankStatistics
 
 METRICS: tuple[Metric, ...] = (
@@ -26,29 +26,23 @@ PARTS: tuple[str, ...] = get_args(Part)
 ALL = "all"
 
 
-def split_names(text: str) -> tuple[str, ...]:
-    """Return the names of ``--metrics "CMC@1,mAP"``."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names:
-        raise OptionError(f"metrics is {text!r}; expected names such as CMC@1,mAP, or all")
-    return names
-
-
 def names_of(given: str | Iterable[str], what: str) -> tuple[str, ...]:
-    """Return names of metrics, from one text or several."""
-    if isinstance(given, str):
-        return split_names(given)
+    """Return names of metrics, from one text, ``"CMC@1,mAP"``, or several."""
     if not isinstance(given, Iterable):
         raise OptionError(f"{what} is {given!r}; expected names such as CMC@1,mAP")
-    return tuple(given)
+    if not isinstance(given, str):
+        return tuple(given)
+    names = tuple(filter(None, map(str.strip, given.split(","))))
+    if not names:
+        raise OptionError(f"{what} is {given!r}; expected names such as CMC@1,mAP, or all")
+    return names
 
 
 def with_changes(options: MetricOptions, changes: Mapping[str, Any]) -> MetricOptions:
     """Return options with some changed, metrics as one text or several names; None changes none."""
-    known = [one.name for one in fields(MetricOptions)]
     for name in changes:
-        if name not in known:
-            raise OptionError(f"unknown option {name!r}; known options: {', '.join(known)}")
+        if name not in OPTION_NAMES:
+            raise OptionError(f"unknown option {name!r}; known options: {', '.join(OPTION_NAMES)}")
     given = {name: value for name, value in changes.items() if value is not None}
     if "metrics" in given:
         given["metrics"] = names_of(given["metrics"], "metrics")
@@ -135,9 +129,10 @@ def required_fields(options: MetricOptions) -> frozenset[str]:
     return frozenset[str]().union(*(one.metric.needs_under(options) for one in (*named, *listed)))
 
 
-def measures_of(options: MetricOptions, available: Collection[str]) -> list[Measure]:
-    """Return the metrics of the options that the available fields allow."""
+def measures_of(options: MetricOptions, stats: RankStatistics) -> list[Measure]:
+    """Return the metrics of the options that the statistics allow."""
     named, listed = wanted_measures(options)
+    available = available_fields(stats)
     for measure in named:
         missing = [field for field in measure.metric.needs if field not in available]
         if missing:
@@ -147,7 +142,7 @@ def measures_of(options: MetricOptions, available: Collection[str]) -> list[Meas
                 "evaluate again, from the distances or features, with --metrics "
                 f"'{measure.name}'{protocol}"
             )
-    possible = [one for one in listed if set(one.metric.needs) <= set(available)]
+    possible = [one for one in listed if available.issuperset(one.metric.needs)]
     return in_order([*named, *possible])
 
 

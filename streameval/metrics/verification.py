@@ -16,10 +16,11 @@ from operator import mul
 import numpy as np
 
 from streameval.metrics.blocks import Array, RankedQueries, Totals
+from streameval.metrics.confidence import divided
 from streameval.metrics.metric import UNDEFINED, Bounds, Metric, Value
 from streameval.metrics.openset import unsupported
 from streameval.metrics.parameters import rate
-from streameval.statistics import FloatArray, IntArray
+from streameval.statistics import FloatArray, IntArray, cumulated
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +49,8 @@ class Accepted:
     @property
     def rates(self) -> tuple[FloatArray, FloatArray]:
         """FMR = FAR and FNMR = 1 − TAR, both [E + 2] float64; NaN without such pairs."""
-        genuine, impostor = self.totals
-        return _ratio(self.impostor, impostor), _ratio(genuine - self.genuine, genuine)
+        genuine, impostor = self.genuine[-1:], self.impostor[-1:]
+        return divided(self.impostor, impostor), divided(genuine - self.genuine, genuine)
 
     @property
     def curves(self) -> dict[str, Array]:
@@ -64,10 +65,6 @@ class Accepted:
             "genuine": np.diff(self.genuine),
             "impostor": np.diff(self.impostor),
         }
-
-
-def _ratio(counts: IntArray, total: int) -> FloatArray:
-    return counts / total if total else np.full(len(counts), math.nan)
 
 
 def histogram_terms(ranked: RankedQueries) -> list[FloatArray]:
@@ -86,7 +83,7 @@ def accepted_pairs(totals: Totals) -> Accepted:
     limits = np.concatenate([[-np.inf], totals.histogram_edges, [np.inf]])
     genuine = np.sort(totals.column(genuine_distances))
     accepted = np.searchsorted(genuine, limits, side="right")
-    return Accepted(limits, accepted, np.append(0, np.cumsum(histogram)), genuine)
+    return Accepted(limits, accepted, cumulated(histogram), genuine)
 
 
 def of_pairs(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -109,7 +106,7 @@ def at_false_rate(pairs: Accepted, f: float, name: str) -> Value:
     if 1 / impostor > f:
         return Value(math.nan, reason=unsupported(impostor, f, "impostor pairs"))
     at = int(np.searchsorted(pairs.rates[0], f, side="right")) - 1
-    low, high = (float(pairs.limits[min(one, len(pairs.limits) - 1)]) for one in (at, at + 1))
+    low, high = pairs.limits[[at, min(at + 1, len(pairs.limits) - 1)]].tolist()
     most = int(np.searchsorted(pairs.all_genuine, high))
     known = int(pairs.genuine[at])
     return Value(
@@ -210,6 +207,7 @@ _verified = partial(
     part="verification",
     needs=("indptr", "positive_distance", "impostor_histogram", "histogram_edges"),
     over=("Q+", "negatives"),
+    refined=True,
     adds=(histogram_terms,),
     keeps=(genuine_distances,),
     parameters={"f": rate((1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6))},
@@ -222,7 +220,6 @@ METRICS = (
         "d <= τ}|/I <= f; withheld where f < 1/I",
         source="NIST FRVT; ISO/IEC 19795-1",
         finish=at_false_rate,
-        refined=True,
         also=("TPR@FPR={f}", "TMR@FMR={f}", "GAR@FAR={f}"),
     ),
     _verified(
@@ -230,7 +227,6 @@ METRICS = (
         "FNMR(τ) = |{genuine : d > τ}|/P at the largest τ with FMR(τ) = |{impostor : "
         "d <= τ}|/I <= f; withheld where f < 1/I",
         finish=at_false_rate,
-        refined=True,
         also=("FRR@FAR={f}",),
         better="lower",
     ),
@@ -238,7 +234,6 @@ METRICS = (
         "EER",
         "FMR(τ) = FNMR(τ), linear between the τ before and after",
         finish=equal_error,
-        refined=True,
         also=("equal-error-rate",),
         better="lower",
     ),
@@ -247,6 +242,7 @@ METRICS = (
         "1/(P·I) Σ_{genuine} Σ_{impostor} ([d_g < d_i] + ½[d_g = d_i])",
         source="Mann and Whitney 1947; Hanley and McNeil 1982",
         finish=pair_area,
+        refined=False,
         also=("AUROC", "ROC-AUC"),
     ),
     _verified(
@@ -256,7 +252,6 @@ METRICS = (
         over=("Q+",),
         source="van Rijsbergen 1979",
         finish=best_f1,
-        refined=True,
         also=("best-F1",),
     ),
 )

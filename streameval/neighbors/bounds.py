@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.neighbors.lists import BoolArray, Places
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import FloatArray, IntArray, RankStatistics, cumulated
 
 FURTHEST = np.finfo(np.float64).max
 NEVER = 1 << 40  # negatives ahead of a positive that is never found: beyond every cutoff
@@ -224,7 +224,7 @@ def _furthest(indptr: IntArray, unknown: BoolArray) -> FloatArray:
 
     All of a query differ: as equal ones they would count as one group of ties.
     """
-    number = np.append(0, np.cumsum(unknown))
+    number = cumulated(unknown)
     left: IntArray = np.repeat(number[indptr[1:]], np.diff(indptr)) - number[1:]
     bits = np.float64(FURTHEST).view(np.int64) - left
     distances: FloatArray = bits.view(np.float64)

@@ -23,7 +23,7 @@ from streameval.metrics.groups import CameraMatrix, PositiveCameras, camera_matr
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.retrieval import precision_recall
-from streameval.metrics.selection import available_fields, find_name, measures_of, with_changes
+from streameval.metrics.selection import find_name, measures_of, with_changes
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.groups import (
     GROUP,
@@ -211,7 +211,7 @@ class Evaluation:
 
     def measures(self) -> list[Measure]:
         """Return the metrics that the options ask for and the statistics allow."""
-        return measures_of(self.options, available_fields(self.statistics))
+        return measures_of(self.options, self.statistics)
 
     def identities(self) -> Identities:
         """Return the identities of the queries.

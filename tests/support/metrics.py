@@ -29,8 +29,8 @@ from streameval.metrics.selection import PARTS as PARTS
 from streameval.metrics.selection import available_fields as available_fields
 from streameval.metrics.selection import find_measure as find_measure
 from streameval.metrics.selection import measures_of as measures_of
+from streameval.metrics.selection import names_of as names_of
 from streameval.metrics.selection import required_fields as required_fields
-from streameval.metrics.selection import split_names as split_names
 from streameval.metrics.selection import wanted_measures as wanted_measures
 from streameval.metrics.sums import exact_parts as exact_parts
 from streameval.metrics.sums import prefix_sums as prefix_sums
@@ -64,12 +64,12 @@ __all__ = [
     "metrics_by_camera_pair",
     "metrics_by_group",
     "metrics_of",
+    "names_of",
     "normalised_thresholds",
     "precision_recall",
     "prefix_sums",
     "required_fields",
     "resampled_values",
     "rounded",
-    "split_names",
     "wanted_measures",
 ]
