@@ -207,7 +207,7 @@ def _kinds(pairs: Pairs, query: int, start: int, stop: int) -> npt.NDArray[np.in
     """Return what the items of a range are for a query, [n] int8: values of `Kind`."""
     kinds = np.full(stop - start, Kind.MISMATCH, np.int8)
     kinds[pairs.junk[start:stop]] = Kind.IGNORED
-    kinds[pairs.classes.ignored(int(pairs.classes.query[query]), slice(start, stop))] = Kind.IGNORED
+    kinds[pairs.classes.ignored(pairs.classes.query[[query]], slice(start, stop))] = Kind.IGNORED
     listed = slice(*pairs.indptr[query : query + 2].tolist())
     item, positive = pairs.item[listed], pairs.positive[listed]
     within = (item >= start) & (item < stop)

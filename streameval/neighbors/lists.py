@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from streameval.errors import InputError, StreamevalWarning
 from streameval.protocols.pairs import Pairs
-from streameval.statistics import FloatArray, IntArray, rows_of
+from streameval.statistics import FloatArray, IntArray, cumulated, rows_of
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -63,7 +63,7 @@ class Lists:
         sizes = np.concatenate([np.diff(part.indptr) for part in parts])
         names = "item", "distance", "horizon"
         joined = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-        return cls(np.append(0, np.cumsum(sizes)), *joined)
+        return cls(cumulated(sizes), *joined)
 
     def nearest(self, k: int) -> Lists:
         """Return the nearest k items of each list, certain up to the next item.
@@ -111,7 +111,7 @@ class Places:
         self.pairs, self.lists = pairs, lists
         self.positive = np.zeros(len(item), np.bool_)
         self.positive[listed] = pairs.positive[at]
-        ignored = pairs.junk[item] | pairs.classes.ignores(query, item)
+        ignored = pairs.junk[item] | pairs.classes.ignored(pairs.classes.query[query], item)
         ignored[listed] |= ~pairs.positive[at]
         self.negative = ~self.positive & ~ignored
         entries = np.full(len(pair), -1)

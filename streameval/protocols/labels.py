@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, refuse
+from streameval.statistics import IntArray, cumulated
 
 AnyArray = npt.NDArray[np.generic]
-IntArray = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
 
 KNOWN_COLUMNS = ("id", "cam", "key")
@@ -188,23 +188,22 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
         )
     if array.dtype.kind == "O":
         array = _of_objects(array, what)
-    if array.dtype.kind == "f":
-        bad = np.flatnonzero(~np.isfinite(array))
-        refuse(
-            InputError,
-            bad.size
-            and f"{what} row {bad[0]} is {array[bad[0]]}: labels must be integers or strings",
-            f"{what} is of dtype {array.dtype}; integers or strings are needed "
-            "(whole numbers stored as floats: convert with .astype('int64'))",
-        )
-    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        raise InputError(f"{what} holds {array.max()}, beyond int64; give such labels as strings")
-    if array.dtype.kind in "iuU":
+    kind = array.dtype.kind
+    needed = f"{what} is of dtype {array.dtype}; integers or strings are needed"
+    bad = np.flatnonzero(~np.isfinite(array) if kind == "f" else ())
+    refuse(
+        InputError,
+        len(bad) and f"{what} row {bad[0]} is {array[bad[0]]}: labels must be integers or strings",
+        kind == "f" and f"{needed} (whole numbers stored as floats: convert with .astype('int64'))",
+        kind not in "iuUST" and needed,
+        kind == "u"
+        and array.max(initial=0) > np.iinfo(np.int64).max
+        and f"{what} holds {array.max()}, beyond int64; give such labels as strings",
+    )
+    if kind in "iuU":
         return array
-    if array.dtype.kind not in "ST":
-        raise InputError(f"{what} is of dtype {array.dtype}; integers or strings are needed")
     try:
-        return array.astype(object if array.dtype.kind == "T" else np.str_).astype(np.str_)
+        return array.astype(object if kind == "T" else np.str_).astype(np.str_)
     except UnicodeDecodeError as error:
         raise InputError(f"{what} holds bytes that are no ASCII text ({error})") from error
 
@@ -249,7 +248,7 @@ def matches(query: Labels, gallery: Labels, column: str) -> tuple[IntArray, IntA
     by_code = item[np.argsort(codes, kind="stable")]
     count = np.bincount(codes, minlength=int(code.max(initial=-1)) + 1)
     begin, length = (np.cumsum(count) - count)[code], count[code]
-    indptr = np.append(0, np.cumsum(length)).astype(np.int64)
+    indptr = cumulated(length)
     # the ranges begin[q] : begin[q] + length[q], one after the other
     return indptr, by_code[np.arange(indptr[-1]) + np.repeat(begin - indptr[:-1], length)]
 

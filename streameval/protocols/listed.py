@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, refuse
-from streameval.protocols.labels import IntArray
-from streameval.statistics import rows_of
+from streameval.statistics import BoolArray, IntArray, rows_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,9 +112,7 @@ class ListedPairs:
         rows = [()] * (len(listed.indptr) - 1) if junk is None else junk
         return cls(listed, PairList.of(rows, "the junk list"))
 
-    def merged(
-        self, queries: int, gallery: int
-    ) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
+    def merged(self, queries: int, gallery: int) -> tuple[IntArray, IntArray, BoolArray]:
         """Return (indptr [Q + 1], item [L], whether it is good [L]) of all listed pairs, checked.
 
         Items ascend within a query; one that a line has twice is there once.

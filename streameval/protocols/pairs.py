@@ -19,7 +19,6 @@ import numpy.typing as npt
 from streameval.errors import OptionError, StreamevalWarning, refuse
 from streameval.protocols.labels import (
     Int32Array,
-    IntArray,
     Labels,
     check_kinds,
     matches,
@@ -27,9 +26,8 @@ from streameval.protocols.labels import (
 )
 from streameval.protocols.listed import ListedPairs, PairList
 from streameval.protocols.protocol import Protocol
-from streameval.statistics import rows_of
+from streameval.statistics import BoolArray, IntArray, cumulated, rows_of
 
-BoolArray = npt.NDArray[np.bool_]
 MASKS = ("positive", "same_identity", "junk")
 
 
@@ -66,27 +64,19 @@ class ItemClasses:
         rules = [rule for rule in protocol.ignore if "id" not in rule]
         if not rules:
             return cls.none(len(query), len(gallery))
-        item = np.empty((len(rules), len(gallery)), np.int32)
-        own = np.empty((len(query), len(rules)), np.int32)
-        for number, rule in enumerate(rules):
-            own[:, number], item[number] = rule_codes(query, gallery, rule)
-        code, of_query = np.unique(own, axis=0, return_inverse=True)
-        return cls(of_query.reshape(-1).astype(np.int32), code, item)
+        own, item = zip(*(rule_codes(query, gallery, rule) for rule in rules), strict=True)
+        code, of_query = np.unique(np.transpose(own), axis=0, return_inverse=True)
+        return cls(of_query.reshape(-1).astype(np.int32), code.astype(np.int32), np.stack(item))
 
     @property
     def count(self) -> int:
         """Number of classes C that ignore items; 0 without rules."""
         return len(self.code) if len(self.item) else 0
 
-    def ignored(self, number: int, items: slice | IntArray) -> BoolArray:
-        """Return which of some items the queries of a class ignore, [n]."""
-        ignored: BoolArray = (self.item[:, items] == self.code[number][:, None]).any(axis=0)
+    def ignored(self, classes: Int32Array | list[int], items: slice | IntArray) -> BoolArray:
+        """Return which items are ignored by one class, [1], or by the class beside each, [n]."""
+        ignored: BoolArray = (self.item[:, items] == self.code[classes].T).any(axis=0)
         return ignored
-
-    def ignores(self, query: IntArray, item: IntArray) -> BoolArray:
-        """Return whether each query ignores the item beside it, [n]."""
-        ignores: BoolArray = (self.item[:, item] == self.code[self.query[query]].T).any(axis=0)
-        return ignores
 
     def __getstate__(self) -> dict[str, npt.NDArray[Any]]:
         """Return arrays of as few bytes as hold the codes."""
@@ -170,8 +160,7 @@ class Pairs:
 
     def positives(self) -> tuple[IntArray, IntArray]:
         """Return (indptr [Q + 1], item [P]) of the positive pairs alone."""
-        total = np.append(0, np.cumsum(self.positive, dtype=np.int64))
-        return total[self.indptr], self.item[self.positive]
+        return cumulated(self.positive)[self.indptr], self.item[self.positive]
 
     def counts_in(self, start: int, stop: int) -> tuple[IntArray, IntArray, IntArray]:
         """Count the items of a gallery range that are positive, ignored and of same identity.
@@ -190,9 +179,9 @@ class Pairs:
         taking_part, classes = ~self.junk[start:stop], self.classes
         by_class = np.zeros(len(classes.code), np.int64)
         for number in range(classes.count):
-            ignored = classes.ignored(number, slice(start, stop))
+            ignored = classes.ignored([number], slice(start, stop))
             by_class[number] = np.count_nonzero(ignored & taking_part)
-        by_rule = self.junk[item] | classes.ignores(query, item)
+        by_rule = self.junk[item] | classes.ignored(classes.query[query], item)
         ignored_of_query = np.count_nonzero(~taking_part) + by_class[classes.query]
         ignored_of_query += per_query(~positive & ~by_rule)
         return per_query(positive), ignored_of_query, per_query(self.same_identity[listed])

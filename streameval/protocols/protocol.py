@@ -35,8 +35,10 @@ def _is_text(value: Any) -> bool:
 
 
 def _as_tuple(values: Any) -> Any:
-    """Return a tuple of any values but a string's; one value as it is."""
-    return tuple(values) if isinstance(values, Iterable) and not isinstance(values, str) else values
+    """Return tuples of any values, and of theirs, but a string's; one value as it is."""
+    if isinstance(values, Iterable) and not isinstance(values, str):
+        return tuple(map(_as_tuple, values))
+    return values
 
 
 _FLAG = "true or false"
@@ -124,8 +126,6 @@ class Protocol:
                 "give ignore alone"
             )
         rules = _as_tuple(second) or tuple(rule for flag, rule in flags.values() if flag)
-        if isinstance(rules, tuple):
-            rules = tuple(map(_as_tuple, rules))
         object.__setattr__(self, "ignore", rules)
         object.__setattr__(self, "junk_ids", _as_tuple(self.junk_ids))
         for name, (can_be, expected) in _VALUES.items():

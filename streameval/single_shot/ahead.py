@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from streameval.kernels.edges import Edges, Positives, first_reached, slot_of
 from streameval.kernels.tiles import IntArray, list_values, product
+from streameval.metrics.ranks import tie_groups
 
 Entries = npt.NDArray[np.uint64]
 
@@ -44,12 +45,6 @@ class Packing(NamedTuple):
 
     row: np.uint64
     identity: np.uint64
-
-    @classmethod
-    def of(cls, positives: int, identities: int) -> Packing:
-        """Return the packing for so many positives and identities."""
-        row = 64 - max(ROWS * positives, 1).bit_length()
-        return cls(np.uint64(row), np.uint64(row - max(identities, 1).bit_length()))
 
 
 class Ahead(NamedTuple):
@@ -78,7 +73,8 @@ class Ahead(NamedTuple):
             Where each query's positives begin.
         identities, capacity : int
         """
-        packing = Packing.of(int(indptr[-1]), identities)
+        row = 64 - max(ROWS * int(indptr[-1]), 1).bit_length()
+        packing = Packing(np.uint64(row), np.uint64(row - max(identities, 1).bit_length()))
         return cls(np.empty(capacity, np.uint64), packing, ROWS * indptr[1:])
 
 
@@ -122,22 +118,21 @@ class Leading(NamedTuple):
     @classmethod
     def of(cls, positives: Positives) -> Leading:
         """Return the distances of positives."""
-        edges = Edges.build(positives, np.empty(0))
-        before = np.diff(edges.positive_distance, prepend=np.nan) != 0
-        starts = edges.positive_indptr[:-1]
-        before[starts[starts < len(before)]] = True
-        return cls(edges, np.flatnonzero(before).astype(np.int64))
+        starts = positives.indptr[:-1][np.diff(positives.indptr) > 0]
+        first, _ = tie_groups(positives.distance, starts)
+        return cls(Edges.build(positives, np.empty(0)), first)
 
 
 @numba.njit(nogil=True, cache=True)
-def pack(row, identity, row_bit, identity_bit):  # type: ignore[no-untyped-def]
+def pack(row, identity, packing):  # type: ignore[no-untyped-def]
     """Return the entry of one negative."""
-    return np.uint64(row) << row_bit | np.uint64(identity) << identity_bit | np.uint64(1)
+    return np.uint64(row) << packing.row | np.uint64(identity) << packing.identity | np.uint64(1)
 
 
 @numba.njit(nogil=True, cache=True)
-def unpack(entry, row_bit, identity_bit):  # type: ignore[no-untyped-def]
+def unpack(entry, packing):  # type: ignore[no-untyped-def]
     """Return the row, the identity and the number of negatives of an entry."""
+    row_bit, identity_bit = packing
     identity = entry >> identity_bit & ((np.uint64(1) << (row_bit - identity_bit)) - np.uint64(1))
     number = entry & ((np.uint64(1) << identity_bit) - np.uint64(1))
     return np.int64(entry >> row_bit), identity, np.int64(number)
@@ -165,11 +160,11 @@ def fold(ahead, size, indptr, weight, most):  # type: ignore[no-untyped-def]
     -------
     how many entries there are
     """
-    entries, (row_bit, identity_bit), cut = ahead
-    below = np.int64((np.uint64(1) << identity_bit) - np.uint64(1))
+    entries, packing, cut = ahead
+    below = np.int64((np.uint64(1) << packing.identity) - np.uint64(1))
     kept, i, total, last_row, last_identity, last_number = 0, 0, 0, -1, np.uint64(0), 0
     for t in range(size):
-        row, identity, number = unpack(entries[t], row_bit, identity_bit)
+        row, identity, number = unpack(entries[t], packing)
         while row >= ROWS * indptr[i + 1]:
             i, total = i + 1, 0
         if row >= cut[i]:
@@ -177,7 +172,7 @@ def fold(ahead, size, indptr, weight, most):  # type: ignore[no-untyped-def]
         total += weight[identity] * number
         if total > most:
             cut[i] = row
-            while kept > 0 and np.int64(entries[kept - 1] >> row_bit) == row:
+            while kept > 0 and np.int64(entries[kept - 1] >> packing.row) == row:
                 kept -= 1
         elif row == last_row and identity == last_identity and number <= below - last_number:
             entries[kept - 1] += np.uint64(number)
@@ -222,7 +217,7 @@ def collect(  # type: ignore[no-untyped-def]
     # Taken out of their tuples: looked up there, each would count references.
     indptr, first = leading.edges.indptr, leading.first
     doubt_query, doubt_column, doubt_edge = doubts
-    entries, (row_bit, identity_bit), cut = ahead
+    entries, packing, cut = ahead
     weight, closer, tied = columns.weight, levels.closer, levels.tied
     while row < tile.shape[0] and filled + n <= len(doubt_query) and size + n <= room:
         i, band, before = rows.query[row], rows.band[row], (size, filled)
@@ -238,7 +233,7 @@ def collect(  # type: ignore[no-untyped-def]
                 if low == end:
                     continue
                 if value < closer[low] - band:
-                    entries[size] = pack(ROWS * first[low], identity[k], row_bit, identity_bit)
+                    entries[size] = pack(ROWS * first[low], identity[k], packing)
                     size += 1
                 else:
                     doubt_query[filled], doubt_column[filled] = i, k
@@ -252,23 +247,16 @@ def collect(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def settle(exact, leading, doubts):  # type: ignore[no-untyped-def]
-    """Put the slot of doubts in place of their edge, by their canonical distances."""
-    indptr, distances = leading.edges.indptr, leading.edges.distance
-    for t in range(len(exact)):
-        i, edge = doubts.query[t], doubts.edge[t]
-        doubts.edge[t] = slot_of(exact[t], edge, distances, indptr[i], indptr[i + 1])
-
-
-@numba.njit(nogil=True, cache=True)
-def place(item, identity, leading, ahead, size, doubts, filled):  # type: ignore[no-untyped-def]
-    """List the doubts, once their `edge` is the slot of each; return the number of entries."""
+def place(item, identity, leading, ahead, size, doubts, exact):  # type: ignore[no-untyped-def]
+    """List the doubts by their canonical distances; return the number of entries."""
     edges, first = leading.edges, leading.first
-    indptr, last, items = edges.indptr, edges.positive_indptr, edges.positive_item
-    doubt_query, doubt_column, doubt_slot = doubts
-    entries, (row_bit, identity_bit), cut = ahead
-    for t in range(filled):
-        i, k, slot = doubt_query[t], doubt_column[t], doubt_slot[t]
+    indptr, distances = edges.indptr, edges.distance
+    last, items = edges.positive_indptr, edges.positive_item
+    doubt_query, doubt_column, doubt_edge = doubts
+    entries, packing, cut = ahead
+    for t in range(len(exact)):
+        i, k = doubt_query[t], doubt_column[t]
+        slot = slot_of(exact[t], doubt_edge[t], distances, indptr[i], indptr[i + 1])
         e = indptr[i] + slot // 2
         if e == indptr[i + 1]:
             continue
@@ -278,6 +266,6 @@ def place(item, identity, leading, ahead, size, doubts, filled):  # type: ignore
             ahead_of = first_reached(item[k], items, 0, first[e], end)
             row = ROWS * (end - 1) + 2 if ahead_of == end else ROWS * ahead_of + 1
         if row < cut[i]:
-            entries[size] = pack(row, identity[k], row_bit, identity_bit)
+            entries[size] = pack(row, identity[k], packing)
             size += 1
     return size

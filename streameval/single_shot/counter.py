@@ -26,7 +26,6 @@ from streameval.single_shot.ahead import (
     fold,
     most_entries,
     place,
-    settle,
     shot_entries,
 )
 from streameval.single_shot.poisson_binomial import hopeless_from, shots_of_query
@@ -112,12 +111,9 @@ class ShotCounter:
             self._make_room(n)
             where = self.ahead, self.size, self._room, doubts, crowd, crowded
             row, self.size, filled = collect(rows, levels, row, identity, leading, *where)
-            if tile.band.any():
-                settle(doubts.resolve(tile, filled), leading, doubts)
-            else:  # the distance is at the edge
-                doubts.edge[:filled] = 2 * doubts.edge[:filled] + 1
             self._make_room(filled)
-            self.size = place(item, identity, leading, self.ahead, self.size, doubts, filled)
+            exact = doubts.resolve(tile, filled)
+            self.size = place(item, identity, leading, self.ahead, self.size, doubts, exact)
         for finer in tile.finer(np.flatnonzero(crowded)) if crowded.any() else ():
             self.add(finer)
 
@@ -173,34 +169,32 @@ class ShotCounter:
         # A query ignores some items alone. Its own identity needs no look-up: its positives are
         # not negatives.
         alone = ~(pairs.positive | pairs.junk[pairs.item])
-        alone &= ~classes.ignores(pairs.query, pairs.item)
-        known, valid, rng = -1, shots.items, np.random.default_rng(shots.seed)
-        order = np.argsort(classes.query, kind="stable")
-        for i in order[np.diff(positives.indptr)[order] > 0].tolist():
-            if classes.query[i] != known:
-                known = int(classes.query[i])
-                ignored = pairs.junk | classes.ignored(known, slice(None))
-                valid = np.bincount(shots.code[~ignored], minlength=identities)
-            begin, end = positives.indptr[i : i + 2].tolist()
-            if shots.draws:  # the kernel takes long to unwrap a new one
-                rng = np.random.default_rng([shots.seed, first_query + i])
-            listed = slice(*pairs.indptr[i : i + 2].tolist())
-            left_out = shots.code[pairs.item[listed][alone[listed]]]
-            np.subtract.at(valid, left_out, 1)
-            shots_of_query(
-                entries[starts[i] : starts[i + 1]],
-                packing,
-                begin,
-                cut[i],
-                positives.distance[begin:end],
-                tied[begin:end],
-                valid,
-                ahead,
-                active,
-                rng.integers(end - begin, size=shots.draws),
-                rng,
-                expected[i],
-                unread if sampled is None else sampled[i],
-            )
-            np.add.at(valid, left_out, 1)
+        alone &= ~classes.ignored(classes.query[pairs.query], pairs.item)
+        rng, has_positive = np.random.default_rng(shots.seed), np.diff(positives.indptr) > 0
+        for number in np.unique(classes.query[has_positive]).tolist():
+            ignored = pairs.junk | classes.ignored([number], slice(None))
+            valid = np.bincount(shots.code[~ignored], minlength=identities)
+            for i in np.flatnonzero(has_positive & (classes.query == number)).tolist():
+                begin, end = positives.indptr[i : i + 2].tolist()
+                if shots.draws:  # the kernel takes long to unwrap a new one
+                    rng = np.random.default_rng([shots.seed, first_query + i])
+                listed = slice(*pairs.indptr[i : i + 2].tolist())
+                left_out = shots.code[pairs.item[listed][alone[listed]]]
+                np.subtract.at(valid, left_out, 1)
+                shots_of_query(
+                    entries[starts[i] : starts[i + 1]],
+                    packing,
+                    begin,
+                    cut[i],
+                    positives.distance[begin:end],
+                    tied[begin:end],
+                    valid,
+                    ahead,
+                    active,
+                    rng.integers(end - begin, size=shots.draws),
+                    rng,
+                    expected[i],
+                    unread if sampled is None else sampled[i],
+                )
+                np.add.at(valid, left_out, 1)
         return expected, sampled

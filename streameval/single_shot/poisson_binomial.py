@@ -87,39 +87,34 @@ def shots_of_query(  # type: ignore[no-untyped-def]
         last = p + 1
         while last < positives and distance[last] == distance[p]:
             last += 1
-        row = ROWS * (first + p)
-        begin, found = _add(entries, packing, begin, row, ahead, active, found)
-        rules = 3 if tied[p] == 0 else 1
-        _tally(ahead, valid, active[:found], p, last, 0, rules, drawn, rng, expected, sampled)
+        nearest, next_rule = ROWS * (first + p), 3
+        end = nearest + 1  # without ties all rules read the first row
         if tied[p] > 0:
-            for s in range(p, last):
-                row = ROWS * (first + s) + 1
-                begin, found = _add(entries, packing, begin, row, ahead, active, found)
-                if row < cut:
-                    near = active[:found]
-                    _tally(ahead, valid, near, s, s + 1, 1, 2, drawn, rng, expected, sampled)
-            row = ROWS * (first + last - 1) + 2
+            end = ROWS * (first + last)
+        for row in range(nearest, min(end, cut)):
+            rule, s = row % ROWS, row // ROWS - first
+            if (rule == 0 and s > p) or (rule == 2 and s < last - 1):
+                continue  # only the first positive as far has the one, and the last the other
+            if tied[p] > 0:
+                next_rule = rule + 1
+            start, stop = (s, s + 1) if rule == 1 else (p, last)
             begin, found = _add(entries, packing, begin, row, ahead, active, found)
-            if row < cut:
-                near = active[:found]
-                _tally(ahead, valid, near, p, last, 2, 3, drawn, rng, expected, sampled)
+            near, rules = active[:found], (rule, next_rule)
+            _tally(ahead, valid, near, start, stop, rules, drawn, rng, expected, sampled)
         p = last
     for t in range(found):
         ahead[active[t]] = 0
     for rule in range(3):
-        for x in range(1, expected.shape[1]):
-            expected[rule, x] += expected[rule, x - 1]
-            sampled[rule, x] += sampled[rule, x - 1]
-        for x in range(expected.shape[1]):
-            expected[rule, x] = min(expected[rule, x] / max(positives, 1), 1.0)
-            sampled[rule, x] /= max(len(drawn), 1)
+        chances = np.cumsum(expected[rule]) / max(positives, 1)
+        expected[rule] = np.minimum(chances, 1.0)
+        sampled[rule] = np.cumsum(sampled[rule]) / max(len(drawn), 1)
 
 
 @numba.njit(nogil=True, cache=True)
 def _add(entries, packing, begin, row, ahead, active, found):  # type: ignore[no-untyped-def]
     """Add the entries up to a row; return the next, and how many identities have some ahead."""
     while begin < len(entries):
-        of_row, h, number = unpack(entries[begin], packing.row, packing.identity)
+        of_row, h, number = unpack(entries[begin], packing)
         if of_row > row:
             break
         if ahead[h] == 0:
@@ -132,20 +127,19 @@ def _add(entries, packing, begin, row, ahead, active, found):  # type: ignore[no
 
 @numba.njit(nogil=True, cache=True)
 def _tally(  # type: ignore[no-untyped-def]
-    ahead, valid, active, begin, end, rule, next_rule, drawn, rng, expected, sampled
+    ahead, valid, active, begin, end, rules, drawn, rng, expected, sampled
 ):
     """Add the positives `begin` to `end`, all with the same ahead, under some of the rules."""
     ranks = expected.shape[1]
     chance = _numbers_ahead(ahead, valid, active, ranks)
-    for r in range(rule, next_rule):
-        for x in range(ranks):
-            expected[r, x] += (end - begin) * chance[x]
+    for rule in range(*rules):
+        expected[rule] += (end - begin) * chance
     for t in range(len(drawn)):
         if begin <= drawn[t] < end:
             number = _draw(ahead, valid, active, rng, ranks)
             if number < ranks:
-                for r in range(rule, next_rule):
-                    sampled[r, number] += 1.0
+                for rule in range(*rules):
+                    sampled[rule, number] += 1.0
 
 
 @numba.njit(nogil=True, cache=True)
