@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from inspect import signature
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from streameval.errors import OptionError
 from streameval.metrics.blocks import Column, Demand, T, Terms, Totals, partial_sums
 from streameval.metrics.options import MetricOptions
-from streameval.metrics.parameters import Parameter, write
+from streameval.metrics.parameters import Parameter, Values, write
 from streameval.metrics.sums import mean
 from streameval.statistics import FIELDS, FloatArray
 
@@ -234,52 +233,45 @@ class Metric:
         defaults = (parameter.values(options) for parameter in self.parameters.values())
         return starmap(self.measure, product(*defaults))
 
-    def parse(self, name: str) -> Measure | None:
-        """Return the metric with the parameters of a name; None where it isn't this metric's."""
-        found = re.fullmatch(_pattern(self.name, re.escape, "[^@|/=%]*"), name)
-        if found is None:
-            return None
-        values = []
-        for parameter, text in found.groupdict().items():
-            declared = self.parameters[parameter]
-            try:
-                values.append(declared.parse(text))
-            except ValueError:
-                raise OptionError(
-                    f"metric {name!r}: {parameter} of {self.name} is {text!r}; expected "
-                    f"{declared.expects}"
-                ) from None
-        return self.measure(*values)
-
     def called(self, name: str) -> list[Measure]:
-        """Return what another tool's name, or one in other letters, stands for; or nothing."""
+        """Return what a name stands for, the metric's own or another tool's, in any letters.
+
+        Nothing where it is neither; OptionError where the metric's own has a parameter that can't
+        be.
+        """
         for template in (self.name, *self.also):
-            found = re.fullmatch(_pattern(template, _loose, "[^@|/=]+"), name, re.IGNORECASE)
+            found = _pattern(template).fullmatch(name)
             if found is None:
                 continue
-            given = found.groupdict()
-            with suppress(ValueError):
-                values = (
-                    (one.parse(given[name].lower()),)
-                    if name in given
-                    else one.values(MetricOptions())
-                    for name, one in self.parameters.items()
-                )
+            values: list[Values] = []
+            for parameter, declared in self.parameters.items():
+                text = found.groupdict().get(parameter)
+                try:
+                    values.append(declared.values(MetricOptions(), text))
+                except ValueError:
+                    if template != self.name:
+                        break
+                    raise OptionError(
+                        f"metric {name!r}: {parameter} of {self.name} is {text!r}; expected "
+                        f"{declared.expects}"
+                    ) from None
+            else:
                 return list(starmap(self.measure, product(*values)))
         return []
 
 
-def _pattern(template: str, written: Callable[[str], str], value: str) -> str:
-    """Return the pattern of a metric's name, with a group for each parameter."""
-    return "".join(
-        written(text) + ("" if parameter is None else f"(?P<{parameter}>{value})")
+@cache
+def _pattern(template: str) -> re.Pattern[str]:
+    """Return the pattern of a metric's name, with a group for each parameter.
+
+    Letters are large or small, hyphens are blanks or nothing, and @ and | are one.
+    """
+    parts = (
+        re.sub("[@|]", "[@|]", re.sub("-", "[-_ ]?", text))
+        + ("" if parameter is None else f"(?P<{parameter}>[^@|/=%]*)")
         for text, parameter, _, _ in Formatter().parse(template)
     )
-
-
-def _loose(text: str) -> str:
-    """Return a pattern to which hyphens are blanks or nothing, and @ and | are one."""
-    return re.sub(r"[@|]", "[@|]", re.sub(r"-", "[-_ ]?", text))
+    return re.compile("".join(parts), re.IGNORECASE)
 
 
 @dataclass(frozen=True)

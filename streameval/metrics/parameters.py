@@ -33,16 +33,17 @@ class Parameter:
     accepts: Callable[[Any], bool]
     defaults: Values | Callable[[MetricOptions], Values]
 
-    def parse(self, text: str) -> Any:
-        """Return the value of a text; ValueError where it is none."""
-        value = self.read(text)
+    def values(self, options: MetricOptions, text: str | None = None) -> Values:
+        """Return the value of a text, or those that are computed where none is asked for.
+
+        ValueError where the text is none.
+        """
+        if text is None:
+            return self.defaults(options) if callable(self.defaults) else self.defaults
+        value = self.read(text.lower())
         if not self.accepts(value):
             raise ValueError(text)
-        return value
-
-    def values(self, options: MetricOptions) -> Values:
-        """Return the values that are computed where none is asked for."""
-        return self.defaults(options) if callable(self.defaults) else self.defaults
+        return (value,)
 
 
 rank = partial(

@@ -111,11 +111,7 @@ class Ranks:
 
     def hit_counts(self, cutoff: Cutoff) -> FloatArray:
         """Return the number of positives within each query's cutoff, [N] float64."""
-        return self.counts(self.terms("hit", cutoff))
-
-    def counts(self, chances: FloatArray) -> FloatArray:
-        """Return the sums of each query's 0s and 1s, or of chances between, [N] float64."""
-        return np.add.reduceat(chances, self.start)
+        return np.add.reduceat(self.terms("hit", cutoff), self.start)
 
     def totals(self, terms: FloatArray) -> FloatArray:
         """Return the sums of each query's terms 1 .. G, added in that order, [N] float64."""

@@ -41,7 +41,8 @@ def matches_within(ranked: RankedQueries, x: int, name: str) -> FloatArray:
     x = min(x, int(np.max(ranked.stats.valid + ranked.stats.ignored, initial=1)))
     if ranked.options.cmc == "first-match":
         return ranked.ranks.first_within(x)
-    return ranked.ranks.counts(ranked.ranks.shots(x)) / ranked.ranks.count
+    ranks = ranked.ranks
+    return np.add.reduceat(ranks.shots(x), ranks.start) / ranks.count
 
 
 def matching_terms(ranked: RankedQueries, name: str) -> Iterable[FloatArray]:

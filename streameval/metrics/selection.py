@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, get_args
 
 from streameval.errors import OptionError
@@ -49,16 +50,13 @@ def with_changes(options: MetricOptions, changes: Mapping[str, Any]) -> MetricOp
     return replace(options, **given)
 
 
+@cache
 def find_measure(name: str) -> Measure:
     """Return the metric of a name with its parameters, as ``DIR@1|FAR=0.01``.
 
     A name of another tool, or one in other letters, does as well where it stands for one metric:
     ``Rank-1``.
     """
-    for metric in METRICS:
-        found = metric.parse(name)
-        if found is not None:
-            return found
     called = [one for metric in METRICS for one in metric.called(name)]
     if len(called) == 1:
         return called[0]
