@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise, product
 from pathlib import Path
@@ -156,8 +156,7 @@ class Array(ABC):
                 out[own, *slices(block[1:])] = self.read(*block)[rows[own] - first]
 
     def _reading(self, spans: Spans) -> AbstractContextManager[None]:
-        axes = zip(("rows", "columns"), spans, strict=False)
-        where = " and ".join(f"{axis} {start}:{stop}" for axis, (start, stop) in axes)
+        where = region(spans, " and ")
         return reading(f"{self.uri} {self.shape}", f"read at {where}", self._remedy)
 
     def _remedy(self, error: Exception) -> str:
@@ -203,6 +202,12 @@ def check_lengths(uri: str, lengths: npt.NDArray[np.integer], width: int, first:
             f"{uri} row {first + other[0]} is {lengths[other[0]]} long, row 0 {width}: all rows "
             "must be of one length"
         )
+
+
+def region(spans: Iterable[Span], between: str = ", ") -> str:
+    """Return what messages call a block: ``rows 0:5, columns 0:3``."""
+    axes = zip(("rows", "columns"), spans, strict=False)
+    return between.join(f"{axis} {start}:{stop}" for axis, (start, stop) in axes)
 
 
 def slices(spans: Spans) -> tuple[slice, ...]:

@@ -11,7 +11,7 @@ import math
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby, islice, product
 from pathlib import Path
@@ -27,6 +27,7 @@ from streameval.arrays.array import (
     choose_key,
     native_dtype,
     reading,
+    region,
     slices,
 )
 from streameval.arrays.remote import METADATA, explain, remote_store
@@ -263,8 +264,7 @@ def _absent_chunks(array: Any, folder: Path) -> Iterator[str]:
         there = {file.name for file in os.scandir(listed)} if listed.is_dir() else set()
         for at, key in members:
             if key.rpartition("/")[2] not in there:
-                start = tuple(i * edge for i, edge in zip(at, stored, strict=True))
-                yield f"{key} ({_region(start, stored, array.shape)})"
+                yield f"{key} ({_cell(at, stored, array.shape)})"
             elif array.shards:
                 yield from _absent_in_shard(array, at)
 
@@ -308,11 +308,12 @@ def _absent_in_shard(array: Any, at: Shape) -> Iterator[str]:
     dtype = ">u8" if codec.index_codecs[0].endian.value == "big" else "<u8"
     index = np.frombuffer(found[:length], dtype).reshape(*inside, 2)
     for inner in np.argwhere((index == _ABSENT).all(axis=-1)):
-        start = tuple((np.array(at) * array.shards + inner * array.chunks).tolist())
-        if all(s < n for s, n in zip(start, array.shape, strict=True)):
-            yield f"chunk of {_region(start, array.chunks, array.shape)} of shard {key}"
+        chunk = np.array(at) * inside + inner
+        if np.all(chunk * array.chunks < array.shape):
+            yield f"chunk of {_cell(chunk.tolist(), array.chunks, array.shape)} of shard {key}"
 
 
-def _region(start: Shape, size: Shape, shape: Shape) -> str:
-    axes = zip(("rows", "columns"), start, size, shape, strict=False)
-    return ", ".join(f"{name} {a}:{min(a + b, n)}" for name, a, b, n in axes)
+def _cell(index: Sequence[int], edges: Shape, shape: Shape) -> str:
+    """Return what messages call a cell of a grid."""
+    axes = zip(index, edges, shape, strict=True)
+    return region((i * edge, min((i + 1) * edge, size)) for i, edge, size in axes)

@@ -160,10 +160,7 @@ def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
     out : [p] float64, written
     """
     start = np.zeros(b.shape[0] + 1, np.int64)
-    for t in range(len(k)):
-        start[k[t] + 1] += 1
-    for column in range(b.shape[0]):
-        start[column + 1] += start[column]
+    start[1:] = np.cumsum(np.bincount(k, minlength=b.shape[0]))
     order = np.empty(len(k), np.int32)
     for t in range(len(k)):
         order[start[k[t]]] = t

@@ -8,7 +8,7 @@ are counted at once. Rows of which most values are in doubt are left to finer ti
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -26,6 +26,7 @@ from streameval.kernels.grids import (
     touched_bit,
 )
 from streameval.kernels.tiles import (
+    DOUBTS,
     Columns,
     Doubts,
     FloatArray,
@@ -84,7 +85,7 @@ class RankCounter:
         )
         self._table = LevelTable(edges.indptr, edges.distance, offset_row)
         self._code = codes_for(edges.indptr)
-        self._doubts, self._filled = Doubts.of(0), 0
+        self._doubts, self._filled = Doubts.of(DOUBTS), 0
 
     def add(self, tile: Tile) -> None:
         """Count a tile."""
@@ -100,8 +101,6 @@ class RankCounter:
         rows, levels = self._table.rows(tile)
         pitch, phase = self._even_levels(tile)
         crowd = values.shape[1] // 2 if tile.refinable else sys.maxsize
-        if rows.band.any():
-            self._doubts = self._doubts.enlarged(2 * values.shape[1])
         for left in range(0, values.shape[1], COLUMNS):
             right, row = min(left + COLUMNS, values.shape[1]), 0
             item, weight, offset = tile.columns
@@ -124,15 +123,13 @@ class RankCounter:
 
         0 where there are none, or where distances are even and values, their squares, are not.
         """
-        rows, pitch = len(tile.query), self.edges.pitch
-        if pitch == 0.0:
-            return np.zeros(rows), np.zeros(rows)
-        three = np.tile(self.edges.phase - pitch * np.array([2.0, 1.0, 0.0]), rows)
+        rows = len(tile.query)
+        three = np.tile(self.edges.phase - self.edges.pitch * np.array([2.0, 1.0, 0.0]), rows)
         level = tile.levels(tile.query, 3 * np.arange(rows + 1), three).tied.reshape(rows, 3)
         with np.errstate(invalid="ignore"):
             before, step = np.diff(level).T
-            even = (step > 0) & (np.abs(step - before) <= 1e-6 * step)
-        return np.where(even, step, 0.0), np.where(even, level[:, 2], 0.0)
+            even = np.abs(step - before) <= 1e-6 * step
+        return np.where(even, step, 0.0), level[:, 2]
 
     def _settle(self, tile: Tile) -> None:
         """Count the doubts so far; they are of one set of columns."""
@@ -141,11 +138,9 @@ class RankCounter:
             place_doubts(exact, tile.columns.item, self.edges, self.counts, self._doubts)
         self._filled = 0
 
-    def read(self, negatives: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    def read(self, negatives: IntArray) -> Any:
         """Return counts per positive and per threshold: see `read_slots`."""
-        counts = read_slots(self.edges, self.counts.slots, self.counts.ties, negatives)
-        closer, tied, tied_before, within = counts
-        return closer, tied, tied_before, within
+        return read_slots(self.edges, self.counts.slots, self.counts.ties, negatives)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -207,8 +202,7 @@ def count_tile(  # type: ignore[no-untyped-def]
             bins[:] = 0
             row += 1
             continue
-        of_row, touch = filled, (values, cells, code, touched[:found])
-        own = closer, tied, band
+        touch, own = (values, cells, code, touched[:found]), (closer, tied, band)
         least, filled = _place(touch, base, own, i, left, item, edges, counts, doubts, filled)
         first_slot = 2 * begin + i
         fold(bins, stop - base, slots, first_slot + 2 * base)
@@ -219,8 +213,10 @@ def count_tile(  # type: ignore[no-untyped-def]
             nearest[i] = min(nearest[i], least)
         elif least <= reach and least < np.inf:  # perhaps the nearest negative, or one of them
             reach = min(reach, least + 2 * band)
-            near = list_values(given, weight, add, reach, np.inf, np.inf)
-            filled = _note_nearest(i, near, left, doubts, of_row, filled)
+            for k in list_values(given, weight, add, reach, np.inf, np.inf):
+                doubts.query[filled], doubts.column[filled] = i, left + k
+                doubts.edge[filled] = NEAREST
+                filled += 1
         row += 1
     return row, filled, not_finite
 
@@ -252,20 +248,6 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
             doubt_edge[filled] = e
             filled += 1
     return least, filled
-
-
-@numba.njit(nogil=True, cache=True)
-def _note_nearest(i, near, left, doubts, of_row, filled):  # type: ignore[no-untyped-def]
-    """Put columns on the list of doubts, in which the row begins at `of_row`, once each."""
-    noted, last = of_row, filled
-    for k in near:
-        while noted < last and doubts.column[noted] < left + k:
-            noted += 1
-        if noted == last or doubts.column[noted] != left + k:
-            doubts.query[filled], doubts.column[filled] = i, left + k
-            doubts.edge[filled] = NEAREST
-            filled += 1
-    return filled
 
 
 @numba.njit(nogil=True, cache=True)

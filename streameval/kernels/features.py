@@ -181,6 +181,8 @@ class FilterColumns:
 
     Attributes
     ----------
+    usable : bool
+        Whether numbers can hold the values, so that finer tiles say more.
     gamma : float
         γ of the guard band; +inf where every value is decided canonically.
     band : [queries of the block] float64
@@ -188,15 +190,11 @@ class FilterColumns:
 
     def __init__(self, queries: QueryBlock, items: Vectors, error: float, scale: float) -> None:
         self.queries, self.items, self.scale = queries, items, scale
-        self.gamma = error / (1 - error) if error < 0.5 else math.inf
+        self.usable = error < 0.5
+        self.gamma = error / (1 - error) if self.usable else math.inf
         width, largest = items.rows.shape[1], float(items.norms.max(initial=0.0))
         norms = queries.vectors.norms
         self.band = queries.filter.band(self.gamma, width, norms, largest, scale)
-
-    @property
-    def usable(self) -> bool:
-        """Whether numbers can hold the values, so that finer tiles say more."""
-        return math.isfinite(self.gamma)
 
 
 class FeatureColumns(FilterColumns):
@@ -264,10 +262,14 @@ class FeatureColumns(FilterColumns):
         return FineColumns(self.queries, self.items, self.columns.item, self._ruled_out)
 
     def finer(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:
-        """Yield finer tiles, of queries that float64 can decide and of others."""
+        """Yield products of queries that float64 may decide, and distances of others."""
+        fine = self._fine
         for start in range(0, len(query), FINE_QUERIES):
-            chosen = slice(start, start + FINE_QUERIES)
-            yield from self._fine.tiles(values[chosen], query[chosen])
+            part = slice(start, start + FINE_QUERIES)
+            undecided = self.queries.undecided[query[part]] | fine.copied
+            for some, make in ((~undecided, fine.products), (undecided, fine.distances)):
+                if some.any():
+                    yield make(values[part][some], query[part][some])
 
 
 class FineColumns(FilterColumns):
@@ -297,13 +299,6 @@ class FineColumns(FilterColumns):
             self._place = place[self._order]
             item, offset = item[self._order], np.take(offset, self._order, axis=1)
         self._exact = Columns(item, None, offset)
-
-    def tiles(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:
-        """Yield products of queries that they may decide, and distances of others."""
-        undecided = self.queries.undecided[query] | self.copied
-        for some, make in ((~undecided, self.products), (undecided, self.distances)):
-            if some.any():
-                yield make(values[some], query[some])
 
     def finer(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:
         """Yield the canonical distances of queries."""
