@@ -36,7 +36,7 @@ def columns_of(query: Array, gallery: Array, metric: str) -> FeatureColumns:
     distance = find_distance(metric)
     memory = np.empty(item_bytes(*gallery.shape), np.uint8)
     ruled_out, item = np.zeros((1, len(gallery)), np.float32), np.arange(len(gallery))
-    queries = QueryBlock(Vectors.of(query), distance)
+    queries = QueryBlock(Vectors.of(query), distance, np.zeros(len(query), np.int64))
     return FeatureColumns(queries, Vectors.of(gallery), item, ruled_out, memory)
 
 
@@ -107,5 +107,5 @@ def test_levels_take_no_more_memory_than_is_planned() -> None:
 
 def test_queries_are_ready_before_threads_share_them() -> None:
     rows = np.ones((32, 8), np.float32)
-    queries = QueryBlock(Vectors.of(rows), find_distance("cosine"))
+    queries = QueryBlock(Vectors.of(rows), find_distance("cosine"), np.zeros(32, np.int64))
     assert "multiplier" in vars(queries)

@@ -64,8 +64,6 @@ class RankCounter:
     ----------
     edges : Edges
         Of a block of queries.
-    offset_row : [queries of the block] int64
-        The row of ``columns.offset`` that serves each query.
 
     Attributes
     ----------
@@ -75,7 +73,7 @@ class RankCounter:
         are others than those masked.
     """
 
-    def __init__(self, edges: Edges, offset_row: IntArray) -> None:
+    def __init__(self, edges: Edges) -> None:
         queries = len(edges.indptr) - 1
         self.edges, self.not_finite = edges, 0
         self.counts = Counts(
@@ -83,7 +81,7 @@ class RankCounter:
             np.zeros(len(edges.positive_distance), np.int64),
             np.full(queries, np.inf),
         )
-        self._table = LevelTable(edges.indptr, edges.distance, offset_row)
+        self._table = LevelTable(edges.indptr, edges.distance)
         self._code = codes_for(edges.indptr)
         self._doubts, self._filled = Doubts.of(DOUBTS), 0
 

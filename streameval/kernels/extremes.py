@@ -15,7 +15,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from streameval.kernels.tiles import Doubts, FloatArray, IntArray, Rows, Tile, list_values
+from streameval.kernels.tiles import Doubts, FloatArray, Rows, Tile, list_values
 
 
 @numba.njit(nogil=True, cache=True)
@@ -54,24 +54,18 @@ def _find(rows, row, low, high, doubts, crowd, crowded):  # type: ignore[no-unty
 class ExtremesCounter:
     """Finds the least and the greatest distance.
 
-    Parameters
-    ----------
-    offset_row : [queries of the block] int64
-        The row of ``columns.offset`` that serves each query.
-
     Attributes
     ----------
     least, most : float
         So far; +inf and −inf of no pair.
     """
 
-    def __init__(self, offset_row: IntArray) -> None:
-        self.least, self.most = np.inf, -np.inf
-        self._offset_row, self._doubts = offset_row, Doubts.of(0)
+    def __init__(self) -> None:
+        self.least, self.most, self._doubts = np.inf, -np.inf, Doubts.of(0)
 
     def add(self, tile: Tile) -> None:
         """Look at a tile, in which ignored pairs are +inf."""
-        (m, n), rows, row = tile.values.shape, Rows.of(tile, self._offset_row), 0
+        (m, n), rows, row = tile.values.shape, Rows.of(tile), 0
         if self.least > self.most and tile.values.size:
             self._sample(tile, rows)
         self._doubts = self._doubts.enlarged(2 * n)
@@ -104,8 +98,6 @@ class NearestCounter:
         How many of each query.
     reach : [queries of the block] float64, lowered
         Only those no further are wanted; −inf where there are too many to be told apart.
-    offset_row : [queries of the block] int64
-        The row of ``columns.offset`` that serves each query.
 
     Attributes
     ----------
@@ -113,14 +105,13 @@ class NearestCounter:
         Max-heaps; of −inf alone where there are too many values to be told apart.
     """
 
-    def __init__(self, most: int, reach: FloatArray, offset_row: IntArray) -> None:
-        self.heaps = np.full((len(offset_row), most), np.inf)
-        self._reach, self._offset_row = reach, offset_row
-        self._doubts = Doubts.of(0)
+    def __init__(self, most: int, reach: FloatArray) -> None:
+        self.heaps = np.full((len(reach), most), np.inf)
+        self._reach, self._doubts = reach, Doubts.of(0)
 
     def add(self, tile: Tile) -> None:
         """Note the nearest negatives of a tile."""
-        query, rows, row = tile.query, Rows.of(tile, self._offset_row), 0
+        query, rows, row = tile.query, Rows.of(tile), 0
         (m, n), most = tile.values.shape, self.heaps.shape[1]
         bound = np.minimum(self._reach[query], self.heaps[query, 0])
         limit = tile.row_levels(bound).tied + rows.band

@@ -58,6 +58,8 @@ class QueryBlock:
     vectors : Vectors
         Finite; no row is zero where lengths don't count.
     distance : Distance
+    offset_row : [m] int64
+        The row of ``columns.offset`` that serves each query.
 
     Attributes
     ----------
@@ -76,8 +78,8 @@ class QueryBlock:
     scale: float
     multiplier: Multiplier
 
-    def __init__(self, vectors: Vectors, distance: Distance) -> None:
-        self.vectors, self.distance = vectors, distance
+    def __init__(self, vectors: Vectors, distance: Distance, offset_row: IntArray) -> None:
+        self.vectors, self.distance, self.offset_row = vectors, distance, offset_row
         self.undecided = np.zeros(len(vectors.norms), np.bool_)
         if distance.filter is not None:
             self.filter, longest = distance.filter, float(vectors.norms.max(initial=0.0))
@@ -112,8 +114,9 @@ class ExactColumns:
 
     def tile(self, top: int, values: FloatArray, *, last: bool) -> Tile:
         """Return the tile of some queries: see `FeatureColumns.tile`."""
-        query = np.arange(top, top + len(values))
-        return Tile(self._queries.exact(query, self._items, values), query, self.columns, last)
+        query, queries = np.arange(top, top + len(values)), self._queries
+        values = queries.exact(query, self._items, values)
+        return Tile(values, query, queries.offset_row[query], self.columns, last)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -255,7 +258,9 @@ class FeatureColumns(FilterColumns):
         else:
             values[:] = 0
         query = np.arange(top, top + len(values))
-        return FilterTile(values, query, self.columns, last, of=self)
+        return FilterTile(
+            values, query, self.queries.offset_row[query], self.columns, last, of=self
+        )
 
     @cached_property
     def _fine(self) -> FineColumns:
@@ -310,7 +315,8 @@ class FineColumns(FilterColumns):
         rows, norms = self.queries.vectors.take(query)
         values = (rows * self.queries.filter.factor(norms, 1.0)[:, None]) @ self._rows.rows.T
         np.copyto(values, np.inf, where=np.isinf(given))
-        return FilterTile(values, query, self.columns, last=False, of=self)
+        row = self.queries.offset_row[query]
+        return FilterTile(values, query, row, self.columns, last=False, of=self)
 
     def distances(self, given: FloatTile, query: IntArray) -> Tile:
         """Return canonical distances of some queries; +inf where `given` is."""
@@ -319,7 +325,7 @@ class FineColumns(FilterColumns):
             values = np.take(values, self._place, axis=1)
             absent = np.take(absent, self._order, axis=1)
         np.copyto(values, np.inf, where=absent)
-        return Tile(values, query, self._exact, last=False)
+        return Tile(values, query, self.queries.offset_row[query], self._exact, last=False)
 
 
 def _first_equal_row(rows: FloatMatrix) -> IntArray:

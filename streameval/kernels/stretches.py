@@ -30,8 +30,6 @@ class StretchCounter:
         Of a block of queries.
     cuts : [s + 1] int64
         Gallery index that each stretch begins with, and the end of the last.
-    offset_row : [queries of the block] int64
-        The row of ``columns.offset`` that serves each query.
 
     Attributes
     ----------
@@ -39,10 +37,10 @@ class StretchCounter:
         Negatives closer than each positive, and as far as it.
     """
 
-    def __init__(self, positives: Positives, cuts: IntArray, offset_row: IntArray) -> None:
+    def __init__(self, positives: Positives, cuts: IntArray) -> None:
         self.ahead = np.zeros((len(cuts) - 1, 2, len(positives.distance)), np.int64)
         self._positives, self._cuts = positives, cuts
-        self._table = LevelTable(positives.indptr, positives.distance, offset_row)
+        self._table = LevelTable(positives.indptr, positives.distance)
         self._doubts = Doubts.of(0)
 
     def add(self, tile: Tile) -> None:

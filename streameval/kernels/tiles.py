@@ -69,6 +69,8 @@ class Tile:
         Counters leave out +inf.
     query : [m] int64
         The query of each row, ascending, counted from the first of a block of queries.
+    offset_row : [m] int64
+        The row of ``columns.offset`` that serves each.
     columns : Columns
     last : bool
         Whether these columns come with no further queries: what they are made from is
@@ -79,6 +81,7 @@ class Tile:
 
     values: FloatTile
     query: IntArray
+    offset_row: IntArray
     columns: Columns
     last: bool = True
     locate: Callable[[], None] | None = None
@@ -166,9 +169,9 @@ class Rows(NamedTuple):
     columns: Columns
 
     @classmethod
-    def of(cls, tile: Tile, offset_row: IntArray) -> Rows:
-        """Return the rows of a tile; `offset_row` serves each query of the block."""
-        return cls(tile.values, tile.query, offset_row[tile.query], tile.band, tile.columns)
+    def of(cls, tile: Tile) -> Rows:
+        """Return the rows of a tile."""
+        return cls(tile.values, tile.query, tile.offset_row, tile.band, tile.columns)
 
     def weighted(self, row: int) -> FloatTile:
         """Return the values of a row, weighted and offset, [n]."""
@@ -213,12 +216,10 @@ class LevelTable:
     indptr : [queries of the block + 1] int64
         Where each query's edges begin.
     distances : [E] float64
-    offset_row : [queries of the block] int64
-        The row of ``columns.offset`` that serves each query.
     """
 
-    def __init__(self, indptr: IntArray, distances: FloatArray, offset_row: IntArray) -> None:
-        self._indptr, self._distances, self._offset_row = indptr, distances, offset_row
+    def __init__(self, indptr: IntArray, distances: FloatArray) -> None:
+        self._indptr, self._distances = indptr, distances
         self._kept: dict[Hashable, Levels] = {}
 
     def rows(self, tile: Tile) -> tuple[Rows, Levels]:
@@ -227,7 +228,7 @@ class LevelTable:
             self._kept.clear()  # their memory is free before more is taken
             block = np.arange(len(self._indptr) - 1)
             self._kept[tile.unit] = tile.levels(block, self._indptr, self._distances)
-        return Rows.of(tile, self._offset_row), self._kept[tile.unit]
+        return Rows.of(tile), self._kept[tile.unit]
 
 
 def column_offsets(

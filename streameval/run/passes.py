@@ -152,7 +152,7 @@ def ranks(ends: Sequence[int], job: Job, task: Task, watch: Watch) -> IntArray:
     inside = slice(bisect_right(ends, left), bisect_right(ends, right - 1))
     positives = job.known_positives().block(*task.queries)
     cuts = np.array([left, *ends[inside], right])
-    counter = StretchCounter(positives, cuts, job.offset_rows(*task.queries))
+    counter = StretchCounter(positives, cuts)
     for tile in masked_tiles(job, task, watch):
         counter.add(tile)
     return counter.ahead

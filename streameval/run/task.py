@@ -40,12 +40,11 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
             check_range(thresholds, positives, first)
     else:
         positives = job.positives.block(first, last)
-    row = job.offset_rows(first, last)
-    ranks = RankCounter(Edges.build(positives, thresholds.edges), row)
-    shots = None if job.shots is None else ShotCounter(job.shots, positives, row)
+    ranks = RankCounter(Edges.build(positives, thresholds.edges))
+    shots = None if job.shots is None else ShotCounter(job.shots, positives)
     nearest = None
     if job.near is not None:
-        nearest = NearestCounter(job.near.most, job.near.reach[first:last], row)
+        nearest = NearestCounter(job.near.most, job.near.reach[first:last])
     for tile in tiles:
         masked, before = tile.mask(pairs.indptr, pairs.item, every_pair), ranks.not_finite
         for counter in (ranks, shots, nearest):
@@ -128,7 +127,7 @@ def masked_tiles(
 
 def extremes(job: Job, task: Task, watch: Watch) -> FloatArray:
     """Return the least and greatest distance over a task's non-ignored pairs, [2] float64."""
-    counter = ExtremesCounter(job.offset_rows(*task.queries))
+    counter = ExtremesCounter()
     for tile in masked_tiles(job, task, watch, ~job.pairs.block(*task.queries).positive):
         counter.add(tile)
     return np.array([counter.least, counter.most])
@@ -183,9 +182,8 @@ def _refuse_negative(
     job: Job, query: tuple[int, int], gallery: tuple[int, int], watch: Watch
 ) -> None:
     """Raise RangeError for the first distance of a query that lies outside the range."""
-    row = job.offset_rows(*query)[0]
     for tile in masked_tiles(job, Task(query, gallery), watch):
-        valid = np.flatnonzero(tile.values[0] + tile.columns.offset[row] < np.inf)
+        valid = np.flatnonzero(tile.values[0] + tile.columns.offset[tile.offset_row[0]] < np.inf)
         values = tile.resolve(np.zeros(len(valid), np.int64), valid)
         for at in np.flatnonzero(job.thresholds.outside(values))[:1]:
             item, value = int(tile.columns.item[valid[at]]), float(values[at])

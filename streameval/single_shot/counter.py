@@ -76,8 +76,6 @@ class ShotCounter:
     shots : Shots
     positives : Positives
         Of the block.
-    offset_row : [queries of the block] int64
-        The row of ``columns.offset`` that serves each query.
 
     Attributes
     ----------
@@ -87,10 +85,10 @@ class ShotCounter:
         How many entries it has.
     """
 
-    def __init__(self, shots: Shots, positives: Positives, offset_row: IntArray) -> None:
+    def __init__(self, shots: Shots, positives: Positives) -> None:
         self._shots, self._positives, self._leading = shots, positives, Leading.of(positives)
         edges = self._leading.edges
-        self._table = LevelTable(edges.indptr, edges.distance, offset_row)
+        self._table = LevelTable(edges.indptr, edges.distance)
         self._weight = ONE // np.maximum(shots.items, 1)
         self.ahead, self.size = Ahead.of(positives.indptr, len(shots.items), 0), 0
         self._doubts, self._room = Doubts.of(0), 0

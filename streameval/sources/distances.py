@@ -128,6 +128,7 @@ class MatrixSource(TiledSource):
 
     def tiles(self, job: Job, task: Task, watch: Watch, *, check: bool = True) -> Iterator[Tile]:
         """Yield the tiles of a task; the values are overwritten by the next tile."""
+        row = job.offset_rows(*task.queries)
         for items in pieces(task.gallery, max(job.plan.block, 1)) or [task.gallery]:
             locate: Callable[[], None] = partial(self.first_bad_entry, task.queries, items)
             key = (items, self.dtype)
@@ -135,7 +136,7 @@ class MatrixSource(TiledSource):
             with self._block(job, task.queries, items) as block:
                 if check and not all_finite(block):
                     locate()
-                yield Tile(block, np.arange(len(block)), columns, locate=locate)
+                yield Tile(block, np.arange(len(block)), row, columns, locate=locate)
                 watch.advance(block.size)
 
     def distance_blocks(

@@ -259,7 +259,7 @@ class Features(TiledSource):
         def prepare() -> QueryBlock:
             vectors = self.read_query(*queries)
             job.thresholds.range.check_unit(vectors.norms)
-            return QueryBlock(vectors, self.distance)
+            return QueryBlock(vectors, self.distance, job.offset_rows(*queries))
 
         return job.cache.once("queries", (queries, self.metric), prepare)
 
