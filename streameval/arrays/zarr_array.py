@@ -219,12 +219,10 @@ def _chunks_of_block(block: Shape, shape: Shape, chunks: Shape) -> tuple[int, in
     """Return how many chunks a block touches at most, and how many it covers at least."""
     touched, whole = 1, 1
     for size, length, chunk in zip(block, shape, chunks, strict=True):
-        if size % chunk == 0 or size >= length:
-            along = math.ceil(size / chunk)
-            touched, whole = touched * along, whole * along
-        else:
-            along = min((size - 2) // chunk + 2, math.ceil(length / chunk))
-            touched, whole = touched * along, whole * max(0, along - 2)
+        along, cut = math.ceil(size / chunk), 0
+        if size % chunk and size < length:
+            along, cut = min((size - 2) // chunk + 2, math.ceil(length / chunk)), 2
+        touched, whole = touched * along, whole * max(0, along - cut)
     return touched, whole
 
 

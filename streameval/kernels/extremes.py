@@ -134,26 +134,19 @@ class NearestCounter:
 
 
 @numba.njit(nogil=True, cache=True)
-def _put(heap, value):  # type: ignore[no-untyped-def]
-    """Put a value in place of the greatest of a max-heap."""
-    at, size = 0, len(heap)
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1] > heap[child]:
-            child += 1
-        if heap[child] <= value:
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = value
-
-
-@numba.njit(nogil=True, cache=True)
 def _put_all(exact, query, reach, heaps):  # type: ignore[no-untyped-def]
-    """Put canonical distances into the heaps of their queries."""
+    """Put canonical distances in place of the greatest in the heaps of their queries."""
+    size = heaps.shape[1]
     for t in range(len(exact)):
-        i = query[t]
-        if exact[t] <= reach[i] and exact[t] < heaps[i, 0]:
-            _put(heaps[i], exact[t])
+        value, heap = exact[t], heaps[query[t]]
+        if value > reach[query[t]] or value >= heap[0]:
+            continue
+        at, child = 0, 1
+        while child < size:
+            if child + 1 < size and heap[child + 1] > heap[child]:
+                child += 1
+            if heap[child] <= value:
+                break
+            heap[at] = heap[child]
+            at, child = child, 2 * child + 1
+        heap[at] = value

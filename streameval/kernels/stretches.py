@@ -81,7 +81,7 @@ def _count(rows, levels, row, done, begin, indptr, ahead, doubts):  # type: igno
     tile, columns, filled = rows.values, rows.columns, 0
     n = tile.shape[1]
     values, nothing = np.empty(n, tile.dtype), np.zeros(n, tile.dtype)
-    kind, finite = tile.dtype.type, np.finfo(tile.dtype).max
+    finite = np.float64(np.finfo(tile.dtype).max)
     while row < tile.shape[0]:
         i, band = rows.query[row], rows.band[row]
         if done < indptr[i + 1] - indptr[i]:
@@ -90,7 +90,7 @@ def _count(rows, levels, row, done, begin, indptr, ahead, doubts):  # type: igno
             if filled + n > len(doubts.query):
                 return row, p - indptr[i], filled
             low, high = levels.closer[p] - band, levels.tied[p] + band
-            least, most = -round_up(-low, values), kind(min(round_up(high, values), finite))
+            least, most = -round_up(-low, values), round_up(min(high, finite), values)
             doubtful = 0
             for s in range(len(begin) - 1):
                 below, within = _compare(values, begin[s], begin[s + 1], least, most)

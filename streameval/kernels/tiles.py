@@ -333,11 +333,10 @@ def list_values(row, weight, offset, low, high, most):  # type: ignore[no-untype
     positions of the values, ascending, uint32
     """
     positions, within = np.empty(row.shape[0] + 1, np.uint32), np.zeros(_CHUNK, np.uint8)
-    eights, found, kind = within.view(np.uint64), np.uint64(0), row.dtype.type
-    finite = np.finfo(row.dtype).max
-    lowest, above = min(round_up(low, row), finite), -round_up(-high, row)
-    top = min(round_up(most, row), finite)
-    lowest, above, top = kind(lowest), kind(above), kind(top)
+    eights, found = within.view(np.uint64), np.uint64(0)
+    finite = np.float64(np.finfo(row.dtype).max)
+    lowest, top = round_up(min(low, finite), row), round_up(min(most, finite), row)
+    above = -round_up(-high, row)
     for left in range(0, row.shape[0], _CHUNK):
         right = min(left + _CHUNK, row.shape[0])
         for k in range(right - left):
