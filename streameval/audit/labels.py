@@ -56,7 +56,10 @@ class Audit:
 
 
 def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Finding]:
-    """Return what the labels alone show to be likely a mistake, with few passes over them."""
+    """Return what the labels alone show to be likely a mistake, with few passes over them.
+
+    They have passed `find_pairs`: columns that the protocol compares are of one kind.
+    """
     audit = Audit()
     if query.cam is not None and gallery.cam is not None and "cam" in protocol.columns:
         _check_cameras(audit, query.cam, gallery.cam, protocol)
@@ -90,9 +93,6 @@ def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Fin
 
 def _check_cameras(audit: Audit, query: AnyArray, gallery: AnyArray, protocol: Protocol) -> None:
     own, others = np.unique(query), np.unique(gallery)
-    kinds = {own.dtype.kind, others.dtype.kind}
-    if len(kinds) > 1 and "U" in kinds:
-        return  # refused elsewhere
     alone = np.setdiff1d(own, others)
     if len(own) == len(others) == 1 and not len(alone):
         effect = "no query has a positive then"
@@ -125,15 +125,14 @@ def audit_labels(query: Labels, gallery: Labels, protocol: Protocol, pairs: Pair
 
     `pairs` are those that the protocol makes of them.
     """
-    audit = Audit(findings=list(check_labels(query, gallery, protocol)))
+    audit = Audit(findings=check_labels(query, gallery, protocol))
     positives, _, same_identity = pairs.counts_in(0, pairs.gallery)
     classes = {
         "positive": _count(positives > 0),
         "negative": _count(same_identity == 0),
         "excluded": _count((same_identity > 0) & (positives == 0)),
     }
-    comparable = (query.id.dtype.kind == "U") == (gallery.id.dtype.kind == "U")
-    sought = np.isin(gallery.id, np.unique(query.id)) if comparable else pairs.junk
+    sought = np.isin(gallery.id, query.id)
     identities, images = np.unique(gallery.id[~pairs.junk], return_counts=True)
     ignored = pairs.same_identity & ~pairs.positive
     audit.facts.update(

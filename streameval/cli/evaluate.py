@@ -21,7 +21,6 @@ from streameval.output import NewFile
 if TYPE_CHECKING:
     from streameval.audit import Finding
     from streameval.result import Evaluation
-    from streameval.run.preparation import Prepared
 
 TREC = ("trec_run", "trec_qrels")
 
@@ -62,9 +61,10 @@ def evaluate(**given: Any) -> None:
     ):
         from streameval import audit
         from streameval.report.evaluation import evaluation_blocks, results_table
+        from streameval.report.inputs import plan_blocks, plan_summary
         from streameval.request import Request
         from streameval.run.preparation import prepare
-        from streameval.run.session import open_session
+        from streameval.run.session import open_session, parse_bytes
 
         resampling = None if values["ci"] is None else inputs.parse_level(values)
         check_trec(values, inputs.check_terms(values).ties)  # before kept work may be discarded
@@ -82,14 +82,16 @@ def evaluate(**given: Any) -> None:
             ties = prepared.request.options.ties
             collect = write_trec(query, gallery, prepared.pairs, ties, files)
             session = replace(session, collect=collect)
-        findings: list[Finding] = []
-        if not opened["without_labels"]:
-            findings = audit.check_labels(query, gallery, request.protocol)
+        known = not opened["without_labels"]
+        findings = audit.check_labels(query, gallery, request.protocol) if known else []
         for finding in findings:
             warnings.warn(str(finding), StreamevalWarning, stacklevel=2)
         del opened, request, query, gallery  # the labels of a large gallery are large
         if values["dry_run"]:
-            print_plan(prepared, values)
+            rate = None if values["rate"] is None else parse_bytes(values["rate"], "rate")
+            print_answer(
+                values, lambda: plan_summary(prepared, rate), lambda: plan_blocks(prepared, rate)
+            )
             return
         result = output.count(prepared, session)
         if resampling is not None:
@@ -162,15 +164,6 @@ def open_trec(values: Values, signals: Interruption) -> Iterator[dict[str, NewFi
             files[name] = file = NewFile(values[name], overwrite=values["overwrite"])
             stack.enter_context(signals.discarding(stack.enter_context(file).discard))
         yield files
-
-
-def print_plan(prepared: Prepared, values: Values) -> None:
-    """Print what would be done."""
-    from streameval.report.inputs import plan_blocks, plan_summary
-    from streameval.run.session import parse_bytes
-
-    rate = None if values["rate"] is None else parse_bytes(values["rate"], "rate")
-    print_answer(values, lambda: plan_summary(prepared, rate), lambda: plan_blocks(prepared, rate))
 
 
 def describe(result: Evaluation, values: Values, findings: Sequence[Finding]) -> Evaluation:

@@ -225,8 +225,7 @@ def parse_level(values: Values) -> Resampling:
     percent = values["ci"]
     if not 1 <= percent < 100:
         raise OptionError(f"--ci is {percent:g}; expected a percentage from 1 to below 100: 95")
-    draws = {name: values[name] for name in ("resamples", "seed") if name in values}
-    return Resampling(percent / 100, **draws)
+    return Resampling(percent / 100, **keywords(Resampling, values))
 
 
 def by_name(places: Sequence[str], labels: Sequence[str], what: str) -> Mapping[str, str]:

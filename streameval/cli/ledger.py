@@ -90,10 +90,9 @@ def create(path: str, **values: Any) -> None:
     """
     from streameval.ledger import Ledger
 
-    columns = values.pop("columns")
     of_table = values["query_labels"] is not None
     check_effect("columns", of_table, "give --query-labels TABLE")
-    (labels,) = inputs.open_labels(values, "query", more=columns)
+    (labels,) = inputs.open_labels(values, "query", more=values["columns"])
     chosen = {
         **values,
         "query_labels": labels,

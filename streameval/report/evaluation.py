@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 
-from streameval.metrics.compute import Detail, Metrics
+from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import NOT_BY_QUERY, camera_matrix
 from streameval.metrics.metric import COUNT, FRACTION, TAU, Kind
@@ -54,15 +54,28 @@ def evaluation_blocks(evaluation: Evaluation, saved: str | None = None) -> Block
 
     `saved` is where it was written, if it was.
     """
-    opening = facts(_opening(evaluation.counts, evaluation.provenance))
+    counts, provenance = evaluation.counts, evaluation.provenance
+    gallery = [
+        plural(counts["gallery"], "item"),
+        plural(counts["pairs_positive"], "positive pair"),
+        f"{counts['pairs_ignored']:,} ignored",
+        plural(counts["ties"], "tie") if counts["ties"] else "no ties",
+    ]
+    opening: Facts = [
+        describe_inputs(provenance["inputs"]),
+        ("Protocol", describe_protocol(provenance["protocol"])),
+        ("Queries", f"{describe_queries(counts)}, {counts['queries_excluded']:,} excluded"),
+        ("Gallery", " · ".join(gallery)),
+        ("Lists", describe_reading(provenance)),
+    ]
     blocks = [*_bounds_blocks(evaluation.metrics), *_group_blocks(evaluation)]
     closing: Facts = [
         ("Conventions", _conventions(evaluation)),
-        ("Run", _run(evaluation.counts, evaluation.provenance)),
+        ("Run", _run(counts, provenance)),
         *_confidence_rows(evaluation.chosen_confidence),
         ("Written to", saved),
     ]
-    return [opening, "", metrics_table(evaluation), *blocks, "", facts(closing)]
+    return [facts(opening), "", metrics_table(evaluation), *blocks, "", facts(closing)]
 
 
 def metrics_table(evaluation: Evaluation) -> Table:
@@ -114,19 +127,14 @@ def score_of(evaluation: Evaluation, name: str) -> tuple[Cell, str, str]:
     notes = [f"± {percent(detail.error, 4)}"] if detail.error else []
     if name in metrics.intervals:
         notes.insert(0, f"{interval_text(*metrics.intervals[name], kind)} by ties")
+    place = ""
     if kind is TAU:
         low, high = evaluation.range["low"], evaluation.range["high"]
         place = f"distance {low + value * (high - low):.4g}"
-    else:
-        place = _place(detail)
+    elif detail.threshold is not None and math.isfinite(detail.threshold):
+        bound = f" ± {detail.threshold_error:.2g}" if 0 < detail.threshold_error < math.inf else ""
+        place = f"distance {detail.threshold:.4g}{bound}"
     return Cell(value_text(value, kind), " · ".join(notes), value=value), place, confidence
-
-
-def _place(detail: Detail) -> str:
-    if detail.threshold is None or not math.isfinite(detail.threshold):
-        return ""
-    bound = detail.threshold_error
-    return f"distance {detail.threshold:.4g}" + (f" ± {bound:.2g}" if 0 < bound < math.inf else "")
 
 
 def _population(title: str, evaluation: Evaluation) -> str:
@@ -153,22 +161,6 @@ def _bounds_blocks(metrics: Metrics) -> Blocks:
             needed = f"k = {most:,}" if least >= most else f"k from {least:,} to {most:,}"
             rows.append((name, width, needed))
     return ["", Table.of(("open", "width", "closed by"), rows, align="lrl")] if rows else []
-
-
-def _opening(counts: Mapping[str, int], provenance: JsonObject) -> Facts:
-    gallery = [
-        plural(counts["gallery"], "item"),
-        plural(counts["pairs_positive"], "positive pair"),
-        f"{counts['pairs_ignored']:,} ignored",
-        plural(counts["ties"], "tie") if counts["ties"] else "no ties",
-    ]
-    return [
-        describe_inputs(provenance["inputs"]),
-        ("Protocol", describe_protocol(provenance["protocol"])),
-        ("Queries", f"{describe_queries(counts)}, {counts['queries_excluded']:,} excluded"),
-        ("Gallery", " · ".join(gallery)),
-        ("Lists", describe_reading(provenance)),
-    ]
 
 
 def _conventions(evaluation: Evaluation) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from streameval.report.ranked_lists import Pictures
 from streameval.report.terminal import shown
 from streameval.result import Evaluation, JsonObject, Results
 from streameval.result.comparison import Comparison, compare
-from streameval.result.same_task import check_despite
 from streameval.result.saved import read_summary
 
 if TYPE_CHECKING:
@@ -30,8 +29,8 @@ class Runs:
 
     results: Results
     provenance: Mapping[str, JsonObject]  # of their summaries: with the version
-    comparison: Comparison | None = None  # with the first, where there are several alike
-    reason: str = ""  # why they can't be compared
+    comparison: Comparison | None  # with the first, where there are several alike
+    reason: str  # why they can't be compared
 
     @property
     def of_same_queries(self) -> list[Results]:
@@ -44,19 +43,18 @@ class Runs:
 def runs_of(folders: Mapping[str, str], how: Resampling, despite: Collection[str] = ()) -> Runs:
     """Load saved results by their names, and compare them with the first if that is possible.
 
-    Raises OutputError if a folder holds no result, OptionError if `despite` can't be.
+    Raises OutputError if a folder holds no result.
     """
-    check_despite(despite)
     results = {name: Evaluation.load(folder) for name, folder in folders.items()}
     told = {name: read_summary(Path(at))["provenance"] for name, at in folders.items()}
-    runs = Runs(results, told)
-    if len(results) < 2:
-        return runs
-    try:
-        compared = compare(*results.values(), names=[*results], **asdict(how), despite=despite)
-    except (InputError, OptionError) as error:
-        return replace(runs, reason=str(error))
-    return replace(runs, comparison=compared)
+    compared: Comparison | None = None
+    reason = ""
+    if len(results) > 1:
+        try:
+            compared = compare(*results.values(), names=[*results], **asdict(how), despite=despite)
+        except (InputError, OptionError) as error:
+            reason = str(error)
+    return Runs(results, told, compared, reason)
 
 
 def render_report(runs: Runs, *, queries: int, pictures: Pictures | None = None) -> bytes:
