@@ -48,20 +48,23 @@ def parse_uri(uri: str | Path) -> tuple[Path, str | None]:
     return Path(path), key if separator else None
 
 
-def open_array(source: str | Path | npt.ArrayLike) -> Array:
+def open_array(source: str | Path | npt.ArrayLike | Array) -> Array:
     """Open an array: by its URI, or one in memory.
 
     Parameters
     ----------
-    source : str, Path or [n] or [n, m] array_like
+    source : str, Path, Array, or [n] or [n, m] array_like
         ``path[::key]`` of a file of a known format, of a Zarr folder, or of a folder of .npy
-        files; a path with ``*`` of shards; ``url[::key]`` of Zarr in an object store.
+        files; a path with ``*`` of shards; ``url[::key]`` of Zarr in an object store. An
+        `Array` is returned as it is.
 
     Returns
     -------
     Array
         Nothing of it is read yet, except of formats without blocks.
     """
+    if isinstance(source, Array):
+        return source
     if not isinstance(source, str | Path):
         return in_memory(source)
     uri = str(source)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -84,11 +85,15 @@ class Block:
         self._range = settings.range or Range(0.0, 1.0)
         self._begin = np.cumsum([0, *(len(part.labels) for part in parts)]).astype(np.int64)
         self._numbers = np.array([part.segment.number for part in parts])
-        self.source = settings.source(*self._sides(features, queries))
-        own = labels if queries is None else labels.take(queries)
-        items = [part.labels for part in parts]
-        where = items[0].source if len(items) == 1 else self._name
-        self.pairs = find_pairs(own, Labels.join(items, where), settings.protocol)
+        stored, name = int(features is None), f"the gallery, {len(parts)} segments"
+        sides: list[Any] = [features, joined([part.array for part in parts], stored, name)]
+        if queries is not None:  # their features, or their rows of distances
+            sides[stored] = SelectedArray(sides[stored], queries)
+        self.source = settings.source(*sides)
+        gallery = Labels.join(
+            [part.labels for part in parts], parts[0].labels.source if len(parts) == 1 else name
+        )
+        self.pairs = find_pairs(labels.take(self.queries), gallery, settings.protocol)
 
     @property
     def size(self) -> int:
@@ -146,21 +151,6 @@ class Block:
         job = replace(self._job(len(positives), near), positives=given)
         self._session.progress.begin(self.size, job.plan.bytes_read)
         return job
-
-    def _sides(
-        self, features: Array | None, queries: IntArray | None
-    ) -> tuple[Array | None, Array]:
-        """Return the features of the queries, if any, and those of the items, or distances."""
-        whole = joined([part.array for part in self.parts], int(features is None), self._name)
-        if queries is None:
-            return features, whole
-        if features is None:
-            return None, SelectedArray(whole, queries)
-        return SelectedArray(features, queries), whole
-
-    @property
-    def _name(self) -> str:
-        return f"the gallery, {len(self.parts)} segments"
 
     def _job(self, positives: int, near: int) -> Job:
         settings, source = self._settings, self.source

@@ -10,7 +10,7 @@ segments.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 from streameval.arrays.array import Array
 from streameval.arrays.composed import SelectedArray
 from streameval.arrays.fingerprint import content
-from streameval.errors import BadRowError, InputError, StreamevalWarning
+from streameval.errors import BadRowError, InputError, StreamevalWarning, refuse
 from streameval.ledger.block import Part
 from streameval.ledger.gallery import Gallery, check_queries, open_input, place_of
 from streameval.ledger.head import Head, Segment, Settings
@@ -36,7 +36,7 @@ from streameval.ledger.state import (
     no_statistics,
 )
 from streameval.ledger.store import check_kinds
-from streameval.ledger.trajectory import Change, Forecast, snapshot_of
+from streameval.ledger.trajectory import Change, Forecast, with_snapshot
 from streameval.protocols.labels import KNOWN_COLUMNS, Labels
 from streameval.protocols.pairs import find_pairs
 from streameval.request import Terms
@@ -46,17 +46,15 @@ from streameval.statistics import AnyArray, FloatArray, IntArray, RankStatistics
 def first_state(given: Mapping[str, Any]) -> State:
     """Return the state of a ledger without a gallery, from the keywords of `Ledger.create`."""
     labels: Labels = given["query_labels"]
-    terms, uri = Terms.of(given), given["query"]
+    uri = given["query"]
     array = None if uri is None else open_input(uri, "query features")
-    settings = Settings.of(array, given["metric"], terms, given["keep"])
+    settings = Settings.of(array, given["metric"], Terms.of(given), given["keep"])
     check_queries(labels, array, settings)
-    nothing = labels.take(np.empty(0, np.int64))
-    find_pairs(labels, nothing, settings.protocol)  # what it refuses, it always would
+    find_pairs(labels, labels.take(slice(0)), settings.protocol)  # what it refuses, it always would
     place = None if array is None else place_of(array)
     head = Head(settings).with_queries(place, len(labels))
-    empty = State.empty(head)
-    snapshot = snapshot_of(empty, empty, labels, ("create", ""), Forecast(), 0.0)
-    return replace(empty, head=head.with_entry(snapshot.entry()))
+    empty = State.empty(head, len(labels))
+    return with_snapshot(empty, (empty, "", Forecast()), "create", labels)[0]
 
 
 def add_queries(gallery: Gallery, uri: str | Path, labels: Labels) -> Change:
@@ -78,21 +76,18 @@ def add_queries(gallery: Gallery, uri: str | Path, labels: Labels) -> Change:
     head = gallery.head.with_queries(gallery.place(array), more)
     gallery.state, queries = replace(state, head=head), np.arange(first, first + more)
     try:
-        positives, near, shards = gallery.count(queries, head.next_serial)
+        added, shards = gallery.count(queries, head.next_serial)
     except BadRowError:  # the new array itself is named, not what is made of it
         settings.source(array, array).first_bad_row(more)
         raise
-    statistics = reduce(
-        RankStatistics.merge, shards.values(), no_statistics(queries, positives, settings)
-    )
     if shards:
-        head = gallery.contents.write_record(head, positives, shards, first)
+        head = gallery.contents.write_record(head, added.positives, shards, first)
     gallery.contents.write_queries(gallery.queries)
     after = State(
-        replace(head, next_serial=head.next_serial + len(positives)),
-        state.positives.join(positives)[0],
-        RankStatistics.stack([state.statistics, statistics]),
-        state.near.stack(near, near.distance.shape[1]),
+        replace(head, next_serial=head.next_serial + len(added.positives)),
+        state.positives.join(added.positives)[0],
+        RankStatistics.stack([state.statistics, added.statistics]),
+        state.near.stack(added.near),
         state.forgotten,
     )
     return after, f"{more} of {Path(str(uri)).name}", Forecast(more * head.gallery)
@@ -162,7 +157,7 @@ class NewSegment:
         most = head.settings.near(head.queries)
         positives, order = state.positives.join(self._new)
         statistics = add_positives(state.statistics, positives, order)
-        added = no_statistics(np.arange(head.queries), positives, head.settings)
+        added = no_statistics(head.queries, positives, head.settings)
         further: Nearest = ()
         if self._block is not None:
             reach = near.reach.copy()
@@ -173,7 +168,7 @@ class NewSegment:
         if len(self._hard):
             recounted, nearest = self._rescan(most)
             old += recounted
-            near = near.put(self._spent, Near.none(len(self._spent), most).merge(nearest, most))
+            near = near.put(self._spent, Near.none(len(self._spent), most).merge(nearest))
         closer, tied = positives.sum_cells(join_cells(old))
         statistics = replace(
             statistics,
@@ -182,8 +177,7 @@ class NewSegment:
             tied_before=statistics.tied_before + tied,  # all that is old comes before what is new
         )
         gallery.contents.append_labels(segment.begin, self._labels)
-        shares = {segment.number: added}
-        head = gallery.contents.write_record(head, positives, shares, cells=old)
+        head = gallery.contents.write_record(head, positives, {segment.number: added}, cells=old)
         head = replace(
             head,
             segments=(*head.segments, segment),
@@ -191,7 +185,7 @@ class NewSegment:
             rows=segment.end,
             next_serial=head.next_serial + len(self._new),
         )
-        after = State(head, positives, statistics, near.merge(further, most), state.forgotten)
+        after = State(head, positives, statistics, near.merge(further), state.forgotten)
         return after, segment.name, self.forecast
 
     def _look_up(self) -> IntArray:
@@ -245,16 +239,16 @@ def _check_new(head: Head, new: Segment, array: Array) -> None:
         rows = array.shape[0] if head.settings.metric is not None else first.stop
         if rows not in known:
             known[rows] = content(SelectedArray(array, np.arange(rows)))
-        if segment.size and known[rows] == first.content:
-            raise InputError(
-                f"{array.uri} holds the same data as segment {segment.name!r} "
-                f"({first.uri}): nothing has been changed; each item counts once"
-            )
-        if segment.name == new.name:
-            raise InputError(
-                f"there is a segment {new.name!r} already ({first.uri}): nothing has been changed; "
-                "give another name (--name)"
-            )
+        refuse(
+            InputError,
+            segment.size
+            and known[rows] == first.content
+            and f"{array.uri} holds the same data as segment {segment.name!r} ({first.uri}): "
+            "nothing has been changed; each item counts once",
+            segment.name == new.name
+            and f"there is a segment {new.name!r} already ({first.uri}): nothing has been changed; "
+            "give another name (--name)",
+        )
 
 
 def remove_segment(gallery: Gallery, name: str) -> Change:
@@ -265,7 +259,6 @@ def remove_segment(gallery: Gallery, name: str) -> Change:
     left = state.positives.take(kept)
     nearest, shares = gallery.contents.shares(head, left, [number])
     del nearest[number]
-    remaining = {"nearest_negative": _least(nearest.values(), head.queries)}
     alone = next(record for record in head.records if number in record.segments)
     records = head.records
     if alone.segments == (number,) and alone.start == 0:  # what came with it goes with it
@@ -276,7 +269,7 @@ def remove_segment(gallery: Gallery, name: str) -> Change:
     after = State(
         replace(head, segments=segments, records=records),
         left,
-        state.statistics.select_positives(kept).minus(shares[number], remaining),
+        _minus(state, kept, shares[number], nearest),
         state.near.without(state.near.segment == number),
         state.forgotten[others],
     )
@@ -286,13 +279,12 @@ def remove_segment(gallery: Gallery, name: str) -> Change:
 def forget_identities(gallery: Gallery, wanted: AnyArray) -> Change:
     """Return the state without the items of some identities, their names, and what was counted."""
     head, near = gallery.head, gallery.state.near
-    rows = _rows_of(wanted, gallery)
-    if not rows:
+    parts = _parts_of(wanted, gallery)
+    if not parts:
         raise InputError(
             f"none of the {len(wanted)} identities is in the gallery: nothing has been changed"
         )
     segments = {segment.number: segment for segment in head.segments}
-    parts = [gallery.part(segments[number], items) for number, items in rows.items()]
     unknown = np.setdiff1d(wanted, np.concatenate([part.labels.id for part in parts]))
     if len(unknown):
         warnings.warn(
@@ -302,48 +294,51 @@ def forget_identities(gallery: Gallery, wanted: AnyArray) -> Change:
             stacklevel=5,
         )
     known = gallery.state.positives
-    kept = np.ones(len(known), np.bool_)
-    for number, items in rows.items():
-        kept &= (known.segment != number) | ~np.isin(known.index, items)
-    left, statistics = known.take(kept), gallery.state.statistics.select_positives(kept)
-    block = gallery.block(parts)
+    kept = ~np.isin(gallery.queries.id[known.query], wanted)
+    left, block = known.take(kept), gallery.block(parts)
     counted, gone = block.count(left, near.distance.shape[1], near.reach.copy())
     for number, distances in gone:
         near = near.without_distances(number, distances)
     nearest, _ = gallery.contents.shares(head, left)
-    nothing = no_statistics(np.arange(head.queries), left, head.settings)
+    nothing = no_statistics(head.queries, left, head.settings)
     taken: dict[int, RankStatistics] = {}
     recounted = 0
-    for (number, items), shard in zip(rows.items(), counted, strict=True):
-        segments[number] = gallery.forget(segments[number], items)
+    for part, shard in zip(parts, counted, strict=True):
+        number = part.segment.number
+        segments[number] = segment = gallery.forget(part)
         written = np.full(head.queries, np.nan)
         lost = np.flatnonzero(
             (shard.nearest_negative == nearest[number]) & (shard.nearest_negative < np.inf)
         )
         if len(lost):
             written[lost] = np.inf
-            if segments[number].items:
-                again = gallery.block([gallery.part(segments[number])], lost)
+            if segment.items:
+                again = gallery.block([gallery.part(segment)], lost)
                 written[lost] = again.count(Positives.none())[0][0].nearest_negative
                 recounted += again.size
             nearest[number][lost] = written[lost]
         taken[number] = nothing.minus(shard, {"nearest_negative": written})
-    remaining = {"nearest_negative": _least(nearest.values(), head.queries)}
-    statistics = statistics.minus(reduce(RankStatistics.merge, counted), remaining)
+    statistics = _minus(gallery.state, kept, reduce(RankStatistics.merge, counted), nearest)
     head = gallery.contents.write_record(head, left, taken)
     head = replace(head, segments=tuple(segments.values()))
     after = State(head, left, statistics, near, gallery.state.forgotten)
     return after, _listed(wanted), Forecast(block.size, recounted)
 
 
-def _least(nearest: Iterable[FloatArray], queries: int) -> FloatArray:
-    """Return the nearest negative of each query over segments, [Q] float64."""
-    return reduce(np.minimum, nearest, np.full(queries, np.inf))
+def _minus(
+    state: State, kept: AnyArray, gone: RankStatistics, nearest: Mapping[int, FloatArray]
+) -> RankStatistics:
+    """Return the statistics of the positives that are kept without those of what is gone.
+
+    `nearest` holds the nearest negative of each query [Q] in each segment that is left.
+    """
+    left = reduce(np.minimum, nearest.values(), np.full(state.head.queries, np.inf))
+    return state.statistics.select_positives(kept).minus(gone, {"nearest_negative": left})
 
 
-def _rows_of(wanted: AnyArray, gallery: Gallery) -> dict[int, IntArray]:
+def _parts_of(wanted: AnyArray, gallery: Gallery) -> list[Part]:
     """Return the items of some identities in each segment, without forgotten ones."""
-    rows: dict[int, IntArray] = {}
+    parts: list[Part] = []
     for segment in gallery.head.segments:
         if not segment.items:
             continue
@@ -353,8 +348,8 @@ def _rows_of(wanted: AnyArray, gallery: Gallery) -> dict[int, IntArray]:
         there = np.isin(ids, wanted)
         there[gallery.forgotten(segment)] = False
         if there.any():
-            rows[segment.number] = np.flatnonzero(there)
-    return rows
+            parts.append(gallery.part(segment, np.flatnonzero(there)))
+    return parts
 
 
 def _listed(identities: AnyArray) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ from streameval.arrays.uri import open_array
 from streameval.errors import InputError
 from streameval.ledger.block import Block, Part, joined
 from streameval.ledger.head import Head, Place, Segment, Settings
-from streameval.ledger.state import Near, Positives, State
+from streameval.ledger.state import State
 from streameval.ledger.store import Contents
 from streameval.ledger.trajectory import Change, Forecast
 from streameval.metrics.groups import PositiveCameras
-from streameval.planning.plan import pieces
+from streameval.planning.plan import pieces, plural
 from streameval.planning.range import UNIT_TOLERANCE
 from streameval.protocols.labels import Labels
 from streameval.run.session import Session
@@ -148,7 +148,7 @@ class Gallery:
         if own is None or any("cam" not in part.columns for part in segments if part.items):
             return None
         if not len(positives):
-            return PositiveCameras.of(np.empty(0, own.dtype))
+            return PositiveCameras.of(own[:0])
         number = np.searchsorted([segment.number for segment in segments], positives.segment)
         begin = np.array([segment.begin for segment in segments])
         return PositiveCameras.of(self._columns["cam"][begin[number] + positives.index])
@@ -156,8 +156,8 @@ class Gallery:
     def provenance(self) -> dict[str, Any]:
         """Return the provenance of an evaluation of the ledger, as JSON values."""
         head = self.head
-        count, settings = len(head.segments), head.settings
-        gallery = f"{count} segment{'' if count == 1 else 's'} of {self._path}"
+        settings = head.settings
+        gallery = f"{plural(len(head.segments), 'segment')} of {self._path}"
         inputs: dict[str, Any] = {"distances": gallery}
         if settings.metric is not None:
             features = (batch.place.uri for batch in head.batches if batch.place is not None)
@@ -173,8 +173,9 @@ class Gallery:
             "gallery": head.gallery,
         }
 
-    def forget(self, segment: Segment, rows: IntArray) -> Segment:
+    def forget(self, part: Part) -> Segment:
         """Mark further items of a segment as forgotten; return the segment without them."""
+        segment, rows = part.segment, part.index(np.arange(len(part.labels)))
         gone = np.union1d(self.state.forgotten, segment.begin + rows)
         self.state = replace(self.state, forgotten=gone)
         return replace(segment, forgotten=segment.forgotten + len(rows))
@@ -207,31 +208,35 @@ class Gallery:
             settings = replace(settings, range=None, thresholds=0, edges=0)
         return Block(settings, self.queries, self.features(), parts, self._session, queries)
 
-    def count(
-        self, queries: IntArray, serial: int = 0
-    ) -> tuple[Positives, Near, dict[int, RankStatistics]]:
-        """Count some queries against the whole gallery, each segment apart.
+    def count(self, queries: IntArray, serial: int = 0) -> tuple[State, dict[int, RankStatistics]]:
+        """Count some queries against the whole gallery.
 
-        Returns their positives, whose serials begin with `serial`, their nearest negatives, and
-        the statistics by number of a segment.
+        Returns their state, the serials of its positives beginning with `serial`, and their
+        statistics by number of a segment.
         """
-        head, parts = self.head, self.parts()
-        most = head.settings.near(head.queries)
-        near = Near.none(len(queries), most)
+        nothing, parts = State.empty(self.head, len(queries)), self.parts()
         if not parts:
-            return Positives.none(), near, {}
+            return nothing, {}
         block = self.block(parts, queries)
         positives = block.find_positives(serial)
-        counted, nearest = block.count(positives, most)
-        shards = zip((part.segment.number for part in parts), counted, strict=True)
-        return positives, near.merge(nearest, most), dict(shards)
+        counted, nearest = block.count(positives, nothing.near.distance.shape[1])
+        state = replace(
+            nothing,
+            positives=positives,
+            statistics=reduce(RankStatistics.merge, counted),
+            near=nothing.near.merge(nearest),
+        )
+        return state, {part.segment.number: of for part, of in zip(parts, counted, strict=True)}
 
     def features(self) -> Array | None:
         """Return the features of all queries; None where distances are stored."""
         if self.head.settings.metric is None:
             return None
-        places = [batch.place for batch in self.head.batches]
-        arrays = [self._open(place, "queries", "--query URI") for place in places if place]
+        arrays = [
+            self._open(batch.place, "queries", "--query URI")
+            for batch in self.head.batches
+            if batch.place
+        ]
         widths = [array.shape[1] for array in arrays]
         if len(set(widths)) > 1:
             raise InputError(
@@ -243,8 +248,8 @@ class Gallery:
     def array(self, segment: Segment) -> Array:
         """Return the features of a segment, or its distances from all queries."""
         stored = self.head.settings.metric is None
-        side = "--distances" if stored else "--gallery"
-        option = f"--name {shlex.quote(segment.name)} {side} URI"
+        side = "distances" if stored else "gallery"
+        option = f"--name {shlex.quote(segment.name)} --{side} URI"
         blocks: list[Array] = []
         for place in segment.places:
             array = self._open(place, f"segment {segment.name!r}", option)
@@ -275,8 +280,7 @@ class Gallery:
                 f"ledger: put it back, or, {moved}"
             ) from error
         files = files_state(array)
-        same = not self._thorough and files == place.files
-        if not same and content(array) != place.content:
+        if (self._thorough or files != place.files) and content(array) != place.content:
             raise InputError(
                 f"{what} of {self._path}, {place.uri}, has changed since it came. Nothing has been "
                 f"changed in the ledger: restore it; or, {moved}; or remove the segment, and "
@@ -306,7 +310,7 @@ def move(gallery: Gallery, name: str | None, place: Place) -> Change:
 
     Every place that holds the same content is moved.
     """
-    state, head = gallery.state, gallery.head
+    head = gallery.head
     if name is None:
         known = [batch.place.content for batch in head.batches if batch.place is not None]
         lacking = "holds none of the queries' data as they were when they came"
@@ -318,9 +322,9 @@ def move(gallery: Gallery, name: str | None, place: Place) -> Change:
         remedy = "give the same data, or remove the segment and append it anew"
     if place.content not in known:
         raise InputError(f"{place.uri} {lacking}: nothing has been changed; {remedy}")
-
-    def put(old: Place) -> Place:
-        same = old.content == place.content
-        return replace(old, uri=place.uri, files=place.files) if same else old
-
-    return replace(state, head=head.with_places(put)), name or "queries", Forecast()
+    head = head.with_places(
+        lambda old: (
+            replace(old, uri=place.uri, files=place.files) if old.content == place.content else old
+        )
+    )
+    return replace(gallery.state, head=head), name or "queries", Forecast()

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from streameval.arrays.array import Array
-from streameval.errors import OptionError, OutputError
+from streameval.errors import OptionError, OutputError, refuse
 from streameval.metrics.options import MetricOptions
 from streameval.planning.range import Range
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
@@ -60,27 +60,23 @@ class Settings:
 
         `array` holds the features of the queries, if any.
         """
-        if array is None and metric is not None:
-            raise OptionError(
-                f"got metric {metric} without query features: give them, or leave it out where "
-                "distances are stored"
-            )
         chosen = terms.protocol
-        if chosen.listed:
-            raise OptionError(
-                f"protocol {chosen.name} takes its pairs from lists of the whole gallery, which a "
-                "ledger does not have beforehand: choose a protocol by identity and camera"
-            )
-        if chosen.self_match == "index":
-            raise OptionError(
-                "self_match by index means that query i is gallery item i, which no longer holds "
-                "once the gallery grows: match by key"
-            )
-        if chosen.cmc == SINGLE_GALLERY_SHOT:
-            raise OptionError(
-                f"protocol {chosen.name} draws one item of each gallery identity, which is no sum "
-                "over segments: choose market1501 or separate-camera, or evaluate the whole gallery"
-            )
+        refuse(
+            OptionError,
+            array is None
+            and metric is not None
+            and f"got metric {metric} without query features: give them, or leave it out where "
+            "distances are stored",
+            chosen.listed
+            and f"protocol {chosen.name} takes its pairs from lists of the whole gallery, which a "
+            "ledger does not have beforehand: choose a protocol by identity and camera",
+            chosen.self_match == "index"
+            and "self_match by index means that query i is gallery item i, which no longer holds "
+            "once the gallery grows: match by key",
+            chosen.cmc == SINGLE_GALLERY_SHOT
+            and f"protocol {chosen.name} draws one item of each gallery identity, which is no sum "
+            "over segments: choose market1501 or separate-camera, or evaluate the whole gallery",
+        )
         needs, used = terms.fields_needed, terms.range if isinstance(terms.range, Range) else None
         thresholds = THRESHOLDS if "negatives_within" in needs or used else 0
         edges = BINS + 1 if "impostor_histogram" in needs else 0
@@ -93,9 +89,15 @@ class Settings:
                 "when the gallery grows: give a range that stays (--range LO,HI), or metrics that "
                 "need none (--metrics CMC@1,mAP,mINP)"
             )
-        of = None if features is None else features.metric
-        size = parse_bytes(keep, "keep")
-        return cls(of, chosen, terms.options, used, thresholds, edges, size)
+        return cls(
+            None if features is None else features.metric,
+            chosen,
+            terms.options,
+            used,
+            thresholds,
+            edges,
+            parse_bytes(keep, "keep"),
+        )
 
     @property
     def limits(self) -> tuple[FloatArray, FloatArray | None]:
@@ -255,22 +257,26 @@ class Head:
     @property
     def last(self) -> Mapping[str, Any]:
         """The entry of the last snapshot."""
-        entry: Mapping[str, Any] = json.loads(self.happened[-1])
-        return entry
+        return dict(json.loads(self.happened[-1]))
 
     def find_segment(self, name: str) -> Segment:
         """Return the segment of a name; raise OptionError if there is none."""
-        for segment in self.segments:
-            if segment.name == name:
-                return segment
-        known = ", ".join(segment.name for segment in self.segments) or "none"
-        raise OptionError(f"there is no segment {name!r}; there are {known}")
+        known = {segment.name: segment for segment in self.segments}
+        if name not in known:
+            raise OptionError(
+                f"there is no segment {name!r}; there are {', '.join(known) or 'none'}"
+            )
+        return known[name]
 
     def with_places(self, put: Callable[[Place], Place]) -> Head:
         """Return the head with `put` applied to each place."""
-        batches = (replace(batch, place=batch.place and put(batch.place)) for batch in self.batches)
-        segments = (replace(part, places=tuple(map(put, part.places))) for part in self.segments)
-        return replace(self, batches=tuple(batches), segments=tuple(segments))
+        return replace(
+            self,
+            batches=tuple(replace(own, place=own.place and put(own.place)) for own in self.batches),
+            segments=tuple(
+                replace(own, places=tuple(map(put, own.places))) for own in self.segments
+            ),
+        )
 
     def with_queries(self, place: Place | None, queries: int) -> Head:
         """Return the head with the place of the data of further queries, if they have any."""
@@ -285,15 +291,11 @@ class Head:
             column += segment.size
         return replace(head, segments=tuple(segments))
 
-    def with_entry(self, entry: Mapping[str, Any]) -> Head:
-        """Return the head with the entry of a further snapshot."""
-        return replace(self, happened=(*self.happened, _line(entry)))
-
     def as_lines(self) -> bytes:
         """Return the head as it is written: a line of JSON, then one for each snapshot."""
         first = {"format": FORMAT, **vars(self)}
         del first["happened"]
-        return b"\n".join((_line(first), *self.happened))
+        return b"\n".join((as_line(first), *self.happened))
 
     @classmethod
     def of(cls, written: bytes) -> Head:
@@ -327,11 +329,11 @@ def _from_json(kind: Any, value: Any) -> Any:
     return value
 
 
-def _line(value: Any) -> bytes:
+def as_line(value: Any) -> bytes:
     """Return a value as one line of JSON."""
-    text = json.dumps(value, default=_as_json, separators=(",", ":"), ensure_ascii=False)
+
+    def plain(held: Any) -> Any:
+        return held.item() if isinstance(held, np.generic) else vars(held)
+
+    text = json.dumps(value, default=plain, separators=(",", ":"), ensure_ascii=False)
     return text.encode(errors="surrogatepass")  # of a path that is no UTF-8
-
-
-def _as_json(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else vars(value)

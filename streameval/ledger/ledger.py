@@ -22,7 +22,7 @@ from streameval.ledger.changes import (
 from streameval.ledger.gallery import Gallery, move, open_input, place_of
 from streameval.ledger.head import Head, Segment
 from streameval.ledger.store import LedgerStore
-from streameval.ledger.trajectory import Change, Forecast, Snapshot, result_of, snapshot_of
+from streameval.ledger.trajectory import Change, Forecast, Snapshot, result_of, with_snapshot
 from streameval.ledger.verification import differences
 from streameval.metrics.options import MetricOptions, is_number
 from streameval.planning.range import Range
@@ -155,9 +155,13 @@ class Ledger:
             If the ledger can't be read.
         """
         gallery = Gallery(self.path, self._store.contents(at))
-        settings, cams = gallery.head.settings, gallery.positive_cameras()
-        statistics = replace(gallery.state.statistics, positive_item=gallery.positive_items())
-        return result_of(statistics, settings, gallery.queries, gallery.provenance(), cams)
+        return result_of(
+            replace(gallery.state.statistics, positive_item=gallery.positive_items()),
+            gallery.head.settings,
+            gallery.queries,
+            gallery.provenance(),
+            gallery.positive_cameras(),
+        )
 
     def append(
         self,
@@ -198,10 +202,9 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-        given = locals()
         check_labels({"labels": labels})
         return self._change(
-            "append", given, lambda ledger: NewSegment(ledger, gallery, labels, name).append()
+            "append", locals(), lambda ledger: NewSegment(ledger, gallery, labels, name).append()
         )
 
     def plan(
@@ -259,9 +262,8 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-        given = locals()
         wanted = label_column(ids, "identities to be forgotten")
-        return self._change("forget", given, lambda ledger: forget_identities(ledger, wanted))
+        return self._change("forget", locals(), lambda ledger: forget_identities(ledger, wanted))
 
     def add_queries(
         self,
@@ -293,9 +295,10 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-        given = locals()
         check_labels({"labels": labels})
-        return self._change("add-queries", given, lambda ledger: add_queries(ledger, query, labels))
+        return self._change(
+            "add-queries", locals(), lambda ledger: add_queries(ledger, query, labels)
+        )
 
     def move(self, name: str | None, uri: str | Path, *, wait: float = DEFAULT_WAIT) -> Snapshot:
         """Set the new place of the data of a segment, or of queries; the content must be the same.
@@ -318,9 +321,8 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-        given = locals()
         place = place_of(open_input(uri, "array"))
-        return self._change("move", given, lambda ledger: move(ledger, name, place))
+        return self._change("move", locals(), lambda ledger: move(ledger, name, place))
 
     def verify(
         self,
@@ -361,10 +363,8 @@ class Ledger:
                 gallery = Gallery(self.path, self._store.change(), session)
                 before = gallery.state
                 after, name, work = change(gallery)
-                after = gallery.settled(after)
+                made = gallery.settled(after), name, work
                 seconds = time.perf_counter() - started
-                what = kind, name
-                snapshot = snapshot_of(before, after, gallery.queries, what, work, seconds)
-                head = after.head.with_entry(snapshot.entry())
-                gallery.contents.save(replace(after, head=head))
+                after, snapshot = with_snapshot(before, made, kind, gallery.queries, seconds)
+                gallery.contents.save(after)
         return snapshot

@@ -113,11 +113,11 @@ class Near:
         near, segment = np.where(beyond, np.inf, near), np.where(beyond, np.int32(-1), segment)
         return Near(near[:, :most], segment[:, :most], reach)
 
-    def merge(self, further: Nearest, most: int) -> Near:
-        """Return these and those of further segments, at most so many of each query.
+    def merge(self, further: Nearest) -> Near:
+        """Return these and those of further segments, at most M of each query.
 
         Beside a segment are its nearest negatives [q, m]: all that are within the reach, or m of
-        them; −inf where float32 can't tell them apart.
+        them; −inf throughout where float32 can't tell them apart.
         """
         distances, owners, reach = [self.distance], [self.segment], self.reach
         for number, values in further:
@@ -125,9 +125,8 @@ class Near:
             distances.append(finite)
             owners.append(np.full(finite.shape, number, np.int32))
             reach = np.minimum(reach, values[:, -1])  # m of a segment, and there may be more of it
-            reach = np.where((values == -np.inf).any(axis=1), -np.inf, reach)
-        every = np.concatenate(distances, axis=1), np.concatenate(owners, axis=1)
-        return Near(*every, reach).sorted(most)
+        every = Near(np.concatenate(distances, axis=1), np.concatenate(owners, axis=1), reach)
+        return every.sorted(self.distance.shape[1])
 
     def without(self, gone: BoolArray) -> Near:
         """Return the negatives without those of a mask, [Q, M]."""
@@ -137,7 +136,7 @@ class Near:
     def without_distances(self, segment: int, values: FloatArray) -> Near:
         """Return the negatives without some of a segment, given by their distances, [Q, m]."""
         gone = np.zeros(self.distance.shape, np.bool_)
-        reach = np.where((values == -np.inf).any(axis=1), -np.inf, self.reach)
+        reach = np.where(values[:, 0] == -np.inf, -np.inf, self.reach)
         for i in np.flatnonzero(np.isfinite(values[:, 0])).tolist():
             inside = np.flatnonzero(self.segment[i] == segment)
             at = np.searchsorted(self.distance[i, inside], values[i])
@@ -147,19 +146,18 @@ class Near:
             gone[i, inside[at[known]]] = True
         return replace(self, reach=reach).without(gone)
 
-    def stack(self, other: Near, most: int) -> Near:
-        """Return these and those of further queries, at most so many of each."""
-        return Near(*_stacked(self.sorted(most), other.sorted(most)))
+    def stack(self, other: Near) -> Near:
+        """Return these and those of further queries, at most as many of each as of the latter."""
+        return Near(*_stacked(self.sorted(other.distance.shape[1]), other))
 
     def few(self) -> BoolArray:
         """Return a mask of queries with under half of their nearest negatives left, [Q]."""
-        left = np.isfinite(self.distance).sum(axis=1)
-        few: BoolArray = 2 * left < self.distance.shape[1]
+        few: BoolArray = 2 * np.isfinite(self.distance).sum(axis=1) < self.distance.shape[1]
         return few & (self.reach < np.inf)
 
     def put(self, queries: IntArray, other: Near) -> Near:
         """Return the negatives with those of some queries replaced."""
-        both = Near(*(values.copy() for values in vars(self).values()))
+        both = Near(*map(np.copy, vars(self).values()))
         for name, values in vars(other).items():
             getattr(both, name)[queries] = values
         return both
@@ -187,18 +185,19 @@ class State:
     forgotten: IntArray
 
     @classmethod
-    def empty(cls, head: Head) -> State:
-        """Return the state of a ledger without segments."""
-        near = Near.none(head.queries, head.settings.near(head.queries))
+    def empty(cls, head: Head, queries: int) -> State:
+        """Return the state of so many of the queries without a gallery."""
+        near = Near.none(queries, head.settings.near(head.queries))
         positives = Positives.none()
-        statistics = no_statistics(np.arange(head.queries), positives, head.settings)
+        statistics = no_statistics(queries, positives, head.settings)
         return cls(head, positives, statistics, near, np.empty(0, np.int64))
 
 
-def no_statistics(queries: IntArray, positives: Positives, settings: Settings) -> RankStatistics:
-    """Return the statistics of some queries and their positives against an empty gallery."""
-    indptr = positives.indptr(queries)
-    return RankStatistics.zero(indptr, positives.distance, *settings.limits)
+def no_statistics(queries: int, positives: Positives, settings: Settings) -> RankStatistics:
+    """Return the statistics of queries and their positives against an empty gallery."""
+    return RankStatistics.zero(
+        positives.indptr(np.arange(queries)), positives.distance, *settings.limits
+    )
 
 
 def add_positives(
@@ -206,8 +205,10 @@ def add_positives(
 ) -> RankStatistics:
     """Return statistics with further positives, whose counts are 0; see `Positives.join`."""
     more = np.zeros(len(positives) - len(statistics.closer), np.int64)
-    names = "closer", "tied", "tied_before"
-    counts = {name: np.append(getattr(statistics, name), more)[order] for name in names}
+    counts = {
+        name: np.append(getattr(statistics, name), more)[order]
+        for name in ("closer", "tied", "tied_before")
+    }
     indptr = positives.indptr(np.arange(statistics.queries))
     return replace(statistics, indptr=indptr, positive_distance=positives.distance, **counts)
 
@@ -262,5 +263,4 @@ def join_cells(cells: Sequence[IntArray]) -> IntArray:
 
 def _stacked(one: object, other: object) -> list[AnyArray]:
     """Return each array of a dataclass, with that of another appended."""
-    pairs = zip(vars(one).values(), vars(other).values(), strict=True)
-    return [np.concatenate(pair) for pair in pairs]
+    return [*map(np.concatenate, zip(vars(one).values(), vars(other).values(), strict=True))]

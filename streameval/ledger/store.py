@@ -118,16 +118,17 @@ class LedgerStore(Store):
         if at is None:
             return Contents(self, self.readable())
         snapshots = self.snapshots()
-        if str(at) in map(str, range(len(snapshots))):  # the newest may be damaged
-            return Contents(self, self.readable(snapshots[int(at)]))
-        entries = self.contents().head().trajectory
-        for entry in reversed(entries):
-            if entry["change"] == "append" and entry["name"] == at:
-                return Contents(self, self.readable(snapshots[entry["number"]]))
-        raise OptionError(
-            f"{self.location} has no snapshot {at!r}; there are 0 to {len(entries) - 1}, and the "
-            "names of segments"
-        )
+        known = {str(number): snapshot for number, snapshot in enumerate(snapshots)}
+        if str(at) not in known:  # the newest may be damaged
+            for entry in self.contents().head().trajectory:
+                if entry["change"] == "append":
+                    known[entry["name"]] = snapshots[entry["number"]]
+        if str(at) not in known:
+            raise OptionError(
+                f"{self.location} has no snapshot {at!r}; there are 0 to {len(snapshots) - 1}, and "
+                "the names of segments"
+            )
+        return Contents(self, self.readable(known[str(at)]))
 
     def change(self) -> Contents:
         """Return the contents of the ledger, to be changed."""
@@ -173,19 +174,21 @@ class Contents(View):
         """Write labels of further items of the gallery, 0 in a column that they lack."""
         with self._store.guard("written"):
             group = self.root.require_group(GALLERY)
-            there: dict[str, Any] = dict(group.arrays())
+            columns: dict[str, Any] = dict(group.arrays())
             more = _label_arrays(labels) if len(labels) else {}
-            for name in there.keys() - more.keys():
-                there[name].resize((begin + len(labels), *there[name].shape[1:]))
+            for name, array in columns.items():
+                more.setdefault(name, np.zeros((len(labels), *array.shape[1:]), array.dtype))
             for name, values in more.items():
-                array = there.get(name)
-                if array is None:
-                    array = _create_column(group, name, begin, values)
-                check_kinds(f"labels {name!r}", values, "those of the gallery", array)
-                if values.dtype.itemsize > array.dtype.itemsize:  # the first that need as much
-                    known = np.asarray(array[...]).astype(values.dtype)
-                    array = _create_column(group, name, begin, known)
-                    array[...] = known
+                known = columns.get(name, values[:0])
+                check_kinds(f"labels {name!r}", values, "those of the gallery", known)
+                if name not in columns or values.dtype.itemsize > known.dtype.itemsize:
+                    width = known.shape[1:]
+                    wide = np.zeros((begin, *width), values.dtype)
+                    wide[: known.shape[0]] = known[...]
+                    chunks = (max(LABELS // max(width, default=1), 1), *width)
+                    columns[name] = create_array(group, name, wide.shape, wide.dtype, chunks)
+                    columns[name][...] = wide
+                array = columns[name]
                 width = tuple(map(max, array.shape[1:], values.shape[1:]))
                 array.resize((begin + len(labels), *width))
                 array[(slice(begin, None), *map(slice, values.shape[1:]))] = values
@@ -234,15 +237,17 @@ class Contents(View):
         """
         queries, settings = head.queries, head.settings
         nearest = {segment.number: np.full(queries, np.inf) for segment in head.segments}
-        rows = np.arange(queries)
-        sums = {number: arrays_of(no_statistics(rows, positives, settings)) for number in numbers}
+        sums = {
+            number: arrays_of(no_statistics(queries, positives, settings))
+            | {"nearest": nearest[number]}
+            for number in numbers
+        }
         cells: list[IntArray] = []
         for record in head.records:
             arrays = self.read(RECORD.format(record.number))
             if not sums.keys().isdisjoint(record.segments):
                 arrays |= self.read(WITHIN.format(record.number))
-            wanted = np.isin(arrays["cells"][1], list(sums))
-            cells.append(arrays["cells"][:, wanted])
+            cells.append(arrays["cells"][:, np.isin(arrays["cells"][1], list(sums))])
             chosen = slice(record.start, record.stop)
             for row, number in enumerate(record.segments):
                 if number in sums:
@@ -250,20 +255,19 @@ class Contents(View):
                         sums[number][name][chosen] += arrays[name][row]
                     sums[number]["histogram"] += arrays["histogram"][row]
                 if number in nearest:
-                    newer, known = arrays["nearest"][row], nearest[number][chosen]
-                    known[...] = np.where(np.isnan(newer), known, newer)
+                    newer = arrays["nearest"][row]
+                    np.copyto(nearest[number][chosen], newer, where=~np.isnan(newer))
         shares, every = {}, join_cells(cells)
         for number in numbers:
             closer, tied = positives.sum_cells(every[:, every[1] == number])
             counts = closer, tied, np.where(positives.segment > number, tied, 0)
-            own_arrays = sums[number] | {"nearest": nearest[number]}
-            shares[number] = statistics_from(own_arrays, settings, positives, counts)
+            shares[number] = statistics_from(sums[number], settings, positives, counts)
         return nearest, shares
 
     def save(self, state: State) -> None:
         """Write the state, and commit all."""
-        statistics, positives, near = state.statistics, state.positives, state.near
-        *columns, distance = vars(positives).values()
+        statistics = state.statistics
+        *columns, distance = vars(state.positives).values()
         columns += [statistics.closer, statistics.tied, statistics.tied_before]
         self.write_bytes(HEAD, state.head.as_lines())
         self.write(
@@ -272,7 +276,7 @@ class Contents(View):
                 "positives": np.stack(columns),
                 "distance": distance,
                 **arrays_of(statistics),
-                **{f"near_{name}": values for name, values in vars(near).items()},
+                **{f"near_{name}": values for name, values in vars(state.near).items()},
                 "forgotten": state.forgotten,
             },
         )
@@ -288,12 +292,6 @@ def check_kinds(what: str, values: Any, others: str, known: Any) -> None:
     ]
     if kinds[0] != kinds[1]:
         raise InputError(f"{what} are {kinds[0]}, {others} {kinds[1]}: give both as the same")
-
-
-def _create_column(group: Any, name: str, items: int, like: AnyArray) -> Any:
-    width = like.shape[1:]
-    chunks = (max(LABELS // max(width, default=1), 1), *width)
-    return create_array(group, name, (items, *width), like.dtype, chunks)
 
 
 def _label_arrays(labels: Labels) -> dict[str, AnyArray]:
@@ -313,8 +311,7 @@ def _numbers(values: AnyArray) -> AnyArray:
     if values.dtype.kind != "U":
         return narrow(values)
     width = values.dtype.itemsize // 4
-    texts = np.ascontiguousarray(values, f"<U{width}")
-    return texts.view("<u4").reshape(len(values), width)
+    return np.ascontiguousarray(values, f"<U{width}").view("<u4").reshape(len(values), width)
 
 
 def _texts(values: AnyArray) -> AnyArray:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from streameval.errors import StreamevalWarning
-from streameval.ledger.head import Settings
+from streameval.ledger.head import Settings, as_line
 from streameval.ledger.state import State
 from streameval.metrics.groups import PositiveCameras
 from streameval.planning.range import UNUSED
@@ -21,7 +20,7 @@ from streameval.protocols.labels import Labels
 from streameval.result import Evaluation
 from streameval.result.saved import plain
 from streameval.run.preparation import label_columns
-from streameval.statistics import RankStatistics
+from streameval.statistics import AnyArray, RankStatistics
 
 ROW_PAIRS = 220  # pairs that take as long as reading and preparing a row of gallery features
 RANK = 0.75  # what a pair takes that is counted for ranks alone
@@ -132,35 +131,30 @@ class Snapshot:
 
     def entry(self) -> dict[str, Any]:
         """Return the entry as it is written: JSON values."""
-        values: dict[str, Any] = plain(asdict(self))
-        return dict(islice(values.items(), 5)) | {"queries": self.queries} | values
+        return plain(asdict(self)) | {"queries": self.queries}
 
 
-def _sides(statistics: RankStatistics) -> list[str]:
+def _sides(statistics: RankStatistics) -> AnyArray:
     """Return the side of each query: positive (Q+), negative (Q−) or excluded."""
     sides = [statistics.has_positive, statistics.identity_absent]
-    named: list[str] = np.select(sides, ["positive", "negative"], "excluded").tolist()
-    return named
+    return np.select(sides, ["positive", "negative"], "excluded")
 
 
-def snapshot_of(
-    before: State,
-    after: State,
-    queries: Labels,
-    what: tuple[str, str],
-    work: Forecast,
-    seconds: float,
-) -> Snapshot:
-    """Return the snapshot after a change: its kind and name, and its work."""
+def with_snapshot(
+    before: State, change: Change, kind: str, queries: Labels, seconds: float = 0.0
+) -> tuple[State, Snapshot]:
+    """Return the state after a change of some kind, its snapshot in the trajectory; and that."""
+    after, name, work = change
     metrics, counts = scalars_of(after, queries)
     moves = zip(_sides(before.statistics), _sides(after.statistics), strict=False)  # queries grow
-    return Snapshot(
-        number=len(before.head.happened),
+    head = after.head
+    snapshot = Snapshot(
+        number=len(head.happened),
         time=datetime.now(UTC).isoformat(timespec="seconds"),
-        change=what[0],
-        name=what[1],
-        segments=len(after.head.segments),
-        gallery=after.head.gallery,
+        change=kind,
+        name=name,
+        segments=len(head.segments),
+        gallery=head.gallery,
         metrics=metrics,
         counts=counts,
         sides=dict(Counter(f"{old}>{new}" for old, new in moves if old != new)),
@@ -168,6 +162,8 @@ def snapshot_of(
         rescanned=work.rescanned,
         seconds=round(seconds, 3),
     )
+    happened = *head.happened, as_line(snapshot.entry())
+    return replace(after, head=replace(head, happened=happened)), snapshot
 
 
 def scalars_of(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from itertools import chain
 
 import numpy as np
 
 from streameval.errors import InputError, OutputError
 from streameval.ledger.gallery import Gallery
-from streameval.ledger.state import Near, no_statistics
+from streameval.ledger.state import Near
 from streameval.ledger.store import GALLERY, QUERIES, RECORD, WITHIN, Contents, LedgerStore
 from streameval.ledger.trajectory import scalars_of
 from streameval.run.session import Session
-from streameval.statistics import FIELDS, AnyArray, IntArray, RankStatistics
+from streameval.statistics import FIELDS, AnyArray, RankStatistics
 
 
 def differences(store: LedgerStore, session: Session) -> list[str]:
@@ -71,10 +71,10 @@ def _changed(gallery: Gallery) -> Iterator[str]:
 
 def _recounted(gallery: Gallery) -> Iterator[str]:
     """Count everything again; compare it with the statistics, records and nearest negatives."""
-    state, head, queries = gallery.state, gallery.head, np.arange(gallery.head.queries)
-    positives, near, shards = gallery.count(queries)
+    state, head = gallery.state, gallery.head
+    fresh, shards = gallery.count(np.arange(head.queries))
     lines = {
-        name: list(_compare(f"{name} of positives", values, getattr(positives, name)))
+        name: list(_compare(f"{name} of positives", values, getattr(fresh.positives, name)))
         for name, values in vars(state.positives).items()
         if name != "serial"
     }
@@ -87,10 +87,8 @@ def _recounted(gallery: Gallery) -> Iterator[str]:
             shard = shards[segment.number]
             share = replace(shares[segment.number], tied_before=shard.tied_before)  # in no record
             yield from _differences(f" of segment {segment.name!r}", share, shard)
-    zero = no_statistics(queries, positives, head.settings)
-    statistics = reduce(RankStatistics.merge, shards.values(), zero)
-    yield from _differences("", state.statistics, statistics)
-    yield from _nearest_differences(state.near, near)
+    yield from _differences("", state.statistics, fresh.statistics)
+    yield from _nearest_differences(state.near, fresh.near)
     metrics, counts = scalars_of(state, gallery.queries)
     for section, values in {"metrics": metrics, "counts": counts}.items():
         for name, written in head.last[section].items():  # a later version may have more metrics
@@ -111,7 +109,7 @@ def _compare(what: str, kept: AnyArray, counted: AnyArray) -> Iterator[str]:
     if kept.shape != counted.shape:
         yield f"{what}: the ledger has {kept.shape}, a fresh count {counted.shape}"
         return
-    at: IntArray = np.argwhere(kept != counted)
+    at = np.argwhere(kept != counted)
     if len(at):
         first = tuple(at[0].tolist())
         yield (

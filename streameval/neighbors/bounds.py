@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +33,7 @@ NEVER = 1 << 40  # negatives ahead of a positive that is never found: beyond eve
 Ahead = tuple[IntArray, IntArray, IntArray]  # closer, tied, tied_before of positives
 
 
-@dataclass(frozen=True, eq=False)
-class Extremes:
+class Extremes(NamedTuple):
     """Statistics that lists leave possible, or those of a system as deployed.
 
     Attributes
@@ -57,15 +55,10 @@ class Extremes:
     missing_positives: IntArray
     missing_negatives: IntArray
 
-    @property
-    def complete(self) -> BoolArray:
-        """[Q] bool: whether every valid item is listed."""
-        return ~(self.missing_positives + self.missing_negatives).astype(np.bool_)
-
     @classmethod
     def stack(cls, parts: Sequence[Extremes]) -> Extremes:
         """Return the extremes of the queries of all parts."""
-        worst, best, *counts = zip(*(vars(part).values() for part in parts), strict=True)
+        worst, best, *counts = zip(*parts, strict=True)
         stacked = RankStatistics.stack
         return cls(
             stacked(worst), None if best[0] is None else stacked(best), *map(np.concatenate, counts)
@@ -195,20 +188,20 @@ class _Known:
         order = np.lexsort((self.item, distance, self.query))
         closer, tied, before = (counts[order] for counts in ahead)
         return RankStatistics(
-            indptr=self.indptr,
-            positive_distance=distance[order],
-            thresholds=self._thresholds,
-            closer=closer,
-            tied=tied,
-            tied_before=before,
-            negatives_within=within,
-            nearest_negative=nearest,
-            valid=self.valid,
-            ignored=self._ignored,
-            same_identity=self._same,
-            positive_item=self.item[order],
-            impostor_histogram=self._histogram,
-            histogram_edges=self._edges,
+            self.indptr,
+            distance[order],
+            self._thresholds,
+            closer,
+            tied,
+            before,
+            within,
+            nearest,
+            self.valid,
+            self._ignored,
+            self._same,
+            self.item[order],
+            self._histogram,
+            self._edges,
         )
 
 
@@ -225,7 +218,5 @@ def _furthest(indptr: IntArray, unknown: BoolArray) -> FloatArray:
     All of a query differ: as equal ones they would count as one group of ties.
     """
     number = cumulated(unknown)
-    left: IntArray = np.repeat(number[indptr[1:]], np.diff(indptr)) - number[1:]
-    bits = np.float64(FURTHEST).view(np.int64) - left
-    distances: FloatArray = bits.view(np.float64)
-    return distances
+    left = np.repeat(number[indptr[1:]], np.diff(indptr)) - number[1:]
+    return np.asarray(FURTHEST.view(np.int64) - left).view(np.float64)

@@ -13,7 +13,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, cast
 
 import numpy as np
@@ -25,11 +25,10 @@ from streameval.metrics.compute import metrics_of
 from streameval.metrics.metric import FRACTION, Kind, Measure
 from streameval.metrics.options import MetricOptions, is_count
 from streameval.metrics.selection import find_measure, in_order, wanted_measures
-from streameval.neighbors.count import begin_work, count_built
+from streameval.neighbors.count import begin_work, count_built, distances_of
 from streameval.neighbors.faiss_index import is_file
 from streameval.neighbors.index_search import IndexSearch
 from streameval.neighbors.lists import Lists
-from streameval.neighbors.ranking import distances_of
 from streameval.planning.plan import Plan
 from streameval.planning.range import Range
 from streameval.protocols.labels import Labels
@@ -39,6 +38,7 @@ from streameval.run.orchestrator import run
 from streameval.run.preparation import Prepared, prepare
 from streameval.run.progress import Progress
 from streameval.run.session import Session, open_session
+from streameval.source import Counted
 from streameval.sources.features import Features
 from streameval.statistics import FloatArray
 
@@ -64,10 +64,10 @@ class Setting:
     @classmethod
     def parse(cls, text: str) -> Setting:
         """Return the setting of a text, ``IVF1024,PQ16@nprobe=16``."""
-        index, _, search = text.partition("@")
-        if not index.strip():
+        index, _, search = map(str.strip, text.partition("@"))
+        if not index:
             raise OptionError(f"setting {text!r} names no index; expected INDEX[@NAME=N,..]")
-        return cls(index.strip(), search.strip())
+        return cls(index, search)
 
     def source(
         self, features: Features, k: int, rerank: bool = False, train_rows: int | None = None
@@ -161,7 +161,7 @@ class Comparison:
         """Return it as plain values, for JSON; NaN as None."""
         from streameval.result.saved import plain
 
-        told: dict[str, Any] = plain(
+        return plain(
             {
                 "k": self.k,
                 "threads": self.threads,
@@ -185,7 +185,6 @@ class Comparison:
                 "provenance": self.exact.provenance,
             }
         )
-        return told
 
 
 def compare_index(
@@ -253,16 +252,14 @@ def compare_index(
     names = tuple(measure.name for measure in measures)
     request = replace(request, options=replace(request.options, metrics=names))
     with open_session(given) as session:
-        sources = [setting.source(features, k, rerank, train_rows) for setting in chosen]
+        sources = (setting.source(features, k, rerank, train_rows) for setting in chosen)
         prepared = [prepare(request.with_source(source), session) for source in sources]
         whole = replace(request.options, metrics=(*names, LISTED))
         exact = run(replace(request, options=whole), session)
         truth = _true_lists(request.with_source(Setting("Flat").source(features, k)), session)
-        outcomes: list[Outcome] = []
-        pairs = zip(chosen, prepared, strict=True)
-        for _, group in groupby(pairs, key=lambda pair: pair[0].index):
-            outcomes += _outcomes(list(group), truth, exact, measures, session)
-    return Comparison(exact, k, tuple(outcomes), session.threads)
+        groups = groupby(zip(chosen, prepared, strict=True), key=lambda pair: pair[0].index)
+        outcomes = (_outcomes(list(same), truth, exact, measures, session) for _, same in groups)
+        return Comparison(exact, k, tuple(chain.from_iterable(outcomes)), session.threads)
 
 
 def _compared_measures(options: MetricOptions, k: int) -> list[Measure]:
@@ -280,11 +277,9 @@ def _compared_measures(options: MetricOptions, k: int) -> list[Measure]:
 
 def _true_lists(request: Request, session: Session) -> Lists:
     """Return the nearest k items of each query, by an exact search."""
-    prepared = prepare(request, session)
-    problem = replace(prepared.problem, thresholds=0, edges=0)
     blocks: list[Lists] = []
-    session = replace(session, collect=blocks.append)
-    prepared.source.count(replace(prepared, problem=problem, range=Range(0, 1)), session)
+    first = replace(request.options, metrics=("CMC@1",))  # which needs no range
+    run(replace(request, options=first), replace(session, collect=blocks.append))
     return Lists.stack(blocks)
 
 
@@ -315,28 +310,18 @@ def _outcomes(
     begin_work(source, first, session)
     with source.built(first.plan, session) as (built, facts):
         for setting, prepared in group:
-            search = replace(built, search=setting.search)
+            search, blocks = replace(built, search=setting.search), list[Lists]()
             if used["low"] is not None:  # so that lists have the same thresholds
                 # Vectors of length 1 have been looked at; rounding puts none beyond 2.
                 same = Range(used["low"], used["high"], unit=used["mode"] == "auto")
                 prepared = replace(prepared, range=same)
-            request, blocks = prepared.request.with_source(search), list[Lists]()
-            prepared = replace(prepared, request=request)
             begin_work(search, prepared, session)
             counted = count_built(search, prepared, replace(session, collect=blocks.append))
-            result = Evaluation.compute(
-                counted.statistics,
-                request.options,
-                range=prepared.range_summary(counted.range),
-                columns=prepared.columns,
-                provenance=counted.facts,
-                lists=counted.reading,
-            )
-            seconds, lists = counted.facts["lists"]["search_seconds"], Lists.stack(blocks)
+            seconds = counted.facts["lists"]["search_seconds"]
             yield Outcome(
                 setting,
-                _recall(search.features, truth, lists, prepared.plan, session),
-                _differences(exact, result, measures, request.options),
+                _recall(search.features, truth, Lists.stack(blocks), prepared.plan, session),
+                _differences(exact, counted, measures, prepared.request.options),
                 facts.get("build_seconds", math.nan),
                 seconds,
                 search.shape[0] / max(seconds, 1e-9),
@@ -345,33 +330,31 @@ def _outcomes(
 
 
 def _differences(
-    exact: Evaluation, found: Evaluation, measures: Sequence[Measure], options: MetricOptions
+    exact: Evaluation, counted: Counted, measures: Sequence[Measure], options: MetricOptions
 ) -> dict[str, Difference]:
     """Return the difference of each metric, with an interval from a jackknife over the queries."""
-    reading, queries = cast("ListReading", found.lists), exact.statistics.queries
+    statistics, reading = counted.statistics, cast("ListReading", counted.reading)
+    found, queries = compute_list_metrics(statistics, reading, options).scalars, statistics.queries
     kinds = {one.name: one.metric.kind for one in measures}
-    pairs = [(name, name) for name in kinds]
-    pairs += [(LISTED, name) for name in kinds if name.startswith("mAP@") and "/total" in name]
+    pairs = {name: (name, name) for name in kinds}
+    for name in kinds:
+        if name.startswith("mAP@") and "/total" in name:
+            pairs[f"{LISTED} ({name})"] = LISTED, name
     wanted, groups = [*measures, find_measure(LISTED)], min(GROUPS, queries)
     group = np.random.default_rng(0).permutation(queries) % groups
     left: list[list[float]] = []
-    for part in range(groups if queries > 1 else 0):
+    for part in range(groups):
         kept = np.flatnonzero(group != part)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StreamevalWarning)
             whole = metrics_of(exact.statistics.take(kept), options, wanted)
-            some = found.statistics.take(kept), reading.take(kept)
-            lists = compute_list_metrics(*some, options)
-        left.append([lists.scalars[other] - whole.scalars[name] for name, other in pairs])
+            lists = compute_list_metrics(statistics.take(kept), reading.take(kept), options)
+        left.append([lists.scalars[other] - whole.scalars[name] for name, other in pairs.values()])
     result: dict[str, Difference] = {}
-    for at, (name, other) in enumerate(pairs):
-        one, two = exact[name], found[other]
-        low = high = math.nan
-        kind = kinds.get(name, FRACTION)
-        if kind is FRACTION and left and not math.isnan(one + two):
-            low, high = interval(two - one, np.array(left)[:, at])
-        key = name if name == other else f"{name} ({other})"
-        result[key] = Difference(one, two, two - one, low, high, kind)
+    for (key, (name, other)), values in zip(pairs.items(), np.transpose(left), strict=True):
+        one, two, kind = exact[name], found[other], kinds.get(name, FRACTION)
+        between = interval(two - one, values) if kind is FRACTION else (math.nan, math.nan)
+        result[key] = Difference(one, two, two - one, *between, kind)
     return result
 
 
@@ -380,7 +363,7 @@ def interval(value: float, left: FloatArray) -> tuple[float, float]:
     from scipy.stats import t
 
     groups = len(left)
-    if np.isnan(left).any():
+    if groups < 2 or np.isnan(left).any():
         return math.nan, math.nan
     error = math.sqrt((groups - 1) / groups * float(((left - left.mean()) ** 2).sum()))
     reach = float(t.ppf((1 + CONFIDENCE) / 2, groups - 1)) * error

@@ -1,12 +1,16 @@
-"""Lists of neighbours counted: made or read block by block, ranked, and bounded; k auto grown."""
+"""Lists of neighbours counted: made or read block by block, ranked, and bounded; k auto grown.
+
+Lists are ranked by canonical distances; how far FAISS's float32 lets them be certain is their
+horizon.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 import warnings
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -15,67 +19,28 @@ from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import PARTS
 from streameval.neighbors.bounds import Extremes, as_deployed, find_extremes
-from streameval.neighbors.lists import Places, Repairs
-from streameval.neighbors.ranking import Ranking, gallery_lengths
-from streameval.planning.plan import ranges
+from streameval.neighbors.faiss_index import faiss_metric
+from streameval.neighbors.lists import Lists, Places, Repairs
+from streameval.planning.plan import Plan, Span, Task, pieces, ranges
 from streameval.planning.range import Range
+from streameval.protocols.pairs import Pairs
+from streameval.run.executor import Pass
+from streameval.run.job import Job
+from streameval.run.passes import listed_distances, whole_range, wider
 from streameval.run.preparation import Prepared
+from streameval.run.progress import Watch
 from streameval.run.session import Session
 from streameval.source import Counted
-from streameval.statistics import FloatArray
+from streameval.sources.features import Features
+from streameval.statistics import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from streameval.neighbors.source import ListSource
 
 DEEPER = 4  # times as deep each time, of k auto
-
-
-@dataclass(frozen=True, eq=False)
-class _Tally:
-    """Lists of all queries, counted; what was repaired, and the seconds that searches took.
-
-    `least` and `most` are of the distances of all valid items of lists; +inf and −inf of none.
-    """
-
-    extremes: Extremes
-    least: float
-    most: float
-    repairs: Repairs
-    seconds: float
-
-    @property
-    def complete(self) -> bool:
-        """Whether every valid item of every query is known to be listed."""
-        return self.extremes.best is not None and bool(self.extremes.complete.all())
-
-    def counted(self, source: ListSource, used: Range) -> Counted:
-        """Return what is counted, with facts for the provenance."""
-        extremes, missing = self.extremes, self.extremes.missing_positives
-        worst, best, effective = extremes.worst, extremes.best, extremes.effective
-        if best is not None and not self.complete:  # the histogram lacks missing items
-            worst, best = (
-                replace(one, impostor_histogram=None, histogram_edges=None) for one in (worst, best)
-            )
-        reading = ListReading(
-            source.reading, source.depth, effective, missing, source.tighten, best
-        )
-        facts = {
-            "missing": source.reading,
-            "k": source.depth,
-            "distances": "canonical" if source.canonical else "as returned",
-            "tightened": source.tighten,
-            "complete": self.complete,
-            "effective_k": {
-                "least": int(effective.min()),
-                "median": float(np.median(effective)),
-                "most": int(effective.max()),
-            },
-            "missing_positives": int(missing.sum()),
-            "queries_missing_positives": int(np.count_nonzero(missing)),
-            "repaired": dict(self.repairs.count),
-            "search_seconds": round(self.seconds, 3),
-        }
-        return Counted(worst, used, reading, {"lists": facts})
+ROUNDINGS = 24  # beside those of a sum: of normalising, of rows, and of what is added up
+LEAST_NORM, MOST_NORM = 1e-12, 1e12  # lengths that float32 can square, and add up
+NO_PAIRS = Pairs.assumed(0, 0, 0)  # of a job that searches, or computes listed distances
 
 
 def count_lists(source: ListSource, prepared: Prepared, session: Session) -> Counted:
@@ -104,19 +69,20 @@ def count_built(source: ListSource, prepared: Prepared, session: Session) -> Cou
     """Count lists of a source whose index, if it has one, is built; warn of repairs."""
     gallery, deployed, auto = source.shape[1], source.reading == "never", source.k == "auto"
     if auto:
-        session = replace(session, collect=None)
         if deployed:
             raise OptionError("k auto closes bounds, and missing is never: give a number")
+        session = replace(session, collect=None)
         source = replace(source, k=min(source.depth, gallery))
+    counter = _ListCounter(source, prepared, session)
     while True:
-        tally, used = _in_range(source, prepared, session)
-        counted = tally.counted(source, used)
+        counted = counter.count()
         close = not auto or source.depth >= gallery
         if close or _widest(counted, prepared.request.options) <= source.width:
-            tally.repairs.warn(deployed=deployed)
+            counter.repairs.warn(deployed=deployed)
             return counted
-        source = replace(source, k=min(source.depth * DEEPER, gallery))
-        prepared = replace(prepared, plan=source.plan(prepared.problem, prepared.limits))
+        counter.source = source = replace(source, k=min(source.depth * DEEPER, gallery))
+        plan = source.plan(prepared.problem, prepared.limits)
+        counter.prepared = replace(prepared, plan=plan)
 
 
 def _widest(counted: Counted, options: MetricOptions) -> float:
@@ -139,51 +105,192 @@ def _widest(counted: Counted, options: MetricOptions) -> float:
     return max(widths)
 
 
-def _in_range(source: ListSource, prepared: Prepared, session: Session) -> tuple[_Tally, Range]:
-    """Count lists at the thresholds of the range; one from the data needs every distance."""
-    problem, used = prepared.problem, prepared.range
-    if used is None:
-        tally = _tally(source, prepared, session, np.empty(0), None)
-        session = replace(session, collect=None)  # the lists are the same at the thresholds
-        if not tally.complete or not tally.least <= tally.most:
-            return tally, Range(math.nan, math.nan)
-        used = Range(tally.least, tally.most)
-    thresholds, edges = used.limits(problem.thresholds, problem.edges)
-    limit = thresholds[-1] if problem.thresholds else math.inf
-    tally = _tally(source, prepared, session, thresholds, edges)
-    if used.strict and (tally.least < used.low or tally.most > limit):
-        raise InputError(
-            f"lists hold distances from {tally.least!r} to {tally.most!r}, outside the given "
-            f"range [{used.low!r}, {used.high!r}]: widen --range"
+class _ListCounter:
+    """Ranks and counts the lists of a source, block by block.
+
+    `longest` is the length of the longest gallery vector; NaN where it is not needed, or a search
+    tells it. What the latest lists leave possible, their `repairs`, the seconds that searches
+    took, and the `least` and `most` distance of valid items, +inf and −inf of none, stay.
+    """
+
+    def __init__(self, source: ListSource, prepared: Prepared, session: Session) -> None:
+        self.source, self.prepared, self.session = source, prepared, session
+        self.features, self.longest = cast("Features", source.features), math.nan
+        if source.needs_lengths:
+            self.longest = float(gallery_lengths(self.features, prepared.plan, session)[1])
+
+    def count(self) -> Counted:
+        """Count lists at the thresholds of the range; one from the data needs every distance."""
+        problem, used = self.prepared.problem, self.prepared.range
+        if used is None:
+            self._count_at(np.empty(0), None)
+            self.session = replace(self.session, collect=None)  # the lists are the same at others
+            if not self.complete or not self.least <= self.most:
+                return self._counted(Range(math.nan, math.nan))
+            used = Range(self.least, self.most)
+        thresholds, edges = used.limits(problem.thresholds, problem.edges)
+        self._count_at(thresholds, edges)
+        limit = thresholds[-1] if problem.thresholds else math.inf
+        if used.strict and (self.least < used.low or self.most > limit):
+            raise InputError(
+                f"lists hold distances from {self.least!r} to {self.most!r}, outside the given "
+                f"range [{used.low!r}, {used.high!r}]: widen --range"
+            )
+        return self._counted(used)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every valid item of every query is known to be listed."""
+        _, best, _, *missing = self.extremes
+        return best is not None and not np.any(missing)
+
+    def _count_at(self, thresholds: FloatArray, edges: FloatArray | None) -> None:
+        """Make or read the lists of all queries, block by block, and count them."""
+        source, plan, session, parts = self.source, self.prepared.plan, self.session, []
+        self.repairs = Repairs(source.name, source.shape[1])
+        least, most, self.seconds = math.inf, -math.inf, 0.0
+        for queries in ranges(source.shape[0], plan.tile[0]):
+            begin = time.perf_counter()
+            raw, longest = source.read(queries, plan, session, self.repairs)
+            self.seconds += (time.perf_counter() - begin) * source.searches
+            lists = self._rank(raw, longest, queries)
+            places = Places(self.prepared.pairs.block(*queries), lists)
+            if session.collect is not None:
+                session.collect(lists)
+            distance = lists.distance[places.valid]
+            least, most = distance.min(initial=least), distance.max(initial=most)
+            if source.reading == "never":
+                parts.append(as_deployed(places, thresholds))
+                continue
+            known = self._missing_distances(places, queries) if source.tighten else None
+            parts.append(find_extremes(places, thresholds, edges, known))
+        self.extremes, self.least, self.most = Extremes.stack(parts), float(least), float(most)
+
+    def _counted(self, used: Range) -> Counted:
+        """Return what is counted, with facts for the provenance."""
+        source, (worst, best, effective, missing, _) = self.source, self.extremes
+        if best is not None and not self.complete:  # the histogram lacks missing items
+            worst, best = (
+                replace(one, impostor_histogram=None, histogram_edges=None) for one in (worst, best)
+            )
+        reading = ListReading(
+            source.reading, source.depth, effective, missing, source.tighten, best
         )
-    return tally, used
+        facts = {
+            "missing": source.reading,
+            "k": source.depth,
+            "distances": "canonical" if source.canonical else "as returned",
+            "tightened": source.tighten,
+            "complete": self.complete,
+            "effective_k": {
+                "least": int(effective.min()),
+                "median": float(np.median(effective)),
+                "most": int(effective.max()),
+            },
+            "missing_positives": int(missing.sum()),
+            "queries_missing_positives": int(np.count_nonzero(missing)),
+            "repaired": dict(self.repairs.count),
+            "search_seconds": round(self.seconds, 3),
+        }
+        return Counted(worst, used, reading, {"lists": facts})
 
+    def _rank(self, lists: Lists, longest: float, queries: Span) -> Lists:
+        """Return the nearest k of each list of a block, by the distances that it is read by.
 
-def _tally(
-    source: ListSource,
-    prepared: Prepared,
-    session: Session,
-    thresholds: FloatArray,
-    edges: FloatArray | None,
-) -> _Tally:
-    """Make or read the lists of all queries, block by block, and count them."""
-    plan, parts = prepared.plan, []
-    repairs = Repairs(source.name, source.shape[1])
-    ranking = Ranking(source, plan, session)
-    least, most, seconds = math.inf, -math.inf, 0.0
-    for queries in ranges(source.shape[0], plan.tile[0]):
-        begin = time.perf_counter()
-        raw, longest = source.read(queries, plan, session, repairs)
-        seconds += (time.perf_counter() - begin) * source.searches
-        lists = ranking.rank(raw, longest, queries)
-        places = Places(prepared.pairs.block(*queries), lists)
-        if session.collect is not None:
-            session.collect(lists)
-        distance = lists.distance[places.valid]
-        least, most = distance.min(initial=least), distance.max(initial=most)
+        Lists come with the distances that are stored, or FAISS's own, and with the length of the
+        longest gallery vector that the search has looked at, NaN where that isn't known.
+        """
+        source, size, ranked = self.source, np.diff(lists.indptr), lists
+        horizon = np.where(size < source.shape[1], -np.inf, np.inf)
+        some = (size > 0) & (horizon < 0)
+        if source.canonical:
+            ranked = replace(lists, distance=self._distances(lists.query, lists.item, queries))
         if source.reading == "never":
-            parts.append(as_deployed(places, thresholds))
-            continue
-        known = ranking.missing_distances(places, queries) if source.tighten else None
-        parts.append(find_extremes(places, thresholds, edges, known))
-    return _Tally(Extremes.stack(parts), float(least), float(most), repairs, seconds)
+            horizon[:] = np.inf
+        elif source.canonical:
+            horizon[some] = self._certain(lists, ranked, longest, queries)[some]
+        else:
+            horizon[some] = lists.distance[lists.indptr[1:][some] - 1]
+        return replace(ranked, horizon=horizon).nearest(source.depth)
+
+    def _distances(self, query: IntArray, item: IntArray, queries: Span) -> FloatArray:
+        query = query + queries[0]
+        return distances_of(
+            self.features, self.prepared.plan, self.session, query, item, "distances"
+        )
+
+    def _certain(self, told: Lists, ranked: Lists, longest: float, queries: Span) -> FloatArray:
+        """Return the least distance that an item missing from each list may have, [m] float64."""
+        metric, norms = faiss_metric(self.features), self.features.read_query(*queries).norms
+        longest = float(np.fmax(self.longest, longest))
+        for side, size in (("query", norms.max(initial=0)), ("gallery", longest)):
+            if not metric.normalised and (size > MOST_NORM or 0 < size < LEAST_NORM):
+                raise InputError(
+                    f"the longest vector of the {side} features has length {size:g}, which float32 "
+                    f"can't square without loss; lengths from {LEAST_NORM:g} to {MOST_NORM:g} are "
+                    "needed for FAISS: scale the features"
+                )
+        # γ = n u / (1 − n u), u = 2⁻²⁴, with n = D (Higham, §3.1), in any order of summation.
+        n = (self.features.width + ROUNDINGS) * 2.0**-24
+        error = metric.faiss_error(n / (1 - n) * (1 + 1e-6), norms, longest)
+        theirs, values = metric.value(told.distance), metric.value(ranked.distance)
+        if not np.isnan(theirs).all():
+            rounding = self.source.precision * (1 + np.abs(theirs) + np.abs(values))
+            slack = error[told.query] + 16 * rounding
+            for at in np.flatnonzero(np.abs(theirs - values) > slack)[:1]:
+                raise InputError(
+                    f"the lists of {self.source.name} have gallery item {told.item[at]} at "
+                    f"{float(told.distance[at])!r} from query {queries[0] + told.query[at]}; the "
+                    f"{self.features.metric} distance of the features is "
+                    f"{float(ranked.distance[at])!r}: they are of other features, or of another "
+                    "metric (squared, or a similarity)"
+                )
+        # Of stored lists, the values of FAISS may have been less.
+        reach = theirs if self.source.searches else values - error[told.query]
+        last = np.full(len(norms), -np.inf)
+        np.maximum.at(last, told.query, reach)
+        return np.maximum(metric.distance(last - error), metric.least)
+
+    def _missing_distances(self, places: Places, queries: Span) -> FloatArray:
+        """Return the distances of positives that are missing from lists, [m] float64."""
+        (query, item), horizon = places.missing_positives(), places.lists.horizon
+        distance = self._distances(query, item, queries)
+        for at in np.flatnonzero(distance < horizon[query])[:1]:
+            raise InputError(
+                f"gallery item {item[at]} is at {float(distance[at])!r} from query "
+                f"{query[at] + queries[0]}, closer than the end of its list "
+                f"({float(horizon[query[at]])!r}), and not in it: the lists are not those of "
+                "an exact search; read them as of a system deployed: --missing never"
+            )
+        return distance
+
+
+def lengths(job: Job, task: Task, watch: Watch) -> FloatArray:
+    """Return the least and the greatest length of a task's gallery vectors, [2] float64."""
+    ends = np.array([np.inf, 0.0])
+    for rows in pieces(task.gallery, job.plan.block):
+        _, norms = cast("Features", job.source).read_gallery(*rows)
+        ends = wider(ends, np.array([norms.min(), norms.max()]))
+    watch.advance(task.pairs)
+    return ends
+
+
+LENGTHS: Pass[Task, FloatArray] = Pass("lengths", lengths, wider, whole_range)
+
+
+def gallery_lengths(features: Features, plan: Plan, session: Session) -> FloatArray:
+    """Return the least and the greatest length of all gallery vectors, in one pass over them."""
+    items = features.shape[1]
+    step = max(-(-items // (4 * plan.threads * max(plan.workers, 1))), plan.block)
+    tasks = tuple(Task((0, 1), part) for part in ranges(items, step))
+    job = Job(features, NO_PAIRS, replace(plan, tasks=tasks))
+    return session.sums(LENGTHS, job)[None]
+
+
+def distances_of(
+    features: Features, plan: Plan, session: Session, query: IntArray, item: IntArray, name: str
+) -> FloatArray:
+    """Return the canonical distances of pairs, [p] float64, in a pass of this name."""
+    tasks = tuple(Task(block, (0, 0)) for block in ranges(features.shape[0], plan.tile[0]))
+    job = Job(features, NO_PAIRS, replace(plan, tasks=tasks))
+    return listed_distances(job, query, item, session, name=name)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streameval.arrays.array import reading
 from streameval.arrays.fingerprint import fingerprint
 from streameval.distances.distance import Filter
 from streameval.distances.sums import Vectors
@@ -101,7 +102,7 @@ def _open(path: str, changed: int, search: str) -> Any:
     return index
 
 
-def open_index(path: Path, search: str = "") -> Any:
+def open_index(path: Path, search: str) -> Any:
     """Open an index of a file, memory-mapped where FAISS can, for ``nprobe=16,efSearch=64``."""
     try:
         changed = path.stat().st_mtime_ns
@@ -164,13 +165,9 @@ def _described(path: Path) -> tuple[Any, Any]:
     beside = Path(f"{path}{DESCRIPTION}")
     if not beside.exists():
         return None, None
-    try:
+    with reading(str(beside), "read", "remove it, or build the index again"):
         described = json.loads(beside.read_text(encoding="utf-8"))
         return described["metric"], described["fingerprint"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise InputError(
-            f"{beside} can't be read ({error}): remove it, or build the index again"
-        ) from error
 
 
 class Recipe:
@@ -197,7 +194,20 @@ class Recipe:
     """
 
     def __init__(self, features: Features, spec: str, train_rows: int | None) -> None:
-        self.features, self.spec, self.index = features, spec, _make(features, spec)
+        faiss, self.features, self.spec = load(), features, spec
+        try:
+            self.index = faiss.index_factory(features.width, spec, metric_code(features))
+        except RuntimeError as error:
+            raise OptionError(
+                f"FAISS makes no index {spec!r} for {features.width} columns ({_reason(error)}); "
+                "expected a factory string such as Flat, HNSW32, IVF1024,PQ16 or "
+                "OPQ16,IVF1024,PQ16, or a file (.faiss)"
+            ) from error
+        if isinstance(faiss.downcast_index(self.index), faiss.IndexIDMap):
+            raise OptionError(
+                f"index {spec!r} maps numbers of its own, and a list names gallery rows: leave "
+                "IDMap out"
+            )
         self.centroids, self.code_bytes = _sizes(self.index, features.width)
         most = max(TRAINING_BYTES // (4 * features.width), self.centroids)
         sample = train_rows or min(USUAL_PER_CENTROID * self.centroids, most)
@@ -205,7 +215,7 @@ class Recipe:
 
     def check(self, search: str) -> Any:
         """Return the empty index, once it is clear that it can be built; warn of few rows."""
-        rows, asked = self.features.shape[1], PER_CENTROID * self.centroids
+        asked, rows = PER_CENTROID * self.centroids, self.features.shape[1]
         trained = f"the index {self.spec} is trained on {self.train_rows} of {rows} gallery rows"
         if self.train_rows < self.centroids:
             raise InputError(
@@ -224,7 +234,11 @@ class Recipe:
         rows, width = features.gallery.shape
         begin = time.perf_counter()
         faiss.omp_set_num_threads(plan.threads)
-        _leave_codes_in_order(index)
+        for part in _parts(index):
+            # Polysemous training (Douze et al. 2016) takes minutes, for an order of codes that
+            # searches with ``polysemous_ht`` alone use; distances are the same without it.
+            if hasattr(part, "do_polysemous_training"):
+                part.do_polysemous_training = False
         if self.centroids and not index.is_trained:
             watch.progress.start("train", self.train_rows)
             chosen = np.random.default_rng(0).choice(rows, self.train_rows, replace=False)
@@ -240,15 +254,17 @@ class Recipe:
             "spec": self.spec,
             "train_rows": self.train_rows,
             "build_seconds": round(time.perf_counter() - begin, 3),
+            "metric": features.metric,
+            "fingerprint": fingerprint(features.gallery),
+            "rows": rows,
+            "width": width,
         }
-        printed = {"metric": features.metric, "fingerprint": fingerprint(features.gallery)}
-        described = json.dumps(facts | printed | {"rows": rows, "width": width}, indent=2)
         beside = f"{path}{DESCRIPTION}"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with NewFile(path, overwrite=True) as file, NewFile(beside, overwrite=True) as other:
                 faiss.write_index(index, str(file.partial))
-                other.write(described.encode() + b"\n")
+                other.write(json.dumps(facts, indent=2).encode() + b"\n")
         except (OSError, RuntimeError) as error:
             raise InputError(f"the index can't be written to {path}: {_reason(error)}") from error
 
@@ -260,41 +276,29 @@ def facts_of(path: Path) -> dict[str, Any]:
     return facts | {"bytes": path.stat().st_size}
 
 
-def _make(features: Features, spec: str) -> Any:
-    faiss = load()
-    try:
-        index = faiss.index_factory(features.width, spec, metric_code(features))
-    except RuntimeError as error:
-        raise OptionError(
-            f"FAISS makes no index {spec!r} for {features.width} columns ({_reason(error)}); "
-            "expected a factory string such as Flat, HNSW32, IVF1024,PQ16 or "
-            "OPQ16,IVF1024,PQ16, or a file (.faiss)"
-        ) from error
-    if isinstance(faiss.downcast_index(index), faiss.IndexIDMap):
-        raise OptionError(
-            f"index {spec!r} maps numbers of its own, and a list names gallery rows: leave IDMap "
-            "out"
-        )
-    return index
+def _parts(index: Any) -> Iterator[Any]:
+    """Yield an index and those that it is made of, but for what assigns vectors to lists."""
+    part = load().downcast_index(index)
+    yield part
+    for name in ("index", "base_index", "refine_index", "storage"):
+        if hasattr(part, name):
+            yield from _parts(getattr(part, name))
 
 
 def _sizes(index: Any, width: int) -> tuple[int, int]:
     """Return the most centroids that are trained together, and the bytes of a vector's code."""
     faiss = load()
-    centroids, code_bytes, pending = [0], 8, [index]
-    while pending:
-        part = faiss.downcast_index(pending.pop())
+    centroids, code_bytes = [0], 8
+    for part in _parts(index):
         if isinstance(part, faiss.IndexPreTransform):
             rotations = faiss.OPQMatrix | faiss.ITQMatrix
             for i in range(part.chain.size()):
                 transform = faiss.downcast_VectorTransform(part.chain.at(i))
                 centroids.append(256 if isinstance(transform, rotations) else 2)
-            pending.append(part.index)
-        elif isinstance(part, faiss.IndexRefine):
-            pending += [part.base_index, part.refine_index]
         elif isinstance(part, faiss.IndexHNSW):
             code_bytes += 4 * part.hnsw.nb_neighbors(0) + 16
-            pending.append(part.storage)
+        elif isinstance(part, faiss.IndexRefine):
+            continue
         elif isinstance(part, faiss.IndexIVF):
             centroids += [part.nlist, part.pq.ksub if isinstance(part, faiss.IndexIVFPQ) else 0]
             code_bytes += part.code_size + 8
@@ -306,21 +310,6 @@ def _sizes(index: Any, width: int) -> tuple[int, int]:
             centroids.append(0 if part.is_trained else 256)
             code_bytes += 4 * width
     return max(centroids), code_bytes
-
-
-def _leave_codes_in_order(index: Any) -> None:
-    """Leave out polysemous training: minutes, for an order of codes that no search here uses.
-
-    Douze et al. 2016. The order is of use to searches with ``polysemous_ht`` alone; distances
-    are the same without it.
-    """
-    faiss = load()
-    inner = faiss.downcast_index(index)
-    while isinstance(inner, faiss.IndexPreTransform | faiss.IndexRefine):
-        transformed = isinstance(inner, faiss.IndexPreTransform)
-        inner = faiss.downcast_index(inner.index if transformed else inner.base_index)
-    if hasattr(inner, "do_polysemous_training"):
-        inner.do_polysemous_training = False
 
 
 @contextmanager

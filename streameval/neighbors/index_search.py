@@ -16,10 +16,10 @@ import numpy.typing as npt
 from streameval.errors import OptionError, refuse
 from streameval.metrics.options import is_count, is_number
 from streameval.neighbors import faiss_index
+from streameval.neighbors.count import NO_PAIRS
 from streameval.neighbors.lists import NOTHING, Lists, Repairs
-from streameval.neighbors.ranking import NO_PAIRS
 from streameval.neighbors.source import ListSource
-from streameval.planning.plan import Data, Plan, Task, pieces
+from streameval.planning.plan import Data, Plan, Span, Task, pieces
 from streameval.request import Request
 from streameval.run.executor import Pass
 from streameval.run.job import Job
@@ -133,8 +133,13 @@ class IndexSearch(ListSource):
     def options(self) -> dict[str, Any]:
         """Return how lists are made and read."""
         made = {} if self.path is not None else {"index": self.index}
-        names = {"search": self.search, "train_rows": self.train_rows}
-        return super().options() | made | names | {"interval_width": self.width}
+        return {
+            **super().options(),
+            **made,
+            "search": self.search,
+            "train_rows": self.train_rows,
+            "interval_width": self.width,
+        }
 
     def sides(self) -> tuple[str, str]:
         """Return what messages call the queries and the gallery, with their numbers."""
@@ -192,7 +197,7 @@ class IndexSearch(ListSource):
             yield replace(self, path=path), faiss_index.facts_of(path)
 
     def read(
-        self, queries: tuple[int, int], plan: Plan, session: Session, repairs: Repairs
+        self, queries: Span, plan: Plan, session: Session, repairs: Repairs
     ) -> tuple[Lists, float]:
         """Search the lists of a block of queries."""
         tasks = tuple(t for t in plan.tasks if queries[0] <= t.queries[0] < queries[1])
@@ -223,19 +228,17 @@ class Hits(NamedTuple):
     longest: float
 
     @classmethod
-    def of(cls, features: Features, value: Any, item: IntArray, start: int, longest: float) -> Hits:
+    def of(cls, value: Any, item: IntArray, start: int, longest: float) -> Hits:
         """Return a result of FAISS on gallery rows from `start` on."""
-        ascending = value if faiss_index.faiss_metric(features).squared else -value
         nothing = item < 0
-        values = np.where(nothing, np.float32(np.inf), ascending)
+        values = np.where(nothing, np.float32(np.inf), value)
         return cls(np.where(nothing, NOTHING, item + start), values, longest)
 
     def merge(self, other: Hits) -> Hits:
-        """Return the nearest k of two shards of the gallery."""
+        """Return the nearest k of two shards of the gallery; the other may have fewer."""
         item = np.concatenate([self.item, other.item], axis=1)
         value = np.concatenate([self.value, other.value], axis=1)
-        most = max(self.item.shape[1], other.item.shape[1])
-        order = np.lexsort((item, value), axis=1)[:, :most]
+        order = np.lexsort((item, value), axis=1)[:, : self.item.shape[1]]
         item, value = (np.take_along_axis(values, order, axis=1) for values in (item, value))
         return Hits(item, value, max(self.longest, other.longest))
 
@@ -244,21 +247,22 @@ def search(job: Job, task: Task, watch: Watch) -> Hits:
     """Search the queries of a task in its shard of the gallery, or in the index."""
     source = cast("IndexSearch", job.source)
     faiss, features, k = faiss_index.load(), source.features, source.searched
+    code = faiss_index.metric_code(features)
+    sign = 1 if code == faiss.METRIC_L2 else -1  # the nearest have the greatest products
     queries = faiss_index.faiss_vectors(features, features.read_query(*task.queries))
     faiss.omp_set_num_threads(1)
     if source.path is not None:
-        index = faiss_index.open_index(source.path, source.search)
-        value, item = index.search(queries, k)
+        value, item = faiss_index.open_index(source.path, source.search).search(queries, k)
         watch.advance(task.pairs)
-        return Hits.of(features, value, item, 0, math.nan)
-    shape, code = (len(queries), k), faiss_index.metric_code(features)
+        return Hits.of(sign * value, item, 0, math.nan)
+    shape = len(queries), k
     hits = Hits(np.full(shape, NOTHING, np.int64), np.full(shape, np.inf, np.float32), 0.0)
     for start, stop in pieces(task.gallery, job.plan.block):
         vectors = features.read_gallery(start, stop)
         rows = faiss_index.faiss_vectors(features, vectors)
         value, item = faiss.knn(queries, rows, min(k, stop - start), metric=code)
         longest = float(vectors.norms.max(initial=0))
-        hits = hits.merge(Hits.of(features, value, item, start, longest))
+        hits = hits.merge(Hits.of(sign * value, item, start, longest))
         watch.advance((stop - start) * len(queries))
     return hits
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.arrays.array import Array
+from streameval.arrays.array import Array, reading
 from streameval.arrays.hdf5 import SUFFIXES as HDF5_SUFFIXES
 from streameval.arrays.hdf5 import contents
 from streameval.arrays.memory import PREFIX
@@ -36,7 +36,7 @@ from streameval.statistics import FloatArray
 
 Names = Sequence[Any] | AnyArray
 
-ROWS, PRINT, METRIC = "gallery_rows", "gallery_fingerprint", "metric"  # where a file tells them
+TOLD = ROWS, PRINT, METRIC = "gallery_rows", "gallery_fingerprint", "metric"  # if by a file
 INDICES = ("indices", "neighbors", "ids", "I")
 DISTANCES = ("distances", "D")
 OF_ANN_BENCHMARKS = {"angular": "cosine", "euclidean": "euclidean"}
@@ -60,11 +60,7 @@ def open_lists(
         )
         if indices is not None:
             lists, distances = indices, values if distances is None else distances
-    return _open(lists), None if distances is None else _open(distances), described
-
-
-def _open(array: ArrayLike) -> Array:
-    return array if isinstance(array, Array) else open_array(array)
+    return open_array(lists), None if distances is None else open_array(distances), described
 
 
 def _contents(uri: str) -> tuple[list[str], dict[str, Any]]:
@@ -85,20 +81,17 @@ def _contents(uri: str) -> tuple[list[str], dict[str, Any]]:
             group = zarr.open_group(path, mode="r")
             names, told = list(group.array_keys()), group.attrs
     elif suffix == ".npz" and path.is_file():
-        try:
-            with zipfile.ZipFile(path) as archive:
-                names = [name.removesuffix(".npy") for name in archive.namelist()]
-        except zipfile.BadZipFile as error:
-            raise InputError(f"{uri} is no .npz file ({error}): write it again") from error
-        known = {ROWS, PRINT, METRIC}.intersection(names)
-        told = {name: open_array(f"{uri}::{name}").read_all().tolist()[0] for name in known}
+        with reading(uri, "read as .npz"), zipfile.ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+        for name in set(TOLD).intersection(names):
+            told[name] = open_array(f"{uri}::{name}").read_all().tolist()[0]
     elif suffix in HDF5_SUFFIXES and path.is_file():
         names, told = contents(path)
         if told.get("distance") in OF_ANN_BENCHMARKS:
             told.setdefault(METRIC, OF_ANN_BENCHMARKS[told["distance"]])
         if "train" in names:  # the gallery, as ann-benchmarks keep it
             told.setdefault(ROWS, open_array(f"{path}::train").shape[0])
-    return names, {name: told[name] for name in (ROWS, PRINT, METRIC) if name in told}
+    return names, {name: told[name] for name in TOLD if name in told}
 
 
 def names_of(labels: Labels, side: str) -> Names:
@@ -139,8 +132,8 @@ def write_trec(
         nonlocal done
         first, done = done, done + len(returned.indptr) - 1
         if "trec_run" in files:
-            part, named = pairs.block(first, done), names[first:done]
-            files["trec_run"].write_all(run_lines(returned, part, ties, named, items))
+            block = pairs.block(first, done)
+            files["trec_run"].write_all(run_lines(returned, block, ties, names[first:done], items))
 
     return write
 
@@ -149,7 +142,7 @@ def qrels_lines(pairs: Pairs, queries: Names, gallery: Names) -> Iterator[str]:
     """Give a line a positive pair, whether it is returned or not."""
     indptr, item = pairs.positives()
     for query, name in enumerate(queries):
-        for one in item[indptr[query] : indptr[query + 1]].tolist():
+        for one in item[slice(*indptr[query : query + 2])].tolist():
             yield f"{name} 0 {gallery[one]} 1\n"
 
 

@@ -159,19 +159,18 @@ class Repairs:
         """Warn of each kind of repair; short lists are expected of a system as deployed."""
         for kind, message in REPAIRS.items():
             if self.count[kind] and not (deployed and kind == "short"):
+                message = f"{self.where}: {self.count[kind]} {message}"
                 first = f"(first: query {self.first[kind]})"
-                message = f"{self.where}: {self.count[kind]} {message} {first}"
-                warnings.warn(message, StreamevalWarning, stacklevel=4)
+                warnings.warn(f"{message} {first}", StreamevalWarning, stacklevel=4)
 
     def clean(self, indices: IntArray, distances: FloatArray | None, first: int) -> Lists:
-        """Return lists sorted by distance, each item once, without padding; note repairs.
+        """Return lists sorted by distance, then item, each once, without padding; note repairs.
 
         Parameters
         ----------
         indices : [m, k] int64
             −1 where there is nothing more.
         distances : [m, k] float64, optional
-            Without them the order of the lists stays.
         first : int
             The first query.
         """
@@ -180,8 +179,7 @@ class Repairs:
         self._check(indices, values, held, first, known=distances is not None)
         row, _ = np.nonzero(held)
         item, distance, lengths = indices[held], values[held], held.sum(axis=1)
-        if distances is not None:
-            self._check_order(distances, held, first)
+        self._check_order(values, held, first)
         order = np.lexsort((item, row))
         again = np.flatnonzero((np.diff(item[order]) == 0) & (np.diff(row[order]) == 0))
         before, second = order[again], order[again + 1]
@@ -194,9 +192,8 @@ class Repairs:
             )
         self.note("repeated", row[np.sort(second)] + first)
         row, item, distance = (np.delete(values, second) for values in (row, item, distance))
-        if distances is not None:
-            order = np.lexsort((item, distance, row))
-            item, distance = item[order], distance[order]
+        order = np.lexsort((item, distance, row))
+        item, distance = item[order], distance[order]
         short = (lengths < indices.shape[1]) & (lengths < self.gallery)
         self.note("short", np.flatnonzero(short) + first)
         return Lists.of(row, item, distance, np.full(len(held), -np.inf))

@@ -19,7 +19,7 @@ from streameval.neighbors.index_search import IndexSearch
 from streameval.neighbors.list_files import METRIC, PRINT, ROWS, open_lists
 from streameval.neighbors.lists import Lists, Repairs
 from streameval.neighbors.source import Depth, ListSource
-from streameval.planning.plan import Data, Plan
+from streameval.planning.plan import Data, Plan, Span
 from streameval.request import Request
 from streameval.run.session import Session
 from streameval.source import Input
@@ -78,13 +78,14 @@ class StoredLists(ListSource):
             and f"k is {self.k}, and the lists of {uri} have {lists.shape[1]} items: choose fewer, "
             "or search again",
         )
-        if features is None or printed is None:
-            return
-        if printed != fingerprint(features.gallery):  # read only now
-            raise InputError(
-                f"{self.name} are of another gallery than {features.gallery.uri} (fingerprint "
-                f"{printed[:8]}…): search again"
-            )
+        refuse(
+            InputError,
+            features is not None
+            and printed is not None
+            and printed != fingerprint(features.gallery)  # read only now
+            and f"{self.name} are of another gallery than {features.gallery.uri} (fingerprint "
+            f"{printed[:8]}…): search again",
+        )
 
     @property
     def name(self) -> str:
@@ -154,8 +155,13 @@ class StoredLists(ListSource):
         """Return the sizes of the features, or of the lists."""
         if self.features is not None:
             return self.features.data()
-        scratch = self.lists.read_scratch_bytes
-        return Data(width=0, itemsize=8, stored_itemsize=8, scratch=scratch, chunks=(1, 1))
+        return Data(
+            width=0,
+            itemsize=8,
+            stored_itemsize=8,
+            scratch=self.lists.read_scratch_bytes,
+            chunks=(1, 1),
+        )
 
     @property
     def searched(self) -> int:
@@ -163,7 +169,7 @@ class StoredLists(ListSource):
         return self.lists.shape[1]
 
     def read(
-        self, queries: tuple[int, int], plan: Plan, session: Session, repairs: Repairs
+        self, queries: Span, plan: Plan, session: Session, repairs: Repairs
     ) -> tuple[Lists, float]:
         """Return the lists of a block of queries, repaired."""
         indices: npt.NDArray[Any] = np.asarray(self.lists.read(queries))

@@ -29,6 +29,7 @@ from streameval.planning.plan import (
     Plan,
     Problem,
     Process,
+    Span,
     Task,
     pieces,
     plural,
@@ -87,27 +88,25 @@ class ListSource(Source):
     def __post_init__(self) -> None:
         """Check the options."""
         features, k, missing = self.features, self.k, self.missing
-        counted = k is None or k == "auto" or is_count(k)
         refuse(
             OptionError,
             missing not in (None, "bounds", "never")
             and f"missing is {missing!r}; expected bounds or never",
-            not counted and f"k is {k!r}; expected a positive integer, or auto",
+            not (k in (None, "auto") or is_count(k))
+            and f"k is {k!r}; expected a positive integer, or auto",
+            features is None
+            and (self.tighten or self.rerank)
+            and f"{'tighten' if self.tighten else 'rerank'} computes distances, and there are no "
+            "features: give --query and --gallery",
+            self.tighten
+            and missing == "never"
+            and "tighten narrows bounds, and missing is never: leave one out",
         )
-        if k is not None and k != "auto":
+        if k not in (None, "auto"):
             object.__setattr__(self, "k", int(k))
-        needed = "Features(query, gallery) is needed"
-        check_type("features", features, Features | None, needed)
+        check_type("features", features, Features | None, "Features(query, gallery) is needed")
         if features is not None and (self.searches or missing != "never"):
             faiss_metric(features)
-        for option in ("tighten", "rerank"):
-            if getattr(self, option) and features is None:
-                raise OptionError(
-                    f"{option} computes distances, and there are no features: give --query and "
-                    "--gallery"
-                )
-        if self.tighten and missing == "never":
-            raise OptionError("tighten narrows bounds, and missing is never: leave one out")
 
     @property
     @abstractmethod
@@ -161,7 +160,7 @@ class ListSource(Source):
 
     @abstractmethod
     def read(
-        self, queries: tuple[int, int], plan: Plan, session: Session, repairs: Repairs
+        self, queries: Span, plan: Plan, session: Session, repairs: Repairs
     ) -> tuple[Lists, float]:
         """Return the lists of a block of queries, repaired, before they are ranked.
 
@@ -180,9 +179,8 @@ class ListSource(Source):
 
     def options(self) -> dict[str, Any]:
         """Return how lists are made and read."""
-        names = "k", "missing", "tighten", "rerank"
-        metric = {} if self.features is None else self.features.options()
-        return {**{name: getattr(self, name) for name in names}, **metric}
+        read = {name: getattr(self, name) for name in ("k", "missing", "tighten", "rerank")}
+        return read if self.features is None else read | self.features.options()
 
     def check(self, request: Request) -> Self:
         """Return the source as it is evaluated, checked against the request."""
@@ -230,8 +228,7 @@ class ListSource(Source):
         here = {RESERVED: limits.reserved, "statistics": statistics}
         process = limits.process(problem, here)
         recipe, is_flat = self.recipe, self.is_flat
-        making = {"FAISS": FAISS_BYTES * self.searches, "index": self.index_bytes}
-        process.kept.update({name: size for name, size in making.items() if size})
+        process.kept.update(FAISS=FAISS_BYTES * self.searches, index=self.index_bytes)
         read = 16 * problem.queries * self.searched * (not self.searches)
         depth = min(self.searched, max(problem.gallery, 1))
         train_rows = 0 if recipe is None else recipe.train_rows
@@ -305,14 +302,15 @@ def _fit(
     block = max(min(block_bytes // row_bytes, problem.gallery), 1)
     training = {"training": train_rows * width * (data.itemsize + 4 * 4)}
     while True:
-        held = {"lists": queries * depth * ENTRY_BYTES}
-        if width:
-            held["queries"] = 2 * queries * width * (data.itemsize + 8)
-            of_block = block * row_bytes + data.scratch(block, width)
-            held["gallery blocks"] = process.threads * of_block
-        if source.searches:
-            held["searching"] = process.threads * SEARCH_BYTES
+        of_block = (block * row_bytes + data.scratch(block, width)) * bool(width)
+        held = {
+            "lists": queries * depth * ENTRY_BYTES,
+            "queries": 2 * queries * width * (data.itemsize + 8),
+            "gallery blocks": process.threads * of_block,
+            "searching": process.threads * SEARCH_BYTES * source.searches,
+        }
         parts = process.kept | max(held, training, key=lambda one: sum(one.values()))
+        parts = {name: size for name, size in parts.items() if size}
         if sum(parts.values()) <= process.memory:
             return queries, block, parts
         if block * row_bytes > TARGET_BLOCK_BYTES or (queries == 1 and block > LEAST_BLOCK):
@@ -321,6 +319,6 @@ def _fit(
             queries = -(-queries // 2)
         else:
             remedy = "raise --memory or lower --threads"
-            if "index" in process.kept:
+            if process.kept["index"]:
                 remedy = f"choose an index with smaller codes (IVF1024,PQ16), or {remedy}"
             raise refusal(problem, process, parts, remedy, of="lists of ")

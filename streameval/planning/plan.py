@@ -17,6 +17,8 @@ FAN_IN = 8  # parts that a worker of a cluster merges at a time
 Layout = Literal["features", "strips", "rectangles", "lists"]
 Holders = dict[str, int]
 """Bytes by what holds them."""
+Span = tuple[int, int]
+"""Start and stop of a range."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ _EXACT_INTEGER = 2**53
 
 def open_matrix(array: ArrayLike, what: str, meaning: str) -> Array:
     """Return an array that is 2-d and numeric."""
-    opened = array if isinstance(array, Array) else open_array(array)
+    opened = open_array(array)
     if len(opened.shape) != 2:
         raise InputError(
             f"{what} {opened.uri} have shape {opened.shape}; a 2-d array, {meaning}, is needed"
