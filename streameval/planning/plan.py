@@ -181,8 +181,8 @@ class Task:
         Start and stop of the query rows and gallery items.
     """
 
-    queries: tuple[int, int]
-    gallery: tuple[int, int]
+    queries: Span
+    gallery: Span
 
     @property
     def pairs(self) -> int:
@@ -342,12 +342,12 @@ def format_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def ranges(stop: int, step: int) -> list[tuple[int, int]]:
+def ranges(stop: int, step: int) -> list[Span]:
     """Cut 0:stop into ranges of a step; an empty one stays, as there is a result of it too."""
     return pieces((0, stop), max(step, 1)) or [(0, stop)]
 
 
-def pieces(span: tuple[int, int], step: int) -> list[tuple[int, int]]:
+def pieces(span: Span, step: int) -> list[Span]:
     """Cut a range into ranges of a step; none of an empty one."""
     start, stop = span
     return [(left, min(left + step, stop)) for left in range(start, stop, step)]

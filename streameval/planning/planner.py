@@ -28,6 +28,7 @@ from streameval.planning.plan import (
     Plan,
     Problem,
     Process,
+    Span,
     Task,
     pieces,
     ranges,
@@ -166,7 +167,7 @@ def _fitting(problem: Problem, process: Process, tile: tuple[int, int]) -> _Cut:
     return cut
 
 
-def _shards(gallery: int, unit: int, most: int, process: Process) -> list[tuple[int, int]]:
+def _shards(gallery: int, unit: int, most: int, process: Process) -> list[Span]:
     """Cut the gallery for the threads: each takes a large shard, then small ones even them out.
 
     A shard costs as much a query as some thousand items: a small gallery has none to spare. On a

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from streameval.kernels.edges import Positives
 from streameval.kernels.matrix_unit import LINE_BYTES
-from streameval.planning.plan import Plan
+from streameval.planning.plan import Plan, Span
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.single_shot.counter import Shots
@@ -93,8 +93,8 @@ class PairPart:
         ``queries 0:1024, positives in gallery 5:731``.
     """
 
-    queries: tuple[int, int]
-    gallery: tuple[int, int]
+    queries: Span
+    gallery: Span
     query: IntArray
     item: IntArray
     pairs: int

@@ -17,7 +17,7 @@ from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.verification import settling_edges
-from streameval.planning.plan import Task
+from streameval.planning.plan import Span, Task
 from streameval.run.executor import Pass
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.progress import Watch
@@ -110,7 +110,7 @@ def count_all(job: Job, session: Session, refined: int = 0) -> RankStatistics:
     return RankStatistics.stack(list(blocks.values()))
 
 
-def stretch_of(ends: Sequence[int], task: Task) -> tuple[int, tuple[int, int]]:
+def stretch_of(ends: Sequence[int], task: Task) -> tuple[int, Span]:
     """Return the group of a task that lies in one stretch: the stretch's number, the queries."""
     return bisect_right(ends, task.gallery[0]), task.queries
 

@@ -18,7 +18,7 @@ from streameval.kernels.counting import RankCounter
 from streameval.kernels.edges import Edges, Positives
 from streameval.kernels.extremes import ExtremesCounter, NearestCounter
 from streameval.kernels.tiles import Tile
-from streameval.planning.plan import Task
+from streameval.planning.plan import Span, Task
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart, Thresholds
@@ -178,9 +178,7 @@ class RangeError(InputError):
         )
 
 
-def _refuse_negative(
-    job: Job, query: tuple[int, int], gallery: tuple[int, int], watch: Watch
-) -> None:
+def _refuse_negative(job: Job, query: Span, gallery: Span, watch: Watch) -> None:
     """Raise RangeError for the first distance of a query that lies outside the range."""
     for tile in masked_tiles(job, Task(query, gallery), watch):
         valid = np.flatnonzero(tile.values[0] + tile.columns.offset[tile.offset_row[0]] < np.inf)

@@ -13,7 +13,7 @@ import numpy as np
 from streameval.distances.sums import FloatMatrix
 from streameval.errors import BadRowError, InputError
 from streameval.kernels.tiles import Columns, Tile, all_finite, column_offsets
-from streameval.planning.plan import Data, Plan, Task, pieces, plural
+from streameval.planning.plan import Data, Plan, Span, Task, pieces, plural
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart
@@ -67,7 +67,7 @@ class MatrixSource(TiledSource):
         return PlanText(LAYOUTS[plan.layout], tile)
 
     @abstractmethod
-    def write(self, queries: tuple[int, int], items: tuple[int, int], out: FloatMatrix) -> None:
+    def write(self, queries: Span, items: Span, out: FloatMatrix) -> None:
         """Write a block of distances.
 
         Parameters
@@ -78,7 +78,7 @@ class MatrixSource(TiledSource):
             Of `dtype`.
         """
 
-    def read(self, queries: tuple[int, int], items: tuple[int, int]) -> FloatMatrix:
+    def read(self, queries: Span, items: Span) -> FloatMatrix:
         """Return a block, once it is known to be finite.
 
         Raises
@@ -108,7 +108,7 @@ class MatrixSource(TiledSource):
         for queries in pieces((0, stop), self.chunks[0]):
             self.first_bad_entry(queries, (0, self.shape[1]))
 
-    def first_bad_entry(self, queries: tuple[int, int], items: tuple[int, int]) -> None:
+    def first_bad_entry(self, queries: Span, items: Span) -> None:
         """Raise for the first entry of a block that is not finite, if there is one.
 
         The block is read by columns of chunks: it may be as large as memory allows to hold once.
@@ -150,16 +150,14 @@ class MatrixSource(TiledSource):
             yield items[0], np.concatenate(rows).astype(np.float64)
 
     @contextmanager
-    def _block(
-        self, job: Job, queries: tuple[int, int], items: tuple[int, int]
-    ) -> Iterator[FloatMatrix]:
+    def _block(self, job: Job, queries: Span, items: Span) -> Iterator[FloatMatrix]:
         """Lend a block of distances."""
         shape = queries[1] - queries[0], items[1] - items[0]
         with job.cache.lend("strip", shape, self.dtype) as block:
             self.write(queries, items, block)
             yield block
 
-    def _columns(self, pairs: Pairs, items: tuple[int, int]) -> Columns:
+    def _columns(self, pairs: Pairs, items: Span) -> Columns:
         span = slice(*items)
         classes = pairs.classes
         zero = np.zeros(items[1] - items[0], self.dtype)
@@ -253,7 +251,7 @@ class Distances(MatrixSource):
         """Return the sizes of the matrix."""
         return data_of(self.matrix, self.dtype)
 
-    def write(self, queries: tuple[int, int], items: tuple[int, int], out: FloatMatrix) -> None:
+    def write(self, queries: Span, items: Span, out: FloatMatrix) -> None:
         """Write a block of the matrix; without a copy, where its dtype is that of the block."""
         same = out if self.matrix.dtype == self.dtype else None
         stored = self.matrix.read(queries, items, out=same)

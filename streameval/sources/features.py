@@ -22,7 +22,7 @@ from streameval.kernels.features import (
 )
 from streameval.kernels.multiplier import advice, description, item_bytes
 from streameval.kernels.tiles import Tile, column_offsets
-from streameval.planning.plan import Data, Plan, Task, pieces, plural
+from streameval.planning.plan import Data, Plan, Span, Task, pieces, plural
 from streameval.planning.range import UNIT_TOLERANCE, Range
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
@@ -228,7 +228,7 @@ class Features(TiledSource):
         self,
         job: Job,
         queries: QueryBlock,
-        gallery: tuple[int, int],
+        gallery: Span,
         memory: npt.NDArray[np.generic],
         panels: npt.NDArray[np.uint8],
     ) -> Iterator[FeatureColumns | ExactColumns]:
@@ -253,7 +253,7 @@ class Features(TiledSource):
                 ruled_out = column_offsets(zero, None, pairs.classes.code, codes)
                 yield kind(queries, vectors.chosen(slice(left, right)), own, ruled_out, panels)
 
-    def _query_block(self, job: Job, queries: tuple[int, int]) -> QueryBlock:
+    def _query_block(self, job: Job, queries: Span) -> QueryBlock:
         """Return a block of queries, prepared; kept for the next task of the same block."""
 
         def prepare() -> QueryBlock:
