@@ -117,18 +117,16 @@ def append(path: str, name: str | None, **values: Any) -> None:
     uri = _segment_uri(opened, values, "gallery")
     (labels,) = inputs.open_labels(values, "gallery", like=opened.queries())
     with _session(values) as session:
-        if not values["dry_run"]:
-            snapshot = opened.append(uri, labels, name=name, wait=values["wait"], **session)
-        else:
+        if values["dry_run"]:
             forecast = opened.plan(uri, labels, name=name, **session)
-    if not values["dry_run"]:
-        _print(snapshot, values)
-    else:
-        print_answer(
-            values,
-            lambda: forecast_summary(forecast),
-            lambda: forecast_blocks(uri, forecast),
-        )
+            print_answer(
+                values,
+                lambda: forecast_summary(forecast),
+                lambda: forecast_blocks(uri, forecast),
+            )
+            return
+        snapshot = opened.append(uri, labels, name=name, wait=values["wait"], **session)
+    _print(snapshot, values)
 
 
 def _segment_uri(opened: Ledger, values: Values, side: str) -> str:

@@ -25,12 +25,13 @@ SPEC, INDEX = (
     Value(name, "file", rf"{LOCAL}.*(/|(?i:\.faiss|\.index)\Z)")
     for name in ("SPEC|FILE.faiss", "INDEX")
 )
-NUMBER, SIZE, METRIC = Number("N"), Number("SIZE"), Metrics("METRIC")
+NUMBER, SIZE = Number("N"), Number("SIZE")
+METRIC = Value("METRIC", names=types.metric_names)
 DISTANCES = Choice(registry("choices", "DISTANCES"))
 PROTOCOLS = Choice(registry("protocols.protocol", "PROTOCOLS"), "FILE.toml")
 PRESETS = Choice(registry("protocols.protocol", "PRESETS"))
 FORMATS = registry("choices", "Format")
-CURVES = Choice(lambda: (*registry("report.figures", "CURVES")(), "camera-pairs"))
+PLOTS = Choice(registry("report.figures", "PLOTS"))
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or in a config file
 
 
@@ -204,7 +205,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "labels": _option(
         Value("TEXT"), "What to call them; repeatable.", "--label", "labels", multiple=True
     ),
-    "curve": _option(CURVES, "What is plotted.", default="mReP"),
+    "curve": _option(PLOTS, "What is plotted.", default="mReP"),
     "plot": _option(METRIC, "The metric to plot.  [default: mAP]"),
     "speed_plot": _option(SVG, "Plot speed against what is lost.", "--plot"),
     "queries": _count("Hardest queries shown, or changed ones.", type=click.IntRange(0), default=5),

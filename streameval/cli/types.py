@@ -142,29 +142,33 @@ class Choice(Value):
         return value
 
 
-class Metrics(Value):
-    """Names of metrics, separated by commas; or one name."""
+def metric_names() -> list[str]:
+    """Return the names of all metrics."""
+    from streameval.metrics.options import MetricOptions
+    from streameval.metrics.selection import METRICS
 
-    def __init__(self, metavar: str = "NAMES") -> None:
-        super().__init__(metavar, names=self._measures)
-        self._several = metavar == "NAMES"
-        if self._several:
-            self.items, self.expected = (str,), "a text, or a list of texts"
+    return [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
+
+
+class Metrics(Value):
+    """Names of metrics, or of parts of their list, separated by commas."""
+
+    items = (str,)
+    expected = "a text, or a list of texts"
+
+    def __init__(self) -> None:
+        super().__init__("NAMES", names=self._names)
 
     def parse(self, value: Any) -> Any:
-        """Return the names as a tuple; one name as it is."""
+        """Return the names as a tuple."""
         from streameval.metrics.selection import names_of
 
-        text = value if isinstance(value, str) else ",".join(value)
-        return names_of(text, "metrics") if self._several else text
+        return names_of(value if isinstance(value, str) else ",".join(value), "metrics")
 
-    def _measures(self) -> Iterable[str]:
-        """Return the metrics, and the parts of their list."""
-        from streameval.metrics.options import MetricOptions
-        from streameval.metrics.selection import ALL, METRICS, PARTS
+    def _names(self) -> list[str]:
+        from streameval.metrics.selection import ALL, PARTS
 
-        names = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
-        return [ALL, *PARTS, *names] if self._several else names
+        return [ALL, *PARTS, *metric_names()]
 
 
 class Range(Value):

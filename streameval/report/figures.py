@@ -232,6 +232,8 @@ CURVES: Mapping[str, Curve] = {
 }
 CAMERAS = "camera-pairs"
 """A heat map of one metric: of one result."""
+PLOTS = (*CURVES, CAMERAS)
+"""All that can be plotted of results."""
 
 
 def plot(results: Results, curve: str, *, metric: str = "mAP") -> Figure:
@@ -241,9 +243,9 @@ def plot(results: Results, curve: str, *, metric: str = "mAP") -> Figure:
     if there is no such curve or matplotlib is not installed, InputError if a result doesn't hold
     it.
     """
-    if curve not in (*CURVES, CAMERAS):
+    if curve not in PLOTS:
         raise OptionError(
-            f"curve is {curve!r}; known: {', '.join((*CURVES, CAMERAS))}; a ledger's trajectory is "
+            f"curve is {curve!r}; known: {', '.join(PLOTS)}; a ledger's trajectory is "
             "drawn by streameval ledger plot"
         )
     with drawing() as (figure, axes):
