@@ -175,8 +175,7 @@ def _write(source: Array, array: Any, folder: Path, block: Shape) -> tuple[int, 
             kept += 1
             continue
         shape = tuple(stop - start for start, stop in spans)
-        out = buffer if shape == block else np.empty(shape, source.dtype)
-        values = source.read(*spans, out=out)
+        values = source.read(*spans, out=buffer if shape == block else None)
         if not (finite := np.isfinite(values)).all():
             at = tuple(np.argwhere(~finite)[0])
             raise InputError(

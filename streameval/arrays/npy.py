@@ -215,28 +215,32 @@ class VecsArray(Array):
         with path.open("rb") as file:
             width = int.from_bytes(file.read(_LENGTH_BYTES), "little", signed=True)
             size = file.seek(0, os.SEEK_END)
-        self._row_bytes = _LENGTH_BYTES + width * self.dtype.itemsize
-        if width < 1 or size % self._row_bytes:
+        row_bytes = _LENGTH_BYTES + width * self.dtype.itemsize
+        if width < 1 or size % row_bytes:
             raise InputError(
                 f"{uri} is {size} bytes long, no whole number of rows of {width} values, as its "
                 f"first row: it was cut short, or is no {path.suffix} file"
             )
-        self.shape = size // self._row_bytes, width
+        self.shape = size // row_bytes, width
         self.chunks = (1, width)
-        self._head = _LENGTH_BYTES // self.dtype.itemsize
-        stored = Header((self.shape[0], self._head + width), False, self.dtype.newbyteorder("<"))
-        self._stored = NpyArray(path, stored, 0, uri)
+        values = self.dtype.newbyteorder("<"), (width,)
+        self._path, self._row = path.absolute(), np.dtype([("length", "<i4"), ("values", *values)])
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return the size of the rows with their lengths, that are read at a time."""
-        return min(rows * self._row_bytes, max(_VECS_BYTES, self._row_bytes))
+        return min(rows * self._row.itemsize, max(_VECS_BYTES, self._row.itemsize))
 
     def _fill(self, out: AnyArray, spans: Spans) -> None:
         (start, stop), (left, right) = spans
-        step = max(_VECS_BYTES // self._row_bytes, 1)
+        row_bytes = self._row.itemsize
+        step = max(_VECS_BYTES // row_bytes, 1)
         for first in range(start, stop, step):
-            rows = self._stored.read((first, min(first + step, stop)))
-            lengths = np.ascontiguousarray(rows[:, : self._head]).view(np.int32)[:, 0]
-            check_lengths(self.uri, lengths, self.shape[1], first)
-            at = first - start
-            out[at : at + len(rows)] = rows[:, self._head + left : self._head + right]
+            part = out[first - start : first - start + step]
+            rows = np.fromfile(self._path, self._row, len(part), offset=first * row_bytes)
+            if len(rows) < len(part):
+                raise InputError(
+                    f"{self.uri} ends at row {first + len(rows)} of {self.shape[0]}: it was cut "
+                    "short after it had been opened; write it again"
+                )
+            check_lengths(self.uri, rows["length"], self.shape[1], first)
+            part[...] = rows["values"][:, left:right]

@@ -78,7 +78,7 @@ class RankCounter:
         self.edges, self.not_finite = edges, 0
         self.counts = Counts(
             np.zeros(2 * len(edges.distance) + queries, np.int64),
-            np.zeros(len(edges.positive_distance), np.int64),
+            np.zeros(len(edges.positives.distance), np.int64),
             np.full(queries, np.inf),
         )
         self._table = LevelTable(edges.indptr, edges.distance)
@@ -87,7 +87,7 @@ class RankCounter:
 
     def add(self, tile: Tile) -> None:
         """Count a tile."""
-        crowded = self._count(tile) if tile.values.size else np.empty(0, np.int64)
+        crowded = self._count(tile)
         for finer in tile.finer(crowded) if crowded.size else ():
             self.add(finer)
         if tile.last:
@@ -122,7 +122,11 @@ class RankCounter:
         0 where there are none, or where distances are even and values, their squares, are not.
         """
         rows = len(tile.query)
-        three = np.tile(self.edges.phase - self.edges.pitch * np.array([2.0, 1.0, 0.0]), rows)
+        finite = self.edges.thresholds[np.isfinite(self.edges.thresholds)]
+        if len(finite) < 2:
+            return np.zeros(rows), np.zeros(rows)
+        pitch = np.median(np.diff(finite))
+        three = np.tile(finite[-1] - pitch * np.array([2.0, 1.0, 0.0]), rows)
         level = tile.levels(tile.query, 3 * np.arange(rows + 1), three).tied.reshape(rows, 3)
         with np.errstate(invalid="ignore"):
             before, step = np.diff(level).T
@@ -226,8 +230,8 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
     closer, tied, band = own
     least, m, bit = np.inf, len(tied), touched_bit(code)
     first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
-    positives, items = edges.positive_distance, edges.positive_item
-    first, last = edges.positive_indptr[i], edges.positive_indptr[i + 1]
+    of_query, positives, items = edges.positives
+    first, last = of_query[i], of_query[i + 1]
     doubt_query, doubt_column, doubt_edge = doubts
     previous, e, tie, before = np.nan, 0, first, 0
     for k in places:
@@ -251,8 +255,8 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
 @numba.njit(nogil=True, cache=True)
 def place_doubts(exact, item, edges, counts, doubts):  # type: ignore[no-untyped-def]
     """Count doubts of one set of columns by their canonical distances, [filled] float64."""
-    indptr, distances, of_query = edges.indptr, edges.distance, edges.positive_indptr
-    positives, items = edges.positive_distance, edges.positive_item
+    indptr, distances, known, _ = edges
+    of_query, positives, items = known
     slots, ties, nearest = counts
     doubt_query, doubt_column, doubt_edge = doubts
     for t in range(len(exact)):  # query by query, with the query's edges in the cache

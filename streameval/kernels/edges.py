@@ -9,7 +9,6 @@ Thresholds are the distances that lie within τ_t = t / 100 of a range.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numba
@@ -76,8 +75,7 @@ def _float(order: IntArray) -> FloatArray:
     return _flipped(order).view(np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class Positives:
+class Positives(NamedTuple):
     """The positives of every query, ascending in distance, then in gallery index.
 
     Attributes
@@ -115,42 +113,22 @@ class Edges(NamedTuple):
         Where each query's edges begin in `distance`.
     distance : [E] float64
         Finite edges, strictly ascending within a query.
-    positive_indptr : [m + 1] int64
-        Where each query's positives begin.
-    positive_distance : [P] float64
-        Ascending within a query.
-    positive_item : [P] int64
-        Gallery index of each positive, ascending where distances are equal.
+    positives : Positives
     thresholds : [T] float64
         Ascending; may end in +inf, which needs no edge: every negative is within it.
-    pitch, phase : float
-        How far apart most thresholds are, and the last of them; 0 where there are none.
     """
 
     indptr: IntArray
     distance: FloatArray
-    positive_indptr: IntArray
-    positive_distance: FloatArray
-    positive_item: IntArray
+    positives: Positives
     thresholds: FloatArray
-    pitch: float
-    phase: float
 
     @classmethod
     def build(cls, positives: Positives, thresholds: FloatArray) -> Edges:
         """Merge the positives' distances and the thresholds of each query."""
         finite = thresholds[np.isfinite(thresholds)]
         indptr, distance = _merge_edges(positives.indptr, positives.distance, finite)
-        return cls(
-            indptr,
-            distance,
-            positives.indptr,
-            positives.distance,
-            positives.item,
-            thresholds,
-            float(np.median(np.diff(finite))) if len(finite) > 1 else 0.0,
-            float(finite[-1]) if len(finite) else 0.0,
-        )
+        return cls(indptr, distance, positives, thresholds)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -192,8 +170,8 @@ def read_slots(edges, slots, ties, negatives):  # type: ignore[no-untyped-def]
     closer, tied, tied_before : [P] int64
     within : [m, T] int64
     """
-    indptr, distance, thresholds = edges.indptr, edges.distance, edges.thresholds
-    of_query, positives = edges.positive_indptr, edges.positive_distance
+    indptr, distance, known, thresholds = edges
+    of_query, positives, _ = known
     closer, tied, before = np.empty_like(ties), np.empty_like(ties), np.empty_like(ties)
     within = np.empty((len(indptr) - 1, len(thresholds)), np.int64)
     for i in range(len(indptr) - 1):

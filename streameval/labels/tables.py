@@ -26,12 +26,13 @@ _NOT_CANONICAL = r"^[+-]?0[0-9]|^\+|^-0$"  # integers that can be written in few
 _SHOWN = 200  # characters of what a message quotes
 
 IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".npy")
-PATTERNS: Mapping[str, re.Pattern[str]] = {
+PATTERNS = (
+    # Market-1501, DukeMTMC, VeRi:
     # 0002_c1s1_000451_03.jpg, -1_c3s2_002.jpg; 0002_c1_f0044158.jpg; 0002_c002_00030600_0.jpg
-    "Market-1501, DukeMTMC, VeRi": re.compile(r"(?P<id>-?\d+)_c(?P<cam>\d+)(?=[s_.])"),
-    # 0000_000_01_0303morning_0008_0.jpg
-    "MSMT17": re.compile(r"(?P<id>-?\d+)_\d+_(?P<cam>\d+)_\d{4}[a-z]+_"),
-}
+    re.compile(r"(?P<id>-?\d+)_c(?P<cam>\d+)(?=[s_.])"),
+    # MSMT17: 0000_000_01_0303morning_0008_0.jpg
+    re.compile(r"(?P<id>-?\d+)_\d+_(?P<cam>\d+)_\d{4}[a-z]+_"),
+)
 """How names begin, by the data sets that use them."""
 
 
@@ -68,7 +69,7 @@ class Texts:
             )
         return True
 
-    def to_numpy(self, integers: bool = False) -> AnyArray:
+    def to_numpy(self, integers: bool) -> AnyArray:
         """Return the cells as strings, or as int64."""
         return _to_numpy(_integers(self.cells) if integers else self.cells)
 
@@ -280,7 +281,7 @@ def read_names(path: Path) -> dict[str, AnyArray]:
             f"{path} has no file names; a folder of images ({', '.join(IMAGES)}) or a text with a "
             "name a line is needed"
         )
-    pattern = next((one for one in PATTERNS.values() if one.match(names[0])), None)
+    pattern = next((one for one in PATTERNS if one.match(names[0])), None)
     ids, cams = np.empty(len(names), np.int64), np.empty(len(names), np.int32)
     for row, name in enumerate(names):
         match = pattern.match(name) if pattern else None

@@ -251,7 +251,7 @@ def place(item, identity, leading, ahead, size, doubts, exact):  # type: ignore[
     """List the doubts by their canonical distances; return the number of entries."""
     edges, first = leading.edges, leading.first
     indptr, distances = edges.indptr, edges.distance
-    last, items = edges.positive_indptr, edges.positive_item
+    last, _, items = edges.positives
     doubt_query, doubt_column, doubt_edge = doubts
     entries, packing, cut = ahead
     for t in range(len(exact)):
