@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import zarr
 from click.testing import CliRunner, Result
 from support.arrays import fingerprint, open_array
 from support.cli import main
+from support.distances import find_distance
 
 import streameval as se
 
@@ -498,6 +500,17 @@ def test_lists_of_something_else_are_refused() -> None:
     )
     with pytest.raises(se.InputError, match="the lists are not those of an exact search"):
         se.evaluate(se.Neighbors(holes, features=of, tighten=True), **sides())
+
+
+@pytest.mark.parametrize("name", ["manhattan", "cosine"])
+def test_a_distance_that_faiss_does_not_have_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distance = replace(find_distance(name), faiss=None)  # whether or not it has a filter
+    monkeypatch.setattr(se.Features, "distance", distance)
+    features = se.Features(np.eye(4), np.eye(4))
+    with pytest.raises(se.OptionError, match="FAISS has no equivalent of the"):
+        se.Neighbors(features=features, index="Flat", k=3)
 
 
 @pytest.mark.usefixtures("folder")

@@ -12,4 +12,5 @@ DISTANCE = Distance(
     bounds=(0.0, 2.0),
     uses_lengths=False,
     filter=NormalisedFilter(value=lambda distance: distance - 1, distance=lambda value: 1 + value),
+    faiss="METRIC_INNER_PRODUCT",
 )

@@ -203,7 +203,10 @@ class Distance:
     uses_lengths : bool
         Whether scaling single vectors changes the ranking; else zero vectors have no distance.
     filter : Filter, optional
-        What float32 products, and FAISS, tell of distances; without one every distance is computed.
+        What float32 products tell of distances; without one every distance is computed.
+    faiss : str, optional
+        FAISS's metric whose values are those of the filter: ``METRIC_L2``. Without one, FAISS has
+        no equivalent.
     """
 
     name: str
@@ -213,6 +216,7 @@ class Distance:
     unit_bounds: tuple[float, float] | None = None
     uses_lengths: bool = True
     filter: Filter | None = None
+    faiss: str | None = None
 
     def pairs(self, queries: Vectors, items: Vectors, query: Indices, item: Indices) -> FloatArray:
         """Return the canonical distances of listed pairs, [p] float64.

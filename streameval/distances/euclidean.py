@@ -14,4 +14,5 @@ DISTANCE = Distance(
         value=lambda distance: distance * np.abs(distance),  # of thresholds below 0, too
         distance=lambda value: np.sqrt(np.maximum(value, 0)),
     ),
+    faiss="METRIC_L2",
 )

@@ -9,4 +9,5 @@ DISTANCE = Distance(
     finish=lambda sums, query, item: sums,
     unit_bounds=(0.0, 4.0),
     filter=SquaredFilter(),
+    faiss="METRIC_L2",
 )

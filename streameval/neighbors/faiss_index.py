@@ -48,7 +48,7 @@ def load() -> Any:
 def faiss_metric(features: Features) -> Filter:
     """Return the filter of the distance of features, whose values FAISS has; or OptionError."""
     metric = features.distance.filter
-    if metric is None:
+    if metric is None or features.distance.faiss is None:
         raise OptionError(
             f"FAISS has no equivalent of the {features.metric} distance: choose another metric, "
             "or evaluate the features"
@@ -65,8 +65,7 @@ def faiss_vectors(features: Features, vectors: Vectors) -> npt.NDArray[np.float3
 
 def metric_code(features: Features) -> int:
     """Return the number by which FAISS knows the metric of features."""
-    squared = faiss_metric(features).squared
-    return int(load().METRIC_L2 if squared else load().METRIC_INNER_PRODUCT)
+    return int(getattr(load(), str(features.distance.faiss)))
 
 
 def is_file(spec: str) -> bool:
