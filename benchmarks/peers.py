@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
-Float32Matrix = npt.NDArray[np.float32]
+Float32Array = npt.NDArray[np.float32]
 Span = tuple[int, int]
 
 
@@ -22,7 +22,7 @@ def spans(stop: int, step: int) -> list[Span]:
 
 
 def bare_sgemm(
-    queries: Float32Matrix, gallery: Float32Matrix, tile: tuple[int, int], threads: int
+    queries: Float32Array, gallery: Float32Array, tile: tuple[int, int], threads: int
 ) -> Callable[[], None]:
     """Return what multiplies all pairs tile by tile, a BLAS thread a worker, and keeps nothing.
 
@@ -35,7 +35,7 @@ def bare_sgemm(
     """
     rows, items = tile
     controller = ThreadpoolController()
-    buffers: SimpleQueue[Float32Matrix] = SimpleQueue()
+    buffers: SimpleQueue[Float32Array] = SimpleQueue()
     for _ in range(threads):
         buffers.put(np.zeros(rows * items, np.float32))
 
@@ -55,7 +55,7 @@ def bare_sgemm(
     return run
 
 
-def faiss_search(index: Any, queries: Float32Matrix, k: int, threads: int) -> Callable[[], None]:
+def faiss_search(index: Any, queries: Float32Array, k: int, threads: int) -> Callable[[], None]:
     """Return what searches a FAISS index, built already, for the k nearest of every query."""
     import faiss
 

@@ -25,6 +25,7 @@
     statistics   RankStatistics, the one currency
     output       files and folders, written whole or not at all
     errors       the exceptions, and the warning
+    typing       types that annotations name
 
 Imports point downwards. This module imports nothing heavy: the public names load what they
 need when they are first used.

@@ -28,7 +28,7 @@ from streameval.result.same_task import positive_items
 from streameval.sources.distances import Distances
 from streameval.sources.features import Features
 from streameval.sources.tiled import TiledSource
-from streameval.statistics import AnyArray, FloatArray
+from streameval.typing import AnyArray, FloatArray
 
 SIDES = ("query", "gallery")
 BLOCK_BYTES = 16 << 20  # of the gallery, read at a time

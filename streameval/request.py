@@ -7,7 +7,7 @@ the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -43,6 +43,7 @@ from streameval.protocols.protocol import (
 from streameval.single_shot.ahead import SHOT_RANKS
 from streameval.source import Source
 from streameval.statistics import FIELDS, SHOT_FIELDS
+from streameval.typing import Keywords
 
 RangeOption = Literal["auto", "minmax"] | Range
 
@@ -75,7 +76,7 @@ class Terms:
     group_by: Any
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
+    def of(cls, given: Keywords) -> Self:
         """Return the request of a mapping of the keywords of `evaluate`; None is not given.
 
         A preset stands behind what is given. Keywords that are not of a request are ignored.
@@ -83,7 +84,7 @@ class Terms:
         return cls(**cls._values(given))
 
     @classmethod
-    def _values(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _values(cls, given: Keywords) -> dict[str, Any]:
         given = {name: value for name, value in given.items() if value is not None}
         preset = find_preset(given["preset"]) if "preset" in given else None
         listed = given.get("listed")
@@ -129,7 +130,7 @@ class Request(Terms):
     tile: tuple[int, int] | None = None
 
     @classmethod
-    def _values(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _values(cls, given: Keywords) -> dict[str, Any]:
         source, labels = given.get("source"), {side: given.get(side) for side in SIDES}
         if not isinstance(source, Source):
             raise InputError(
@@ -159,7 +160,7 @@ SIDES = ("query", "gallery")
 """The two sets of images that have labels."""
 
 
-def check_labels(sides: Mapping[str, Any]) -> None:
+def check_labels(sides: Keywords) -> None:
     """Raise InputError unless each argument is a Labels.
 
     Parameters
@@ -175,7 +176,7 @@ def check_labels(sides: Mapping[str, Any]) -> None:
             )
 
 
-def _protocol(given: Mapping[str, Any], preset: Preset | None) -> Protocol:
+def _protocol(given: Keywords, preset: Preset | None) -> Protocol:
     """Return what is given, else the preset's, else the default.
 
     The preset's junk ids belong to its protocol, and go with it; listed pairs are a protocol, too.
@@ -190,7 +191,7 @@ def _protocol(given: Mapping[str, Any], preset: Preset | None) -> Protocol:
     return with_options(named, {**given, "junk_ids": junk_ids})
 
 
-def _metric_options(given: Mapping[str, Any], preset: Preset | None) -> MetricOptions:
+def _metric_options(given: Keywords, preset: Preset | None) -> MetricOptions:
     """Return the metric options of a mapping of keywords, a preset's behind them."""
     options: MetricOptions = given.get("options", DEFAULT_OPTIONS)
     check_type("options", options, MetricOptions, "MetricOptions(...) is needed")

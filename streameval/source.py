@@ -22,6 +22,7 @@ from streameval.metrics.bounds import ListReading
 from streameval.planning.plan import Data, Limits, Plan, Problem
 from streameval.planning.range import Range
 from streameval.statistics import RankStatistics
+from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
     from streameval.protocols.labels import Labels
@@ -105,7 +106,7 @@ class Counted:
     statistics: RankStatistics
     range: Range
     reading: ListReading | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: JsonObject = field(default_factory=dict)
 
 
 class Source(ABC):

@@ -12,12 +12,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, get_type_hints
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-AnyArray = npt.NDArray[Any]
+from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 SHOT_RULES = ("optimistic", "stable", "pessimistic")
 """Tie rules of the axis "rule": ever more of the tied negatives are ahead."""

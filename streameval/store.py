@@ -23,14 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.arrays.remote import is_remote
 from streameval.errors import OptionError, OutputError, StreamevalError
-from streameval.statistics import AnyArray
+from streameval.typing import AnyArray, ByteArray
 
 Arrays = Mapping[str, AnyArray]
-Bytes = npt.NDArray[np.uint8]
 
 BRANCH = "main"
 CHUNK = 16 << 20  # bytes, at most
@@ -217,7 +215,7 @@ class View:
         with self._store.guard("read"):
             return unpack(self.read_bytes(path))
 
-    def read_bytes(self, path: str) -> Bytes:
+    def read_bytes(self, path: str) -> ByteArray:
         """Read what `write_bytes` has written."""
         with self._store.guard("read"):
             array: Any = self.root[path]
@@ -227,7 +225,7 @@ class View:
         """Write arrays as one, in place of what is there."""
         self.write_bytes(path, pack(arrays))
 
-    def write_bytes(self, path: str, content: bytes | Bytes) -> None:
+    def write_bytes(self, path: str, content: bytes | ByteArray) -> None:
         """Write bytes, in place of what is there."""
         packed = np.frombuffer(content, np.uint8)
         with self._store.guard("written"):
@@ -277,7 +275,7 @@ def narrow(values: AnyArray) -> AnyArray:
     return values.astype(np.min_scalar_type(least), copy=False)
 
 
-def pack(arrays: Arrays) -> Bytes:
+def pack(arrays: Arrays) -> ByteArray:
     """Return arrays of numbers as bytes: a table of contents, then the arrays, narrowed."""
     contents: list[Any] = []
     parts: list[Any] = []
@@ -290,7 +288,7 @@ def pack(arrays: Arrays) -> Bytes:
     return np.frombuffer(b"".join([*head, *parts]), np.uint8)
 
 
-def unpack(packed: Bytes) -> dict[str, AnyArray]:
+def unpack(packed: ByteArray) -> dict[str, AnyArray]:
     """Return the arrays that `pack` was given; views of the bytes, but for narrowed integers."""
     start = _WORD + int.from_bytes(packed[:_WORD].tobytes(), "little")
     arrays: dict[str, AnyArray] = {}

@@ -9,15 +9,12 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import InputError, StreamevalError
+from streameval.typing import AnyArray, Indices, IntArray, Span
 
-AnyArray = npt.NDArray[np.generic]
-Span = tuple[int, int]
 Spans = tuple[Span, ...]  # one an axis
 Shape = tuple[int, ...]
-Rows = npt.NDArray[np.int64]
 
 DAMAGED = "the file is damaged, or of another format; write it again"
 _REMEDY = {
@@ -97,7 +94,7 @@ class Array(ABC):
         """Read the whole array; meant for label columns."""
         return self.read((0, self.shape[0]))
 
-    def take(self, rows: Rows) -> AnyArray:
+    def take(self, rows: IntArray) -> AnyArray:
         """Read some rows, and little else.
 
         Parameters
@@ -143,7 +140,7 @@ class Array(ABC):
     def _fill(self, out: AnyArray, spans: Spans) -> None:
         """Read the block at `spans`, one an axis, into `out`: C-contiguous and not empty."""
 
-    def _take(self, out: AnyArray, rows: Rows) -> None:
+    def _take(self, out: AnyArray, rows: IntArray) -> None:
         """Read `rows`, not empty, into `out`: adjacent ones, or those of a chunk, together."""
         chunk = self.chunks[0]
         for own in stretches(rows // chunk if chunk > 1 else rows - np.arange(len(rows))):
@@ -176,7 +173,7 @@ class Array(ABC):
         return spans
 
 
-def stretches(values: Rows) -> Iterator[slice]:
+def stretches(values: IntArray) -> Iterator[slice]:
     """Yield the slices in which an array, not empty, stays the same."""
     edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
     return (slice(start, stop) for start, stop in pairwise(edges))
@@ -194,7 +191,7 @@ def native_dtype(uri: str, shape: Shape, dtype: np.dtype[np.generic]) -> np.dtyp
     return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
-def check_lengths(uri: str, lengths: npt.NDArray[np.integer], width: int, first: int) -> None:
+def check_lengths(uri: str, lengths: Indices, width: int, first: int) -> None:
     """Raise InputError unless rows, from the `first` on, are as long as row 0 is wide."""
     other = np.flatnonzero(lengths != width)
     if len(other):

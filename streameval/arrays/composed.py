@@ -14,24 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from streameval.arrays.array import (
-    AnyArray,
-    Array,
-    Rows,
-    Spans,
-    native_dtype,
-    refuse_key,
-    stretches,
-)
+from streameval.arrays.array import Array, Spans, native_dtype, refuse_key, stretches
 from streameval.arrays.npy import Header, open_npy, read_header
 from streameval.arrays.zarr_array import is_zarr, open_zarr
 from streameval.errors import InputError
+from streameval.typing import AnyArray, IntArray
 
 _DENSE = 4  # read with what lies between where at least one row in so many is wanted
 
 
 class ComposedArray(Array):
-    """Rows or columns of arrays, one array after the other.
+    """IntArray or columns of arrays, one array after the other.
 
     Parameters
     ----------
@@ -43,7 +36,9 @@ class ComposedArray(Array):
         How messages name it.
     """
 
-    def __init__(self, parts: Sequence[tuple[Array, range | Rows]], axis: int, uri: str) -> None:
+    def __init__(
+        self, parts: Sequence[tuple[Array, range | IntArray]], axis: int, uri: str
+    ) -> None:
         self.uri, self._chosen, self._axis = uri, tuple(parts), axis
         self._begin = np.cumsum([0, *(len(index) for _, index in parts)])
         largest, _ = max(parts, key=lambda part: len(part[1]))
@@ -86,7 +81,7 @@ class ComposedArray(Array):
                 elif not (in_place and np.may_share_memory(block, target)):
                     target[...] = block  # one in memory gives a view
 
-    def _take(self, out: AnyArray, rows: Rows) -> None:
+    def _take(self, out: AnyArray, rows: IntArray) -> None:
         if self._axis == 1:
             for (array, index), columns in zip(self._chosen, pairwise(self._begin), strict=True):
                 taken = array.take(rows)
@@ -99,7 +94,7 @@ class ComposedArray(Array):
             out[own] = array.take(place if isinstance(index, range) else index[place])
 
 
-def _close(index: range | Rows, axis: int) -> Iterator[slice]:
+def _close(index: range | IntArray, axis: int) -> Iterator[slice]:
     """Yield stretches of rows that lie close together; all columns."""
     begin = 0
     while begin < len(index):
@@ -115,7 +110,7 @@ def _close(index: range | Rows, axis: int) -> Iterator[slice]:
 class SelectedArray(ComposedArray):
     """Some rows of an array, or some columns: those of an index, ascending, each once."""
 
-    def __init__(self, array: Array, index: Rows, axis: int = 0) -> None:
+    def __init__(self, array: Array, index: IntArray, axis: int = 0) -> None:
         super().__init__([(array, index)], axis, array.uri)
 
 

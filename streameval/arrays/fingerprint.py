@@ -24,7 +24,7 @@ from streameval.arrays.memory import LoadedArray, MemoryArray
 from streameval.arrays.npy import Header, NpyArray
 from streameval.arrays.remote import is_remote, remote_state
 from streameval.arrays.uri import parse_uri
-from streameval.protocols.labels import AnyArray
+from streameval.typing import AnyArray
 
 READ_BYTES = 256 << 20  # an array up to this size is read as a whole
 SAMPLES = 64  # blocks of rows of a larger one

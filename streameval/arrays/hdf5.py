@@ -13,17 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from streameval.arrays.array import (
-    AnyArray,
-    Array,
-    Spans,
-    choose_key,
-    native_dtype,
-    reading,
-    slices,
-)
+from streameval.arrays.array import Array, Spans, choose_key, native_dtype, reading, slices
 from streameval.arrays.memory import LoadedArray, check_fits
 from streameval.errors import InputError, OptionError
+from streameval.typing import AnyArray
 
 SUFFIXES = (".h5", ".hdf5")
 _READABLE = {

@@ -8,21 +8,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
-from streameval.arrays.array import (
-    AnyArray,
-    Array,
-    Rows,
-    Span,
-    Spans,
-    choose_key,
-    native_dtype,
-    reading,
-    slices,
-)
+from streameval.arrays.array import Array, Spans, choose_key, native_dtype, reading, slices
 from streameval.errors import InputError, OptionError
 from streameval.protocols.labels import as_numpy
+from streameval.typing import AnyArray, IntArray, Span
 
 PREFIX = "shape:"  # of the URI of an array that is only declared
 
@@ -79,7 +69,7 @@ class MemoryArray(Array):
 
     in_memory = True
 
-    def __init__(self, values: npt.NDArray[Any], uri: str = "array in memory") -> None:
+    def __init__(self, values: AnyArray, uri: str = "array in memory") -> None:
         self.uri = uri
         self.shape = values.shape
         self.dtype = native_dtype(uri, values.shape, values.dtype)
@@ -96,7 +86,7 @@ class MemoryArray(Array):
     def _fill(self, out: AnyArray, spans: Spans) -> None:
         out[...] = self._values[slices(spans)]
 
-    def _take(self, out: AnyArray, rows: Rows) -> None:
+    def _take(self, out: AnyArray, rows: IntArray) -> None:
         out[...] = self._values[rows]
 
 
@@ -106,7 +96,7 @@ class LoadedArray(MemoryArray):
     in_memory = False
 
     def __init__(
-        self, values: npt.NDArray[Any], uri: str, opener: Opener, path: Path, key: str | None
+        self, values: AnyArray, uri: str, opener: Opener, path: Path, key: str | None
     ) -> None:
         super().__init__(values, uri)
         self._origin = opener, (path.absolute(), key, uri)

@@ -16,9 +16,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from streameval.arrays.array import (
-    AnyArray,
     Array,
-    Rows,
     Shape,
     Spans,
     check_lengths,
@@ -29,6 +27,7 @@ from streameval.arrays.array import (
 )
 from streameval.arrays.memory import LoadedArray, check_fits
 from streameval.errors import InputError
+from streameval.typing import AnyArray, IntArray
 
 _NEAR_BYTES = 16 << 10  # rows nearer than this are read together: a call costs as much
 _WINDOW_BYTES = 1 << 20  # and so far together
@@ -150,7 +149,7 @@ class NpyArray(Array):
         for row in range(start, stop):
             self._read_at(fileno, out[row - start], row * width + spans[1][0])
 
-    def _take(self, out: AnyArray, rows: Rows) -> None:
+    def _take(self, out: AnyArray, rows: IntArray) -> None:
         """Read rows that are near each other in one piece, with what is between them."""
         from streameval.arrays.scattered import read_scattered
 
@@ -195,7 +194,7 @@ class NpyArray(Array):
             buffer, offset = buffer[count:], offset + count
 
 
-def _near(rows: Rows, row_bytes: int) -> Rows:
+def _near(rows: IntArray, row_bytes: int) -> IntArray:
     """Return begin and end, in `rows`, of the rows to be read in one piece: [p, 2]."""
     far = np.diff(rows, prepend=rows[0]) > _NEAR_BYTES // row_bytes
     far[0] = True
@@ -206,7 +205,7 @@ def _near(rows: Rows, row_bytes: int) -> Rows:
 
 
 class VecsArray(Array):
-    """Rows of one length, each after its length: `.fvecs`, `.ivecs` and `.bvecs`."""
+    """IntArray of one length, each after its length: `.fvecs`, `.ivecs` and `.bvecs`."""
 
     def __init__(self, path: Path, key: str | None, uri: str) -> None:
         refuse_key(uri, key)

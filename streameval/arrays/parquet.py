@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from streameval.arrays.array import (
-    AnyArray,
     Array,
-    Rows,
     Shape,
     Spans,
     check_lengths,
@@ -21,6 +19,7 @@ from streameval.arrays.array import (
     stretches,
 )
 from streameval.errors import InputError
+from streameval.typing import AnyArray, IntArray
 
 _PIECE_BYTES = 1 << 20  # decoded at a time, at least a row
 _BUFFER_BYTES = 1 << 16  # read of the file at a time
@@ -76,10 +75,10 @@ class ParquetArray(Array):
     def _fill(self, out: AnyArray, spans: Spans) -> None:
         self._copy(out, np.arange(*spans[0]), slices(spans[1:]))
 
-    def _take(self, out: AnyArray, rows: Rows) -> None:
+    def _take(self, out: AnyArray, rows: IntArray) -> None:
         self._copy(out, rows, ())
 
-    def _copy(self, out: AnyArray, rows: Rows, columns: tuple[slice, ...]) -> None:
+    def _copy(self, out: AnyArray, rows: IntArray, columns: tuple[slice, ...]) -> None:
         """Decode the row groups of some rows, each once, and piece by piece."""
         file, size, done = self._open(), max(_PIECE_BYTES // self._row_bytes, 1), 0
         groups = np.searchsorted(self._starts, rows, side="right") - 1

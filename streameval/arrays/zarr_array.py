@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from streameval.arrays.array import (
-    AnyArray,
     Array,
     Shape,
     Spans,
@@ -32,6 +31,7 @@ from streameval.arrays.array import (
 )
 from streameval.arrays.remote import METADATA, explain, remote_store
 from streameval.errors import InputError
+from streameval.typing import AnyArray
 
 # zarr's configuration and Python's filters of warnings belong to the whole process: both are
 # changed only while an array is opened, by one thread at a time.

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.audit.labels import Audit
 from streameval.distances.distance import find_distance
-from streameval.protocols.labels import AnyArray, Labels
+from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
 from streameval.sources.features import Features
-from streameval.statistics import IntArray, rows_of
+from streameval.statistics import rows_of
+from streameval.typing import AnyArray, BoolArray, HashArray, IntArray
 
 UNIT_TOLERANCE = 1e-3  # how far from each other lengths are, and vectors still normalised
 BLOCK_BYTES = 32 << 20  # read at a time
@@ -23,8 +23,6 @@ SAMPLED = 1000  # pairs whose distances tell whether rows belong to their labels
 LEAST_SAMPLED = 100
 COMPARED = 1000  # pairs of equal hashes that are compared value by value
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-
-HashArray = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Scan:
     least: float  # length of the other rows
     most: float
     hashes: HashArray  # [n], equal for rows of equal values
-    usable: npt.NDArray[np.bool_]  # [n], rows that are finite and not zero
+    usable: BoolArray  # [n], rows that are finite and not zero
 
     def by_hash(self) -> tuple[IntArray, HashArray]:
         """Return the usable rows in ascending order of their hashes, and these hashes."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.arrays.composed import natural_order
-from streameval.protocols.labels import AnyArray, Labels
+from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.protocol import Protocol
-from streameval.statistics import IntArray
+from streameval.typing import AnyArray, BoolArray, IntArray, JsonObject
 
 _SHOWN = 5
 _IMAGES = (1, 2, 6, 11, 51)  # where the groups of identities by number of images begin
@@ -36,7 +35,7 @@ class Finding:
 class Audit:
     """Facts by their names, and findings."""
 
-    facts: dict[str, Any] = field(default_factory=dict)  # numbers, texts, or dicts of such
+    facts: JsonObject = field(default_factory=dict)  # numbers, texts, or dicts of such
     findings: list[Finding] = field(default_factory=list)
 
     def __add__(self, other: Audit) -> Audit:
@@ -50,7 +49,7 @@ class Audit:
         """Add what is worth to be known."""
         self.findings.append(Finding(name, "note", message, effect))
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Return what ``--json`` prints."""
         return {"facts": self.facts, "findings": [asdict(one) for one in self.findings]}
 
@@ -211,7 +210,7 @@ def _by_images(images: IntArray) -> dict[str, int]:
     return dict(zip([*names, f"{_IMAGES[-1]}+"], counts.tolist(), strict=True))
 
 
-def _count(chosen: npt.NDArray[np.bool_]) -> int:
+def _count(chosen: BoolArray) -> int:
     return int(np.count_nonzero(chosen))
 
 

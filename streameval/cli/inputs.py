@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 from streameval.cli.options import COLUMNS, SEARCHES, SIDES, Values, check_effect
 from streameval.cli.types import is_column
 from streameval.errors import OptionError, StreamevalError
+from streameval.typing import AnyArray
 
 if TYPE_CHECKING:
     from streameval.metrics.confidence import Resampling
     from streameval.metrics.options import MetricOptions
-    from streameval.protocols.labels import AnyArray, Labels
+    from streameval.protocols.labels import Labels
     from streameval.protocols.protocol import Protocol
     from streameval.source import Source
+    from streameval.typing import AnyArray
 
 BOTH = "features of both sides (--query and --gallery)"
 

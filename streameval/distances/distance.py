@@ -32,8 +32,9 @@ from typing import ClassVar
 import numpy as np
 
 from streameval.choices import DISTANCES
-from streameval.distances.sums import FloatArray, Indices, Vectors, block_sums, pair_sums
+from streameval.distances.sums import Vectors, block_sums, pair_sums
 from streameval.errors import OptionError
+from streameval.typing import FloatArray, Indices
 
 _PART = 8192  # pairs finished at a time: their temporaries stay in cache
 

@@ -18,16 +18,11 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 from numba import types
 from numba.core.errors import TypingError
 
 from streameval.distances import llvm
-
-FloatMatrix = npt.NDArray[np.floating]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Indices = npt.NDArray[np.integer]
+from streameval.typing import AnyArray, FloatArray, FloatingArray, IntArray
 
 LANES = 32
 
@@ -47,15 +42,15 @@ class Vectors(NamedTuple):
         Canonical Euclidean norms.
     """
 
-    rows: FloatMatrix
+    rows: FloatingArray
     norms: FloatArray
 
     @classmethod
-    def of(cls, rows: FloatMatrix) -> Vectors:
+    def of(cls, rows: FloatingArray) -> Vectors:
         """Return rows with their norms."""
         return cls(rows, row_norms(rows))
 
-    def chosen(self, index: npt.NDArray[Any] | slice) -> Vectors:
+    def chosen(self, index: AnyArray | slice) -> Vectors:
         """Return chosen rows; a copy, but of a slice."""
         return Vectors(self.rows[index], self.norms[index])
 

@@ -25,16 +25,8 @@ from streameval.kernels.grids import (
     may_be_within,
     touched_bit,
 )
-from streameval.kernels.tiles import (
-    DOUBTS,
-    Columns,
-    Doubts,
-    FloatArray,
-    IntArray,
-    LevelTable,
-    Tile,
-    list_values,
-)
+from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile, list_values
+from streameval.typing import FloatArray, IntArray
 
 COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
 NEAREST = -1  # in place of an edge: close to none, but perhaps the query's nearest negative

@@ -15,8 +15,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from streameval.typing import BoolArray, FloatArray, IntArray
 
 STEPS = 100  # of τ
 
@@ -42,7 +41,7 @@ def threshold_distances(low: float, high: float, *, clipped: bool = False) -> Fl
     """
     tau = np.arange(STEPS + 1) / STEPS
 
-    def within(order: IntArray) -> npt.NDArray[np.bool_]:
+    def within(order: IntArray) -> BoolArray:
         if low == high:
             return _float(order) <= high
         with np.errstate(over="ignore", invalid="ignore"):

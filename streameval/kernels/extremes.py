@@ -15,7 +15,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from streameval.kernels.tiles import Doubts, FloatArray, Rows, Tile, list_values
+from streameval.kernels.tiles import Doubts, Rows, Tile, list_values
+from streameval.typing import FloatArray
 
 
 @numba.njit(nogil=True, cache=True)

@@ -17,19 +17,10 @@ import numba
 import numpy as np
 
 from streameval.distances.distance import LEAST_FLOAT32, MOST_FLOAT32, Distance, Filter
-from streameval.distances.sums import FloatMatrix, Vectors
+from streameval.distances.sums import Vectors
 from streameval.kernels.multiplier import Multiplier, choose_multiplier
-from streameval.kernels.panels import Float32Matrix, Memory
-from streameval.kernels.tiles import (
-    FINE_QUERIES,
-    Columns,
-    FloatArray,
-    FloatTile,
-    Indices,
-    IntArray,
-    Levels,
-    Tile,
-)
+from streameval.kernels.tiles import FINE_QUERIES, Columns, Levels, Tile
+from streameval.typing import ByteArray, Float32Array, FloatArray, FloatingArray, Indices, IntArray
 
 COPIES = 4  # of each distinct row, from which on distances are computed once
 LEVELS = 1 << 15  # computed at a time: their temporaries stay in cache
@@ -106,8 +97,8 @@ class ExactColumns:
         queries: QueryBlock,
         items: Vectors,
         item: IntArray,
-        ruled_out: Float32Matrix,
-        memory: Memory,
+        ruled_out: Float32Array,
+        memory: ByteArray,
     ) -> None:
         self._queries, self._items = queries, items.take(slice(None))
         self.columns = Columns(item, None, ruled_out.astype(np.float64))
@@ -221,8 +212,8 @@ class FeatureColumns(FilterColumns):
         queries: QueryBlock,
         items: Vectors,
         item: IntArray,
-        ruled_out: Float32Matrix,
-        memory: Memory,
+        ruled_out: Float32Array,
+        memory: ByteArray,
     ) -> None:
         (rows, norms), filter_, factor, scale = items, queries.filter, 1.0, 1.0
         most, least = float(norms.max(initial=0.0)), float(norms.min(initial=np.inf))
@@ -242,7 +233,7 @@ class FeatureColumns(FilterColumns):
         single, self._ruled_out = np.float32, ruled_out
         self.columns = Columns(item, weight.astype(single), ruled_out + offset.astype(single))
 
-    def tile(self, top: int, values: Float32Matrix, *, last: bool) -> Tile:
+    def tile(self, top: int, values: Float32Array, *, last: bool) -> Tile:
         """Return the tile of some queries.
 
         Parameters
@@ -266,7 +257,7 @@ class FeatureColumns(FilterColumns):
     def _fine(self) -> FineColumns:
         return FineColumns(self.queries, self.items, self.columns.item, self._ruled_out)
 
-    def finer(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:
+    def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
         """Yield products of queries that float64 may decide, and distances of others."""
         fine = self._fine
         for start in range(0, len(query), FINE_QUERIES):
@@ -290,7 +281,7 @@ class FineColumns(FilterColumns):
     """
 
     def __init__(
-        self, queries: QueryBlock, items: Vectors, item: IntArray, ruled_out: Float32Matrix
+        self, queries: QueryBlock, items: Vectors, item: IntArray, ruled_out: Float32Array
     ) -> None:
         super().__init__(queries, items, (items.rows.shape[1] + 8) * 2.0**-53, 1.0)
         distinct, place = np.unique(_first_equal_row(items.rows), return_inverse=True)
@@ -305,12 +296,12 @@ class FineColumns(FilterColumns):
             item, offset = item[self._order], np.take(offset, self._order, axis=1)
         self._exact = Columns(item, None, offset)
 
-    def finer(self, values: FloatTile, query: IntArray) -> Iterator[Tile]:
+    def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
         """Yield the canonical distances of queries."""
         self.queries.undecided[query] = True
         yield self.distances(values, query)
 
-    def products(self, given: FloatTile, query: IntArray) -> Tile:
+    def products(self, given: FloatingArray, query: IntArray) -> Tile:
         """Return float64 products of some queries; +inf where `given` is."""
         rows, norms = self.queries.vectors.take(query)
         values = (rows * self.queries.filter.factor(norms, 1.0)[:, None]) @ self._rows.rows.T
@@ -318,7 +309,7 @@ class FineColumns(FilterColumns):
         row = self.queries.offset_row[query]
         return FilterTile(values, query, row, self.columns, last=False, of=self)
 
-    def distances(self, given: FloatTile, query: IntArray) -> Tile:
+    def distances(self, given: FloatingArray, query: IntArray) -> Tile:
         """Return canonical distances of some queries; +inf where `given` is."""
         values, absent = self.queries.exact(query, self._rows), np.isinf(given)
         if self.copied:
@@ -328,7 +319,7 @@ class FineColumns(FilterColumns):
         return Tile(values, query, self.queries.offset_row[query], self._exact, last=False)
 
 
-def _first_equal_row(rows: FloatMatrix) -> IntArray:
+def _first_equal_row(rows: FloatingArray) -> IntArray:
     """Return the first row with the same bits for each row; its own of rows with few copies."""
     first: dict[bytes, int] = {}
     out = np.arange(len(rows))

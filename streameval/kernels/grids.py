@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from streameval.kernels.edges import first_reached
 from streameval.kernels.tiles import product
+from streameval.typing import ByteArray, IntArray
 
 CELLS = 4096  # a row's codes and bins stay in L1 while it is counted
 LAST = CELLS - 1  # beyond every edge, and beyond the grid
@@ -28,10 +29,10 @@ RUN = 64  # cells that are written at once
 BITS = (7, 10)  # the touched bit of codes of one byte and of two
 WAYS = 4  # bins a code: an addition would wait for the one before to the same bin
 
-Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+Codes = ByteArray | npt.NDArray[np.uint16]
 
 
-def codes_for(indptr: npt.NDArray[np.int64]) -> Codes:
+def codes_for(indptr: IntArray) -> Codes:
     """Return memory for codes, [CELLS + RUN], for queries whose edges begin at `indptr`.
 
     One byte will do where a grid hardly holds more than 100 edges; what it cannot number is

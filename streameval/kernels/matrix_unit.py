@@ -17,11 +17,11 @@ from typing import Any
 import llvmlite.binding
 import numba.core.config
 import numpy as np
-import numpy.typing as npt
 from numba import types
 from numba.core import cgutils
 
 from streameval.distances.llvm import FLOAT, I8, I32, I64, call, intrinsic, spread, vector
+from streameval.typing import ByteArray
 
 TILE_ROWS = 16
 QUERIES = 32  # rows of a panel of queries: two tiles
@@ -55,7 +55,7 @@ def supported() -> bool:
 
 
 @cache
-def configuration() -> npt.NDArray[np.uint8]:
+def configuration() -> ByteArray:
     """Return what `configure` is given: palette 1, eight tiles of 16 rows of 64 bytes."""
     out = np.zeros(64, np.uint8)
     out[0] = 1

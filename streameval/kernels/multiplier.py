@@ -26,15 +26,8 @@ from streameval.kernels.matrix_unit import (
     STEP,
     supported,
 )
-from streameval.kernels.panels import (
-    MOST_COLUMNS,
-    Float32Matrix,
-    Memory,
-    Panels,
-    multiply,
-    panels_of,
-    roundings,
-)
+from streameval.kernels.panels import MOST_COLUMNS, Panels, multiply, panels_of, roundings
+from streameval.typing import ByteArray, Float32Array
 
 BLAS_ROWS, UNIT_ROWS = 1024, 256
 FEW_ROWS = 16  # packing gallery rows for so few queries would take longer than multiplying
@@ -56,19 +49,19 @@ class Product(NamedTuple):
     """
 
     roundings: float
-    write: Callable[[int, Float32Matrix], None]
+    write: Callable[[int, Float32Array], None]
 
 
-Multiplier = Callable[[Float32Matrix, Memory], Product]
+Multiplier = Callable[[Float32Array, ByteArray], Product]
 
 
-def blas_product(queries: Float32Matrix, items: Float32Matrix, memory: Memory) -> Product:
+def blas_product(queries: Float32Array, items: Float32Array, memory: ByteArray) -> Product:
     """Return products by BLAS, as NumPy calls it; gallery rows are taken as they are.
 
     OpenBLAS is twice as fast where few are on the right, and as many as its kernel is wide.
     """
 
-    def write(start: int, out: Float32Matrix) -> None:
+    def write(start: int, out: Float32Array) -> None:
         rows = queries[start : start + len(out)]
         if len(queries) > FEW_ROWS:
             np.matmul(rows, items.T, out=out)
@@ -80,14 +73,14 @@ def blas_product(queries: Float32Matrix, items: Float32Matrix, memory: Memory) -
     return Product(float(queries.shape[1]), write)
 
 
-def unit_product(queries: Panels, items: Float32Matrix, memory: Memory) -> Product:
+def unit_product(queries: Panels, items: Float32Array, memory: ByteArray) -> Product:
     """Return products by the matrix unit; panels of gallery rows are written to `memory`."""
     panels = panels_of(items, memory, ITEMS)
     write = partial(multiply, queries, panels, items.shape[1])
     return Product(roundings(queries, panels), write)
 
 
-def choose_multiplier(queries: Float32Matrix) -> Multiplier:
+def choose_multiplier(queries: Float32Array) -> Multiplier:
     """Return what multiplies a block of queries, [m, D] float32; all of them finite."""
     rows, width = queries.shape
     if rows > FEW_ROWS and item_bytes(rows, width):

@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from streameval.kernels.matrix_unit import (
     AHEAD_BYTES,
@@ -43,9 +42,7 @@ from streameval.kernels.matrix_unit import (
     release,
     write_rows,
 )
-
-Float32Matrix = npt.NDArray[np.float32]
-Memory = npt.NDArray[np.uint8]
+from streameval.typing import ByteArray, Float32Array
 
 MOST_COLUMNS = 1 << 15  # the unit's sums of 3 · 2¹⁴ a column fit in 32 bits
 MOST_DIGITS = 127 * 0x10101  # what three digits hold
@@ -66,14 +63,14 @@ class Panels(NamedTuple):
         too small to tell.
     """
 
-    digits: Memory
-    scale: npt.NDArray[np.float32]
+    digits: ByteArray
+    scale: Float32Array
     rounding: float
     middle: float
     low: float
 
 
-def panels_of(rows: Float32Matrix, memory: Memory, panel: int) -> Panels:
+def panels_of(rows: Float32Array, memory: ByteArray, panel: int) -> Panels:
     """Return the panels of the rows on one side of a product.
 
     Parameters
@@ -111,7 +108,7 @@ def roundings(queries: Panels, gallery: Panels) -> float:
     return (rounded + left_out + summed) * 2.0**24
 
 
-def multiply(queries: Panels, gallery: Panels, width: int, start: int, out: Float32Matrix) -> None:
+def multiply(queries: Panels, gallery: Panels, width: int, start: int, out: Float32Array) -> None:
     """Write the products of some queries and gallery rows, by the matrix unit.
 
     Parameters

@@ -10,15 +10,8 @@ import numba
 import numpy as np
 
 from streameval.kernels.edges import Positives
-from streameval.kernels.tiles import (
-    Doubts,
-    IntArray,
-    LevelTable,
-    Tile,
-    list_values,
-    round_up,
-    weighted,
-)
+from streameval.kernels.tiles import Doubts, LevelTable, Tile, list_values, round_up, weighted
+from streameval.typing import IntArray
 
 
 class StretchCounter:

@@ -12,15 +12,9 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from streameval.kernels.edges import first_reached
-
-FloatTile = npt.NDArray[np.floating]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-Indices = npt.NDArray[np.integer]
+from streameval.typing import BoolArray, FloatArray, FloatingArray, Indices, Int32Array, IntArray
 
 FINE_QUERIES = 64  # rows of a finer tile
 DOUBTS = 1 << 20  # pairs that a task keeps, to be decided column by column
@@ -41,8 +35,8 @@ class Columns(NamedTuple):
     """
 
     item: IntArray
-    weight: FloatTile | None
-    offset: FloatTile
+    weight: FloatingArray | None
+    offset: FloatingArray
 
 
 class Levels(NamedTuple):
@@ -79,7 +73,7 @@ class Tile:
         Raises InputError for the first value that is not finite; None where all are known to be.
     """
 
-    values: FloatTile
+    values: FloatingArray
     query: IntArray
     offset_row: IntArray
     columns: Columns
@@ -162,7 +156,7 @@ class Rows(NamedTuple):
     columns : Columns
     """
 
-    values: FloatTile
+    values: FloatingArray
     query: IntArray
     offset: IntArray
     band: FloatArray
@@ -173,10 +167,10 @@ class Rows(NamedTuple):
         """Return the rows of a tile."""
         return cls(tile.values, tile.query, tile.offset_row, tile.band, tile.columns)
 
-    def weighted(self, row: int) -> FloatTile:
+    def weighted(self, row: int) -> FloatingArray:
         """Return the values of a row, weighted and offset, [n]."""
         columns = self.columns
-        values: FloatTile = np.empty_like(self.values[row])
+        values: FloatingArray = np.empty_like(self.values[row])
         weighted(self.values[row], columns.weight, columns.offset[self.offset[row]], values)
         return values
 
@@ -190,9 +184,9 @@ class Doubts(NamedTuple):
         Query of the block, column of the tile, and the edge that the pair is close to.
     """
 
-    query: npt.NDArray[np.int32]
-    column: npt.NDArray[np.int32]
-    edge: npt.NDArray[np.int32]
+    query: Int32Array
+    column: Int32Array
+    edge: Int32Array
 
     @classmethod
     def of(cls, capacity: int) -> Doubts:
@@ -232,11 +226,11 @@ class LevelTable:
 
 
 def column_offsets(
-    base: FloatTile,
+    base: FloatingArray,
     junk: BoolArray | None,
-    code: npt.NDArray[np.int32],
-    item: npt.NDArray[np.int32],
-) -> FloatTile:
+    code: Int32Array,
+    item: Int32Array,
+) -> FloatingArray:
     """Return what is added to each column of a tile: +inf for items ruled out.
 
     Parameters
@@ -255,7 +249,7 @@ def column_offsets(
     [max(C, 1), n] of the dtype of `base`
         Row c serves the queries of class c.
     """
-    offset: FloatTile = np.repeat(base[None], max(len(code), 1), axis=0)
+    offset: FloatingArray = np.repeat(base[None], max(len(code), 1), axis=0)
     if junk is not None:
         offset[:, junk] = np.inf
     for row, codes in zip(offset, code, strict=False):

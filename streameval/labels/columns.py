@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError
 from streameval.labels.tables import Texts, check_written_alike, read_table
-from streameval.protocols.labels import AnyArray, Labels
+from streameval.protocols.labels import Labels
+from streameval.typing import AnyArray
 
 BUNDLE: Mapping[str, str] = {
     "query": "query_f",
@@ -28,7 +28,7 @@ their names, by the options that take them."""
 
 _BLOCK = 1 << 16  # entries read at a time
 
-LabelSource = str | Path | npt.NDArray[Any] | Sequence[Any]
+LabelSource = str | Path | AnyArray | Sequence[Any]
 
 
 def read_labels(

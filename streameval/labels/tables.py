@@ -17,7 +17,8 @@ import numpy as np
 
 from streameval.arrays.composed import natural_order
 from streameval.errors import InputError, check_path, refuse
-from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray
+from streameval.protocols.labels import KNOWN_COLUMNS
+from streameval.typing import AnyArray
 
 EMPTY = ("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "None")
 """What a text without a label is: what the tools that write tables put there."""

@@ -26,7 +26,8 @@ from streameval.run.job import Job, Near, Thresholds
 from streameval.run.passes import count_stretches, find_positives, rank_stretches
 from streameval.run.session import Session
 from streameval.run.task import RangeError
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import RankStatistics
+from streameval.typing import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)

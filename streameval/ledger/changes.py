@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -40,10 +39,11 @@ from streameval.ledger.trajectory import Change, Forecast, with_snapshot
 from streameval.protocols.labels import KNOWN_COLUMNS, Labels
 from streameval.protocols.pairs import find_pairs
 from streameval.request import Terms
-from streameval.statistics import AnyArray, FloatArray, IntArray, RankStatistics
+from streameval.statistics import RankStatistics
+from streameval.typing import AnyArray, FloatArray, IntArray, Keywords
 
 
-def first_state(given: Mapping[str, Any]) -> State:
+def first_state(given: Keywords) -> State:
     """Return the state of a ledger without a gallery, from the keywords of `Ledger.create`."""
     labels: Labels = given["query_labels"]
     uri = given["query"]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,8 @@ from streameval.run.session import Session
 from streameval.sources.distances import Distances
 from streameval.sources.features import Features
 from streameval.sources.tiled import open_matrix
-from streameval.statistics import AnyArray, IntArray, RankStatistics
+from streameval.statistics import RankStatistics
+from streameval.typing import AnyArray, IntArray, JsonObject
 
 _ROWS = 4096  # of features that are checked at a time
 
@@ -153,12 +153,12 @@ class Gallery:
         begin = np.array([segment.begin for segment in segments])
         return PositiveCameras.of(self._columns["cam"][begin[number] + positives.index])
 
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> JsonObject:
         """Return the provenance of an evaluation of the ledger, as JSON values."""
         head = self.head
         settings = head.settings
         gallery = f"{plural(len(head.segments), 'segment')} of {self._path}"
-        inputs: dict[str, Any] = {"distances": gallery}
+        inputs: JsonObject = {"distances": gallery}
         if settings.metric is not None:
             features = (batch.place.uri for batch in head.batches if batch.place is not None)
             inputs = {"query": ", ".join(features), "gallery": gallery, "metric": settings.metric}

@@ -21,7 +21,7 @@ from streameval.run.preparation import BINS, THRESHOLDS
 from streameval.run.session import parse_bytes
 from streameval.sources.distances import Distances
 from streameval.sources.features import Features
-from streameval.statistics import FloatArray
+from streameval.typing import FloatArray
 
 FORMAT = 2  # of what is written; another one is not read
 MOST_NEAR = 4096  # nearest negatives that are kept of a query

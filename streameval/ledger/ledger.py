@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
 from streameval.errors import OptionError
@@ -32,6 +30,7 @@ from streameval.request import check_labels
 from streameval.result import Evaluation
 from streameval.run.progress import Progress
 from streameval.run.session import open_session
+from streameval.typing import AnyArray, Keywords
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -237,7 +236,7 @@ class Ledger:
 
     def forget(
         self,
-        ids: Sequence[int | str] | npt.NDArray[Any],
+        ids: Sequence[int | str] | AnyArray,
         *,
         memory: str | int | None = None,
         threads: int | None = None,
@@ -350,9 +349,7 @@ class Ledger:
         """Return the labels of the queries."""
         return self._store.contents().queries()
 
-    def _change(
-        self, kind: str, given: Mapping[str, Any], change: Callable[[Gallery], Change]
-    ) -> Snapshot:
+    def _change(self, kind: str, given: Keywords, change: Callable[[Gallery], Change]) -> Snapshot:
         """Make a change and commit it; `given` are the keywords of its method."""
         wait = given["wait"]
         if not (is_number(wait) and wait >= 0):

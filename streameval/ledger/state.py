@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.ledger.head import Head, Settings
-from streameval.statistics import AnyArray, BoolArray, FloatArray, IntArray, RankStatistics
+from streameval.statistics import RankStatistics
 from streameval.store import Arrays
+from streameval.typing import AnyArray, BoolArray, FloatArray, Int32Array, IntArray
 
 Nearest = Sequence[tuple[int, FloatArray]]
 """Nearest negatives of queries, [q, m], each with the number of a segment."""
@@ -92,7 +92,7 @@ class Near:
     """
 
     distance: FloatArray
-    segment: npt.NDArray[np.int32]
+    segment: Int32Array
     reach: FloatArray
 
     @classmethod

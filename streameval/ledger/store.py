@@ -33,8 +33,9 @@ from streameval.ledger.state import (
     statistics_from,
 )
 from streameval.protocols.labels import KNOWN_COLUMNS, Labels
-from streameval.statistics import AnyArray, FloatArray, IntArray, RankStatistics
+from streameval.statistics import RankStatistics
 from streameval.store import Store, View, check_packages, create_array, narrow
+from streameval.typing import AnyArray, FloatArray, IntArray
 
 HEAD, STATE, GALLERY, QUERIES = "ledger", "state", "gallery", "queries"
 RECORD, WITHIN = "record-{}", "within-{}"

@@ -20,7 +20,8 @@ from streameval.protocols.labels import Labels
 from streameval.result import Evaluation
 from streameval.result.saved import plain
 from streameval.run.preparation import label_columns
-from streameval.statistics import AnyArray, RankStatistics
+from streameval.statistics import RankStatistics
+from streameval.typing import AnyArray, JsonObject
 
 ROW_PAIRS = 220  # pairs that take as long as reading and preparing a row of gallery features
 RANK = 0.75  # what a pair takes that is counted for ranks alone
@@ -129,7 +130,7 @@ class Snapshot:
         """Number of queries after the change."""
         return self.counts["queries"]
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> JsonObject:
         """Return the entry as it is written: JSON values."""
         return plain(asdict(self)) | {"queries": self.queries}
 
@@ -180,7 +181,7 @@ def result_of(
     statistics: RankStatistics,
     settings: Settings,
     queries: Labels,
-    provenance: dict[str, Any],
+    provenance: JsonObject,
     cams: PositiveCameras | None = None,
 ) -> Evaluation:
     """Return the result of a ledger's statistics."""

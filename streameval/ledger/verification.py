@@ -15,7 +15,8 @@ from streameval.ledger.state import Near
 from streameval.ledger.store import GALLERY, QUERIES, RECORD, WITHIN, Contents, LedgerStore
 from streameval.ledger.trajectory import scalars_of
 from streameval.run.session import Session
-from streameval.statistics import FIELDS, AnyArray, RankStatistics
+from streameval.statistics import FIELDS, RankStatistics
+from streameval.typing import AnyArray
 
 
 def differences(store: LedgerStore, session: Session) -> list[str]:

@@ -13,21 +13,20 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.metrics.expected import ExpectedRanks
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranks import Ranks
 from streameval.metrics.sums import Parts, exact_parts, rounded
-from streameval.statistics import FloatArray, IntArray, RankStatistics, cumulated
+from streameval.statistics import RankStatistics, cumulated
+from streameval.typing import AnyArray, FloatArray, IntArray
 
 T = TypeVar("T")
-Array = npt.NDArray[Any]
 
 Terms = Callable[..., Iterable[FloatArray]]
 """`RankedQueries` and parameters to arrays [k, n]: terms of k sums, over any n."""
 
-Column = Callable[..., Array]
+Column = Callable[..., AnyArray]
 """`RankedQueries` and parameters to an array that blocks are concatenated of."""
 
 Demand = tuple[Any, ...]
@@ -114,7 +113,7 @@ def partial_sums(ranked: RankedQueries, terms: Terms, *parameters: Any) -> Parts
     return exact_parts(terms(ranked, *parameters))
 
 
-def query_columns(ranked: RankedQueries) -> dict[str, Array]:
+def query_columns(ranked: RankedQueries) -> dict[str, AnyArray]:
     """Return what is known of each query before any metric, [Q] each.
 
     ``class`` is "positive" (Q+), "negative" (Q−) or "excluded"; ``ties`` the number of
@@ -171,18 +170,18 @@ class Totals(Shared):
         sums, count = self.sums(terms, *parameters), self.sizes[over]
         return sums / count if count else np.full(len(sums), np.nan)
 
-    def column(self, values: Column, *parameters: Any) -> Array:
+    def column(self, values: Column, *parameters: Any) -> AnyArray:
         """Return values that the metric `keeps`, of all blocks."""
         return np.concatenate([block.once(values, *parameters) for block in self.blocks])
 
     @cached_property
-    def columns(self) -> dict[str, Array]:
+    def columns(self) -> dict[str, AnyArray]:
         """`query_columns` of all queries."""
         blocks = [block.once(query_columns) for block in self.blocks]
         return {name: np.concatenate([one[name] for one in blocks]) for name in blocks[0]}
 
     @cached_property
-    def populations(self) -> dict[str, Array]:
+    def populations(self) -> dict[str, AnyArray]:
         """What metrics are over, [Q] each: whether a query is in Q+, in Q−; its negatives."""
         of, negatives = self.columns["class"], self.columns["negatives"]
         return {"Q+": of == "positive", "Q−": of == "negative", "negatives": negatives}

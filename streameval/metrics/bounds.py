@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streameval.choices import Missing
-from streameval.metrics.blocks import Array, RankedQueries
+from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.compute import Metrics, metrics_of, tie_intervals, value_detail
 from streameval.metrics.metric import RANK_FIELDS, Bounds, Measure, Value
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import available_fields, in_order, wanted_measures, with_named
-from streameval.statistics import FIELDS, IntArray, RankStatistics, rows_of
+from streameval.statistics import FIELDS, RankStatistics, rows_of
+from streameval.typing import AnyArray, IntArray
 
 NO_RANGE = (
     "needs thresholds, and lists alone don't tell the range of all distances: give one (--range)"
@@ -59,7 +60,7 @@ class ListReading:
     distances_known: bool = False
     best: RankStatistics | None = None
 
-    def take(self, queries: Array) -> ListReading:
+    def take(self, queries: AnyArray) -> ListReading:
         """Return what is known of the lists of some of the queries; see `RankStatistics.take`."""
         return replace(
             self,
@@ -69,7 +70,7 @@ class ListReading:
         )
 
     @property
-    def columns(self) -> dict[str, Array]:
+    def columns(self) -> dict[str, AnyArray]:
         """What is known of each query's list, [Q] each, by name."""
         return {"effective_k": self.effective, "missing_positives": self.missing_positives}
 
@@ -197,12 +198,12 @@ def closing_places(
     return min(reading.depth + missing, gallery), gallery
 
 
-def _merged(worst: Mapping[str, Array], best: Mapping[str, Array]) -> dict[str, Array]:
+def _merged(worst: Mapping[str, AnyArray], best: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
     """Return arrays that are equal as they are, others as ``name/lower`` and ``name/upper``.
 
     An array that one of the two has not got is left out.
     """
-    merged: dict[str, Array] = {}
+    merged: dict[str, AnyArray] = {}
     for name in (one for one in worst if one in best):
         one, other = worst[name], best[name]
         if np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):

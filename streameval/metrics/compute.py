@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from streameval.errors import StreamevalWarning
-from streameval.metrics.blocks import Array, RankedQueries, Shared, Totals, gathered
+from streameval.metrics.blocks import RankedQueries, Shared, Totals, gathered
 from streameval.metrics.metric import EMPTY, FRACTION, Bounds, Kind, Measure, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import measures_of
 from streameval.statistics import RankStatistics
+from streameval.typing import AnyArray
 
 MOST_TOLD = 14  # metrics in a repr: as many as there are usually
 
@@ -77,8 +78,8 @@ class Metrics:
     scalars: dict[str, float]
     details: dict[str, Detail]
     intervals: dict[str, tuple[float, float]]
-    curves: dict[str, Array]
-    per_query: dict[str, Array]
+    curves: dict[str, AnyArray]
+    per_query: dict[str, AnyArray]
     counts: dict[str, int]
     bounds: dict[str, Bounds] = field(default_factory=dict)
     places: dict[str, tuple[int, int]] = field(default_factory=dict)

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError, is_whole, refuse
-from streameval.metrics.blocks import Array, RankedQueries, Shared, Terms, Totals
+from streameval.metrics.blocks import RankedQueries, Shared, Terms, Totals
 from streameval.metrics.options import MetricOptions, is_number
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import RankStatistics
+from streameval.typing import AnyArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from streameval.metrics.metric import Measure
@@ -83,7 +84,7 @@ class Identities:
         Number of identities, I.
     """
 
-    def __init__(self, labels: Array) -> None:
+    def __init__(self, labels: AnyArray) -> None:
         known, code = np.unique(labels, return_inverse=True)
         self.code: IntArray = code
         self.count = len(known)
@@ -103,7 +104,7 @@ class Identities:
                 row[:] = np.bincount(picked, minlength=self.count)
             yield drawn
 
-    def sums(self, values: Array, queries: IntArray | slice = slice(None)) -> FloatArray:
+    def sums(self, values: AnyArray, queries: IntArray | slice = slice(None)) -> FloatArray:
         """Return the sums by identity of values of all queries, or of some, [I] float64."""
         return np.bincount(self.code[queries], values, self.count).astype(np.float64, copy=False)
 
@@ -168,7 +169,7 @@ def _identity_sums(
     return np.array(rows).reshape(-1, identities.count).T
 
 
-def divided(sums: Array, by: Array) -> FloatArray:
+def divided(sums: AnyArray, by: AnyArray) -> FloatArray:
     """Return sums by others of the same shape, or of [R] beside [R, T]; NaN where these are 0."""
     by = by if sums.ndim == by.ndim else by[:, None]
     quotient: FloatArray = np.divide(sums, by, out=np.full(sums.shape, np.nan), where=by > 0)

@@ -18,7 +18,7 @@ from streameval.metrics.metric import RANK_FIELDS, Metric, Value
 from streameval.metrics.parameters import choice, percentage, rank, rate
 from streameval.metrics.ranks import Cutoff
 from streameval.metrics.sums import mean
-from streameval.statistics import FloatArray
+from streameval.typing import FloatArray
 
 RECALLS = 101
 

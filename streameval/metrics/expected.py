@@ -22,13 +22,14 @@ threshold never cuts a group, so each positive is given an equal share of its gr
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.metrics.ranks import Cutoff, Ranks, Term, counts_within, tie_groups
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import RankStatistics
+from streameval.typing import AnyArray, FloatArray, IntArray
 
 _SMALL = 64
 _HARMONIC = np.array(  # [low, high]: 1/(low+1) + .. + 1/high, each correctly rounded
@@ -62,13 +63,14 @@ class ExpectedRanks(Ranks):
     def first_within(self, rank: int) -> FloatArray:
         """Return P[r_1 <= rank], [N] float64."""
         within = super().first_within(rank)
-        within[self._tied[self.start]] = self._chances(rank)[-1]
+        for chance in self._chances(rank):  # the last one is the answer
+            within[self._tied[self.start]] = chance
         return within
 
     def hit_terms(self, ranks: int) -> FloatArray:
         """Return P[r_1 <= 1 .. ranks] of tied queries beside the number of others, [ranks, n]."""
         certain = counts_within(self.rank[self.start[~self._tied[self.start]]], ranks)
-        return np.column_stack([certain, self._chances(ranks)])
+        return np.column_stack([certain, np.array(list(self._chances(ranks)))])
 
     def terms(self, kind: Term, cutoff: Cutoff | None = None) -> FloatArray:
         """Return each positive's share of the expected sum of its group's terms, [P] float64."""
@@ -116,13 +118,16 @@ class ExpectedRanks(Ranks):
         own = np.broadcast_to(cutoff, self.count.shape)[self._query]
         return groups._replace(within=np.clip(own - groups.ahead, 0, groups.size))
 
-    def _chances(self, ranks: int) -> FloatArray:
-        """Return P[r_1 <= 1 .. ranks] of the queries whose first positive is tied, [ranks, n]."""
+    def _chances(self, ranks: int) -> Iterator[FloatArray]:
+        """Give P[r_1 <= x] of the queries whose first positive is tied, for x = 1 .. ranks."""
         first = self.start[self._tied[self.start]]
         positives, size, closer, *_ = self._all.take(self._group[first])
-        drawn = np.arange(ranks)[:, None] - closer
-        miss = np.maximum(size - positives - drawn, 0) / np.maximum(size - drawn, 1)
-        return 1 - np.multiply.accumulate(np.where(drawn < 0, 1.0, miss))
+        none_yet = np.ones(len(first))
+        for x in range(1, ranks + 1):
+            drawn = x - 1 - closer
+            miss = np.maximum(size - positives - drawn, 0) / np.maximum(size - drawn, 1)
+            none_yet = np.where(drawn >= 0, none_yet * miss, none_yet)
+            yield 1 - none_yet
 
 
 class TieGroups(NamedTuple):
@@ -262,7 +267,7 @@ def harmonic_shortfall(low: IntArray, high: IntArray) -> FloatArray:
     return np.where((low > _SMALL) & (high > low), close, plain)
 
 
-def _corrections(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> FloatArray:
+def _corrections(a: AnyArray, b: AnyArray) -> FloatArray:
     """Return the terms of ψ(b + ½) − ψ(a + ½) beyond log b − log a."""
     terms = np.zeros(len(a))
     for power, factor in ((2, 1 / 24), (4, -7 / 960), (6, 31 / 8064)):

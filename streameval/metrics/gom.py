@@ -17,7 +17,7 @@ from streameval.metrics.blocks import RankedQueries, Terms, Totals, normalised_t
 from streameval.metrics.confidence import Resamples
 from streameval.metrics.metric import RANK_FIELDS, TAU, Measure, Metric, Value
 from streameval.metrics.sums import mean, trapezoid
-from streameval.statistics import FloatArray, IntArray
+from streameval.typing import FloatArray, IntArray
 
 _REP = (
     "; mReP = 1/N Σ sqrt(RP·VP); RP = 1/tp Σ_{j<=tp} j/r_j, as --ap has it; "

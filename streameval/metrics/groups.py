@@ -16,16 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import InputError
-from streameval.metrics.blocks import Array
 from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.compute import Detail, Metrics, metrics_of
 from streameval.metrics.confidence import Confidence, Identities, Resampling, confidence_of
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import available_fields, find_name, measures_of
-from streameval.statistics import FloatArray, IntArray, RankStatistics, rows_of
+from streameval.statistics import RankStatistics, rows_of
+from streameval.typing import AnyArray, FloatArray, Int32Array, IntArray
 
 NOT_BY_QUERY = (
     "counted over all queries together, not by group: evaluate with --group-by, of 100 groups at "
@@ -35,7 +34,7 @@ NOT_BY_QUERY = (
 
 def metrics_by_group(
     stats: RankStatistics,
-    labels: Array,
+    labels: AnyArray,
     options: MetricOptions = DEFAULT_OPTIONS,
     lists: ListReading | None = None,
 ) -> dict[Any, Metrics]:
@@ -80,8 +79,8 @@ def metrics_by_group(
 def confidence_by_group(
     stats: RankStatistics,
     groups: Mapping[Any, Metrics],
-    labels: Array,
-    identity: Array,
+    labels: AnyArray,
+    identity: AnyArray,
     options: MetricOptions,
     how: Resampling,
 ) -> dict[Any, Confidence]:
@@ -108,17 +107,17 @@ class PositiveCameras:
         Which of these.
     """
 
-    known: Array
-    code: npt.NDArray[np.int32]
+    known: AnyArray
+    code: Int32Array
 
     @classmethod
-    def of(cls, cameras: Array) -> PositiveCameras:
+    def of(cls, cameras: AnyArray) -> PositiveCameras:
         """Return them from a label a positive, [P]."""
         known, code = np.unique(cameras, return_inverse=True)
         return cls(known, code.astype(np.int32))
 
     @property
-    def labels(self) -> Array:
+    def labels(self) -> AnyArray:
         """The label of each positive, [P]."""
         return self.known[self.code]
 
@@ -129,7 +128,7 @@ class PositiveCameras:
 
 def metrics_by_camera_pair(
     stats: RankStatistics,
-    query_cam: Array,
+    query_cam: AnyArray,
     positive_cam: PositiveCameras,
     options: MetricOptions = DEFAULT_OPTIONS,
 ) -> dict[tuple[Any, Any], Metrics]:
@@ -187,8 +186,8 @@ class CameraMatrix:
         NaN where queries of the one camera have no positive of the other.
     """
 
-    query_cams: Array
-    gallery_cams: Array
+    query_cams: AnyArray
+    gallery_cams: AnyArray
     values: FloatArray
 
 

@@ -12,14 +12,13 @@ from itertools import product, starmap
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy.typing as npt
-
 from streameval.errors import OptionError
 from streameval.metrics.blocks import Column, Demand, T, Terms, Totals, partial_sums
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import Parameter, Values, write
 from streameval.metrics.sums import mean
-from streameval.statistics import FIELDS, FloatArray
+from streameval.statistics import FIELDS
+from streameval.typing import AnyArray, FloatArray
 
 if TYPE_CHECKING:
     from streameval.metrics.confidence import Resamples
@@ -104,7 +103,7 @@ class Value:
     threshold_error: float = 0.0
     between: Bounds | None = None
     reason: str = ""
-    curves: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    curves: Mapping[str, AnyArray] = field(default_factory=dict)
     per_query: Mapping[str, FloatArray] = field(default_factory=dict)
 
 

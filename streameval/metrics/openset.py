@@ -16,7 +16,7 @@ from streameval.metrics.confidence import Resamples, divided
 from streameval.metrics.metric import UNDEFINED, Measure, Metric, Value
 from streameval.metrics.parameters import choice, rank, rate
 from streameval.metrics.sums import prefix_sums
-from streameval.statistics import FloatArray, IntArray
+from streameval.typing import FloatArray, IntArray
 
 _NEAREST_FIELDS = ("indptr", "positive_distance", "nearest_negative", "same_identity")
 

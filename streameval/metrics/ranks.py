@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 
 from streameval.choices import AveragePrecision
-from streameval.statistics import FloatArray, IntArray, RankStatistics
+from streameval.statistics import RankStatistics
+from streameval.typing import FloatArray, IntArray
 
 Cutoff = int | IntArray
 """A rank for all queries, or one for each of Q+, [N] int64."""

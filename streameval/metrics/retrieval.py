@@ -15,7 +15,8 @@ from streameval.metrics.metric import RANK, RANK_FIELDS, Metric, Value
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import rank
 from streameval.metrics.sums import mean
-from streameval.statistics import SHOT_RULES, FloatArray
+from streameval.statistics import SHOT_RULES
+from streameval.typing import FloatArray
 
 SAMPLED = "CMC_sampled@{x}"
 

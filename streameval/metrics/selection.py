@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
@@ -14,6 +14,7 @@ from streameval.metrics import cutoffs, gom, matching, openset, retrieval, verif
 from streameval.metrics.metric import Measure, Metric, Part
 from streameval.metrics.options import OPTION_NAMES, MetricOptions
 from streameval.statistics import FIELDS, SHOT_FIELDS, RankStatistics
+from streameval.typing import Keywords
 
 METRICS: tuple[Metric, ...] = (
     *retrieval.METRICS,
@@ -39,7 +40,7 @@ def names_of(given: str | Iterable[str], what: str) -> tuple[str, ...]:
     return names
 
 
-def with_changes(options: MetricOptions, changes: Mapping[str, Any]) -> MetricOptions:
+def with_changes(options: MetricOptions, changes: Keywords) -> MetricOptions:
     """Return options with some changed, metrics as one text or several names; None changes none."""
     for name in changes:
         if name not in OPTION_NAMES:

@@ -8,7 +8,7 @@ from itertools import accumulate, chain
 
 import numpy as np
 
-from streameval.statistics import FloatArray
+from streameval.typing import FloatArray
 
 # Every float64 is a whole multiple of 2**-1074.
 _UNIT = 1 << 1074

@@ -15,12 +15,13 @@ from operator import mul
 
 import numpy as np
 
-from streameval.metrics.blocks import Array, RankedQueries, Totals
+from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.confidence import divided
 from streameval.metrics.metric import UNDEFINED, Bounds, Metric, Value
 from streameval.metrics.openset import unsupported
 from streameval.metrics.parameters import rate
-from streameval.statistics import FloatArray, IntArray, cumulated
+from streameval.statistics import cumulated
+from streameval.typing import AnyArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,7 @@ class Accepted:
         return divided(self.impostor, impostor), divided(genuine - self.genuine, genuine)
 
     @property
-    def curves(self) -> dict[str, Array]:
+    def curves(self) -> dict[str, AnyArray]:
         """What there is to draw, each a curve.
 
         ``pair_tau``, ``FMR``, ``FNMR`` [E] float64 at the edges; ``genuine``, ``impostor``

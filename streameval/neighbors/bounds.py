@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from streameval.neighbors.lists import BoolArray, Places
-from streameval.statistics import FloatArray, IntArray, RankStatistics, cumulated
+from streameval.neighbors.lists import Places
+from streameval.statistics import RankStatistics, cumulated
+from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 FURTHEST = np.finfo(np.float64).max
 NEVER = 1 << 40  # negatives ahead of a positive that is never found: beyond every cutoff
@@ -205,7 +206,7 @@ class _Known:
         )
 
 
-def _key(first: IntArray, second: npt.NDArray[Any]) -> npt.NDArray[np.complex128]:
+def _key(first: IntArray, second: AnyArray) -> npt.NDArray[np.complex128]:
     """Return numbers that are in the order of two, the first before the second."""
     key = np.empty(len(first), np.complex128)
     key.real, key.imag = first, second

@@ -40,7 +40,7 @@ from streameval.run.progress import Progress
 from streameval.run.session import Session, open_session
 from streameval.source import Counted
 from streameval.sources.features import Features
-from streameval.statistics import FloatArray
+from streameval.typing import FloatArray, JsonObject
 
 GROUPS = 20  # of queries, one of which is left out at a time
 CONFIDENCE = 0.95
@@ -157,7 +157,7 @@ class Comparison:
     outcomes: tuple[Outcome, ...]
     threads: int
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Return it as plain values, for JSON; NaN as None."""
         from streameval.result.saved import plain
 

@@ -21,7 +21,7 @@ from streameval.metrics.selection import PARTS
 from streameval.neighbors.bounds import Extremes, as_deployed, find_extremes
 from streameval.neighbors.faiss_index import faiss_metric
 from streameval.neighbors.lists import Lists, Places, Repairs
-from streameval.planning.plan import Plan, Span, Task, pieces, ranges
+from streameval.planning.plan import Plan, Task, pieces, ranges
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.run.executor import Pass
@@ -32,7 +32,7 @@ from streameval.run.progress import Watch
 from streameval.run.session import Session
 from streameval.source import Counted
 from streameval.sources.features import Features
-from streameval.statistics import FloatArray, IntArray
+from streameval.typing import FloatArray, IntArray, Span
 
 if TYPE_CHECKING:
     from streameval.neighbors.source import ListSource

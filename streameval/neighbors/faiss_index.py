@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.arrays.array import reading
 from streameval.arrays.fingerprint import fingerprint
@@ -25,6 +24,7 @@ from streameval.output import NewFile
 from streameval.planning.plan import Plan, ranges
 from streameval.run.progress import Watch
 from streameval.sources.features import Features
+from streameval.typing import Float32Array, JsonObject
 
 SUFFIXES = (".faiss", ".index")
 DESCRIPTION = ".json"  # after the name of an index
@@ -56,7 +56,7 @@ def faiss_metric(features: Features) -> Filter:
     return metric
 
 
-def faiss_vectors(features: Features, vectors: Vectors) -> npt.NDArray[np.float32]:
+def faiss_vectors(features: Features, vectors: Vectors) -> Float32Array:
     """Return vectors as FAISS takes them, [n, D] float32."""
     scaled = faiss_metric(features).normalised
     rows = vectors.rows / vectors.norms[:, None] if scaled else vectors.rows
@@ -268,7 +268,7 @@ class Recipe:
             raise InputError(f"the index can't be written to {path}: {_reason(error)}") from error
 
 
-def facts_of(path: Path) -> dict[str, Any]:
+def facts_of(path: Path) -> JsonObject:
     """Return facts of an index that was built."""
     described = json.loads(Path(f"{path}{DESCRIPTION}").read_text(encoding="utf-8"))
     facts = {name: described[name] for name in ("spec", "train_rows", "build_seconds")}

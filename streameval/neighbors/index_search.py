@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import OptionError, refuse
 from streameval.metrics.options import is_count, is_number
@@ -19,7 +18,7 @@ from streameval.neighbors import faiss_index
 from streameval.neighbors.count import NO_PAIRS
 from streameval.neighbors.lists import NOTHING, Lists, Repairs
 from streameval.neighbors.source import ListSource
-from streameval.planning.plan import Data, Plan, Span, Task, pieces
+from streameval.planning.plan import Data, Plan, Task, pieces
 from streameval.request import Request
 from streameval.run.executor import Pass
 from streameval.run.job import Job
@@ -28,7 +27,7 @@ from streameval.run.progress import Watch
 from streameval.run.session import Session
 from streameval.source import Input
 from streameval.sources.features import Features
-from streameval.statistics import IntArray
+from streameval.typing import Float32Array, IntArray, JsonObject, Span
 
 FIRST_DEPTH = 64  # of k auto
 SPARE = 16  # items searched beyond k: these tell which k are the nearest, whatever float32 says
@@ -130,7 +129,7 @@ class IndexSearch(ListSource):
         file = () if self.path is None else (Input("index", "index", self.path),)
         return super().inputs() + file
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> JsonObject:
         """Return how lists are made and read."""
         made = {} if self.path is not None else {"index": self.index}
         return {
@@ -182,7 +181,7 @@ class IndexSearch(ListSource):
         return 0 if recipe is None else self.shape[1] * recipe.code_bytes
 
     @contextmanager
-    def built(self, plan: Plan, session: Session) -> Iterator[tuple[IndexSearch, dict[str, Any]]]:
+    def built(self, plan: Plan, session: Session) -> Iterator[tuple[IndexSearch, JsonObject]]:
         """Yield the search with its index in a file, and facts of the index that was built."""
         recipe = self.recipe
         if recipe is None:
@@ -224,7 +223,7 @@ class Hits(NamedTuple):
     """
 
     item: IntArray
-    value: npt.NDArray[np.float32]
+    value: Float32Array
     longest: float
 
     @classmethod

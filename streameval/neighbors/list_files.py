@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.arrays.array import Array, reading
 from streameval.arrays.hdf5 import SUFFIXES as HDF5_SUFFIXES
@@ -29,10 +28,10 @@ from streameval.arrays.uri import open_array, parse_uri
 from streameval.errors import InputError
 from streameval.neighbors.lists import Lists, Places
 from streameval.output import NewFile
-from streameval.protocols.labels import AnyArray, Labels
+from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
 from streameval.sources.tiled import ArrayLike
-from streameval.statistics import FloatArray
+from streameval.typing import AnyArray, Float32Array, FloatArray, JsonObject
 
 Names = Sequence[Any] | AnyArray
 
@@ -45,13 +44,13 @@ TAG = "streameval"
 
 def open_lists(
     lists: ArrayLike, distances: ArrayLike | None
-) -> tuple[Array, Array | None, dict[str, Any]]:
+) -> tuple[Array, Array | None, JsonObject]:
     """Open lists: indices, their distances where there are any, and what is told of the gallery.
 
     Indices may be in a file that holds distances, too: `.npz`, a Zarr group or HDF5, under the
     names ``indices`` or ``neighbors``, and ``distances``.
     """
-    described: dict[str, Any] = {}
+    described: JsonObject = {}
     if isinstance(lists, str | Path):
         names, described = _contents(str(lists))
         indices, values = (
@@ -63,7 +62,7 @@ def open_lists(
     return open_array(lists), None if distances is None else open_array(distances), described
 
 
-def _contents(uri: str) -> tuple[list[str], dict[str, Any]]:
+def _contents(uri: str) -> tuple[list[str], JsonObject]:
     """Return the names of the arrays of a file that holds several, and what it says of them.
 
     Nothing of a single array, or one that is named.
@@ -175,7 +174,7 @@ def run_lines(
             yield f"{name} Q0 {gallery[one]} {rank} {score:.9g} {TAG}\n"
 
 
-def descending(scores: FloatArray) -> npt.NDArray[np.float32]:
+def descending(scores: FloatArray) -> Float32Array:
     """Return scores that don't rise as float32 that fall, each next to its own, [n]."""
     # As integers, float32 are in the order of their values, and neighbours differ by one.
     near = np.clip(scores, np.finfo(np.float32).min / 2, np.finfo(np.float32).max)

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import InputError, StreamevalWarning
 from streameval.protocols.pairs import Pairs
-from streameval.statistics import FloatArray, IntArray, cumulated, rows_of
-
-BoolArray = npt.NDArray[np.bool_]
+from streameval.statistics import cumulated, rows_of
+from streameval.typing import BoolArray, FloatArray, IntArray
 
 NOTHING = -1  # in a list, where there is no further item
 REPAIRS = {

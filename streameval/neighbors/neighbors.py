@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.arrays.fingerprint import fingerprint
@@ -19,12 +18,13 @@ from streameval.neighbors.index_search import IndexSearch
 from streameval.neighbors.list_files import METRIC, PRINT, ROWS, open_lists
 from streameval.neighbors.lists import Lists, Repairs
 from streameval.neighbors.source import Depth, ListSource
-from streameval.planning.plan import Data, Plan, Span
+from streameval.planning.plan import Data, Plan
 from streameval.request import Request
 from streameval.run.session import Session
 from streameval.source import Input
 from streameval.sources.features import Features
 from streameval.sources.tiled import ArrayLike
+from streameval.typing import AnyArray, Span
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -172,7 +172,7 @@ class StoredLists(ListSource):
         self, queries: Span, plan: Plan, session: Session, repairs: Repairs
     ) -> tuple[Lists, float]:
         """Return the lists of a block of queries, repaired."""
-        indices: npt.NDArray[Any] = np.asarray(self.lists.read(queries))
+        indices: AnyArray = np.asarray(self.lists.read(queries))
         if indices.dtype == np.uint64:  # beyond int64: of no gallery, and not −1
             indices = np.minimum(indices, np.uint64(np.iinfo(np.int64).max))
         distances = None

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from streameval.planning.plan import (
     Plan,
     Problem,
     Process,
-    Span,
     Task,
     pieces,
     plural,
@@ -44,6 +43,7 @@ from streameval.run.preparation import Prepared
 from streameval.run.session import Session
 from streameval.source import Counted, Input, PlanText, Source
 from streameval.sources.features import Features
+from streameval.typing import JsonObject, Span
 
 Depth = int | Literal["auto"]
 
@@ -169,7 +169,7 @@ class ListSource(Source):
         """
 
     @contextmanager
-    def built(self, plan: Plan, session: Session) -> Iterator[tuple[Self, dict[str, Any]]]:
+    def built(self, plan: Plan, session: Session) -> Iterator[tuple[Self, JsonObject]]:
         """Yield the source as it is read, and facts of what was built for that."""
         yield self, {}
 
@@ -177,7 +177,7 @@ class ListSource(Source):
         """Return the arrays and files that are read."""
         return () if self.features is None else self.features.inputs()
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> JsonObject:
         """Return how lists are made and read."""
         read = {name: getattr(self, name) for name in ("k", "missing", "tighten", "rerank")}
         return read if self.features is None else read | self.features.options()

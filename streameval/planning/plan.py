@@ -9,6 +9,7 @@ from typing import Literal
 
 from streameval.errors import BudgetError
 from streameval.single_shot.ahead import SHOT_DOUBTS, SHOT_RANKS, shot_entries
+from streameval.typing import Span
 
 RESERVED = "process and libraries"
 SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
@@ -17,8 +18,6 @@ FAN_IN = 8  # parts that a worker of a cluster merges at a time
 Layout = Literal["features", "strips", "rectangles", "lists"]
 Holders = dict[str, int]
 """Bytes by what holds them."""
-Span = tuple[int, int]
-"""Start and stop of a range."""
 
 
 @dataclass(frozen=True)

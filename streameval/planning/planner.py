@@ -28,12 +28,12 @@ from streameval.planning.plan import (
     Plan,
     Problem,
     Process,
-    Span,
     Task,
     pieces,
     ranges,
     refusal,
 )
+from streameval.typing import Span
 
 TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
 TASK_BYTES = 1000  # of a task in the list of all, and in the client's books

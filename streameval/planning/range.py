@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streameval.kernels.edges import threshold_distances
-from streameval.statistics import FloatArray
+from streameval.typing import FloatArray, JsonObject
 
 UNIT_TOLERANCE = 1e-3
 UNUSED: Mapping[str, Any] = {"mode": "unused", "low": None, "high": None}
@@ -44,7 +44,7 @@ class Range:
             raise NotUnitError
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Mode and bounds, as a result has them."""
         mode = "given" if self.strict else "auto"
         return {"mode": mode, "low": self.low, "high": self.high}

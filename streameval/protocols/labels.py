@@ -11,10 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, refuse
-from streameval.statistics import IntArray, cumulated
-
-AnyArray = npt.NDArray[np.generic]
-Int32Array = npt.NDArray[np.int32]
+from streameval.statistics import cumulated
+from streameval.typing import AnyArray, Int32Array, IntArray
 
 KNOWN_COLUMNS = ("id", "cam", "key")
 """Columns that every reader of labels knows; others are read where they are asked for."""
@@ -122,7 +120,7 @@ class Labels:
         """Return those of some columns that there are."""
         return self.of({name: v for name, v in self.columns.items() if name in names}, self.source)
 
-    def take(self, index: npt.NDArray[Any] | slice) -> Labels:
+    def take(self, index: AnyArray | slice) -> Labels:
         """Return the labels of some items."""
         return self.of({name: values[index] for name, values in self.columns.items()}, self.source)
 
@@ -150,7 +148,7 @@ class Labels:
         return len(self.id)
 
 
-def as_numpy(values: Any, what: str) -> npt.NDArray[Any]:
+def as_numpy(values: Any, what: str) -> AnyArray:
     """Return it as an array of NumPy."""
     if np.ma.is_masked(values):
         raise InputError(f"{what} has masked values: fill them in (.filled), or leave them out")

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, refuse
-from streameval.statistics import BoolArray, IntArray, rows_of
+from streameval.statistics import rows_of
+from streameval.typing import BoolArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)

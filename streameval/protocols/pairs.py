@@ -14,19 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import OptionError, StreamevalWarning, refuse
-from streameval.protocols.labels import (
-    Int32Array,
-    Labels,
-    check_kinds,
-    matches,
-    rule_codes,
-)
+from streameval.protocols.labels import Labels, check_kinds, matches, rule_codes
 from streameval.protocols.listed import ListedPairs, PairList
 from streameval.protocols.protocol import Protocol
-from streameval.statistics import BoolArray, IntArray, cumulated, rows_of
+from streameval.statistics import cumulated, rows_of
+from streameval.typing import AnyArray, BoolArray, Int32Array, IntArray
 
 MASKS = ("positive", "same_identity", "junk")
 
@@ -78,12 +72,12 @@ class ItemClasses:
         ignored: BoolArray = (self.item[:, items] == self.code[classes].T).any(axis=0)
         return ignored
 
-    def __getstate__(self) -> dict[str, npt.NDArray[Any]]:
+    def __getstate__(self) -> dict[str, AnyArray]:
         """Return arrays of as few bytes as hold the codes."""
         least = -int(max(len(self.code), self.code.max(initial=0))) - 1
         return {name: own.astype(np.min_scalar_type(least)) for name, own in vars(self).items()}
 
-    def __setstate__(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    def __setstate__(self, state: Mapping[str, AnyArray]) -> None:
         vars(self).update({name: own.astype(np.int32) for name, own in state.items()})
 
 

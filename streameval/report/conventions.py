@@ -20,8 +20,9 @@ from streameval.protocols.protocol import (
 )
 from streameval.report.evaluation import PARTS
 from streameval.report.table import Blocks, Facts, Table, facts, number
-from streameval.result import Evaluation, JsonObject
+from streameval.result import Evaluation
 from streameval.result.saved import plain
+from streameval.typing import JsonObject
 
 THIS_RUN = "this run"
 IRRELEVANT = ("name", "cmc", "shot_draws", "shot_seed")

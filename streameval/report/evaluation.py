@@ -34,7 +34,8 @@ from streameval.report.table import (
     plural,
     value_text,
 )
-from streameval.result import Evaluation, JsonObject, Results
+from streameval.result import Evaluation, Results
+from streameval.typing import JsonObject
 
 PARTS: Mapping[str, str] = {
     "retrieval": "Retrieval",

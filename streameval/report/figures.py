@@ -21,8 +21,9 @@ from streameval.errors import InputError, OptionError
 from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.cutoffs import precision_terms
 from streameval.protocols.labels import CAMERA_PAIRS
-from streameval.result import Evaluation, JsonObject, Results
+from streameval.result import Evaluation, Results
 from streameval.result.groups import one_line
+from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

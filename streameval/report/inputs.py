@@ -10,8 +10,9 @@ from streameval.planning.plan import Plan, format_bytes
 from streameval.protocols.protocol import saved_protocol
 from streameval.report.figures import shortened
 from streameval.report.table import Blocks, Cell, Facts, Table, amount, duration, facts, plural
-from streameval.result import Evaluation, JsonObject, Results
+from streameval.result import Evaluation, Results
 from streameval.run.provenance import describe_source
+from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
     from streameval.run.preparation import Prepared

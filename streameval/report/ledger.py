@@ -23,7 +23,7 @@ from streameval.report.table import (
     percent,
     plural,
 )
-from streameval.result import JsonObject
+from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

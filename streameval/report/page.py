@@ -15,9 +15,10 @@ from streameval.planning.plan import format_bytes, plural
 from streameval.report import comparison, figures, inputs, ranked_lists
 from streameval.report.ranked_lists import Pictures
 from streameval.report.terminal import shown
-from streameval.result import Evaluation, JsonObject, Results
+from streameval.result import Evaluation, Results
 from streameval.result.comparison import Comparison, compare
 from streameval.result.saved import read_summary
+from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -17,13 +17,13 @@ import numpy as np
 
 from streameval.errors import InputError, OptionError
 from streameval.labels.columns import read_label_table
-from streameval.protocols.labels import KNOWN_COLUMNS, AnyArray
+from streameval.protocols.labels import KNOWN_COLUMNS
 from streameval.rankings import SIDES, Inputs, RankedList, nearest_items, reopen
 from streameval.report.figures import shortened
 from streameval.report.table import Cell, Table
-from streameval.result import Evaluation, JsonObject, Results
+from streameval.result import Evaluation, Results
 from streameval.result.comparison import query_scores
-from streameval.statistics import FloatArray
+from streameval.typing import AnyArray, FloatArray, JsonObject
 
 LABELS = ("id", "cam")
 SIZE = 160, 240  # pixels of a thumbnail, at most: twice what the page shows

@@ -1,6 +1,5 @@
 """Results: values, curves and the per-query table of a run; saved, loaded and compared."""
 
 from streameval.result.evaluation import Evaluation, Results
-from streameval.result.saved import JsonObject
 
-__all__ = ["Evaluation", "JsonObject", "Results"]
+__all__ = ["Evaluation", "Results"]

@@ -22,10 +22,10 @@ from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.confidence import Resampling, interval, resampled_values, withheld
 from streameval.metrics.metric import FRACTION, Kind
 from streameval.metrics.selection import names_of
-from streameval.result import Evaluation, JsonObject, Results
+from streameval.result import Evaluation, Results
 from streameval.result.same_task import check_comparable, check_despite
 from streameval.result.saved import plain
-from streameval.statistics import AnyArray, FloatArray
+from streameval.typing import AnyArray, FloatArray, JsonObject
 
 RESAMPLES = 10_000
 ROUNDING = 1e-12  # a smaller difference of two runs is none

@@ -35,8 +35,9 @@ from streameval.result.groups import (
     metrics_of_groups,
     table_columns,
 )
-from streameval.result.saved import JsonObject, ResultFolder, load_result, summary_of, write_files
-from streameval.statistics import FloatArray, RankStatistics, rows_of
+from streameval.result.saved import ResultFolder, load_result, summary_of, write_files
+from streameval.statistics import RankStatistics, rows_of
+from streameval.typing import FloatArray, JsonObject
 
 
 @dataclass(frozen=True, eq=False)

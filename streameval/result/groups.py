@@ -16,7 +16,7 @@ from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import confidence_by_group, metrics_by_camera_pair, metrics_by_group
 from streameval.protocols.labels import CAMERA_PAIRS, label_column
-from streameval.statistics import AnyArray, IntArray
+from streameval.typing import AnyArray, IntArray
 
 if TYPE_CHECKING:
     from streameval.result import Evaluation

@@ -13,8 +13,9 @@ from streameval.errors import InputError, OptionError, StreamevalWarning, check_
 from streameval.protocols.protocol import saved_protocol
 from streameval.result.evaluation import Evaluation, Results
 from streameval.result.groups import check_not_of_lists
-from streameval.result.saved import JsonObject, plain
-from streameval.statistics import IntArray, rows_of
+from streameval.result.saved import plain
+from streameval.statistics import rows_of
+from streameval.typing import IntArray, JsonObject
 
 QUERIES = "queries"
 READ_BY = ("ties", "ap", "vp", "cmc", "false_rate_budget")  # options that results are compared by

@@ -39,12 +39,12 @@ from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.groups import check_group_column, label_columns, write_groups
 from streameval.statistics import REQUIRED, RankStatistics
 from streameval.store import create_array
+from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
     from streameval.result import Evaluation
 
 T = TypeVar("T")
-JsonObject = dict[str, Any]
 """Values by name, as JSON holds them."""
 
 SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"

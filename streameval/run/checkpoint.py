@@ -26,8 +26,9 @@ import numpy as np
 from streameval.errors import OutputError, TaskError
 from streameval.planning.plan import Plan, Task, format_bytes
 from streameval.run.record import Manifest, Record, Stage
-from streameval.statistics import AnyArray, FloatArray, RankStatistics
+from streameval.statistics import RankStatistics
 from streameval.store import Arrays, Store, View
+from streameval.typing import AnyArray, FloatArray, JsonObject
 
 FORMAT = 3  # of what is written; no other one is read
 COMMIT_SECONDS = 5.0  # between commits, and before the first
@@ -65,7 +66,7 @@ class Checkpoint(Record):
         self._folder = folder
         self._store = _WorkStore(folder)
         self._lock = ExitStack()
-        self._cut: dict[str, Any] = {}
+        self._cut: JsonObject = {}
         self._stages: dict[str, Stage] = {}
         self._variant = ""
         self._changed: dict[tuple[str, str], Stage] = {}
@@ -210,7 +211,7 @@ def _arrays_of(counted: FloatArray | RankStatistics) -> Arrays:
 
 def _counted_of(arrays: Arrays) -> AnyArray | RankStatistics:
     """Return what `_arrays_of` was given, to be changed."""
-    copies: dict[str, Any] = {name: np.array(array) for name, array in arrays.items()}
+    copies: JsonObject = {name: np.array(array) for name, array in arrays.items()}
     return RankStatistics(**copies) if len(copies) > 1 else copies.popitem()[1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import psutil
 
 from streameval.errors import OptionError, TaskError, check_type
 from streameval.planning.plan import Workers
+from streameval.typing import Keywords
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -110,7 +111,7 @@ def connect(address: str) -> Connection:
 
 
 @contextmanager
-def open_cluster(given: Mapping[str, Any], memory: int) -> Iterator[Connection | None]:
+def open_cluster(given: Keywords, memory: int) -> Iterator[Connection | None]:
     """Open the cluster that is asked for, as long as the context lasts; None where none is.
 
     Parameters

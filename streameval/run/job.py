@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from streameval.kernels.edges import Positives
 from streameval.kernels.matrix_unit import LINE_BYTES
-from streameval.planning.plan import Plan, Span
+from streameval.planning.plan import Plan
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.single_shot.counter import Shots
 from streameval.source import Source
-from streameval.statistics import FloatArray, IntArray
+from streameval.typing import AnyArray, BoolArray, ByteArray, FloatArray, IntArray, Span
 
 if TYPE_CHECKING:
     from streameval.sources.tiled import TiledSource
@@ -49,9 +49,9 @@ class Thresholds:
         """Thresholds and the edges of the histogram, ascending."""
         return self.values if self.histogram is None else np.union1d(self.values, self.histogram)
 
-    def outside(self, distance: FloatArray) -> npt.NDArray[np.bool_]:
+    def outside(self, distance: FloatArray) -> BoolArray:
         """Mask of distances before τ = 0 or beyond τ = 1."""
-        outside: npt.NDArray[np.bool_] = distance < self.range.low
+        outside: BoolArray = distance < self.range.low
         outside |= distance > self.values[-1]
         return outside
 
@@ -111,14 +111,14 @@ class Cache:
     """
 
     def __init__(self) -> None:
-        self._idle: dict[str, list[npt.NDArray[np.uint8]]] = {}
+        self._idle: dict[str, list[ByteArray]] = {}
         self._kept: dict[str, tuple[Hashable, Any]] = {}
         self._lock = Lock()
 
     @contextmanager
     def lend(
         self, use: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8
-    ) -> Iterator[npt.NDArray[Any]]:
+    ) -> Iterator[AnyArray]:
         """Lend an uninitialised array that begins a cache line, while the context lasts.
 
         Parameters

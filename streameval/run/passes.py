@@ -17,14 +17,15 @@ from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.verification import settling_edges
-from streameval.planning.plan import Span, Task
+from streameval.planning.plan import Task
 from streameval.run.executor import Pass
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.progress import Watch
 from streameval.run.record import NO_RECORD, Record
 from streameval.run.session import Session
 from streameval.run.task import check_range, count, extremes, masked_tiles, pair_distances
-from streameval.statistics import FloatArray, IntArray, RankStatistics, rows_of
+from streameval.statistics import RankStatistics, rows_of
+from streameval.typing import FloatArray, IntArray, Span
 
 PER_PASS = 1000  # edges that a pass of refining counts: no more than the pass before
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from streameval.arrays.fingerprint import of_labels
 from streameval.metrics.groups import PositiveCameras
 from streameval.planning.plan import Limits, Plan, Problem, ShotSizes
 from streameval.planning.range import UNUSED, Range
-from streameval.protocols.labels import AnyArray, Labels
+from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs, find_pairs
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
 from streameval.request import Request
@@ -20,7 +19,8 @@ from streameval.result.groups import check_group_column, group_labels, histogram
 from streameval.run.session import Session
 from streameval.single_shot.counter import Shots
 from streameval.source import Source
-from streameval.statistics import SHOT_FIELDS, IntArray
+from streameval.statistics import SHOT_FIELDS
+from streameval.typing import AnyArray, IntArray, JsonObject
 
 THRESHOLDS = 101
 ASSUMED_POSITIVES = 50  # a query, where the work is planned before there are labels
@@ -79,7 +79,7 @@ class Prepared:
         plan = replace(self.plan, bytes_read=again.bytes_read, flops=again.flops)
         return replace(self, problem=problem, plan=plan, range=None)
 
-    def range_summary(self, used: Range) -> dict[str, Any]:
+    def range_summary(self, used: Range) -> JsonObject:
         """Return the mode and the bounds of the range that was used, for the summary."""
         if not (self.problem.thresholds or self.problem.edges):
             return {**UNUSED}

@@ -23,12 +23,13 @@ from streameval.run.record import Manifest
 from streameval.run.session import cores
 from streameval.source import Source
 from streameval.statistics import SHOT_FIELDS
+from streameval.typing import JsonObject
 
 PACKAGES = ("numpy", "numba", "scipy", "zarr", "zarrs", "pyarrow")
 """What numbers are computed and read with."""
 
 
-def describe_run(prepared: Prepared, started: datetime, seconds: float) -> dict[str, Any]:
+def describe_run(prepared: Prepared, started: datetime, seconds: float) -> JsonObject:
     """Return what was evaluated and how, for a result.
 
     Parameters
@@ -60,7 +61,7 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> dict[
     }
 
 
-def describe_source(source: Source) -> dict[str, Any]:
+def describe_source(source: Source) -> JsonObject:
     """Return where the distances come from."""
     return {item.key: item.uri for item in source.inputs()} | dict(source.options())
 
@@ -102,7 +103,7 @@ def manifest(prepared: Prepared) -> Manifest:
     source, request, plan = prepared.source, prepared.request, prepared.plan
     inputs = {item.name: item.fingerprint() for item in source.inputs()}
     inputs["labels"] = _label_hash(prepared)
-    options: dict[str, Any] = {
+    options: JsonObject = {
         **source.options(),
         "protocol": asdict(request.protocol),
         "range": None if prepared.range is None else asdict(prepared.range),
@@ -116,7 +117,7 @@ def manifest(prepared: Prepared) -> Manifest:
         options |= asdict(request.options)
     local = prepared.limits.workers is None
     process = {"memory": plan.memory, "threads": plan.threads} if local else {}
-    described: dict[str, Any] = json.loads(json.dumps(options, default=str))
+    described: JsonObject = json.loads(json.dumps(options, default=str))
     # Options first: the pairs, which are hashed as labels, change with them, too.
     return {
         "options": described,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -29,6 +29,7 @@ from streameval.run.record import NO_RECORD, Record, Stage
 from streameval.run.worker import check_sent
 from streameval.source import Source
 from streameval.store import check_packages
+from streameval.typing import Keywords
 
 DEFAULT_MEMORY = "2GB"
 LIBRARY_BYTES = 160 << 20  # kernels, compiled or loaded, codecs, allocators
@@ -127,7 +128,7 @@ def _name(group: object) -> str:
 
 
 @contextmanager
-def open_session(given: Mapping[str, Any]) -> Iterator[Session]:
+def open_session(given: Keywords) -> Iterator[Session]:
     """Open a session while the context lasts.
 
     Parameters

@@ -11,20 +11,20 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.errors import InputError
 from streameval.kernels.counting import RankCounter
 from streameval.kernels.edges import Edges, Positives
 from streameval.kernels.extremes import ExtremesCounter, NearestCounter
 from streameval.kernels.tiles import Tile
-from streameval.planning.plan import Span, Task
+from streameval.planning.plan import Task
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.progress import Watch
 from streameval.single_shot.counter import ShotCounter
-from streameval.statistics import FloatArray, IntArray, RankStatistics, histogram_of, rows_of
+from streameval.statistics import RankStatistics, histogram_of, rows_of
+from streameval.typing import BoolArray, FloatArray, IntArray, Span
 
 
 def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
@@ -107,7 +107,7 @@ def _histogram(job: Job, task: Task, within: IntArray, negatives: IntArray) -> d
 
 
 def masked_tiles(
-    job: Job, task: Task, watch: Watch, masked: npt.NDArray[np.bool_] | None = None
+    job: Job, task: Task, watch: Watch, masked: BoolArray | None = None
 ) -> Iterator[Tile]:
     """Yield the tiles of a task without listed pairs.
 

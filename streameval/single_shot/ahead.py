@@ -26,13 +26,11 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from streameval.kernels.edges import Edges, Positives, first_reached, slot_of
-from streameval.kernels.tiles import IntArray, list_values, product
+from streameval.kernels.tiles import list_values, product
 from streameval.metrics.ranks import tie_groups
-
-Entries = npt.NDArray[np.uint64]
+from streameval.typing import HashArray, IntArray
 
 ROWS = 3  # of each positive
 SHOT_DOUBTS = 1 << 17  # pairs close to a positive that are kept, to be decided together
@@ -59,7 +57,7 @@ class Ahead(NamedTuple):
         The first row of each query that is hopeless; beyond its last where none is.
     """
 
-    entries: Entries
+    entries: HashArray
     packing: Packing
     cut: IntArray
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.kernels.edges import Positives
 from streameval.kernels.tiles import Doubts, LevelTable, Tile
@@ -29,7 +28,8 @@ from streameval.single_shot.ahead import (
     shot_entries,
 )
 from streameval.single_shot.poisson_binomial import hopeless_from, shots_of_query
-from streameval.statistics import SHOT_RULES, FloatArray, IntArray
+from streameval.statistics import SHOT_RULES
+from streameval.typing import FloatArray, Int32Array, IntArray
 
 MANY = 8  # an eighth of the pairs of a query in doubt: from there on finer tiles pay
 
@@ -52,7 +52,7 @@ class Shots:
         The most that a query leaves in the list of negatives ahead: see `most_entries`.
     """
 
-    code: npt.NDArray[np.int32]
+    code: Int32Array
     items: IntArray
     draws: int
     seed: int

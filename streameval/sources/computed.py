@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.distances.sums import FloatMatrix
 from streameval.errors import InputError, OptionError
 from streameval.metrics.options import is_count
-from streameval.planning.plan import Data, Span
+from streameval.planning.plan import Data
 from streameval.source import Input
 from streameval.sources.distances import MatrixSource
 from streameval.sources.tiled import convert
+from streameval.typing import FloatingArray, Span
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class Computed(MatrixSource):
         """Return the sizes of a block and of what the function returns."""
         return Data(0, 8, 8, lambda rows, columns: 0, self.chunks)
 
-    def write(self, queries: Span, items: Span, out: FloatMatrix) -> None:
+    def write(self, queries: Span, items: Span, out: FloatingArray) -> None:
         """Write what the function returns for a block, as float64."""
         given = np.asarray(self.function(slice(*queries), slice(*items)))
         if given.shape != out.shape or given.dtype.kind not in "fiu":

@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streameval.distances.sums import FloatMatrix
 from streameval.errors import BadRowError, InputError
 from streameval.kernels.tiles import Columns, Tile, all_finite, column_offsets
-from streameval.planning.plan import Data, Plan, Span, Task, pieces, plural
+from streameval.planning.plan import Data, Plan, Task, pieces, plural
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart
@@ -29,7 +28,7 @@ from streameval.sources.tiled import (
     open_matrix,
     working_dtype,
 )
-from streameval.statistics import FloatArray, IntArray
+from streameval.typing import FloatArray, FloatingArray, IntArray, Span
 
 LAYOUTS = {
     "strips": "strips: whole rows of the matrix, each read once",
@@ -67,7 +66,7 @@ class MatrixSource(TiledSource):
         return PlanText(LAYOUTS[plan.layout], tile)
 
     @abstractmethod
-    def write(self, queries: Span, items: Span, out: FloatMatrix) -> None:
+    def write(self, queries: Span, items: Span, out: FloatingArray) -> None:
         """Write a block of distances.
 
         Parameters
@@ -78,7 +77,7 @@ class MatrixSource(TiledSource):
             Of `dtype`.
         """
 
-    def read(self, queries: Span, items: Span) -> FloatMatrix:
+    def read(self, queries: Span, items: Span) -> FloatingArray:
         """Return a block, once it is known to be finite.
 
         Raises
@@ -86,7 +85,7 @@ class MatrixSource(TiledSource):
         BadRowError
             If a distance is not finite; names the first.
         """
-        block: FloatMatrix = np.empty((queries[1] - queries[0], items[1] - items[0]), self.dtype)
+        block: FloatingArray = np.empty((queries[1] - queries[0], items[1] - items[0]), self.dtype)
         self.write(queries, items, block)
         if not all_finite(block):
             bad = np.argwhere(~np.isfinite(block))
@@ -150,7 +149,7 @@ class MatrixSource(TiledSource):
             yield items[0], np.concatenate(rows).astype(np.float64)
 
     @contextmanager
-    def _block(self, job: Job, queries: Span, items: Span) -> Iterator[FloatMatrix]:
+    def _block(self, job: Job, queries: Span, items: Span) -> Iterator[FloatingArray]:
         """Lend a block of distances."""
         shape = queries[1] - queries[0], items[1] - items[0]
         with job.cache.lend("strip", shape, self.dtype) as block:
@@ -251,7 +250,7 @@ class Distances(MatrixSource):
         """Return the sizes of the matrix."""
         return data_of(self.matrix, self.dtype)
 
-    def write(self, queries: Span, items: Span, out: FloatMatrix) -> None:
+    def write(self, queries: Span, items: Span, out: FloatingArray) -> None:
         """Write a block of the matrix; without a copy, where its dtype is that of the block."""
         same = out if self.matrix.dtype == self.dtype else None
         stored = self.matrix.read(queries, items, out=same)

@@ -6,14 +6,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.distances.distance import Distance, find_distance
-from streameval.distances.sums import FloatMatrix, Vectors
+from streameval.distances.sums import Vectors
 from streameval.errors import BadRowError, InputError, StreamevalWarning
 from streameval.kernels.features import (
     ExactColumns,
@@ -22,7 +21,7 @@ from streameval.kernels.features import (
 )
 from streameval.kernels.multiplier import advice, description, item_bytes
 from streameval.kernels.tiles import Tile, column_offsets
-from streameval.planning.plan import Data, Plan, Span, Task, pieces, plural
+from streameval.planning.plan import Data, Plan, Task, pieces, plural
 from streameval.planning.range import UNIT_TOLERANCE, Range
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
@@ -37,7 +36,15 @@ from streameval.sources.tiled import (
     open_matrix,
     working_dtype,
 )
-from streameval.statistics import FloatArray, IntArray
+from streameval.typing import (
+    AnyArray,
+    ByteArray,
+    FloatArray,
+    FloatingArray,
+    IntArray,
+    JsonObject,
+    Span,
+)
 
 if TYPE_CHECKING:
     from streameval.request import Request
@@ -95,7 +102,7 @@ class Features(TiledSource):
             Input("gallery", "gallery features", self.gallery),
         )
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> JsonObject:
         """Return the metric and the number of columns."""
         return {"metric": self.metric, "width": self.width}
 
@@ -157,9 +164,7 @@ class Features(TiledSource):
         rows = self.query.read((start, stop))
         return self._checked(self.query, rows, np.arange(start, stop))
 
-    def read_gallery(
-        self, start: int, stop: int, out: npt.NDArray[np.generic] | None = None
-    ) -> Vectors:
+    def read_gallery(self, start: int, stop: int, out: AnyArray | None = None) -> Vectors:
         """Return gallery rows [n, D] in the working dtype, and their canonical norms [n].
 
         Parameters
@@ -176,7 +181,7 @@ class Features(TiledSource):
         rows = self.gallery.read((start, stop), out=out)
         return self._checked(self.gallery, rows, np.arange(start, stop))
 
-    def take_gallery(self, rows: npt.NDArray[np.int64]) -> Vectors:
+    def take_gallery(self, rows: IntArray) -> Vectors:
         """Return the gallery rows with these ascending indices, checked as by `read_gallery`."""
         return self._checked(self.gallery, self.gallery.take(rows), rows)
 
@@ -190,9 +195,7 @@ class Features(TiledSource):
         for rows in pieces((0, stop), _SCANNED_ROWS):
             self.read_gallery(*rows)
 
-    def _checked(
-        self, array: Array, rows: npt.NDArray[np.generic], index: npt.NDArray[np.int64]
-    ) -> Vectors:
+    def _checked(self, array: Array, rows: AnyArray, index: IntArray) -> Vectors:
         name = f"{array.uri} {array.shape}"
         vectors = Vectors.of(convert(rows, self.dtype, name, index))
         least = 0.0 if self.distance.uses_lengths else LEAST_NORM
@@ -229,8 +232,8 @@ class Features(TiledSource):
         job: Job,
         queries: QueryBlock,
         gallery: Span,
-        memory: npt.NDArray[np.generic],
-        panels: npt.NDArray[np.uint8],
+        memory: AnyArray,
+        panels: ByteArray,
     ) -> Iterator[FeatureColumns | ExactColumns]:
         """Yield the columns of a block of the gallery, a tile's at a time."""
         vectors, item, pairs = self.read_gallery(*gallery, memory), np.arange(*gallery), job.pairs
@@ -312,7 +315,7 @@ def _by_norm(norms: FloatArray) -> tuple[IntArray, list[int]]:
     return order, [0, *cuts.tolist(), n]
 
 
-def _fault(row: FloatMatrix, norm: float) -> str:
+def _fault(row: FloatingArray, norm: float) -> str:
     """Say what is wrong with a row of features, and what to do."""
     column = np.flatnonzero(~np.isfinite(row))
     if column.size:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.arrays.uri import open_array
-from streameval.distances.sums import FloatMatrix
 from streameval.errors import BadRowError, InputError, StreamevalWarning
 from streameval.kernels.tiles import Tile
 from streameval.planning.plan import Data, Limits, Plan, Problem, Task
@@ -26,7 +25,7 @@ from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.passes import count_all, find_extremes, find_positives, refine
 from streameval.run.progress import Watch
 from streameval.source import Counted, Source
-from streameval.statistics import FloatArray, IntArray
+from streameval.typing import AnyArray, FloatArray, FloatingArray, IntArray
 
 if TYPE_CHECKING:
     from streameval.run.preparation import Prepared
@@ -58,13 +57,13 @@ def working_dtype(array: Array) -> type[np.float32] | type[np.float64]:
 
 
 def convert(
-    given: npt.NDArray[Any],
+    given: AnyArray,
     dtype: npt.DTypeLike,
     name: str,
-    index: npt.NDArray[np.int64],
+    index: IntArray,
     first_column: int = 0,
-    out: FloatMatrix | None = None,
-) -> FloatMatrix:
+    out: FloatingArray | None = None,
+) -> FloatingArray:
     """Return a block in a dtype that holds every value of it exactly.
 
     Parameters
