@@ -1,4 +1,7 @@
-"""Types that annotations name: arrays by what they hold, ranges, names with their values."""
+"""Types that annotations name: arrays by what they hold, ranges, names with their values.
+
+It loads NumPy: the command line, and what its help shows, do without it.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,6 @@ import click
 
 from streameval.cli.types import Value, flag
 from streameval.errors import InputError, OptionError
-from streameval.typing import Keywords
 
 CONFIG = "config"
 OUTPUTS = {
@@ -92,7 +91,7 @@ def read_config(path: str, command: click.Command) -> dict[str, Any]:
     return values
 
 
-def in_force(command: click.Command, values: Keywords) -> dict[str, Any]:
+def in_force(command: click.Command, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return by their keys the options that make a result what it is, where not the default."""
     return {
         key: list(value) if isinstance(value, tuple) else value
@@ -103,7 +102,7 @@ def in_force(command: click.Command, values: Keywords) -> dict[str, Any]:
     }
 
 
-def as_toml(values: Keywords) -> str:
+def as_toml(values: Mapping[str, Any]) -> str:
     """Return a config file: texts, numbers, booleans and lists of them, a line a key."""
     return "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
 

@@ -17,7 +17,6 @@ from streameval.cli.options import INDEX, SIDES, Values, bundle, check_effect, c
 from streameval.cli.output import Interruption, Output, chosen_format, print_answer
 from streameval.errors import OptionError, StreamevalWarning
 from streameval.output import NewFile
-from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
     from streameval.audit import Finding
@@ -170,7 +169,7 @@ def open_trec(values: Values, signals: Interruption) -> Iterator[dict[str, NewFi
 def describe(result: Evaluation, values: Values, findings: Sequence[Finding]) -> Evaluation:
     """Return the result with the command line, its labels and their audit in its provenance."""
     context = click.get_current_context()
-    about: JsonObject = {
+    about: dict[str, Any] = {
         "given": in_force(context.command, values),
         "labels": {side: inputs.label_uris(values, side) for side in SIDES},
         "audit": [asdict(finding) for finding in findings],

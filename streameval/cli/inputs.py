@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from streameval.cli.options import COLUMNS, SEARCHES, SIDES, Values, check_effect
 from streameval.cli.types import is_column
 from streameval.errors import OptionError, StreamevalError
-from streameval.typing import AnyArray
 
 if TYPE_CHECKING:
     from streameval.metrics.confidence import Resampling

@@ -19,7 +19,6 @@ from streameval.cli.output import (
 )
 from streameval.errors import InputError, OptionError
 from streameval.output import write_new
-from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
     from streameval.report.table import Blocks
@@ -61,7 +60,7 @@ def show(folders: tuple[str, ...], **values: Any) -> None:
         results[folder] = replace(result, resampling=resampling or result.resampling)
     warn_of_others(results)
 
-    def summaries() -> JsonObject:
+    def summaries() -> dict[str, Any]:
         every = {name: result.summary() for name, result in results.items()}
         return every if len(every) > 1 else every[folders[0]]
 

@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args
 
 from streameval.choices import CmcReading, SelfMatch
 from streameval.errors import OptionError, is_whole, refuse
-from streameval.typing import Keywords
 
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
@@ -183,7 +182,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
 """The protocols by name; ``market1501`` is the default."""
 
 
-def saved_protocol(values: Keywords) -> Protocol:
+def saved_protocol(values: Mapping[str, Any]) -> Protocol:
     """Return the protocol of a saved result; early results hold its name and junk ids alone."""
     known = PROTOCOLS.get(values["name"])
     if known is None or {"ignore", "same_identity_and_camera"}.intersection(values):
@@ -191,7 +190,7 @@ def saved_protocol(values: Keywords) -> Protocol:
     return replace(known, **values)
 
 
-def with_options(protocol: str | Protocol, given: Keywords) -> Protocol:
+def with_options(protocol: str | Protocol, given: Mapping[str, Any]) -> Protocol:
     """Return a protocol, or the one of that name, with the options that are given.
 
     Parameters
