@@ -8,7 +8,7 @@ import click
 
 from streameval.cli import inputs
 from streameval.cli.options import FILE, SIDES, URI, bundle, check_effect, command
-from streameval.cli.output import print_answer
+from streameval.cli.output import print_answer, print_lines
 
 FIELDS = ("shape", "dtype", "chunks", "blocks", "kept")
 
@@ -80,8 +80,5 @@ def convert(source: str, out: str, **values: Any) -> None:
     done = conversion.convert(open_array(source), out, memory=memory, overwrite=values["overwrite"])
     size, chunks = (" x ".join(f"{n:,}" for n in lengths) for lengths in (done.shape, done.chunks))
     kept = f"; {done.kept} of {done.blocks} blocks were there already" if done.kept else ""
-    print_answer(
-        values,
-        lambda: {name: getattr(done, name) for name in FIELDS},
-        lambda: [f"{out}: {size} of {done.dtype}, all finite, in chunks of {chunks}{kept}"],
-    )
+    text = f"{out}: {size} of {done.dtype}, all finite, in chunks of {chunks}{kept}"
+    print_lines(values, {name: getattr(done, name) for name in FIELDS}, text)

@@ -20,7 +20,7 @@ from streameval.cli.options import (
     examples,
     places,
 )
-from streameval.cli.output import Interruption, print_answer, save
+from streameval.cli.output import Interruption, print_answer, print_lines, save
 from streameval.errors import InputError, OptionError, OutputError
 from streameval.output import write_new
 
@@ -268,11 +268,7 @@ def verify(path: str, **values: Any) -> None:
         f"{path}: {plural(segments, 'segment')} and {plural(queries, 'query', 'queries')} are as "
         f"they were; {plural(pairs, 'pair')} counted again, no difference"
     )
-    print_answer(
-        values,
-        lambda: counts | {"differences": differences},
-        lambda: [*differences] or [same],
-    )
+    print_lines(values, counts | {"differences": differences}, *differences or [same])
     if differences:
         raise OutputError(
             f"{plural(len(differences), 'difference')} in {path}: restore what is damaged from a "

@@ -80,6 +80,14 @@ def print_answer(
         print_or_write(render(blocks(), plain=plain), values)
 
 
+def print_lines(values: Values, summary: object, *lines: str) -> None:
+    """Print a summary as JSON where ``--json`` is given, else lines, with paths as they are."""
+    from streameval.report.terminal import shown
+
+    text = "".join(f"{shown(line)}\n" for line in lines)
+    print_out(as_json(summary) if values["json"] else text)
+
+
 def print_or_write(content: str | bytes, values: Values) -> None:
     """Print on stdout, or write to the file that is named in its place."""
     if values.get("text_file") is not None:

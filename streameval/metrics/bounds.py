@@ -152,7 +152,7 @@ def _bounded(
         if known or name in found.bounds or measure.tail == "monotone":
             found.curves.update(_merged(one.curves, other.curves))
             columns.update(_merged(one.per_query, other.per_query))
-        if reason and (name in found.bounds or measure.tail == "cutoff"):
+        if low != high and (name in found.bounds or measure.tail == "cutoff"):
             found.places[name] = closing_places(measure, stats, reading)
     if best.tied.any():  # of returned items: from pessimistic at worst to optimistic at best
         worst_ties = RankedQueries(stats, replace(options, ties="pessimistic"))

@@ -34,10 +34,10 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _as_tuple(values: Any) -> Any:
-    """Return tuples of any values, and of theirs, but a string's; one value as it is."""
-    if isinstance(values, Iterable) and not isinstance(values, str):
-        return tuple(map(_as_tuple, values))
+def _as_tuple(values: Any, depth: int = 1) -> Any:
+    """Return a tuple of any values but a string's, and of theirs to a depth; one as it is."""
+    if depth and isinstance(values, Iterable) and not isinstance(values, str):
+        return tuple(_as_tuple(one, depth - 1) for one in values)
     return values
 
 
@@ -125,7 +125,7 @@ class Protocol:
                 f"protocol {self.name} has ignore and {' or '.join(flags)}, its earlier spelling: "
                 "give ignore alone"
             )
-        rules = _as_tuple(second) or tuple(rule for flag, rule in flags.values() if flag)
+        rules = _as_tuple(second, 2) or tuple(rule for flag, rule in flags.values() if flag)
         object.__setattr__(self, "ignore", rules)
         object.__setattr__(self, "junk_ids", _as_tuple(self.junk_ids))
         for name, (can_be, expected) in _VALUES.items():
