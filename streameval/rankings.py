@@ -189,7 +189,8 @@ def nearest_items(
             of_matches[at].append(distances[kinds == Kind.MATCH])
             others = distances[kinds == Kind.MISMATCH]
             nearest_negative[at] = min(nearest_negative[at], float(others.min(initial=math.inf)))
-            kept[at].append(_first(distances, kinds, result.options.ties, most, start))
+            first = _first(distances, kinds, result.options.ties, most, start)
+            kept[at] = [np.sort(np.concatenate([*kept[at], first]))[:most]]
     for at, query in enumerate(queries):
         statistics = result.statistics
         positives = slice(*statistics.indptr[query : query + 2].tolist())
@@ -199,8 +200,7 @@ def nearest_items(
             or nearest_negative[at] != statistics.nearest_negative[query]
         ):
             raise _changed(name, f"query {query} has other distances than in the result")
-    first = (np.sort(np.concatenate(own))[:most] for own in kept)
-    return [_ranked(result, query, own) for query, own in zip(queries, first, strict=True)]
+    return [_ranked(result, query, own) for query, [own] in zip(queries, kept, strict=True)]
 
 
 def _kinds(pairs: Pairs, query: int, start: int, stop: int) -> npt.NDArray[np.int8]:
@@ -223,8 +223,9 @@ def _first(
     near = np.flatnonzero(distances <= np.partition(distances, last)[last])
     order = {"pessimistic": (0, 1, 2), "optimistic": (1, 0, 2)}.get(ties, (0, 0, 0))
     places = np.array(order)[kinds[near]]
-    first = np.rec.fromarrays([distances[near], places, near + start, kinds[near]])
-    return np.sort(first)[:most]
+    first = np.lexsort((near, places, distances[near]))[:most]
+    near, places = near[first], places[first]
+    return np.rec.fromarrays([distances[near], places, near + start, kinds[near]])
 
 
 def _ranked(result: Evaluation, query: int, kept: AnyArray) -> RankedList:

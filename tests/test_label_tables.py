@@ -33,6 +33,8 @@ def test_columns_that_are_told_to_be_text(tmp_path: Path) -> None:
     assert labels.cam.tolist() == ["01", "1"]
     assert labels.key is not None
     assert labels.key.tolist() == [7, 8]
+    ids = write(tmp_path / "ids.csv", "0001", "1", header="id")
+    assert read_label_table(ids, text="id").id.tolist() == ["0001", "1"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from test_cli import CSV, STORED, data, run
 from test_cli_metrics import call, refused, summary
@@ -126,6 +128,12 @@ def test_values_may_be_of_any_iterable() -> None:
     rules = (iter(rule) for rule in (["clothes", "id"], ["cam"]))
     protocol = se.Protocol("mine", rules, junk_ids=iter([3, -1]))  # type: ignore[arg-type]
     assert protocol == se.Protocol("mine", (("id", "clothes"), ("cam",)), junk_ids=(3, -1))
+
+
+@pytest.mark.parametrize("given", [{"junk_ids": [np.array(-1)]}, {"ignore": [[np.array("cam")]]}])
+def test_values_that_are_arrays_of_no_axis_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(se.OptionError, match=next(iter(given))):
+        se.Protocol("mine", **given)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -165,8 +165,21 @@ def test_an_index_that_was_built_is_not_built_again(folder: Path) -> None:
     told = [one.provenance["lists"]["index"] for one in (found, expected)]
     assert all(one.pop("build_seconds") > 0 for one in told)
     assert told[0] == told[1]
+    with pytest.raises(KeyboardInterrupt):  # nothing is finished, so nothing is kept
+        se.evaluate(source, **labels(folder), progress=Stopped("index"), **kept)
+    assert not (folder / "kept").exists()
     with pytest.raises(KeyboardInterrupt):
         se.evaluate(source, **labels(folder), progress=Stopped("search"), **kept)
+    for name in ("built.faiss.json", "built.faiss"):  # what is damaged is built again
+        file = folder / "kept" / name
+        file.write_bytes(file.read_bytes()[:100])
+        again = Stopped("search")
+        with pytest.raises(KeyboardInterrupt):
+            se.evaluate(source, **labels(folder), progress=again, **kept)
+        assert again.passes == ["train", "index", "search"]
+    with pytest.raises(se.OptionError, match="k auto closes bounds"):  # before it is built
+        se.evaluate(replace(source, k="auto"), **labels(folder), checkpoint=folder / "other")
+    assert not (folder / "other").exists()
     other = replace(source, index="IVF5,Flat")
     with pytest.raises(OutputError, match=r"is of another evaluation; options differ, index"):
         se.evaluate(other, **labels(folder), **kept)

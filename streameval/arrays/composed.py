@@ -24,7 +24,7 @@ _DENSE = 4  # read with what lies between where at least one row in so many is w
 
 
 class ComposedArray(Array):
-    """IntArray or columns of arrays, one array after the other.
+    """Rows or columns of arrays, one array after the other.
 
     Parameters
     ----------

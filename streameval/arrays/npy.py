@@ -205,7 +205,7 @@ def _near(rows: IntArray, row_bytes: int) -> IntArray:
 
 
 class VecsArray(Array):
-    """IntArray of one length, each after its length: `.fvecs`, `.ivecs` and `.bvecs`."""
+    """Rows of one length, each after its length: `.fvecs`, `.ivecs` and `.bvecs`."""
 
     def __init__(self, path: Path, key: str | None, uri: str) -> None:
         refuse_key(uri, key)

@@ -123,7 +123,7 @@ class RankCounter:
         with np.errstate(invalid="ignore"):
             before, step = np.diff(level).T
             even = np.abs(step - before) <= 1e-6 * step
-        return np.where(even, step, 0.0), level[:, 2]
+        return np.where(even, step, 0.0), level[:, 2].copy()  # kernels take it in one layout
 
     def _settle(self, tile: Tile) -> None:
         """Count the doubts so far; they are of one set of columns."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from streameval.kernels.tiles import Doubts, Rows, Tile, list_values
+from streameval.kernels.tiles import Doubts, Rows, Tile, list_values, product
 from streameval.typing import FloatArray
 
 
@@ -116,13 +116,16 @@ class NearestCounter:
         (m, n), most = tile.values.shape, self.heaps.shape[1]
         bound = np.minimum(self._reach[query], self.heaps[query, 0])
         limit = tile.row_levels(bound).tied + rows.band
-        for first in np.flatnonzero(bound == np.inf).tolist() if n > most else ():
+        crowded = np.zeros(m, np.bool_)
+        if not rows.band.any():
+            _put_exact(rows, limit, self._reach, self.heaps)
+            row = m
+        for first in np.flatnonzero(bound == np.inf).tolist() if row < m and n > most else ():
             nearest = np.partition(rows.weighted(first), most - 1)[most - 1]
             limit[first] = float(nearest) + 2 * rows.band[first]
-        # A model that has collapsed has more within the band than are of use.
-        crowd, crowded = 4 * most + n // 4 if rows.band.any() else n, np.zeros(m, np.bool_)
         self._doubts, never = self._doubts.enlarged(2 * n), np.full(m, np.inf)
         while row < m:
+            crowd = 4 * most + n // 4  # a model that has collapsed has more than are of use
             row, filled = _find(rows, row, limit, never, self._doubts, crowd, crowded)
             exact = self._doubts.resolve(tile, filled)
             _put_all(exact, self._doubts.query, self._reach, self.heaps)
@@ -135,19 +138,33 @@ class NearestCounter:
 
 
 @numba.njit(nogil=True, cache=True)
+def _put(value, reach, heap):  # type: ignore[no-untyped-def]
+    """Put a distance within reach in place of the greatest of a heap, if it is less."""
+    if value > reach or value >= heap[0]:
+        return
+    at, child, size = 0, 1, len(heap)
+    while child < size:
+        if child + 1 < size and heap[child + 1] > heap[child]:
+            child += 1
+        if heap[child] <= value:
+            break
+        heap[at] = heap[child]
+        at, child = child, 2 * child + 1
+    heap[at] = value
+
+
+@numba.njit(nogil=True, cache=True)
 def _put_all(exact, query, reach, heaps):  # type: ignore[no-untyped-def]
-    """Put canonical distances in place of the greatest in the heaps of their queries."""
-    size = heaps.shape[1]
+    """Put canonical distances into the heaps of their queries."""
     for t in range(len(exact)):
-        value, heap = exact[t], heaps[query[t]]
-        if value > reach[query[t]] or value >= heap[0]:
-            continue
-        at, child = 0, 1
-        while child < size:
-            if child + 1 < size and heap[child + 1] > heap[child]:
-                child += 1
-            if heap[child] <= value:
-                break
-            heap[at] = heap[child]
-            at, child = child, 2 * child + 1
-        heap[at] = value
+        _put(exact[t], reach[query[t]], heaps[query[t]])
+
+
+@numba.njit(nogil=True, cache=True)
+def _put_exact(rows, limit, reach, heaps):  # type: ignore[no-untyped-def]
+    """Put the values of an exact tile, up to the limits of its rows, into the heaps."""
+    for row in range(len(rows.query)):
+        i, given, weight = rows.query[row], rows.values[row], rows.columns.weight
+        offset = rows.columns.offset[rows.offset[row]]
+        for k in list_values(given, weight, offset, limit[row], np.inf, np.inf):
+            _put(np.float64(product(given, weight, k) + offset[k]), reach[i], heaps[i])

@@ -192,7 +192,7 @@ def read_sides(
         known.append(read_labels(ids, cams, keys))
         read.append((known[-1].source, known[-1].columns))
     texts = {name for one in known for name, own in one.columns.items() if own.dtype.kind == "U"}
-    texts.update(text)
+    texts.update([text] if isinstance(text, str) else text)
     integers = set()  # columns of which all sides have integers
     for name in {name: None for _, columns in read for name in columns if name not in texts}:
         same = [columns[name] for _, columns in read if name in columns]

@@ -119,17 +119,18 @@ class LedgerStore(Store):
         if at is None:
             return Contents(self, self.readable())
         snapshots = self.snapshots()
-        known = {str(number): snapshot for number, snapshot in enumerate(snapshots)}
-        if str(at) not in known:  # the newest may be damaged
+        known: dict[int | str, str] = dict(enumerate(snapshots))
+        known |= {str(number): snapshot for number, snapshot in enumerate(snapshots)}
+        if at not in known:  # the newest may be damaged
             for entry in self.contents().head().trajectory:
                 if entry["change"] == "append":
                     known[entry["name"]] = snapshots[entry["number"]]
-        if str(at) not in known:
+        if at not in known:
             raise OptionError(
                 f"{self.location} has no snapshot {at!r}; there are 0 to {len(snapshots) - 1}, and "
                 "the names of segments"
             )
-        return Contents(self, self.readable(known[str(at)]))
+        return Contents(self, self.readable(known[at]))
 
     def change(self) -> Contents:
         """Return the contents of the ledger, to be changed."""

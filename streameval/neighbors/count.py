@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from streameval.errors import InputError, OptionError, StreamevalWarning
+from streameval.errors import InputError, StreamevalWarning
 from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import PARTS
@@ -67,10 +67,8 @@ def begin_work(source: ListSource, prepared: Prepared, session: Session) -> None
 
 def count_built(source: ListSource, prepared: Prepared, session: Session) -> Counted:
     """Count lists of a source whose index, if it has one, is built; warn of repairs."""
-    gallery, deployed, auto = source.shape[1], source.reading == "never", source.k == "auto"
+    gallery, auto = source.shape[1], source.k == "auto"
     if auto:
-        if deployed:
-            raise OptionError("k auto closes bounds, and missing is never: give a number")
         session = replace(session, collect=None)
         source = replace(source, k=min(source.depth, gallery))
     counter = _ListCounter(source, prepared, session)
@@ -78,7 +76,7 @@ def count_built(source: ListSource, prepared: Prepared, session: Session) -> Cou
         counted = counter.count()
         close = not auto or source.depth >= gallery
         if close or _widest(counted, prepared.request.options) <= source.width:
-            counter.repairs.warn(deployed=deployed)
+            counter.repairs.warn(deployed=source.reading == "never")
             return counted
         counter.source = source = replace(source, k=min(source.depth * DEEPER, gallery))
         plan = source.plan(prepared.problem, prepared.limits)

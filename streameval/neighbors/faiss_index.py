@@ -161,7 +161,7 @@ def check_index(index: Any, path: Path, features: Features) -> None:
 
 def _described(path: Path) -> tuple[Any, Any]:
     """Return the metric and the gallery's fingerprint beside an index; None where there is none."""
-    beside = Path(f"{path}{DESCRIPTION}")
+    beside = description(path)
     if not beside.exists():
         return None, None
     with reading(str(beside), "read", "remove it, or build the index again"):
@@ -258,7 +258,7 @@ class Recipe:
             "rows": rows,
             "width": width,
         }
-        beside = f"{path}{DESCRIPTION}"
+        beside = description(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with NewFile(path, overwrite=True) as file, NewFile(beside, overwrite=True) as other:
@@ -268,9 +268,24 @@ class Recipe:
             raise InputError(f"the index can't be written to {path}: {_reason(error)}") from error
 
 
+def description(path: Path) -> Path:
+    """Return where an index is described, beside its file."""
+    return Path(f"{path}{DESCRIPTION}")
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether a file holds an index that was built, with its description."""
+    try:
+        facts_of(path)
+        load().read_index(str(path), load().IO_FLAG_MMAP | load().IO_FLAG_READ_ONLY)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError):
+        return False
+    return True
+
+
 def facts_of(path: Path) -> JsonObject:
     """Return facts of an index that was built."""
-    described = json.loads(Path(f"{path}{DESCRIPTION}").read_text(encoding="utf-8"))
+    described = json.loads(description(path).read_text(encoding="utf-8"))
     facts = {name: described[name] for name in ("spec", "train_rows", "build_seconds")}
     return facts | {"bytes": path.stat().st_size}
 

@@ -30,6 +30,7 @@ from streameval.sources.features import Features
 from streameval.typing import Float32Array, IntArray, JsonObject, Span
 
 FIRST_DEPTH = 64  # of k auto
+BUILT = "built.faiss"
 SPARE = 16  # items searched beyond k: these tell which k are the nearest, whatever float32 says
 
 
@@ -147,8 +148,13 @@ class IndexSearch(ListSource):
     def check(self, request: Request) -> IndexSearch:
         """Return the search, its index checked as far as that is possible before it is built."""
         super().check(request)
-        if self.is_flat:
-            return self
+        checked = self if self.is_flat else self._with_reading()
+        if self.k == "auto" and checked.reading == "never":
+            raise OptionError("k auto closes bounds, and missing is never: give a number")
+        return checked
+
+    def _with_reading(self) -> IndexSearch:
+        """Return the search with the reading that its index allows, and its file."""
         path, recipe = self.path, self.recipe
         if recipe is None:
             path = Path(self.index).absolute()
@@ -187,11 +193,14 @@ class IndexSearch(ListSource):
         if recipe is None:
             yield self, {}
             return
+        path = None if self.save_index else session.record.file(BUILT)
         with TemporaryDirectory(prefix="streameval-index-") as folder:
-            kept = None if self.save_index else session.record.file("built.faiss")
-            path = Path(self.save_index or kept or f"{folder}/built.faiss").absolute()
-            if kept is None or not kept.exists():
+            if path is None or not faiss_index.is_whole(path):
+                path = Path(self.save_index or f"{folder}/{BUILT}").absolute()
                 recipe.build(path, plan, session.watch)
+                if not self.save_index:
+                    session.record.keep(faiss_index.description(path))
+                    path = session.record.keep(path)
             del recipe  # the index is read from its file
             yield replace(self, path=path), faiss_index.facts_of(path)
 

@@ -7,6 +7,8 @@ moment. Only the client writes, and holds a lock.
     evaluation             what is evaluated and how it is cut into tasks, as JSON
     VARIANT/STAGE/NAME     the arrays of each name of the stage's state
     VARIANT/STAGE/done     [n] bool: the finished tasks
+
+Beside the store lie files that a stage keeps: an index that was built.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from streameval.errors import OutputError, TaskError
+from streameval.output import hidden_path
 from streameval.planning.plan import Plan, Task, format_bytes
 from streameval.run.record import Manifest, Record, Stage
 from streameval.statistics import RankStatistics
@@ -108,9 +111,17 @@ class Checkpoint(Record):
         return stage
 
     def file(self, name: str) -> Path:
-        """Return where a stage keeps a file, in the folder of the record."""
-        self._begin()
+        """Return where a file of a stage is kept, in the folder of the record."""
         return self._folder / name
+
+    def keep(self, made: Path) -> Path:
+        """Move a file that is finished into the folder of the record."""
+        self._begin()
+        kept = self.file(made.name)
+        with self._store.guard("written"):
+            partial = hidden_path(kept, "partial")
+            shutil.move(made, partial)
+            return partial.replace(kept)
 
     def _mark(self, where: str, stage: Stage, name: str) -> None:
         """Mark a name of a stage as changed; commit where that is due."""

@@ -57,8 +57,12 @@ class Record:
         return Stage(tasks)
 
     def file(self, name: str) -> Path | None:
-        """Return where a stage keeps a file; None where none is kept."""
+        """Return where a file of a stage is kept; None where none is."""
         return None
+
+    def keep(self, made: Path) -> Path:
+        """Keep a file that is finished, and return where it is now."""
+        return made
 
     def begin(self, variant: str) -> None:
         """Keep the stages that follow apart from those of other variants."""
