@@ -189,20 +189,20 @@ class _Known:
         order = np.lexsort((self.item, distance, self.query))
         closer, tied, before = (counts[order] for counts in ahead)
         return RankStatistics(
-            self.indptr,
-            distance[order],
-            self._thresholds,
-            closer,
-            tied,
-            before,
-            within,
-            nearest,
-            self.valid,
-            self._ignored,
-            self._same,
-            self.item[order],
-            self._histogram,
-            self._edges,
+            indptr=self.indptr,
+            positive_distance=distance[order],
+            thresholds=self._thresholds,
+            closer=closer,
+            tied=tied,
+            tied_before=before,
+            negatives_within=within,
+            nearest_negative=nearest,
+            valid=self.valid,
+            ignored=self._ignored,
+            same_identity=self._same,
+            positive_item=self.item[order],
+            impostor_histogram=self._histogram,
+            histogram_edges=self._edges,
         )
 
 

@@ -71,16 +71,19 @@ def count_built(source: ListSource, prepared: Prepared, session: Session) -> Cou
     if auto:
         session = replace(session, collect=None)
         source = replace(source, k=min(source.depth, gallery))
-    counter = _ListCounter(source, prepared, session)
+    longest = math.nan  # of the gallery's vectors; not needed, or a search tells it
+    if source.needs_lengths:
+        features = cast("Features", source.features)
+        longest = float(gallery_lengths(features, prepared.plan, session)[1])
     while True:
+        counter = _ListCounter(source, prepared, session, longest)
         counted = counter.count()
         close = not auto or source.depth >= gallery
         if close or _widest(counted, prepared.request.options) <= source.width:
             counter.repairs.warn(deployed=source.reading == "never")
             return counted
-        counter.source = source = replace(source, k=min(source.depth * DEEPER, gallery))
-        plan = source.plan(prepared.problem, prepared.limits)
-        counter.prepared = replace(prepared, plan=plan)
+        source = replace(source, k=min(source.depth * DEEPER, gallery))
+        prepared = replace(prepared, plan=source.plan(prepared.problem, prepared.limits))
 
 
 def _widest(counted: Counted, options: MetricOptions) -> float:
@@ -106,16 +109,15 @@ def _widest(counted: Counted, options: MetricOptions) -> float:
 class _ListCounter:
     """Ranks and counts the lists of a source, block by block.
 
-    `longest` is the length of the longest gallery vector; NaN where it is not needed, or a search
-    tells it. What the latest lists leave possible, their `repairs`, the seconds that searches
-    took, and the `least` and `most` distance of valid items, +inf and −inf of none, stay.
+    What the latest lists leave possible, their `repairs`, the seconds that searches took, and the
+    `least` and `most` distance of valid items, +inf and −inf of none, stay.
     """
 
-    def __init__(self, source: ListSource, prepared: Prepared, session: Session) -> None:
+    def __init__(
+        self, source: ListSource, prepared: Prepared, session: Session, longest: float
+    ) -> None:
         self.source, self.prepared, self.session = source, prepared, session
-        self.features, self.longest = cast("Features", source.features), math.nan
-        if source.needs_lengths:
-            self.longest = float(gallery_lengths(self.features, prepared.plan, session)[1])
+        self.features, self.longest = cast("Features", source.features), longest
 
     def count(self) -> Counted:
         """Count lists at the thresholds of the range; one from the data needs every distance."""

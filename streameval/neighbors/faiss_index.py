@@ -277,8 +277,8 @@ def is_whole(path: Path) -> bool:
     """Return whether a file holds an index that was built, with its description."""
     try:
         facts_of(path)
-        load().read_index(str(path), load().IO_FLAG_MMAP | load().IO_FLAG_READ_ONLY)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError):
+        open_index(path, "")
+    except (InputError, OSError, ValueError, KeyError, TypeError):
         return False
     return True
 
