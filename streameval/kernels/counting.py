@@ -76,6 +76,10 @@ class RankCounter:
         self._table = LevelTable(edges.indptr, edges.distance)
         self._code = codes_for(edges.indptr)
         self._doubts, self._filled = Doubts.of(DOUBTS), 0
+        finite = edges.thresholds[np.isfinite(edges.thresholds)]
+        pitch = np.median(np.diff(finite)) if len(finite) > 1 else 0.0
+        # Three of evenly spaced thresholds; none where there are no two.
+        self._three = finite[-1:] - pitch * np.array([2.0, 1.0, 0.0]) if pitch else finite[:0]
 
     def add(self, tile: Tile) -> None:
         """Count a tile."""
@@ -114,11 +118,9 @@ class RankCounter:
         0 where there are none, or where distances are even and values, their squares, are not.
         """
         rows = len(tile.query)
-        finite = self.edges.thresholds[np.isfinite(self.edges.thresholds)]
-        if len(finite) < 2:
+        if not len(self._three):
             return np.zeros(rows), np.zeros(rows)
-        pitch = np.median(np.diff(finite))
-        three = np.tile(finite[-1] - pitch * np.array([2.0, 1.0, 0.0]), rows)
+        three = np.tile(self._three, rows)
         level = tile.levels(tile.query, 3 * np.arange(rows + 1), three).tied.reshape(rows, 3)
         with np.errstate(invalid="ignore"):
             before, step = np.diff(level).T

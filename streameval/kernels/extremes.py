@@ -16,7 +16,7 @@ import numba
 import numpy as np
 
 from streameval.kernels.tiles import Doubts, Rows, Tile, list_values, product
-from streameval.typing import FloatArray
+from streameval.typing import BoolArray, FloatArray
 
 
 @numba.njit(nogil=True, cache=True)
@@ -112,25 +112,30 @@ class NearestCounter:
 
     def add(self, tile: Tile) -> None:
         """Note the nearest negatives of a tile."""
-        query, rows, row = tile.query, Rows.of(tile), 0
-        (m, n), most = tile.values.shape, self.heaps.shape[1]
+        query, rows = tile.query, Rows.of(tile)
         bound = np.minimum(self._reach[query], self.heaps[query, 0])
-        limit = tile.row_levels(bound).tied + rows.band
-        crowded = np.zeros(m, np.bool_)
-        if not rows.band.any():
+        limit, untold = tile.row_levels(bound).tied + rows.band, bound == -np.inf
+        if rows.band.any():
+            untold |= self._decide(tile, rows, bound, limit)
+        else:
             _put_exact(rows, limit, self._reach, self.heaps)
-            row = m
-        for first in np.flatnonzero(bound == np.inf).tolist() if row < m and n > most else ():
+        self.heaps[query[untold]] = -np.inf
+        self._reach[query] = np.minimum(self._reach[query], self.heaps[query, 0])
+
+    def _decide(self, tile: Tile, rows: Rows, bound: FloatArray, limit: FloatArray) -> BoolArray:
+        """Note the distances of values up to a limit; return the rows with too many, [m]."""
+        (m, n), most, row = tile.values.shape, self.heaps.shape[1], 0
+        for first in np.flatnonzero(bound == np.inf).tolist() if n > most else ():
             nearest = np.partition(rows.weighted(first), most - 1)[most - 1]
             limit[first] = float(nearest) + 2 * rows.band[first]
-        self._doubts, never = self._doubts.enlarged(2 * n), np.full(m, np.inf)
+        # A model that has collapsed has more within the band than are of use.
+        crowd, crowded, never = 4 * most + n // 4, np.zeros(m, np.bool_), np.full(m, np.inf)
+        self._doubts = self._doubts.enlarged(2 * n)
         while row < m:
-            crowd = 4 * most + n // 4  # a model that has collapsed has more than are of use
             row, filled = _find(rows, row, limit, never, self._doubts, crowd, crowded)
             exact = self._doubts.resolve(tile, filled)
             _put_all(exact, self._doubts.query, self._reach, self.heaps)
-        self.heaps[query[crowded | (bound == -np.inf)]] = -np.inf
-        self._reach[query] = np.minimum(self._reach[query], self.heaps[query, 0])
+        return crowded
 
     def sorted(self) -> FloatArray:
         """Return the distances of each query, ascending, [queries of the block, M]."""
