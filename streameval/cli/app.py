@@ -16,7 +16,7 @@ import click
 
 from streameval.cli import data, evaluate, ledger, saved
 from streameval.cli.options import command, examples
-from streameval.cli.output import print_answer
+from streameval.cli.output import print_answer, print_out
 from streameval.cli.types import Choice
 from streameval.errors import StreamevalError, StreamevalWarning
 
@@ -168,9 +168,12 @@ def completion(shell: str) -> None:
     Metrics, protocols, presets and curves are completed by name, and inputs by file. Names of
     metrics want quotes: --metrics "CMC@1,m
     """  # noqa: D301 - click takes the backspace
-    from click.shell_completion import shell_complete
+    from click.shell_completion import get_completion_class
 
-    shell_complete(main, {}, "streameval", VARIABLE, f"{shell}_source")
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise ValueError(f"click completes nothing in {shell}")
+    print_out(kind(main, {}, "streameval", VARIABLE).source())
 
 
 for added in (

@@ -56,7 +56,7 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> JsonO
         "label_fingerprints": dict(prepared.label_fingerprints),
         "started": started.isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
-        "versions": versions(),
+        "versions": dict(versions()),  # not shared between results
         "machine": machine(),
     }
 
