@@ -31,11 +31,13 @@ def missing(extras: list[str]) -> list[str]:
     wrong = []
     if Path(unquote(urlparse(origin).path)) != ROOT or installed.version != project["version"]:
         wrong.append("this checkout of streameval")
-    wanted = list(project["dependencies"])
-    for extra in extras:
-        wanted += project["optional-dependencies"][extra]
+    wanted = [*project["dependencies"], f"streameval[{','.join(extras)}]"]
     for text in wanted:
         requirement = Requirement(text)
+        if requirement.name == "streameval":  # an extra may name others
+            for extra in requirement.extras:
+                wanted += project["optional-dependencies"][extra]
+            continue
         try:
             if not requirement.specifier.contains(version(requirement.name), prereleases=True):
                 wrong.append(text)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
@@ -56,6 +58,25 @@ def refuse(kind: type[StreamevalError], *faults: object) -> None:
     """Raise an error that says the first fault, if there is one: ``bad and "what is bad"``."""
     for fault in filter(None, faults):
         raise kind(fault)
+
+
+@contextmanager
+def optional_package(name: str, extra: str, what: str) -> Iterator[None]:
+    """Import a package of an extra in this context; raise OptionError where it is missing.
+
+    Parameters
+    ----------
+    name, extra : str
+        The package, and the extra of streameval that brings it.
+    what : str
+        What needs it, for the message: ``a report``.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise OptionError(
+            f"{what} needs {name}, which is not installed: pip install 'streameval[{extra}]'"
+        ) from error
 
 
 def is_whole(value: Any, least: float = -math.inf) -> bool:

@@ -256,17 +256,6 @@ def create_array(
     )
 
 
-def check_packages(what: str = "keeping finished work") -> None:
-    """Raise OptionError unless the packages that a store needs are installed."""
-    from importlib.util import find_spec
-
-    for package in ("icechunk", "filelock"):
-        if find_spec(package) is None:
-            raise OptionError(
-                f"{what} needs the package {package}: pip install 'streameval[checkpoint]'"
-            )
-
-
 def narrow(values: AnyArray) -> AnyArray:
     """Return integers in the narrowest signed type that holds them; other values as they are."""
     if values.dtype.kind != "i":

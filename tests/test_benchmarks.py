@@ -287,7 +287,6 @@ def test_ledger_figures_are_measured(
     only: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the ledger holds is compared with a fresh evaluation while it is measured."""
-    pytest.importorskip("icechunk")
     monkeypatch.setattr(ledger, "MANY", (4, 4))
     outcomes = figures_of(only, bench)
     assert outcomes

@@ -14,11 +14,8 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import numpy as np
-import pytest
 from clusters import write_inputs
 from servers import free_port
-
-pytest.importorskip("cryptography")
 
 BIN = Path(sys.executable).parent
 LABELS = ("--query-ids", "qid.npy", "--query-cams", "qcam.npy")

@@ -10,8 +10,6 @@ import pytest
 from documents import ROOT, blocks, run_shell
 from support.cli import ExitStatus
 
-pytest.importorskip("faiss")
-
 TEXT = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)
 

@@ -17,8 +17,6 @@ from test_neighbors import GALLERY, QUERIES, features, sides, write_inputs
 import streameval as se
 from streameval import compare_index
 
-pytest.importorskip("faiss")
-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

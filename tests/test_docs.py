@@ -69,8 +69,6 @@ def folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.filterwarnings("default::UserWarning")
 @pytest.mark.parametrize("page", HERE)
 def test_blocks_run(page: str, folder: Path) -> None:
-    if page.startswith("api/ledger"):
-        pytest.importorskip("icechunk")
     shared: dict[str, object] = {}
     printed = ""
     for language, block in blocks(text_of(page)):
@@ -228,8 +226,6 @@ def examples_of(epilog: str) -> Iterator[list[str]]:
 
 @pytest.mark.filterwarnings("default::UserWarning")
 def test_examples_of_help_run(folder: Path) -> None:
-    for package in ("faiss", "h5py", "icechunk", "matplotlib"):
-        pytest.importorskip(package)
     write_more_files(folder)
     known = dict(docs_hooks.commands())
     first = ["streameval evaluate", "streameval ledger"]  # make what others read

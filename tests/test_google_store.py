@@ -22,8 +22,6 @@ from support.arrays import remote_module as remote
 import streameval as se
 from streameval import InputError
 
-pytest.importorskip("obstore")
-
 
 class Bucket(BaseHTTPRequestHandler):
     """Objects of a bucket ``bucket``, by path: whole, in part, their headers, and a list."""

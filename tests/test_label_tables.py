@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from test_cli import ARRAYS, CSV, STORED, data, run
 
@@ -68,8 +70,6 @@ def test_columns_are_judged_one_by_one(tmp_path: Path) -> None:
 
 
 def test_a_parquet_side_decides(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    pq = pytest.importorskip("pyarrow.parquet")
     table = write(tmp_path / "q.csv", "0001", "1")
     pq.write_table(pa.table({"id": ["0001"]}), tmp_path / "g.parquet")
     assert read_label_tables(table, tmp_path / "g.parquet")[0].id.tolist() == ["0001", "1"]
@@ -115,7 +115,6 @@ def test_cells_that_stand_for_nothing(tmp_path: Path, empty: str, other: str) ->
 
 
 def test_integers_and_texts_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    pa, pq = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
     for name, column in (("q", [1, 2]), ("g", ["1", "2"])):
         pq.write_table(pa.table({"id": column}), tmp_path / f"{name}.parquet")
     query, gallery = read_label_tables(tmp_path / "q.parquet", tmp_path / "g.parquet")
@@ -138,7 +137,6 @@ def test_integers_and_texts_are_refused_with_the_remedy(tmp_path: Path) -> None:
 def test_texts_of_parquet_that_stand_for_nothing(
     tmp_path: Path, empty: str | None, kind: str
 ) -> None:
-    pa, pq = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
     column = pa.array(["nancy", empty, "p3"], "string" if kind == "categories" else kind)
     column = column.dictionary_encode() if kind == "categories" else column
     pq.write_table(pa.table({"id": column}), tmp_path / "a.parquet")

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.io
+import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.protocols import find_pairs
@@ -42,8 +44,7 @@ def test_labels_in_memory() -> None:
 
 
 def test_columns_of_a_matrix_file_are_flattened(tmp_path: Path) -> None:
-    scipy_io = pytest.importorskip("scipy.io")
-    scipy_io.savemat(tmp_path / "l.mat", {"row": [[1, 2, 3]], "column": [[4], [5], [6]]})
+    scipy.io.savemat(tmp_path / "l.mat", {"row": [[1, 2, 3]], "column": [[4], [5], [6]]})
     labels = read_labels(f"{tmp_path}/l.mat::row", f"{tmp_path}/l.mat::column")
     assert labels.id.tolist() == [1, 2, 3]
     assert labels.cam is not None
@@ -59,7 +60,6 @@ def test_real_labels_of_a_matrix_file() -> None:
 
 
 def test_zarr_strings_as_labels(tmp_path: Path) -> None:
-    zarr = pytest.importorskip("zarr")
     array = zarr.create_array(tmp_path / "id.zarr", shape=(3,), chunks=(2,), dtype=str)
     array[:] = np.array(["p1", "p2", "p1"])
     assert read_labels(tmp_path / "id.zarr").id.tolist() == ["p1", "p2", "p1"]

@@ -23,8 +23,6 @@ from support.ledger import LedgerStore
 import streameval as se
 from streameval import InputError, OptionError, OutputError, StreamevalError, StreamevalWarning
 
-pytest.importorskip("icechunk")
-
 WIDTH, QUERIES = 8, 30
 SIZES = {"monday": 200, "tuesday": 90, "wednesday": 40}
 

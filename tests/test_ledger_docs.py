@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from documents import ROOT, blocks, run_shell
 
-pytest.importorskip("icechunk")
-
 TEXT = (ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)
 SIZES = {"query": 20, "more": 4, "monday": 90, "tuesday": 60, "wednesday": 30}

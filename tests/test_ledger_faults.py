@@ -20,7 +20,6 @@ import pytest
 import streameval as se
 from streameval import OutputError
 
-pytest.importorskip("icechunk")
 HERE = Path(__file__).parent
 
 

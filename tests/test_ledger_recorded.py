@@ -19,7 +19,6 @@ from support.package import FIELDS
 import streameval as se
 from streameval import StreamevalWarning
 
-pytest.importorskip("icechunk")
 pytestmark = pytest.mark.filterwarnings(f"ignore::{StreamevalWarning.__module__}.StreamevalWarning")
 RECORDED = Path(__file__).parent / "recorded" / "ledgers.tar.xz"
 CHANGES = 6  # of each: create, three segments, forget, queries

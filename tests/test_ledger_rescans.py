@@ -18,7 +18,6 @@ from support.package import pack, unpack
 import streameval as se
 from streameval import InputError
 
-pytest.importorskip("icechunk")
 QUERIES, WIDTH = 8, 4
 
 

@@ -30,8 +30,6 @@ from reference import canonical_distances
 import streameval as se
 from streameval import InputError
 
-pytest.importorskip("icechunk")
-
 Array = npt.NDArray[Any]
 SIZES = st.integers(0, 9)
 SEEDS = st.integers(0, 2**32 - 1)

@@ -15,9 +15,6 @@ from support.ledger import Contents
 import streameval as se
 from streameval import InputError, OptionError, OutputError
 
-for package in ("icechunk", "obstore", "moto"):
-    pytest.importorskip(package)
-
 WIDTH, QUERIES = 5, 20
 L = "s3://bucket/ledgers/one"
 

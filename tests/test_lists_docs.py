@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from documents import ROOT, blocks, run_shell
 
-pytest.importorskip("faiss")
-
 TEXT = (ROOT / "docs" / "lists.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)
 

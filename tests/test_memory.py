@@ -95,7 +95,6 @@ def test_the_edges_of_a_histogram_are_in_the_plan(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("index", ["Flat", "IVF64,SQ4"])
 def test_lists_of_an_index_never_hold_the_gallery(tmp_path: Path, index: str) -> None:
-    pytest.importorskip("faiss")
     gallery = 600_000
     write_gallery(tmp_path, gallery)  # 614 MB; as codes of 4 bits, 77
     summary, peak = measure(tmp_path, gallery, "700MB", "--index", index, "-k", "50")

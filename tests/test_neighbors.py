@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import faiss
 import h5py
 import numpy as np
 import pytest
@@ -20,8 +21,6 @@ from support.cli import main
 from support.distances import find_distance
 
 import streameval as se
-
-faiss = pytest.importorskip("faiss")
 
 QUERIES, GALLERY, WIDTH = 24, 400, 12
 CUHK03 = Path(__file__).resolve().parent.parent.parent / "shared/data/cuhk03-detected-100q"

@@ -11,8 +11,6 @@ from distributed import Client
 
 import streameval as se
 
-pytest.importorskip("faiss")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -26,9 +26,6 @@ from zarr.storage import ObjectStore
 import streameval as se
 from streameval import InputError
 
-pytest.importorskip("obstore")
-pytest.importorskip("moto")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,6 @@ from support.cli import main
 from support.report import CAMERAS, COLOURS, CURVES, figure_bytes, plot
 
 import streameval as se
-
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 HOSTILE = "_<script>alert(1)</script> $x$ ../../etc \x1b[31m 😀" + "x" * 300
 
@@ -178,15 +174,3 @@ def test_the_command(
         assert (refused.exit_code, refused.stdout) == (2, ""), arguments
         assert words in refused.stderr
     assert not Path("new.pdf").exists()
-
-
-def test_without_matplotlib_the_extra_is_named() -> None:
-    code = (
-        "import sys; sys.modules['matplotlib'] = None\n"
-        "from streameval.report.figures import plot\n"
-        "try: plot({}, 'CMC')\n"
-        "except Exception as error: print(type(error).__name__, error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "OptionError" in done.stdout
-    assert "streameval[plots]" in done.stdout

@@ -15,9 +15,6 @@ from click.testing import CliRunner
 from demo_runs import IMAGES, RUNS, make_runs
 from support.cli import main
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-pytest.importorskip("jinja2", reason="jinja2 is not installed")
-
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((path for path in map(shutil.which, BROWSERS) if path), None)
 WIDTH = 1280

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,9 +16,6 @@ from support.metrics import METRICS, Resampling
 from support.report import hardest_queries, number_text, runs_of, tau_max_distance
 
 import streameval as se
-
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-pytest.importorskip("jinja2", reason="jinja2 is not installed")
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -291,14 +286,3 @@ def test_findings_of_the_audit_are_kept(tmp_path: Path, monkeypatch: pytest.Monk
     (finding,) = se.Evaluation.load("odd").provenance["audit"]
     assert finding["name"] == "camera-of-one-side"
     assert finding["message"] in page_of("odd").text
-
-
-def test_without_jinja_the_extra_is_named() -> None:
-    code = (
-        "import sys; sys.modules['jinja2'] = None\n"
-        "from streameval.cli import main\n"
-        "main(['report', 'pixels', '--out', 'none.html'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "streameval[plots]" in done.stderr

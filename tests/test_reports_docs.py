@@ -9,9 +9,6 @@ import pytest
 from documents import ROOT, blocks, run_shell
 from PIL import Image
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-pytest.importorskip("jinja2", reason="jinja2 is not installed")
-
 TEXT = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)
 

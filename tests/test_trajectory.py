@@ -15,9 +15,6 @@ from test_plots import HOSTILE, check_is_scaled, points, svg_of_figure
 
 import streameval as se
 
-pytest.importorskip("icechunk")
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-
 __all__ = ["folder"]
 
 

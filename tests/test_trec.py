@@ -138,7 +138,6 @@ def evaluate(*arguments: str) -> Result:
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("ties", ["pessimistic", "stable"])
 def test_the_whole_gallery_has_the_whole_map(ties: str) -> None:
-    pytest.importorskip("faiss")
     done = evaluate(*FLAT, *LABELS, *FILES, "--ties", ties, "--out", "result")
     assert done.exit_code == 0, done.output
     whole = evaluate(*FLAT[:4], *LABELS, "--ties", ties, "--out", "whole")
@@ -157,7 +156,6 @@ def test_the_whole_gallery_has_the_whole_map(ties: str) -> None:
 @pytest.mark.usefixtures("folder")
 @pytest.mark.filterwarnings("ignore")
 def test_ranx_agrees() -> None:
-    pytest.importorskip("faiss")
     ranx = pytest.importorskip("ranx", reason="ranx is not installed")
     shorter = (*FLAT[:-1], "20", "--missing", "never", "--metrics", "mAP@20/total,MRR")
     for options, name in ((FLAT, "mAP"), (shorter, "mAP@20/total")):
@@ -171,7 +169,6 @@ def test_ranx_agrees() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_range_from_the_lists_writes_them_once() -> None:
-    pytest.importorskip("faiss")
     assert evaluate(*FLAT, *LABELS, *FILES).exit_code == 0
     first = Path("run.txt").read_bytes()
     again = evaluate(*FLAT, *LABELS, *FILES, "--range", "minmax", "--overwrite")
@@ -181,7 +178,6 @@ def test_a_range_from_the_lists_writes_them_once() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_items_without_keys_go_by_number() -> None:
-    pytest.importorskip("faiss")
     for side in ("query", "gallery"):
         rows = Path(f"{side}.csv").read_text().splitlines()
         Path(f"{side}.csv").write_text("\n".join(row.rpartition(",")[0] for row in rows) + "\n")
@@ -229,7 +225,6 @@ def test_hostile_names_that_can_be() -> None:
     ],
 )
 def test_refused_without_a_file(arguments: tuple[str, ...], words: str) -> None:
-    pytest.importorskip("faiss")
     before = sorted(Path.cwd().iterdir())
     refused = evaluate(*arguments, *LABELS)
     assert (refused.exit_code, refused.stdout) == (2, "")

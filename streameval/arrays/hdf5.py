@@ -15,7 +15,7 @@ import numpy as np
 
 from streameval.arrays.array import Array, Spans, choose_key, native_dtype, reading, slices
 from streameval.arrays.memory import LoadedArray, check_fits
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, optional_package
 from streameval.typing import AnyArray
 
 SUFFIXES = (".h5", ".hdf5")
@@ -28,12 +28,8 @@ _READABLE = {
 @contextmanager
 def _opened(path: Path, uri: str) -> Iterator[Any]:
     """Hold an HDF5 file open."""
-    try:
+    with optional_package("h5py", "hdf5", uri):
         import h5py
-    except ImportError as error:
-        raise OptionError(
-            "HDF5 files need the package h5py: pip install 'streameval[neighbors]'"
-        ) from error
     with reading(uri, "read as HDF5"), h5py.File(path, "r") as file:
         yield file
 

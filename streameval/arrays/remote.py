@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from streameval.arrays.array import reading
-from streameval.errors import InputError
+from streameval.errors import InputError, optional_package
 
 SCHEMES = ("s3://", "gs://", "https://", "http://")
 # Of a server of one's own, say: keys are not sent in the clear else.
@@ -37,12 +37,8 @@ def is_remote(uri: str) -> bool:
 
 def remote_store(url: str) -> Any:
     """Return the zarr store at a URL."""
-    try:
+    with optional_package("obstore", "object-stores", url):
         return _complete_store()(_from_url(url), read_only=True)
-    except ImportError as error:
-        raise InputError(
-            f"{url} needs the package obstore: pip install 'streameval[object-stores]'"
-        ) from error
 
 
 def _from_url(url: str) -> Any:

@@ -172,7 +172,7 @@ class Interruption:
 class Output(ExitStack):
     """The folder of ``--out``, with finished work in ``DIR.progress``: a context.
 
-    Without ``--out``, or without the packages for it, no work is kept.
+    Without ``--out`` no work is kept.
 
     Parameters
     ----------
@@ -184,7 +184,6 @@ class Output(ExitStack):
     def __init__(self, values: Values, interruption: Interruption) -> None:
         from streameval.result.saved import check_output
         from streameval.run.checkpoint import Checkpoint, discard
-        from streameval.store import check_packages
 
         super().__init__()
         self._out, self._overwrite = values["out"], values["overwrite"]
@@ -199,12 +198,6 @@ class Output(ExitStack):
                 raise OptionError("--resume goes on with the work kept for --out: give --out DIR")
             return
         folder = Path(os.fspath(check_output(self._out, overwrite=again)) + SUFFIX)
-        try:
-            check_packages()
-        except OptionError:
-            if self._resume:
-                raise
-            return
         if self._overwrite and not self._resume:
             discard(folder)
         self._checkpoint = Checkpoint(folder, resume=self._resume)

@@ -34,7 +34,7 @@ from streameval.ledger.state import (
 )
 from streameval.protocols.labels import KNOWN_COLUMNS, Labels
 from streameval.statistics import RankStatistics
-from streameval.store import Store, View, check_packages, create_array, narrow
+from streameval.store import Store, View, create_array, narrow
 from streameval.typing import AnyArray, FloatArray, IntArray
 
 HEAD, STATE, GALLERY, QUERIES = "ledger", "state", "gallery", "queries"
@@ -61,7 +61,6 @@ class LedgerStore(Store):
     )
 
     def __init__(self, location: str | Path) -> None:
-        check_packages("a ledger")
         check_path(location)
         super().__init__(location)
 

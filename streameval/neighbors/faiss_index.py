@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +32,6 @@ USUAL_PER_CENTROID = 64
 TRAINING_BYTES = 128 << 20  # of a sample, as float32, where no number of rows is given
 
 
-def load() -> Any:
-    """Return the module faiss, or raise OptionError."""
-    if find_spec("faiss") is None:
-        raise OptionError(
-            "an index needs the package faiss: pip install 'streameval[neighbors]' (or leave "
-            "--index out: the exact evaluation needs none)"
-        )
-    import faiss
-
-    return faiss
-
-
 def faiss_metric(features: Features) -> Filter:
     """Return the filter of the distance of features, whose values FAISS has; or OptionError."""
     metric = features.distance.filter
@@ -65,7 +52,9 @@ def faiss_vectors(features: Features, vectors: Vectors) -> Float32Array:
 
 def metric_code(features: Features) -> int:
     """Return the number by which FAISS knows the metric of features."""
-    return int(getattr(load(), str(features.distance.faiss)))
+    import faiss
+
+    return int(getattr(faiss, str(features.distance.faiss)))
 
 
 def is_file(spec: str) -> bool:
@@ -75,10 +64,12 @@ def is_file(spec: str) -> bool:
 
 def is_exact(index: Any) -> bool:
     """Return whether a search compares with every vector as it is, in float32."""
-    index = load().downcast_index(index)
-    if isinstance(index, load().IndexIVFFlat):
+    import faiss
+
+    index = faiss.downcast_index(index)
+    if isinstance(index, faiss.IndexIVFFlat):
         return bool(index.nprobe >= index.nlist)
-    return isinstance(index, load().IndexFlat)
+    return isinstance(index, faiss.IndexFlat)
 
 
 def _reason(error: Exception) -> str:
@@ -89,7 +80,8 @@ def _reason(error: Exception) -> str:
 @lru_cache(maxsize=4)
 def _open(path: str, changed: int, search: str) -> Any:
     """Return an index, memory-mapped, with the parameters of the search; once a process."""
-    faiss = load()
+    import faiss
+
     try:
         index = faiss.read_index(path, faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
     except RuntimeError as error:
@@ -112,7 +104,8 @@ def open_index(path: Path, search: str) -> Any:
 
 def set_search(index: Any, search: str) -> None:
     """Set the parameters of the search, or raise OptionError."""
-    faiss = load()
+    import faiss
+
     for setting in filter(None, map(str.strip, search.split(","))):
         name, _, value = setting.partition("=")
         try:
@@ -130,9 +123,11 @@ def set_search(index: Any, search: str) -> None:
 
 def check_index(index: Any, path: Path, features: Features) -> None:
     """Raise InputError unless an index is of the gallery, and of the metric."""
+    import faiss
+
     (rows, width), uri = features.gallery.shape, features.gallery.uri
     needed, code = metric_code(features), int(index.metric_type)
-    names = {load().METRIC_INNER_PRODUCT: "inner product", load().METRIC_L2: "L2"}
+    names = {faiss.METRIC_INNER_PRODUCT: "inner product", faiss.METRIC_L2: "L2"}
     metric, printed = _described(path)
     refuse(
         InputError,
@@ -193,7 +188,9 @@ class Recipe:
     """
 
     def __init__(self, features: Features, spec: str, train_rows: int | None) -> None:
-        faiss, self.features, self.spec = load(), features, spec
+        import faiss
+
+        self.features, self.spec = features, spec
         try:
             self.index = faiss.index_factory(features.width, spec, metric_code(features))
         except RuntimeError as error:
@@ -229,7 +226,9 @@ class Recipe:
 
     def build(self, path: Path, plan: Plan, watch: Watch) -> None:
         """Train and fill the index, block by block; write it and a description."""
-        faiss, features, index = load(), self.features, self.index
+        import faiss
+
+        features, index = self.features, self.index
         rows, width = features.gallery.shape
         begin = time.perf_counter()
         faiss.omp_set_num_threads(plan.threads)
@@ -292,7 +291,9 @@ def facts_of(path: Path) -> JsonObject:
 
 def _parts(index: Any) -> Iterator[Any]:
     """Yield an index and those that it is made of, but for what assigns vectors to lists."""
-    part = load().downcast_index(index)
+    import faiss
+
+    part = faiss.downcast_index(index)
     yield part
     for name in ("index", "base_index", "refine_index", "storage"):
         if hasattr(part, name):
@@ -301,7 +302,8 @@ def _parts(index: Any) -> Iterator[Any]:
 
 def _sizes(index: Any, width: int) -> tuple[int, int]:
     """Return the most centroids that are trained together, and the bytes of a vector's code."""
-    faiss = load()
+    import faiss
+
     centroids, code_bytes = [0], 8
     for part in _parts(index):
         if isinstance(part, faiss.IndexPreTransform):

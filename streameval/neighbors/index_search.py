@@ -253,8 +253,10 @@ class Hits(NamedTuple):
 
 def search(job: Job, task: Task, watch: Watch) -> Hits:
     """Search the queries of a task in its shard of the gallery, or in the index."""
+    import faiss
+
     source = cast("IndexSearch", job.source)
-    faiss, features, k = faiss_index.load(), source.features, source.searched
+    features, k = source.features, source.searched
     code = faiss_index.metric_code(features)
     sign = 1 if code == faiss.METRIC_L2 else -1  # the nearest have the greatest products
     queries = faiss_index.faiss_vectors(features, features.read_query(*task.queries))

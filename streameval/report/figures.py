@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, OptionError, optional_package
 from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.cutoffs import precision_terms
 from streameval.protocols.labels import CAMERA_PAIRS
@@ -60,13 +60,9 @@ STYLE: Any = {
 @contextmanager
 def drawing() -> Iterator[tuple[Figure, Axes]]:
     """Give a new figure with axes; while entered, all is drawn in `STYLE`."""
-    try:
+    with optional_package("matplotlib", "plots", "a figure"):
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise OptionError(
-            "plots need matplotlib, which is not installed: pip install 'streameval[plots]'"
-        ) from error
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=SIZE, layout="constrained")
         yield figure, figure.add_subplot()

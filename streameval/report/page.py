@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, OptionError, optional_package
 from streameval.metrics.confidence import Resampling
 from streameval.planning.plan import format_bytes, plural
 from streameval.report import comparison, figures, inputs, ranked_lists
@@ -78,12 +78,8 @@ def render_report(runs: Runs, *, queries: int, pictures: Pictures | None = None)
 
 def _environment() -> Environment:
     """Return what renders the page: its template asks modules of the report for tables."""
-    try:
+    with optional_package("jinja2", "plots", "a report"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise OptionError(
-            "a report needs jinja2, which is not installed: pip install 'streameval[plots]'"
-        ) from error
 
     def harmless(value: Any) -> Any:
         """Replace what would turn text around, or is no character of a page."""

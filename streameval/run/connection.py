@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -134,10 +133,6 @@ def open_cluster(given: Keywords, memory: int) -> Iterator[Connection | None]:
         raise OptionError(
             f"got {kind} and threads {given['threads']}: workers that run already have threads of "
             "their own; leave threads out"
-        )
-    if find_spec("distributed") is None:
-        raise OptionError(
-            f"{kind} needs the package distributed: pip install 'streameval[cluster]'"
         )
     if kind == "workers":
         with local_cluster(value, given.get("threads", 1), memory) as connection:

@@ -28,7 +28,6 @@ from streameval.run.progress import Progress, Watch
 from streameval.run.record import NO_RECORD, Record, Stage
 from streameval.run.worker import check_sent
 from streameval.source import Source
-from streameval.store import check_packages
 from streameval.typing import Keywords
 
 DEFAULT_MEMORY = "2GB"
@@ -173,7 +172,6 @@ def open_session(given: Keywords) -> Iterator[Session]:
         if folder is None:
             yield session
             return
-        check_packages()
         with Checkpoint(Path(folder), resume=resume) as record:
             yield replace(session, record=record)
             record.remove()

@@ -26,10 +26,7 @@ TILE: dict[str, tuple[int, int]] = {}
 """``tile=`` for every evaluation of features."""
 
 CASES: dict[str, Case] = {}
-NEEDS: dict[str, tuple[str, ...]] = {}
-"""The optional packages that each case needs."""
 
-LEDGER = ("icechunk", "filelock")
 CUTOFFS = (
     "CMC@1,CMC@3,mAP@5/hits,mAP@10/min,mAP@3/total,P@1,P@7,P@5/min,recall@4,R-precision,MAP@R,"
     "nDCG@10,MRR,mP@recall=0.3"
@@ -38,20 +35,20 @@ OPEN_SET = "DIR@1|FAR=0.1,DIR@5|FAR=0.2,FNIR@1|FPIR=0.1,DIR_AUC@1,TTR/set|FTR=0.
 VERIFICATION = "TAR|FAR=0.01,FNMR|FMR=0.1,EER,AUC,F1_best,F1_max/micro,precision/macro@tau=0.3"
 
 
-def case(name: str, *needs: str) -> Callable[[Case], Case]:
+def case(name: str) -> Callable[[Case], Case]:
     """Register a case under a name."""
 
     def register(function: Case) -> Case:
         assert name not in CASES
-        CASES[name], NEEDS[name] = function, needs
+        CASES[name] = function
         return function
 
     return register
 
 
-def register(name: str, function: Case, *needs: str) -> None:
+def register(name: str, function: Case) -> None:
     """Register a case without a decorator."""
-    case(name, *needs)(function)
+    case(name)(function)
 
 
 def evaluate(source: Any, **options: Any) -> se.Evaluation:
@@ -270,7 +267,7 @@ def _(folder: Path) -> se.Evaluation:
     return evaluate(source, **drawn.labels, tile=(7, 33), threads=2, protocol="separate-camera")
 
 
-@case("features with a checkpoint", *LEDGER)
+@case("features with a checkpoint")
 def _(folder: Path) -> se.Evaluation:
     drawn = scene(18)
     uris = [as_npy(folder / "q", drawn.query), as_npy(folder / "g", drawn.gallery)]
@@ -693,7 +690,7 @@ for _name, _case in {
         130, "euclidean", "IVF4,Flat", 20, read={**DEPLOYED, "rerank": True}, range=(0, 16)
     ),
 }.items():
-    register(_name, _case, "faiss")
+    register(_name, _case)
 
 
 # Ledgers -------------------------------------------------------------------------------------
@@ -808,10 +805,10 @@ for _name, _case in {
     "ledger of distances at a snapshot": _history(153, None, _change, range=(0, 4), at=4),
     "ledger under a preset": _history(154, "cosine", _grow, preset="fastreid"),
 }.items():
-    register(_name, _case, *LEDGER)
+    register(_name, _case)
 
 
-@case("ledger in groups", *LEDGER)
+@case("ledger in groups")
 def _(folder: Path) -> se.Evaluation:
     history = History.of_features(folder, 155, "cosine", metrics="CMC@1,mAP,MREP")
     _change(history)
