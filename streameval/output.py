@@ -7,7 +7,6 @@ output is locked for as long as the process that writes it lives.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import platform
@@ -192,6 +191,8 @@ def lock(path: Path) -> int:
 
     Raises BlockingIOError if another process holds the lock.
     """
+    import fcntl  # not on every system
+
     held = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -10,6 +10,7 @@ import math
 import os
 import struct
 import zipfile
+from io import FileIO
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -128,7 +129,7 @@ class NpyArray(Array):
     def _fill(self, out: AnyArray, spans: Spans) -> None:
         with self._path.open("rb", buffering=0) as file:
             if not self._header.fortran:
-                self._fill_stored(file.fileno(), out, spans, self.shape)
+                self._fill_stored(file, out, spans, self.shape)
                 self._swap(out)
                 return
             rows, (start, stop) = spans
@@ -137,17 +138,17 @@ class NpyArray(Array):
             for first in range(start, stop, step):
                 panel = buffer[: stop - first]
                 columns = first, first + len(panel)
-                self._fill_stored(file.fileno(), panel, (columns, rows), self.shape[::-1])
+                self._fill_stored(file, panel, (columns, rows), self.shape[::-1])
                 out[:, first - start : first - start + len(panel)] = panel.T
 
-    def _fill_stored(self, fileno: int, out: AnyArray, spans: Spans, shape: Shape) -> None:
+    def _fill_stored(self, file: FileIO, out: AnyArray, spans: Spans, shape: Shape) -> None:
         """Read a block of the rows of this shape that are stored: whole ones in one piece."""
         (start, stop), width = spans[0], math.prod(shape[1:])
         if out.shape[1:] == shape[1:]:
-            self._read_at(fileno, out, start * width)
+            self._read_at(file, out, start * width)
             return
         for row in range(start, stop):
-            self._read_at(fileno, out[row - start], row * width + spans[1][0])
+            self._read_at(file, out[row - start], row * width + spans[1][0])
 
     def _take(self, out: AnyArray, rows: IntArray) -> None:
         """Read rows that are near each other in one piece, with what is between them."""
@@ -180,13 +181,14 @@ class NpyArray(Array):
         if not self._header.dtype.isnative:
             out.byteswap(inplace=True)
 
-    def _read_at(self, fileno: int, out: AnyArray, position: int) -> None:
+    def _read_at(self, file: FileIO, out: AnyArray, position: int) -> None:
         """Fill `out`, contiguous, with the values from the `position`-th on."""
         offset = self._offset + position * self.dtype.itemsize
         buffer = memoryview(out.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        file.seek(offset)
         while buffer:  # one call reads 2 GiB at most
-            count = os.preadv(fileno, [buffer], offset)
-            if count == 0:
+            count = file.readinto(buffer)
+            if not count:
                 raise InputError(
                     f"{self.uri} ends at byte {offset}, {len(buffer)} bytes short of "
                     f"{self.shape}: it was cut short after it had been opened; write it again"
