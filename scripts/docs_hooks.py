@@ -19,11 +19,11 @@ import click
 import streameval
 from streameval.cli import main
 from streameval.cli.options import commands_of
+from streameval.display.evaluation import PARTS as METRIC_PARTS
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import METRICS
 from streameval.protocols.protocol import EQUIVALENTS, PRESETS, PROTOCOLS, Preset, Protocol
 from streameval.report.conventions import single_shot_needs
-from streameval.report.evaluation import PARTS as METRIC_PARTS
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"^<!-- made: (\S+) -->$", re.M)

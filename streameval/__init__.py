@@ -1,7 +1,7 @@
 """streameval: exact re-identification and retrieval metrics in one streaming pass.
 
     cli          the command line
-    report       what a person reads: tables, figures, HTML, the progress bar
+    report       what a person reads of several results, of a plan, of a ledger
     ledger       the growing gallery: an evaluation on disk that is always up to date
     rankings     the first items of a few queries, from the inputs of a saved result
     audit        what in the inputs is likely a mistake
@@ -10,6 +10,7 @@
     sources      where distances come from: features, stored distances, functions
     run          requests carried out in sessions: tasks, passes, threads, Dask, finished work
     result       Evaluation: values, curves, per-query table; save, load and compare
+    display      how a result is shown: tables, text, HTML, figures
     request      everything asked of an evaluation, checked once
     source       the contract of sources
     planning     the byte model and the tiling, without I/O

@@ -94,7 +94,7 @@ def fail(message: str) -> NoReturn:
 
 def harmless(message: str) -> str:
     """Return a message in one line that does nothing to a terminal, whatever labels are in it."""
-    from streameval.report.terminal import shown
+    from streameval.display.text import shown
 
     return shown(" ".join(message.split("\n")))
 

@@ -48,7 +48,7 @@ def evaluate(**given: Any) -> None:
     A URI is PATH or PATH::KEY: a .npy, .npz, .mat, HDF5, Parquet, .pt or .fvecs file, a Zarr
     folder, a folder of .npy files, or shards: 'gallery-*.npy'.
     """
-    from streameval.report.terminal import show_progress
+    from streameval.run.progress_bar import show_progress
 
     check_effects(given)
     values = inputs.with_bundle(given)
@@ -60,7 +60,7 @@ def evaluate(**given: Any) -> None:
         ExitStack() as stack,
     ):
         from streameval import audit
-        from streameval.report.evaluation import evaluation_blocks, results_table
+        from streameval.display.evaluation import evaluation_blocks, results_table
         from streameval.report.inputs import plan_blocks, plan_summary
         from streameval.request import Request
         from streameval.run.preparation import prepare
@@ -200,7 +200,7 @@ def compare_index(settings: tuple[str, ...], **values: Any) -> None:
     the difference of every metric with its confidence interval, the time to build it, queries a
     second and its size.
     """
-    from streameval.report.terminal import show_progress
+    from streameval.run.progress_bar import show_progress
 
     with show_progress(quiet=values["quiet"]) as progress, Interruption(progress.close):
         from streameval.metrics.options import MetricOptions

@@ -50,7 +50,7 @@ _path = click.argument("path", metavar="L", type=LEDGER)
 @contextmanager
 def _session(values: Values) -> Iterator[dict[str, Any]]:
     """Open what counts; a signal ends the process, and the ledger is as it was before."""
-    from streameval.report.terminal import show_progress
+    from streameval.run.progress_bar import show_progress
 
     with show_progress(quiet=values["quiet"]) as progress, Interruption(progress.close):
         from streameval.run.session import open_session
@@ -238,7 +238,7 @@ def evaluate(path: str, at: str | None, **values: Any) -> None:
     Of the columns of the queries' table, a ledger has id and cam, and those that it was created
     with (--label-column).
     """
-    from streameval.report.evaluation import evaluation_blocks
+    from streameval.display.evaluation import evaluation_blocks
 
     out = values["out"]
     check_effect("overwrite", out is not None, "give --out DIR")
@@ -256,7 +256,7 @@ def evaluate(path: str, at: str | None, **values: Any) -> None:
 @_path
 def verify(path: str, **values: Any) -> None:
     """Read all there is, count it again from the segments, and report any difference."""
-    from streameval.report.table import plural
+    from streameval.display.table import plural
 
     opened = _open(path)
     with _session(values) as session:
@@ -280,7 +280,7 @@ def verify(path: str, **values: Any) -> None:
 @places("paths", LEDGER, "ledger", "one, as ledger create made")
 def plot(paths: tuple[str, ...], out: str, **values: Any) -> None:
     """Plot metrics of ledgers against the size of the gallery, in a .png, .svg or .pdf file."""
-    from streameval.report import figures
+    from streameval.display import figures
     from streameval.report.ledger import plot_trajectories
 
     names = inputs.by_name(paths, values["labels"], "ledgers")

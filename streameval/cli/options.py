@@ -31,7 +31,7 @@ DISTANCES = Choice(registry("choices", "DISTANCES"))
 PROTOCOLS = Choice(registry("protocols.protocol", "PROTOCOLS"), "FILE.toml")
 PRESETS = Choice(registry("protocols.protocol", "PRESETS"))
 FORMATS = registry("choices", "Format")
-PLOTS = Choice(registry("report.figures", "PLOTS"))
+PLOTS = Choice(registry("display.figures", "PLOTS"))
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or in a config file
 
 

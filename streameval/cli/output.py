@@ -22,7 +22,7 @@ from streameval.errors import OptionError, OutputError, StreamevalError
 from streameval.output import ESCAPED, as_json, check_new, write_new
 
 if TYPE_CHECKING:
-    from streameval.report.table import Blocks, Table
+    from streameval.display.table import Blocks, Table
     from streameval.result import Evaluation
     from streameval.run.checkpoint import Checkpoint
     from streameval.run.preparation import Prepared
@@ -67,8 +67,8 @@ def print_answer(
 
     It is a summary, what people read, or a table for programs; only what is asked for is made.
     """
-    from streameval.report.table import FORMATS
-    from streameval.report.terminal import is_plain, render
+    from streameval.display.table import FORMATS
+    from streameval.display.text import is_plain, render
 
     form = chosen_format(values)
     if form == "json":
@@ -82,7 +82,7 @@ def print_answer(
 
 def print_lines(values: Values, summary: object, *lines: str) -> None:
     """Print a summary as JSON where ``--json`` is given, else lines, with paths as they are."""
-    from streameval.report.terminal import shown
+    from streameval.display.text import shown
 
     text = "".join(f"{shown(line)}\n" for line in lines)
     print_out(as_json(summary) if values["json"] else text)

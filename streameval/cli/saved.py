@@ -21,7 +21,7 @@ from streameval.errors import InputError, OptionError
 from streameval.output import write_new
 
 if TYPE_CHECKING:
-    from streameval.report.table import Blocks
+    from streameval.display.table import Blocks
 
 folders = places("folders", DIR, "result", "the folder of one, as evaluate --out wrote")
 
@@ -40,7 +40,7 @@ def show(folders: tuple[str, ...], **values: Any) -> None:
     result, or an object of the summaries of several. --config prints what evaluate --config takes
     to repeat the run, from the folder that it was run in.
     """
-    from streameval.report.evaluation import evaluation_blocks, results_table
+    from streameval.display.evaluation import evaluation_blocks, results_table
     from streameval.result import Evaluation
     from streameval.result.same_task import warn_of_others
 
@@ -149,7 +149,7 @@ def plot(folders: tuple[str, ...], out: str, **values: Any) -> None:
     axis; pairs are densities of genuine and impostor distances (of results with a histogram);
     camera-pairs is a heat map of one result.
     """
-    from streameval.report import figures
+    from streameval.display import figures
     from streameval.result import Evaluation
     from streameval.result.same_task import warn_of_others
 

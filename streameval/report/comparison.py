@@ -10,17 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.errors import OutputError
-from streameval.metrics.metric import FRACTION, Kind
-from streameval.metrics.selection import find_measure
-from streameval.neighbors.comparison import CONFIDENCE, LISTED
-from streameval.neighbors.comparison import Difference as IndexDifference
-from streameval.output import check_new, write_new
-from streameval.planning.plan import format_bytes
-from streameval.report.evaluation import metrics_by_part, score_of
-from streameval.report.figures import drawing, figure_bytes, look, set_log, shortened
-from streameval.report.inputs import describe_inputs, describe_queries
-from streameval.report.table import (
+from streameval.display.evaluation import metrics_by_part, score_of
+from streameval.display.figures import drawing, figure_bytes, look, set_log, shortened
+from streameval.display.provenance import describe_inputs, describe_queries
+from streameval.display.table import (
     DASH,
     Blocks,
     Cell,
@@ -35,6 +28,13 @@ from streameval.report.table import (
     plural,
     value_text,
 )
+from streameval.errors import OutputError
+from streameval.metrics.metric import FRACTION, Kind
+from streameval.metrics.selection import find_measure
+from streameval.neighbors.comparison import CONFIDENCE, LISTED
+from streameval.neighbors.comparison import Difference as IndexDifference
+from streameval.output import check_new, write_new
+from streameval.planning.plan import format_bytes
 from streameval.result import Evaluation, Results
 from streameval.result.comparison import Comparison
 

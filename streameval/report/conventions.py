@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from streameval.display.evaluation import PARTS
+from streameval.display.table import Blocks, Facts, Table, facts, number
 from streameval.errors import StreamevalWarning
 from streameval.metrics.metric import Kind, Metric
 from streameval.metrics.options import MetricOptions
@@ -18,8 +20,6 @@ from streameval.protocols.protocol import (
     Preset,
     saved_protocol,
 )
-from streameval.report.evaluation import PARTS
-from streameval.report.table import Blocks, Facts, Table, facts, number
 from streameval.result import Evaluation
 from streameval.result.saved import plain
 from streameval.typing import JsonObject

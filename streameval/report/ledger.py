@@ -8,10 +8,8 @@ from dataclasses import asdict
 from itertools import product
 from typing import TYPE_CHECKING
 
-from streameval.errors import InputError, OptionError
-from streameval.metrics.selection import find_measure, find_name
-from streameval.report.figures import drawing, look, shortened
-from streameval.report.table import (
+from streameval.display.figures import drawing, look, shortened
+from streameval.display.table import (
     Blocks,
     Cell,
     Table,
@@ -23,6 +21,8 @@ from streameval.report.table import (
     percent,
     plural,
 )
+from streameval.errors import InputError, OptionError
+from streameval.metrics.selection import find_measure, find_name
 from streameval.typing import JsonObject
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streameval.display import figures, provenance
+from streameval.display.text import shown
 from streameval.errors import InputError, OptionError, optional_package
 from streameval.metrics.confidence import Resampling
 from streameval.planning.plan import format_bytes, plural
-from streameval.report import comparison, figures, inputs, ranked_lists
+from streameval.report import comparison, inputs, ranked_lists
 from streameval.report.ranked_lists import Pictures
-from streameval.report.terminal import shown
 from streameval.result import Evaluation, Results
 from streameval.result.comparison import Comparison, compare
 from streameval.result.saved import read_summary
@@ -100,6 +101,7 @@ def _environment() -> Environment:
         inputs=inputs,
         join_command=shlex.join,
         plural=plural,
+        provenance=provenance,
         ranked_lists=ranked_lists,
     )
     return environment

@@ -15,12 +15,12 @@ from string import Formatter
 
 import numpy as np
 
+from streameval.display.figures import shortened
+from streameval.display.table import Cell, Table
 from streameval.errors import InputError, OptionError
 from streameval.labels.columns import read_label_table
 from streameval.protocols.labels import KNOWN_COLUMNS
 from streameval.rankings import SIDES, Inputs, RankedList, nearest_items, reopen
-from streameval.report.figures import shortened
-from streameval.report.table import Cell, Table
 from streameval.result import Evaluation, Results
 from streameval.result.comparison import query_scores
 from streameval.typing import AnyArray, FloatArray, JsonObject

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
+from streameval.display.table import harmless, number_csv
 from streameval.errors import InputError
 from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Confidence
@@ -31,7 +31,6 @@ LABELS = ("id", "cam", GROUP)
 MOST_GROUPS = 100  # of queries that have a histogram of impostors of their own
 
 _FURTHER = "label:"  # before the names of further labels there: a computed column may have one
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
 def table_columns(columns: Columns) -> dict[str, AnyArray]:
@@ -151,26 +150,3 @@ def write_groups(file: TextIO, result: Evaluation) -> None:
         numbers = map(number_csv, values.values())
         rows.append((*map(harmless, labels), *metrics.counts.values(), *numbers))
     csv.writer(file, lineterminator="\n").writerows(rows)
-
-
-def number_csv(value: float) -> str:
-    """Return a number in full, for a table of text; nothing where it is undefined."""
-    return "" if math.isnan(value) else repr(float(value))
-
-
-def harmless(text: str) -> str:
-    """Return a text in one line that no spreadsheet takes for a formula.
-
-    One that it might take for one is put after ``'``. Numbers, such as -1, stay. Source: OWASP,
-    CSV Injection.
-    """
-    text = one_line(text)
-    with suppress(ValueError):
-        float(text)
-        return text
-    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
-
-
-def one_line(text: str) -> str:
-    """Return a text with a blank for each character that is not to be printed."""
-    return "".join(one if one.isprintable() else " " for one in text)

@@ -14,4 +14,5 @@ record        interface of a record of finished work
 checkpoint    finished work on disk, and going on with it
 provenance    what a result was made from, and the manifest for resuming
 progress      events of a running evaluation
+progress_bar  what shows them
 """

@@ -1,8 +1,8 @@
 """What tests use of `streameval.result` beside its public names."""
 
+from streameval.display.table import harmless as harmless
 from streameval.result.comparison import holm_adjusted as holm_adjusted
 from streameval.result.comparison import p_value as p_value
-from streameval.result.groups import harmless as harmless
 from streameval.result.same_task import differing as differing
 from streameval.result.saved import BEST as BEST
 from streameval.result.saved import ENTRIES as ENTRIES

@@ -10,15 +10,18 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from streameval.metrics.metric import FRACTION, Kind
 from streameval.planning.plan import plural as plural
-from streameval.result.groups import harmless, number_csv, one_line
 
 DASH, SEPARATOR = "–", " · "
 ROOM = 64  # characters of a line: what a terminal of 80 columns leaves beside the names of `facts`
 MOST_COLUMNS = 6  # side by side that a page is wide enough for
+
+
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
 @dataclass(frozen=True)
@@ -207,6 +210,29 @@ def as_parquet(table: Table) -> bytes:
     file = io.BytesIO()
     pq.write_table(pa.table(values), file)
     return file.getvalue()
+
+
+def number_csv(value: float) -> str:
+    """Return a number in full, for a table of text; nothing where it is undefined."""
+    return "" if math.isnan(value) else repr(float(value))
+
+
+def harmless(text: str) -> str:
+    """Return a text in one line that no spreadsheet takes for a formula.
+
+    One that it might take for one is put after ``'``. Numbers, such as -1, stay. Source: OWASP,
+    CSV Injection.
+    """
+    text = one_line(text)
+    with suppress(ValueError):
+        float(text)
+        return text
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+
+
+def one_line(text: str) -> str:
+    """Return a text with a blank for each character that is not to be printed."""
+    return "".join(one if one.isprintable() else " " for one in text)
 
 
 FORMATS: Mapping[str, Callable[[Table], str | bytes]] = {

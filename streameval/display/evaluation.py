@@ -5,13 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from streameval.metrics.compute import Metrics
-from streameval.metrics.confidence import Confidence
-from streameval.metrics.groups import NOT_BY_QUERY, camera_matrix
-from streameval.metrics.metric import COUNT, FRACTION, TAU, Kind
-from streameval.protocols.labels import CAMERA_PAIRS
-from streameval.report.inputs import (
+from streameval.display.provenance import (
     describe_effort,
     describe_inputs,
     describe_protocol,
@@ -19,7 +15,7 @@ from streameval.report.inputs import (
     describe_range,
     describe_reading,
 )
-from streameval.report.table import (
+from streameval.display.table import (
     DASH,
     Blocks,
     Cell,
@@ -34,8 +30,15 @@ from streameval.report.table import (
     plural,
     value_text,
 )
-from streameval.result import Evaluation, Results
+from streameval.metrics.compute import Metrics
+from streameval.metrics.confidence import Confidence
+from streameval.metrics.groups import NOT_BY_QUERY, camera_matrix
+from streameval.metrics.metric import COUNT, FRACTION, TAU, Kind
+from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.typing import JsonObject
+
+if TYPE_CHECKING:
+    from streameval.result import Evaluation, Results
 
 PARTS: Mapping[str, str] = {
     "retrieval": "Retrieval",

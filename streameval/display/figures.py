@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval.display.table import one_line
 from streameval.errors import InputError, OptionError, optional_package
 from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.cutoffs import precision_terms
 from streameval.protocols.labels import CAMERA_PAIRS
-from streameval.result import Evaluation, Results
-from streameval.result.groups import one_line
 from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from streameval.result import Evaluation, Results
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("-", "--", "-.", ":")
@@ -123,7 +124,7 @@ def file_type(path: str) -> str:
     return kind
 
 
-Draw = Callable[["Axes", Evaluation, JsonObject], None]
+Draw = Callable[["Axes", "Evaluation", JsonObject], None]
 """Draws a result, by the look of its line; raises KeyError if the result lacks the curve."""
 
 
