@@ -52,7 +52,7 @@ def evaluate(
     client: Client | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Evaluation:
     """Evaluate a ranking: every metric, exactly, without the distance matrix in memory.
 
@@ -116,8 +116,9 @@ def evaluate(
     resume : bool
         Whether to go on with the work that is kept there, if there is any: of the same inputs,
         options and budget.
-    progress : Progress, optional
-        Receives the events.
+    progress : Progress or bool, optional
+        Receives the events. True shows a bar: below the cell in a notebook, on a terminal;
+        elsewhere a line on stderr now and then.
 
     Returns
     -------

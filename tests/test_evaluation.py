@@ -148,7 +148,7 @@ def test_a_range_that_turns_out_to_need_the_data_keeps_its_plan() -> None:
             "options is of type dict; MetricOptions",
         ),
         ({"client": "tcp://host:1"}, "client is of type str; a distributed.Client is needed"),
-        ({"progress": True}, "progress is of type bool; an object of a subclass of Progress"),
+        ({"progress": 3}, "progress is of type int; an object of a subclass of Progress"),
         ({"listed": 3}, "listed is of type int; ListedPairs are needed"),
         ({"preset": ["oml"]}, r"unknown preset \['oml'\]; known presets: torchreid"),
         ({"checkpoint": 3}, "checkpoint is of type int; a path, str or Path, is needed"),

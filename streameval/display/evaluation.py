@@ -66,8 +66,8 @@ def evaluation_blocks(evaluation: Evaluation, saved: str | None = None) -> Block
         plural(counts["ties"], "tie") if counts["ties"] else "no ties",
     ]
     opening: Facts = [
-        describe_inputs(provenance["inputs"]),
-        ("Protocol", describe_protocol(provenance["protocol"])),
+        describe_inputs(provenance.get("inputs", {})),
+        ("Protocol", describe_protocol(provenance.get("protocol"))),
         ("Queries", f"{describe_queries(counts)}, {counts['queries_excluded']:,} excluded"),
         ("Gallery", " · ".join(gallery)),
         ("Lists", describe_reading(provenance)),
@@ -183,6 +183,8 @@ def _run(counts: Mapping[str, int], provenance: JsonObject) -> list[str]:
     if "ledger" in provenance:
         ledger = provenance["ledger"]
         return [f"snapshot {ledger['snapshot']} of ledger {ledger['path']}"]
+    if "seconds" not in provenance:
+        return []
     rate = counts["queries"] * counts["gallery"] / max(provenance["seconds"], 1e-3)
     took, *effort = describe_effort(provenance)
     return [took, f"{amount(rate)} pairs/s", *effort]

@@ -63,9 +63,10 @@ def drawing() -> Iterator[tuple[Figure, Axes]]:
     """Give a new figure with axes; while entered, all is drawn in `STYLE`."""
     with optional_package("matplotlib", "plots", "a figure"):
         import matplotlib as mpl
-        from matplotlib.figure import Figure
+
+        from streameval.display.notebook_figure import NotebookFigure
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=SIZE, layout="constrained")
+        figure = NotebookFigure(figsize=SIZE, layout="constrained")
         yield figure, figure.add_subplot()
 
 

@@ -31,8 +31,10 @@ def describe_inputs(inputs: JsonObject) -> tuple[str, str]:
     return "Features", features
 
 
-def describe_protocol(protocol: JsonObject) -> str:
-    """Return a protocol and its options in words."""
+def describe_protocol(protocol: JsonObject | None) -> str:
+    """Return a protocol and its options in words; nothing where none is known."""
+    if protocol is None:
+        return ""
     text = f"{protocol['name']} · CMC {protocol['cmc']} · junk ids {describe_junk(protocol)}"
     if protocol["self_match"]:
         text += f" · a query's own image ignored, by {protocol['self_match']}"

@@ -62,6 +62,7 @@ def render(blocks: Blocks, *, plain: bool) -> str:
         file=file,
         width=WIDE,
         force_terminal=not plain,
+        force_jupyter=False,  # it would display the lines in place of writing them
         color_system=None if plain else "standard",
         highlight=False,
         markup=False,  # a label such as [red] or :smile: is what it is

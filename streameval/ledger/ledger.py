@@ -171,7 +171,7 @@ class Ledger:
         memory: str | int | None = None,
         threads: int | None = None,
         client: Client | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         wait: float = DEFAULT_WAIT,
     ) -> Snapshot:
         """Append a segment to the gallery.
@@ -241,7 +241,7 @@ class Ledger:
         memory: str | int | None = None,
         threads: int | None = None,
         client: Client | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         wait: float = DEFAULT_WAIT,
     ) -> Snapshot:
         """Remove all items of some identities from the gallery; the queries stay.
@@ -272,7 +272,7 @@ class Ledger:
         memory: str | int | None = None,
         threads: int | None = None,
         client: Client | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         wait: float = DEFAULT_WAIT,
     ) -> Snapshot:
         """Add queries.
@@ -329,7 +329,7 @@ class Ledger:
         memory: str | int | None = None,
         threads: int | None = None,
         client: Client | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> list[str]:
         """Read everything, count all pairs again, and return the differences, a line each.
 

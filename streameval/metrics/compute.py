@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -12,11 +12,11 @@ from streameval.errors import StreamevalWarning
 from streameval.metrics.blocks import RankedQueries, Shared, Totals, gathered
 from streameval.metrics.metric import EMPTY, FRACTION, Bounds, Kind, Measure, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
-from streameval.metrics.selection import measures_of
+from streameval.metrics.selection import find_name, measures_of
 from streameval.statistics import RankStatistics
 from streameval.typing import AnyArray
 
-MOST_TOLD = 14  # metrics in a repr: as many as there are usually
+MOST_TOLD = 4  # metrics in a repr: it is a line
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,11 @@ class Detail:
     open: bool = False
 
 
-@dataclass(frozen=True)
-class Metrics:
-    """All metrics of one evaluation.
+@dataclass(frozen=True, eq=False)
+class Metrics(Mapping[str, float]):
+    """All metrics of one evaluation: a mapping of their names to floats.
+
+    ``metrics["mAP"]`` is a fraction, NaN where undefined; another tool's name will do: ``rank1``.
 
     Attributes
     ----------
@@ -83,6 +85,18 @@ class Metrics:
     counts: dict[str, int]
     bounds: dict[str, Bounds] = field(default_factory=dict)
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> float:
+        found = find_name(name, self.scalars)
+        if found is None:
+            raise KeyError(f"no metric {name!r}; there are {', '.join(self.scalars)}")
+        return self.scalars[found]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.scalars)
+
+    def __len__(self) -> int:
+        return len(self.scalars)
 
     def __repr__(self) -> str:
         return f"<Metrics: {scalars_text(self.scalars)}>"

@@ -203,7 +203,7 @@ def compare_index(
     range: Any = None,
     memory: str | int = "2GB",
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Comparison:
     """Compare settings of indexes with the exact evaluation of the same features.
 

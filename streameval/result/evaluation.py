@@ -1,47 +1,34 @@
-"""Evaluation: the values, curves and per-query table of a run; saved and loaded whole."""
+"""Evaluation: the values, curves and per-query table of a run; shown, saved and loaded whole."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from numbers import Integral
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Literal
 
 from streameval.choices import AveragePrecision, CmcReading, TieRule, VerificationPrecision
-from streameval.errors import InputError, check_path, check_type
-from streameval.metrics.blocks import RankedQueries
+from streameval.errors import check_path
 from streameval.metrics.bounds import ListReading, compute_list_metrics
-from streameval.metrics.compute import Metrics, compute_metrics, scalars_text
-from streameval.metrics.confidence import Confidence, Identities, Resampling, confidence_of
-from streameval.metrics.groups import CameraMatrix, PositiveCameras, camera_matrix
-from streameval.metrics.metric import Measure
+from streameval.metrics.compute import Metrics, compute_metrics
+from streameval.metrics.confidence import Resampling
+from streameval.metrics.groups import PositiveCameras
 from streameval.metrics.options import MetricOptions
-from streameval.metrics.retrieval import precision_recall
-from streameval.metrics.selection import find_name, measures_of, with_changes
-from streameval.protocols.labels import CAMERA_PAIRS
-from streameval.result.groups import (
-    GROUP,
-    Columns,
-    check_group_column,
-    check_not_of_lists,
-    confidence_of_groups,
-    group_labels,
-    metrics_of_groups,
-    table_columns,
-)
+from streameval.metrics.selection import with_changes
+from streameval.result.frames import to_pandas
+from streameval.result.groups import Columns
 from streameval.result.saved import ResultFolder, load_result, summary_of, write_files
-from streameval.statistics import RankStatistics, rows_of
-from streameval.typing import FloatArray, JsonObject
+from streameval.result.values import EvaluationValues
+from streameval.statistics import RankStatistics
+from streameval.typing import JsonObject
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(EvaluationValues):
     """The result of an evaluation.
 
     Attributes
@@ -69,17 +56,6 @@ class Evaluation:
     resampling : Resampling, optional
         How the confidence intervals of the summary are made; it has none without.
     """
-
-    statistics: RankStatistics
-    metrics: Metrics
-    options: MetricOptions
-    range: JsonObject
-    columns: Columns
-    provenance: JsonObject
-    group_by: str | None = None
-    positive_cams: PositiveCameras | None = None
-    lists: ListReading | None = None
-    resampling: Resampling | None = None
 
     @classmethod
     def compute(
@@ -152,202 +128,72 @@ class Evaluation:
             self, options=changed, metrics=_metrics_of(self.statistics, changed, self.lists)
         )
 
-    def grouped(self, by: str | npt.ArrayLike) -> Evaluation:
-        """Return the same evaluation with the metrics of each group of queries.
-
-        Parameters
-        ----------
-        by : str or [Q] array_like
-            A column of labels, ``id``, ``cam`` or a further one; ``cam-pair``; or a label a query.
-
-        Raises
-        ------
-        InputError
-            If there is no such column, or not one label a query.
-        """
-        if isinstance(by, str):
-            if by == CAMERA_PAIRS:
-                check_not_of_lists(self.lists, CAMERA_PAIRS)
-            check_group_column(by, self.columns, self.positive_cams)
-            return replace(self, group_by=by)
-        labels = group_labels(by, self.statistics.queries)
-        return replace(self, columns={**self.columns, GROUP: labels}, group_by=GROUP)
-
-    def confidence(
-        self, level: float = 0.95, *, resamples: int = 1000, seed: int = 0
-    ) -> Confidence:
-        """Return confidence intervals of the metrics, by bootstrap over identities.
-
-        No distance is computed again: see `streameval.metrics.confidence`.
-
-        Parameters
-        ----------
-        level, resamples, seed : as of `Resampling`
-            The same seed gives the same intervals, but for rounding.
-
-        Raises
-        ------
-        OptionError
-            If one of these can't be.
-        InputError
-            If the queries have no column ``id``, or the result is of lists of neighbours.
-        """
-        return self._confidence(Resampling(level, resamples, seed))
-
     def with_confidence(
         self, level: float = 0.95, *, resamples: int = 1000, seed: int = 0
     ) -> Evaluation:
         """Return the same evaluation with `confidence`, of these parameters, in its summary."""
         return replace(self, resampling=Resampling(level, resamples, seed))
 
-    @cached_property
-    def chosen_confidence(self) -> Confidence | None:
-        """The intervals of the summary; None where `resampling` is."""
-        return None if self.resampling is None else self._confidence(self.resampling)
+    def __str__(self) -> str:
+        from streameval.display.evaluation import evaluation_blocks
+        from streameval.display.text import render
 
-    def _confidence(self, how: Resampling) -> Confidence:
-        check_not_of_lists(self.lists, "a confidence interval")
-        measures = [one for one in self.measures() if not math.isnan(self[one.name])]
-        return confidence_of(self.statistics, self.options, measures, self.identities(), how)
+        return render(evaluation_blocks(self), plain=True).rstrip("\n")
 
-    def measures(self) -> list[Measure]:
-        """Return the metrics that the options ask for and the statistics allow."""
-        return measures_of(self.options, self.statistics)
+    def _repr_html_(self) -> str:
+        from streameval.display.evaluation import evaluation_blocks
+        from streameval.display.html import as_html
 
-    def identities(self) -> Identities:
-        """Return the identities of the queries.
+        return as_html(evaluation_blocks(self))
 
-        Raises
-        ------
-        InputError
-            If the queries have no column ``id``.
-        """
-        if "id" not in self.columns:
-            raise InputError(
-                "the queries have no column id, and the bootstrap draws identities: evaluate with "
-                "identities of the queries"
-            )
-        return Identities(self.columns["id"])
-
-    def __repr__(self) -> str:
-        queries = f"{self.statistics.queries} queries × {self.counts['gallery']} gallery items"
-        return f"<Evaluation of {queries}: {scalars_text(self.metrics.scalars)}>"
-
-    def __getitem__(self, name: str) -> float:
-        """Return a metric by name, NaN where undefined; another tool's name will do: ``rank1``."""
-        scalars = self.metrics.scalars
-        found = find_name(name, scalars)
-        if found is None:
-            raise KeyError(f"no metric {name!r}; there are {', '.join(scalars)}")
-        return scalars[found]
-
-    @property
-    def curves(self) -> Columns:
-        """Every curve by name, [n] each.
-
-        ``CMC`` at the ranks 1, 2, ..; ``mRP``, ``mVP``, ``mReP``, ``mFR`` at the T thresholds
-        ``tau``; ``FAR`` and ``DIR@1`` at the distances ``ROC_tau``; and others of the metrics.
-        """
-        return self.metrics.curves
-
-    @property
-    def intervals(self) -> Mapping[str, tuple[float, float]]:
-        """The metrics that ties leave open: (least, greatest) over pessimistic and optimistic."""
-        return self.metrics.intervals
-
-    @cached_property
-    def groups(self) -> Mapping[Any, Metrics]:
-        """The metrics of each group of `group_by`; by ``cam-pair``, of (query cam, gallery cam)."""
-        return metrics_of_groups(self)
-
-    @cached_property
-    def group_confidence(self) -> Mapping[Any, Confidence]:
-        """The intervals of each group where the summary has any; pairs of cameras have none."""
-        return confidence_of_groups(self)
-
-    def camera_matrix(self, name: str) -> CameraMatrix:
-        """Return a metric of every pair of a query's camera and a positive's.
+    def to_pandas(
+        self, table: Literal["metrics", "per_query", "positives"] = "metrics"
+    ) -> DataFrame:
+        """Return a table of the evaluation as a DataFrame.
 
         Parameters
         ----------
-        name : str
-            ``CMC@1``, ``mAP`` or another metric over Q+; or ``queries``, ``pairs_positive``.
+        table : {"metrics", "per_query", "positives"}
+            A row a metric: ``value``; ``low`` and ``high``, its confidence interval (see
+            `with_confidence`); ``least`` and ``greatest``, what ties or lists of neighbours leave
+            open; the distance (``threshold``) at which it is reached, and the ``reason`` why it is
+            NaN. Or a row a query, or a row a positive: the columns of `per_query`, or `positives`.
 
         Raises
         ------
-        InputError
-            If there were no cameras of both sides.
-        KeyError
-            If the result has no such metric.
+        OptionError
+            If there is no such table, or pandas is not installed.
         """
-        return camera_matrix(self.grouped(CAMERA_PAIRS).groups, name)
+        return to_pandas(self, table)
 
-    def precision_recall(self, query: int) -> tuple[FloatArray, FloatArray]:
-        """Return recall and precision at each positive of one query, both [G] float64.
+    def plot(self, curve: str = "CMC", *, metric: str = "mAP", label: str = "this run") -> Figure:
+        """Return a figure of a curve, as ``streameval plot`` draws it; a notebook shows it.
 
-        j/G and j/r_j, not interpolated, under the tie rule of the options; empty where the
-        query has no positive.
+        Parameters
+        ----------
+        curve : str
+            ``CMC``, ``mReP``, ``mFR``, ``mRP``, ``mVP``, ``precision-recall``, ``DIR-FAR``,
+            ``pairs``; or ``camera-pairs``, a heat map of a metric.
+        metric : str
+            Of the heat map.
+        label : str
+            The name in the legend.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            ``figure.savefig("cmc.pdf")`` writes it; ``figure.axes[0]`` has its axes.
 
         Raises
         ------
+        OptionError
+            If there is no such curve, or matplotlib is not installed.
         InputError
-            If there is no such query, or lists of neighbours leave open what is asked for.
+            If the result does not hold the curve.
         """
-        check_type("query", query, Integral, "a whole number is needed")
-        if not 0 <= query < self.statistics.queries:
-            raise InputError(
-                f"query {query} does not exist: there are {self.statistics.queries} queries, "
-                "numbered from 0"
-            )
-        check_not_of_lists(self.lists, "precision and recall at each positive")
-        start, stop = self.statistics.indptr[query : query + 2].tolist()
-        recall, precision = self._precision_recall
-        return recall[start:stop], precision[start:stop]
+        from streameval.display.figures import plot
 
-    @cached_property
-    def _precision_recall(self) -> tuple[FloatArray, FloatArray]:
-        return precision_recall(RankedQueries(self.statistics, self.options))
-
-    @cached_property
-    def per_query(self) -> Columns:
-        """A column each, [Q]: the query's index, id, class, counts and values.
-
-        ``query``; ``id``, ``cam``; ``class`` ("positive" for Q+, "negative" for Q−, "excluded");
-        ``positives``, ``negatives``, ``ignored``, ``ties``, int64; ``nearest_positive`` and
-        ``nearest_negative``, distances; ``first_rank``, ``AP``, ``INP`` and others of the metrics,
-        float64, NaN where undefined. Labels beside id and cam are there as ``label:weather``.
-        """
-        index = {"query": np.arange(self.statistics.queries)}
-        return {**index, **table_columns(self.columns), **self.metrics.per_query}
-
-    @property
-    def positives(self) -> Columns:
-        """A column each, [P]: every positive, nearest first within its query.
-
-        ``query``, gallery ``item`` and ``cam`` (where they are known), ``distance``; ``recall``
-        and ``precision`` at it, as `precision_recall` returns.
-        """
-        check_not_of_lists(self.lists, "the table of positives")
-        statistics, (recall, precision) = self.statistics, self._precision_recall
-        columns = {
-            "query": rows_of(statistics.indptr),
-            "item": statistics.positive_item,
-            "cam": None if self.positive_cams is None else self.positive_cams.labels,
-            "distance": statistics.positive_distance,
-            "recall": recall,
-            "precision": precision,
-        }
-        return {name: values for name, values in columns.items() if values is not None}
-
-    @cached_property
-    def counts(self) -> Mapping[str, int]:
-        """Numbers of queries by class, of gallery items, of pairs, and of ties.
-
-        ``queries``, ``queries_positive`` (N), ``queries_negative`` (M), ``queries_excluded``,
-        ``gallery``, ``pairs_positive``, ``pairs_ignored``, ``ties``.
-        """
-        gallery = int((self.statistics.valid + self.statistics.ignored)[0])
-        return self.metrics.counts | {"gallery": gallery}
+        return plot({label: self}, curve, metric=metric)
 
     def summary(self) -> JsonObject:
         """Return what ``summary.json`` holds; undefined and infinite values are None."""

@@ -19,7 +19,7 @@ from streameval.protocols.labels import CAMERA_PAIRS, label_column
 from streameval.typing import AnyArray, IntArray
 
 if TYPE_CHECKING:
-    from streameval.result import Evaluation
+    from streameval.result.values import EvaluationValues
 
 Columns = Mapping[str, AnyArray]
 """Arrays by name, an entry a query, a positive or a point of a curve."""
@@ -100,7 +100,7 @@ def histogram_groups(group_by: str | npt.ArrayLike, columns: Columns) -> IntArra
     return group.astype(np.int64) if len(known) <= MOST_GROUPS else None
 
 
-def metrics_of_groups(result: Evaluation) -> Mapping[Any, Metrics]:
+def metrics_of_groups(result: EvaluationValues) -> Mapping[Any, Metrics]:
     """Return the metrics of each group of a result; none where it is not grouped."""
     by, statistics, options = result.group_by, result.statistics, result.options
     if by is None:
@@ -111,7 +111,7 @@ def metrics_of_groups(result: Evaluation) -> Mapping[Any, Metrics]:
     return metrics_by_group(statistics, result.columns[by], options, result.lists)
 
 
-def confidence_of_groups(result: Evaluation) -> Mapping[Any, Confidence]:
+def confidence_of_groups(result: EvaluationValues) -> Mapping[Any, Confidence]:
     """Return the intervals of each group of a result; none where it has none, or camera pairs."""
     by = result.group_by
     if result.resampling is None or by is None or by == CAMERA_PAIRS:
@@ -128,7 +128,7 @@ def confidence_of_groups(result: Evaluation) -> Mapping[Any, Confidence]:
     )
 
 
-def write_groups(file: TextIO, result: Evaluation) -> None:
+def write_groups(file: TextIO, result: EvaluationValues) -> None:
     """Write the labels, counts and metrics of each group, with intervals if it has them.
 
     Labels of ``cam-pair`` are two columns: ``query_cam`` and ``gallery_cam``. What is undefined is

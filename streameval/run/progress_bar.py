@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 from streameval.display.table import amount, duration
 from streameval.display.text import is_terminal
+from streameval.errors import check_type
 from streameval.planning.plan import format_bytes
 from streameval.run.progress import Progress
 
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN_AFTER = 1.0  # seconds: what is done sooner needs no bar
 LOG_EVERY = 30.0  # seconds
+DRAW_EVERY = 0.2  # seconds: a notebook keeps up with so many
 
 
 class ShownProgress(Progress):
@@ -54,6 +60,15 @@ class ShownProgress(Progress):
             rates.append(f"{format_bytes(pairs * self._size / max(self._pairs, 1))}/s")
         return ", ".join(rates)
 
+    def line(self) -> str:
+        """Return in words how far the job is."""
+        seconds = time.monotonic() - self._begun
+        left = (self._pairs - self._done) * seconds / max(self._done, 1)
+        return (
+            f"{self._label}: {self._done / max(self._pairs, 1):.0%} of {amount(self._pairs)} "
+            f"pairs, {self.rates(seconds)}, {duration(round(left))} left"
+        )
+
     def close(self) -> None:
         """Give the terminal back; it may be called again."""
 
@@ -65,12 +80,65 @@ class ShownProgress(Progress):
 
 
 def show_progress(*, quiet: bool) -> ShownProgress:
-    """Return a progress that suits stderr: a bar, lines, or nothing."""
+    """Return a progress that suits where it is shown: a bar, lines, or nothing."""
     if quiet:
         return ShownProgress()
+    if in_notebook():
+        return NotebookProgress()
     if is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
         return BarProgress()
     return LogProgress()
+
+
+@contextmanager
+def opened_progress(given: Progress | bool | None) -> Iterator[Progress]:
+    """Give the progress that an argument stands for: True is what `show_progress` returns.
+
+    Raises OptionError if it is neither a progress, a bool nor None.
+    """
+    if given is True:
+        with show_progress(quiet=False) as shown:
+            yield shown
+        return
+    needed = "an object of a subclass of Progress is needed, True, or None"
+    check_type("progress", given or Progress(), Progress, needed)
+    yield given or Progress()
+
+
+def in_notebook() -> bool:
+    """Return whether a notebook shows what this process displays."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+class NotebookProgress(ShownProgress):
+    """A bar below the cell of a notebook that runs; of HTML, which needs no widgets.
+
+    It is drawn at most every so many seconds, and at the end.
+    """
+
+    def __init__(self, every: float = DRAW_EVERY) -> None:
+        super().__init__()
+        self._every, self._due = every, -math.inf
+        self._handle: Any = None
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if now >= self._due or self._done >= self._pairs:
+            self._due = now + self._every
+            self._draw()
+
+    def _draw(self) -> None:
+        from IPython.display import display
+
+        text = self.line()
+        bar = f'<progress max="{max(self._pairs, 1)}" value="{self._done}"></progress>'
+        shown = {"text/plain": text, "text/html": f"<label>{bar} {escape(text)}</label>"}
+        if self._handle is None:
+            self._handle = display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
 
 
 class LogProgress(ShownProgress):
@@ -87,12 +155,7 @@ class LogProgress(ShownProgress):
         now = time.monotonic()
         if now - self._logged >= self._every:
             self._logged = now
-            seconds = now - self._begun
-            left = (self._pairs - self._done) * seconds / max(self._done, 1)
-            sys.stderr.write(
-                f"{self._label}: {self._done / max(self._pairs, 1):.0%} of {amount(self._pairs)} "
-                f"pairs, {self.rates(seconds)}, {duration(round(left))} left\n"
-            )
+            sys.stderr.write(f"{self.line()}\n")
             sys.stderr.flush()
 
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import psutil
 
-from streameval.errors import OptionError, check_path, check_type
+from streameval.errors import OptionError, check_path
 from streameval.kernels.caches import forget_stale_kernels
 from streameval.kernels.counting import count_tile
 from streameval.metrics.options import is_count, is_number
@@ -25,6 +25,7 @@ from streameval.run.connection import WORKER_BYTES, Connection, open_cluster
 from streameval.run.executor import Executor, Item, Part, Parts, Pass, ThreadExecutor
 from streameval.run.job import Job
 from streameval.run.progress import Progress, Watch
+from streameval.run.progress_bar import opened_progress
 from streameval.run.record import NO_RECORD, Record, Stage
 from streameval.run.worker import check_sent
 from streameval.source import Source
@@ -139,9 +140,7 @@ def open_session(given: Keywords) -> Iterator[Session]:
     """
     forget_stale_kernels()
     given = {name: value for name, value in given.items() if value is not None}
-    progress, folder = given.get("progress") or Progress(), given.get("checkpoint")
-    needed = "an object of a subclass of Progress is needed, or None"
-    check_type("progress", progress, Progress, needed)
+    folder = given.get("checkpoint")
     memory = parse_bytes(given.get("memory", DEFAULT_MEMORY))
     threads = given.get("threads", cores())
     if not is_count(threads):
@@ -160,7 +159,10 @@ def open_session(given: Keywords) -> Iterator[Session]:
         raise OptionError(
             "resume goes on with the work kept in a checkpoint: give its folder, checkpoint=..."
         )
-    with open_cluster(given, memory) as connection:
+    with (
+        opened_progress(given.get("progress")) as progress,
+        open_cluster(given, memory) as connection,
+    ):
         session = Session(
             memory,
             threads,

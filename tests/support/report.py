@@ -30,6 +30,7 @@ from streameval.report.ranked_lists import hardest_queries as hardest_queries
 from streameval.report.ranked_lists import tau_max_distance as tau_max_distance
 from streameval.run.progress_bar import BarProgress as BarProgress
 from streameval.run.progress_bar import LogProgress as LogProgress
+from streameval.run.progress_bar import NotebookProgress as NotebookProgress
 from streameval.run.progress_bar import ShownProgress as ShownProgress
 from streameval.run.progress_bar import make_bar as make_bar
 from streameval.run.progress_bar import show_progress as show_progress
@@ -41,6 +42,7 @@ __all__ = [
     "FORMATS",
     "BarProgress",
     "LogProgress",
+    "NotebookProgress",
     "ShownProgress",
     "Table",
     "amount",
