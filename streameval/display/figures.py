@@ -37,6 +37,7 @@ TYPES = ("png", "svg", "pdf")
 LABEL_ROOM = 40  # characters of a name in the legend
 SIZE = 5.2, 3.6  # inches: a column of a paper holds it at 10 points
 MOST_BINS = 50  # of a density, about: more would be noise
+LIGHT = 47  # percent: from here on the colour of a heat map is nearer to white than to black
 MOST_CAMERAS = 16  # whose pairs a figure in a column of a page has room for
 MOST_SVG = 400_000  # bytes in a page: a curve of very many points is a smaller file as pixels
 STYLE: Any = {
@@ -293,7 +294,7 @@ def _heat_map(figure: Figure, axes: Axes, results: Results, metric: str) -> None
     axes.grid(visible=False)
     for (row, column), value in np.ndenumerate(percent):
         if not math.isnan(value):
-            colour = "white" if value < 50 else "black"
+            colour = "white" if value < LIGHT else "black"
             axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
     figure.colorbar(image, ax=axes, label=f"{metric} in percent")
 
