@@ -21,6 +21,7 @@ from benchmarks import (
     ledger,
     lists,
     memory,
+    overview,
     scaling,
     single_shot,
     startup,
@@ -30,6 +31,7 @@ from benchmarks.figure import ROUNDS, Bench, Case, Outcome, chosen, run
 from benchmarks.table import SIGNS, build_table, describe, machine
 
 GROUPS: tuple[tuple[Case, ...], ...] = (
+    overview.CASES,
     features.CASES,
     stored.CASES,
     scaling.CASES,

@@ -23,6 +23,7 @@ from benchmarks import (
     features,
     ledger,
     memory,
+    overview,
     peers,
     scaling,
     single_shot,
@@ -91,7 +92,18 @@ def test_figures_are_listed_and_an_unknown_one_is_refused() -> None:
 
 def test_figures_are_declared_once_in_the_group_of_their_name() -> None:
     assert len(set(NAMES)) == len(NAMES)
-    groups = (features, stored, scaling, memory, cliffs, single_shot, startup, cluster, confidence)
+    groups = (
+        features,
+        stored,
+        scaling,
+        memory,
+        cliffs,
+        single_shot,
+        startup,
+        cluster,
+        confidence,
+        overview,
+    )
     for group in groups:
         name = group.__name__.rpartition(".")[2].replace("_", "-")
         names = [figure.name for case in group.CASES for figure in case.figures]
@@ -105,6 +117,7 @@ def test_figures_are_declared_once_in_the_group_of_their_name() -> None:
         "features/*/2-threads/sgemm",
         "stored/*/chunks-a-row",
         "stored/lz4/chunks-all-rows-x1000",
+        "overview/*/time",
         "scaling",
         "cliffs",
         "cluster",
