@@ -41,13 +41,21 @@ def run_shell(block: str, folder: Path) -> str:
 
 
 def is_set_up(block: str) -> bool:
-    """Tell whether a block sets up or tests the checkout: its scripts are there, and run elsewhere.
+    """Tell whether a block installs the checkout, or runs scripts of it, which are there.
 
     test_demo runs one of them, another is running, and CI runs the rest.
     """
     scripts = re.findall(r"^bash (\S+)", block, re.M)
     assert all((ROOT / script).is_file() for script in scripts)
-    return bool(scripts)
+    return bool(scripts) or block.startswith("pip install ")
+
+
+def check_printed(said: str, printed: str) -> None:
+    """Check that a command prints the lines that a page says it does; … is what the page omits."""
+    lines = [line.rstrip() for line in printed.splitlines()]
+    for line in said.splitlines():
+        pattern = ".*".join(re.escape(part) for part in line.rstrip().split("…"))
+        assert any(re.fullmatch(pattern, one) for one in lines), f"{line}\n\n{printed}"
 
 
 def write_example_files(folder: Path) -> None:

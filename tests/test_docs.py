@@ -22,6 +22,7 @@ from documents import (
     ROOT,
     WIDTH,
     blocks,
+    check_printed,
     is_set_up,
     run_shell,
     write_example_files,
@@ -81,14 +82,6 @@ def test_blocks_run(page: str, folder: Path) -> None:
         elif language == "text" and page in ("tutorial.md", "cli.md"):
             check_printed(block, printed)
         assert language in ("bash", "python", "text", "toml")
-
-
-def check_printed(said: str, printed: str) -> None:
-    """Check that a command prints the lines that a page says it does; … is what the page omits."""
-    lines = [line.rstrip() for line in printed.splitlines()]
-    for line in said.splitlines():
-        pattern = ".*".join(re.escape(part) for part in line.rstrip().split("…"))
-        assert any(re.fullmatch(pattern, one) for one in lines), f"{line}\n\n{printed}"
 
 
 def test_an_omission_is_of_a_line_alone() -> None:

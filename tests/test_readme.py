@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from documents import ROOT, blocks, is_set_up, run_shell, write_example_files
+from documents import ROOT, blocks, check_printed, is_set_up, run_shell, write_example_files
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)
@@ -24,11 +24,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_blocks_are_of_known_languages() -> None:
-    assert {language for language, _ in BLOCKS} == {"bash", "python"}
+    assert {language for language, _ in BLOCKS} == {"bash", "python", "text"}
 
 
 def test_what_is_linked_is_there() -> None:
-    for link in re.findall(r"\]\((docs/[^)#]+)", TEXT):
+    links = re.findall(r"\]\(([^)#]+)|src=\"([^\"]+)", TEXT)
+    assert links
+    for link in map("".join, links):
         assert (ROOT / link).is_file(), link
 
 
@@ -45,7 +47,6 @@ def test_python_blocks_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
         if language == "python":
             exec(compile(block, "README.md", "exec"), shared)
     assert capsys.readouterr().out
-    assert (folder / "saved" / "statistics.zarr").is_dir()
 
 
 @pytest.mark.slow
@@ -61,6 +62,7 @@ def test_demo(tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        assert "mAP" in done.stdout
-        assert "29 in Q-" in done.stdout
+        for language, block in BLOCKS:
+            if language == "text":
+                check_printed(block, done.stdout)
     assert list(tmp_path.iterdir()) == []
