@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable
+from pathlib import Path
 
+import profiles  # noqa: F401  # profiles are known, and `dev` is taken, before tests are read
 import pytest
+from documents import run_in_process, run_shell
 from support.kernels import VARIABLE, supported
 from support.report import LogProgress
 
@@ -15,6 +20,13 @@ def _no_lines_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogProgress.__init__, "__defaults__", (math.inf,))
 
 
+@pytest.fixture(params=[run_in_process, pytest.param(run_shell, marks=pytest.mark.slow)])
+def run_block(request: pytest.FixtureRequest) -> Callable[[str, Path], str]:
+    """Return what runs a block of shell in a folder, and returns what it prints."""
+    run: Callable[[str, Path], str] = request.param
+    return run
+
+
 @pytest.fixture(params=["auto", "blas"])
 def product(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to multiply float32: the matrix unit, where there is one, and BLAS."""
@@ -23,3 +35,11 @@ def product(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         pytest.skip("this machine has no matrix unit that can be used")
     monkeypatch.setenv(VARIABLE, way)
     return way
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many processes ``-n auto`` starts: one a core that may be used, 8 at most."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(cores, 8)

@@ -16,6 +16,7 @@ from support.run import Job, Watch, count
 
 from streameval import RankStatistics
 
+GATE = "gate"
 WRONG = 600  # the task on gallery items from here on goes wrong
 
 
@@ -37,9 +38,17 @@ def is_wrong(task: Task) -> bool:
     return task == Task((50, 100), (WRONG, WRONG + 60))
 
 
-def slow(job: Job, task: Task, watch: Watch) -> RankStatistics:
+def gated(job: Job, task: Task, watch: Watch) -> RankStatistics:
+    """Count slowly; one task, and so the whole, waits for `open_gate`."""
+    attempt(job, task)
     time.sleep(0.05)
+    while is_wrong(task) and not (notes(job) / GATE).exists():
+        time.sleep(0.01)
     return count(job, task, watch)
+
+
+def open_gate(folder: Path) -> None:
+    (folder / GATE).touch()
 
 
 def noted(job: Job, task: Task, watch: Watch) -> RankStatistics:
@@ -50,11 +59,6 @@ def noted(job: Job, task: Task, watch: Watch) -> RankStatistics:
 def noted_slow(job: Job, task: Task, watch: Watch) -> RankStatistics:
     attempt(job, task)
     time.sleep(0.03)
-    return count(job, task, watch)
-
-
-def slower(job: Job, task: Task, watch: Watch) -> RankStatistics:
-    time.sleep(0.15)
     return count(job, task, watch)
 
 
@@ -112,4 +116,6 @@ def placed(job: Job, task: Task, watch: Watch) -> RankStatistics:
     network = Path("/proc/self/ns/net").readlink().name.strip("net:[]")
     with (notes(job) / f"network-{network}").open("a") as file:
         file.write(f"{time.time()}\n")
+    while (notes(job) / "back").exists() and not (notes(job) / GATE).exists():
+        time.sleep(0.01)  # what is left is for both networks
     return statistics

@@ -13,7 +13,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -100,7 +99,7 @@ def killed(change: Callable[[], object], when: str, at: int) -> int:
         threading.Timer(at / 1000, die).start()
     change()
     if when == "any":
-        time.sleep(0.3)
+        signal.pause()  # until it is killed
     return writes
 
 

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from waiting import PATIENCE, wait_until
 
 BIN = Path(sys.executable).parent
 
@@ -35,18 +36,19 @@ def serving(arguments: list[str], port: int, **environment: str) -> Iterator[str
         stderr=subprocess.DEVNULL,
     )
     url = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        assert process.poll() is None, f"{arguments[0]} has ended: is port {port} taken?"
+        try:
+            urllib.request.urlopen(url, timeout=PATIENCE).close()
+        except urllib.error.HTTPError as error:
+            error.close()
+        except OSError:
+            return False
+        return process.poll() is None
+
     try:
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                urllib.request.urlopen(url, timeout=5).close()
-                break
-            except urllib.error.HTTPError as error:  # it answers
-                error.close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+        wait_until(answers)
         yield url
     finally:
         process.kill()
@@ -81,7 +83,7 @@ def bucket() -> Iterator[str]:
     """Run a server of S3 with an empty bucket ``bucket``; yield its URL."""
     with moto() as url:
         request = urllib.request.Request(f"{url}/bucket", method="PUT")
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=PATIENCE).close()
         yield url
 
 

@@ -16,15 +16,13 @@ import pytest
 import scipy.io
 import zarr
 from array_files import WRITERS, write_mat, write_npy, write_npz, write_npz_compressed, write_zarr
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from support.arrays import Array, LoadedArray, NpyArray, open_array
 from support.arrays import npy_module as npy
 from support.arrays import scattered_module as scattered
 
-QUICK = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 NUMBERS = ["<f4", ">f4", "<f2", "<f8", ">i4", "u1", "<i8", ">u2"]
 
 
@@ -84,7 +82,7 @@ def check_blocks(
 
 
 @pytest.mark.parametrize("write", WRITERS)
-@QUICK
+@examples(25)
 @given(case=values_and_block())
 def test_any_block_is_the_slice(tmp_path: Path, write, case) -> None:
     values, rows, columns = case
@@ -93,7 +91,7 @@ def test_any_block_is_the_slice(tmp_path: Path, write, case) -> None:
     check_blocks(pickle.loads(pickle.dumps(array)), values, rows, columns)
 
 
-@QUICK
+@examples(25)
 @given(case=values_and_block())
 def test_any_block_of_an_array_in_memory(case) -> None:
     values, rows, columns = case
@@ -103,7 +101,7 @@ def test_any_block_of_an_array_in_memory(case) -> None:
 
 
 @pytest.mark.parametrize("layout", ZARR_LAYOUTS, ids=layout_name)
-@settings(QUICK, max_examples=5)
+@examples(5)
 @given(case=values_and_block(), chunks=st.tuples(st.integers(1, 6), st.integers(1, 6)))
 def test_any_zarr_layout(tmp_path: Path, layout, case, chunks) -> None:
     values, rows, columns = case
@@ -129,7 +127,7 @@ def test_opening_leaves_the_configuration_of_zarr_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", WRITERS)
-@settings(QUICK, max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_take_is_fancy_indexing(tmp_path: Path, write, data) -> None:
     values = np.arange(23 * 7, dtype=np.float32).reshape(23, 7)
@@ -212,7 +210,7 @@ def test_scratch_of_a_read(tmp_path: Path) -> None:
     assert sharded.read_scratch_bytes(32, 32) == 3 * four * chunk + 4 * chunk
 
 
-@QUICK
+@examples(25)
 @given(rows=st.integers(1, 3000), columns=st.integers(1, 12), data=st.data())
 def test_scratch_of_fortran_order_is_what_is_taken(tmp_path: Path, rows, columns, data) -> None:
     values = np.asfortranarray(np.arange(rows * columns, dtype=">f8").reshape(rows, columns))

@@ -111,6 +111,7 @@ def test_figures_are_declared_once_in_the_group_of_their_name() -> None:
         assert all(own.startswith(f"{name}/") for own in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "only",
     [
@@ -293,6 +294,7 @@ def test_the_bare_product_covers_every_pair(monkeypatch: pytest.MonkeyPatch) -> 
     assert max(seen) == 16 * 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "only", ["ledger/append", "ledger/command", "ledger/hard-100", "ledger/segments"]
 )

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from list_problems import disturbed, labels, list_problems, nearest, protocol
 from oracle import oracle_statistics
+from profiles import examples
 from support.metrics import (
     CHOICES,
     METRICS,
@@ -68,7 +69,7 @@ HIDDEN_TIES = {  # of a positive that no list of 3 holds: neither extreme has an
 }
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(list_problems(), OPTIONS, st.booleans())
 @example(
     (HIDDEN_TIES, 3, np.random.default_rng(0)),
@@ -149,7 +150,7 @@ def test_a_hand_made_list() -> None:
     assert found.metrics.details["mAP@4/hits"].open
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(list_problems(), st.sampled_from(["as they are", "unsorted", "twice"]))
 def test_lists_are_repaired_and_bound_all_the_same(
     drawn: tuple[dict[str, Any], int, np.random.Generator], how: str

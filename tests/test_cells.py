@@ -8,8 +8,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from support.kernels import (
     ABOVE,
     LAST,
@@ -30,7 +31,7 @@ def cells_of(values, weight, offset, origin, scale, far, row, cells):  # type: i
     return quantise(values, weight, offset, origin, scale, far, row, cells)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     n=st.integers(0, 150),
     dtype=st.sampled_from([np.float32, np.float64]),

@@ -6,13 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 from test_cli import ARRAYS, CSV, FEATURES, ITEMS, QUERIES, STORED, WIDTH, data, run, write_zarr
+from waiting import PATIENCE, wait_until
 
 __all__ = ["data"]
 
@@ -226,6 +226,7 @@ def test_a_process_that_is_refused(data: Path) -> None:
     assert not (data / "refused").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_a_busy_run(tmp_path: Path, number: signal.Signals, status: int) -> None:
     queries, items, width = 50_000, 100_000, 64  # minutes of work
@@ -243,10 +244,9 @@ def test_signals_end_a_busy_run(tmp_path: Path, number: signal.Signals, status: 
         text=True,
     )
     busy = psutil.Process(process.pid)
-    while process.poll() is None and busy.cpu_times().user < 5:  # imported, and counting
-        time.sleep(0.05)
+    wait_until(lambda: process.poll() is not None or busy.cpu_times().user > 5)  # it is counting
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
     left = sorted(set(tmp_path.iterdir()) - set(before))
     assert left in ([], [tmp_path / "result.progress"])  # after the first seconds
     kept = "; finished work is kept in result.progress: --resume goes on with it" if left else ""

@@ -18,6 +18,7 @@ import zarr
 from documents import BIN, ROOT, blocks
 from servers import bucket, credentials, free_port, put_files
 from support.arrays import open_array
+from waiting import PATIENCE
 
 from streameval import InputError
 
@@ -86,7 +87,7 @@ def test_shell_blocks_run(folder: Path, environment: dict[str, str], number: int
         start_new_session=True,
     )
     try:
-        out, errors = process.communicate(timeout=120)
+        out, errors = process.communicate(timeout=PATIENCE)
     finally:  # a scheduler and workers go on behind the shell
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

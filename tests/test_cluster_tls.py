@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import numpy as np
+import pytest
 from clusters import write_inputs
 from servers import free_port
 
@@ -95,10 +96,10 @@ def evaluate(
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
     )
 
 
+@pytest.mark.slow
 def test_a_cluster_over_tls(tmp_path: Path) -> None:
     folder = write_inputs(tmp_path)
     own, other = (write_certificate(folder, name) for name in ("own", "other"))

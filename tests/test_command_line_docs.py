@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from documents import ROOT, blocks, run_shell
+from documents import ROOT, blocks
 from support.cli import ExitStatus
 
 TEXT = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -31,11 +32,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_blocks_run(folder: Path) -> None:
+def test_blocks_run(folder: Path, run_block: Callable[[str, Path], str]) -> None:
     for language, block in BLOCKS:
         if language == "toml":
             Path("run.toml").write_text(block)
             continue
         assert language == "bash"
-        run_shell(block, folder)
+        run_block(block, folder)
     assert (folder / "again" / "summary.json").is_file()

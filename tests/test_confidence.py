@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from support.cli import main
 from support.metrics import (
     CHOICES,
@@ -67,7 +68,7 @@ def check_resamples(stats: RankStatistics, ids: np.ndarray, options: se.MetricOp
                 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problems(max_queries=14), st.sampled_from(CHOICES["ties"]), st.data())
 def test_resamples_are_metrics_of_the_queries_drawn(
     problem: dict[str, Any], ties: Any, data: st.DataObject

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -24,7 +24,6 @@ from documents import (
     blocks,
     check_printed,
     is_set_up,
-    run_shell,
     write_example_files,
     write_table,
 )
@@ -69,7 +68,7 @@ def folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.filterwarnings("default::UserWarning")
 @pytest.mark.parametrize("page", HERE)
-def test_blocks_run(page: str, folder: Path) -> None:
+def test_blocks_run(page: str, folder: Path, run_block: Callable[[str, Path], str]) -> None:
     shared: dict[str, object] = {}
     printed = ""
     for language, block in blocks(text_of(page)):
@@ -78,7 +77,7 @@ def test_blocks_run(page: str, folder: Path) -> None:
         elif language == "python":
             exec(compile(block, page, "exec"), shared)
         elif language == "bash" and not is_set_up(block):
-            printed = run_shell(block, folder)
+            printed = run_block(block, folder)
         elif language == "text" and page in ("tutorial.md", "cli.md"):
             check_printed(block, printed)
         assert language in ("bash", "python", "text", "toml")

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zarr
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import oracle_statistics
+from profiles import examples
 from reference import canonical_distances
 from support.planning import Range, Task
 from support.run import Job, Thresholds, Watch, count, find_positives
@@ -200,7 +201,7 @@ def test_any_dtype_of_stored_distances_with_ties(dtype: str) -> None:
 
 
 @pytest.mark.usefixtures("product")
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(40)
 @given(
     seed=st.integers(0, 10**6),
     queries=st.integers(1, 30),
@@ -243,7 +244,7 @@ def test_any_problem_under_any_tiling(
     assert result.statistics.equals(expected)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(25)
 @given(
     seed=st.integers(0, 10**6),
     chunks=st.tuples(st.integers(1, 12), st.integers(1, 150)),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle_pairs import (
     best_f1,
@@ -17,6 +17,7 @@ from oracle_pairs import (
     pair_auc,
     pairs_of,
 )
+from profiles import examples
 from reference import canonical_distances
 from support.package import uniform_edges
 from support.run import BINS
@@ -89,7 +90,7 @@ def test_features_and_stored_distances_count_as_brute_force(data: Any, metric: A
     )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(25)
 @given(
     seed=st.integers(0, 10**6),
     data=st.sampled_from([normal, duplicates, binary]),
@@ -211,7 +212,7 @@ def exact_of(problem: dict[str, Any], f: float) -> float:
     return float(tar[far <= f].max())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(40)
 @given(
     seed=st.integers(0, 10**6),
     spread=st.sampled_from([1.0, 1e-6]),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import numpy as np
 import scipy.io
-from documents import ROOT, blocks, run_shell
+from documents import ROOT, blocks
 from support.arrays import FORMATS
 from support.labels import NAMES
 
@@ -39,14 +40,14 @@ def write_files(folder: Path) -> None:
     scipy.io.savemat(folder / "pytorch_result.mat", held)
 
 
-def test_blocks_run(tmp_path: Path) -> None:
+def test_blocks_run(tmp_path: Path, run_block: Callable[[str, Path], str]) -> None:
     write_files(tmp_path)
     assert {language for language, _ in BLOCKS} == {"bash", "python"}
     for language, block in BLOCKS:
         if language == "python":
             exec(block, {})
         else:
-            assert run_shell(block, tmp_path)
+            assert run_block(block, tmp_path)
 
 
 def test_every_format_and_name_is_told() -> None:

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import zarr
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from support.protocols import find_pairs
 
 from streameval import PROTOCOLS, InputError, Labels, read_label_table, read_labels
@@ -212,9 +213,7 @@ def write_parquet(folder: Path, **table: object) -> Path:
     return folder / "labels.parquet"
 
 
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(30)
 @given(
     ids=st.one_of(
         st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1),

@@ -91,6 +91,7 @@ def test_result_is_that_of_a_fresh_evaluation() -> None:
     assert ledger.verify() == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_workers_and_any_memory_count_the_same(folder: Path) -> None:
     keep = 12 * QUERIES  # one negative a query: most new positives are beyond reach

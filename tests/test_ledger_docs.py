@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from documents import ROOT, blocks, run_shell
+from documents import ROOT, blocks
 
 TEXT = (ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)
@@ -26,10 +27,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_shell_blocks_run(folder: Path) -> None:
+def test_shell_blocks_run(folder: Path, run_block: Callable[[str, Path], str]) -> None:
     for language, block in BLOCKS:
         if language == "bash":
-            run_shell(block, folder)
+            run_block(block, folder)
     assert Path("wednesday-result/summary.json").is_file()
 
 

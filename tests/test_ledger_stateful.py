@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -25,6 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from oracle import Problem, oracle_statistics
+from profiles import examples
 from reference import canonical_distances
 
 import streameval as se
@@ -274,22 +274,15 @@ class EuclideanMachine(Machine):
     metric = "euclidean"
 
 
-CALM = settings(
-    max_examples=10,
-    stateful_step_count=10,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
 TestFeatures = Machine.TestCase
-TestFeatures.settings = CALM
+TestFeatures.settings = examples(10, stateful_step_count=10)
 TestStored = StoredMachine.TestCase
-TestStored.settings = CALM
+TestStored.settings = examples(10, stateful_step_count=10)
 TestEuclidean = EuclideanMachine.TestCase
-TestEuclidean.settings = settings(CALM, max_examples=4)
+TestEuclidean.settings = examples(4, stateful_step_count=10)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", [Machine, StoredMachine, EuclideanMachine])
 def test_long_histories(machine: type[Machine]) -> None:
-    longer = settings(CALM, max_examples=15, stateful_step_count=25)
-    run_state_machine_as_test(machine, settings=longer)
+    run_state_machine_as_test(machine, settings=examples(15, stateful_step_count=25))

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import oracle_metrics, oracle_statistics, oracle_thresholds
 from oracle_pairs import with_histogram
 from problems import problems, untied
+from profiles import examples
 from support.metrics import METRICS, Metric, Metrics, RankedQueries, compute_metrics, prefix_sums
 from support.package import FIELDS
 
@@ -40,7 +41,7 @@ def assert_same(mine: dict[str, Any], oracle: dict[str, Any], tolerance: float =
         np.testing.assert_allclose(mine[name], expected, rtol=0, atol=tolerance, err_msg=name)
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(
     problem=problems(),
     ties=st.sampled_from(FIXED),
@@ -81,7 +82,7 @@ def test_metrics_equal_the_oracle(
     assert_same(metrics.per_query, per_query)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     problem=problems(max_queries=3, max_gallery=8, levels=3),
     ap=st.sampled_from(["step", "trapezoid"]),
@@ -104,7 +105,7 @@ def test_expected_is_the_mean_over_all_tie_breaks(
     assert_same(metrics.per_query, per_query, 1e-13)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(problem=problems(), ap=st.sampled_from(["step", "trapezoid"]))
 def test_without_ties_all_rules_are_equal(problem: dict[str, Any], ap: Any) -> None:
     stats = statistics_of(untied(problem), 0.0, 9.0)
@@ -117,7 +118,7 @@ def test_without_ties_all_rules_are_equal(problem: dict[str, Any], ap: Any) -> N
         assert_same(metrics.curves, reference.curves)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems(), vp=st.sampled_from(["reference", "equation"]))
 def test_every_rule_is_between_pessimistic_and_optimistic(problem: dict[str, Any], vp: Any) -> None:
     stats = statistics_of(problem)
@@ -135,7 +136,7 @@ def test_every_rule_is_between_pessimistic_and_optimistic(problem: dict[str, Any
             assert interval == tuple(sorted((low[name], high[name])))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(problem=problems(), ties=st.sampled_from(ALL_RULES), seed=st.integers(0, 99))
 def test_query_order_agnosticism(problem: dict[str, Any], ties: Any, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(len(problem["query_id"]))

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import oracle_statistics, oracle_thresholds
 from oracle_pairs import with_histogram
 from problems import problems
+from profiles import examples
 from support.metrics import CHOICES, METRICS, Metrics, compute_metrics, exact_parts, rounded
 
 from streameval import MetricOptions, RankStatistics, StreamevalWarning
@@ -55,7 +56,7 @@ def assert_equal(one: Metrics, other: Metrics) -> None:
                 assert np.array_equal(value, others[key], equal_nan=key != "class"), (name, key)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     problem=problems(),
     ties=st.sampled_from(CHOICES["ties"]),

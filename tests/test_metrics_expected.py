@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from support.metrics import (
     ExpectedRanks,
     expected_inverse,
@@ -45,7 +46,7 @@ groups = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(**groups)
 def test_terms_are_exact(positives: int, negatives: int, closer: int, before: int) -> None:
     p, n, ahead, size = positives, negatives, closer + before, positives + negatives
@@ -69,7 +70,7 @@ def test_terms_are_exact(positives: int, negatives: int, closer: int, before: in
         assert ranks.inverse_rank()[0] == pytest.approx(float(first), rel=1e-11)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(positives=groups["positives"], negatives=groups["negatives"], closer=st.integers(0, 9))
 def test_chance_of_a_first_match_is_hypergeometric(
     positives: int, negatives: int, closer: int

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import oracle_statistics
 from oracle_lists import (
@@ -24,6 +24,7 @@ from oracle_lists import (
     reciprocal_rank,
 )
 from problems import problems
+from profiles import examples
 from support.metrics import RANK, RankedQueries, at_recall, precision_recall
 from test_metrics import ALL_RULES, FIXED, RATES, quietly
 
@@ -47,7 +48,7 @@ def values_of(problem: dict[str, Any], names: tuple[str, ...], **options: Any) -
     return quietly(stats, MetricOptions(metrics=names, **options)).scalars
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems(), ties=st.sampled_from(FIXED))
 def test_counts_within_a_cutoff_equal_the_oracle(problem: dict[str, Any], ties: Any) -> None:
     values = values_of(problem, tuple(READINGS), ties=ties)
@@ -55,7 +56,7 @@ def test_counts_within_a_cutoff_equal_the_oracle(problem: dict[str, Any], ties: 
         np.testing.assert_equal(values[name], mean_over_lists(problem, ties, read), name)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems(), ties=st.sampled_from(FIXED), ap=st.sampled_from(AP_RULES))
 def test_average_precision_within_a_cutoff_equals_the_oracle(
     problem: dict[str, Any], ties: Any, ap: Any
@@ -69,7 +70,7 @@ def test_average_precision_within_a_cutoff_equals_the_oracle(
     assert all(math.isnan(one) or 0 <= one <= 1 for one in values.values())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems(max_queries=3, max_gallery=8, levels=3), ap=st.sampled_from(AP_RULES))
 def test_expected_is_the_mean_over_all_tie_breaks(problem: dict[str, Any], ap: Any) -> None:
     readings = {f"mAP@{k}/{by}": average_precision(k, by, ap) for k in CUTS for by in DENOMINATORS}
@@ -80,7 +81,7 @@ def test_expected_is_the_mean_over_all_tie_breaks(problem: dict[str, Any], ap: A
         np.testing.assert_allclose(values[name], expected, 0, 1e-13, err_msg=name)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems(max_queries=4, max_gallery=8, levels=3), ties=st.sampled_from(ALL_RULES))
 def test_all_shots_equals_the_oracle(problem: dict[str, Any], ties: Any) -> None:
     names = tuple(f"CMC@{x}" for x in CUTS)
@@ -91,7 +92,7 @@ def test_all_shots_equals_the_oracle(problem: dict[str, Any], ties: Any) -> None
         np.testing.assert_allclose(values[f"CMC@{x}"], expected, 0, tolerance)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(problem=problems(), ties=st.sampled_from(FIXED))
 def test_precision_at_recall_equals_the_oracle(problem: dict[str, Any], ties: Any) -> None:
     recalls = (0.0, 0.1, 1 / 3, 0.5, 0.9, 1.0)
@@ -111,7 +112,7 @@ def test_precision_at_recall_equals_the_oracle(problem: dict[str, Any], ties: An
     np.testing.assert_array_equal(precision * ranked.ranks.rank, ranked.ranks.order)  # type: ignore[attr-defined]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems(), ties=st.sampled_from(FIXED))
 def test_the_median_rank_equals_the_oracle(problem: dict[str, Any], ties: Any) -> None:
     stats = oracle_statistics(**problem)
@@ -152,7 +153,7 @@ def test_some_metrics_have_no_expectation_over_ties(name: str) -> None:
     assert values_of(untied, (name,), ties="expected") == {name: 1.0}
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(problem=problems(max_queries=12), ties=st.sampled_from(FIXED), x=st.sampled_from((1, 3)))
 def test_open_set_equals_the_oracle_and_thresholds_reach_it(
     problem: dict[str, Any], ties: Any, x: int

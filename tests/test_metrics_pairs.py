@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Problem, oracle_statistics, oracle_thresholds
 from oracle_pairs import (
@@ -20,6 +20,7 @@ from oracle_pairs import (
     with_histogram,
 )
 from problems import problems
+from profiles import examples
 from support.metrics import EMPTY, Metrics
 from test_metrics import quietly
 
@@ -41,7 +42,7 @@ def off_by(metrics: Metrics, name: str, exact: float) -> float:
     return abs(metrics.scalars[name] - exact) - metrics.details[name].error - ROUNDING
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(problem=problems(), bins=BINS, limits=LIMITS)
 def test_rates_are_within_their_error(problem: dict[str, Any], bins: int, limits: Any) -> None:
     names = tuple(f"{kind}={f:g}" for f in RATES for kind in ("TAR|FAR", "FNMR|FMR"))
@@ -69,7 +70,7 @@ def test_rates_are_within_their_error(problem: dict[str, Any], bins: int, limits
             assert value == pytest.approx(reached if sign == 1 else 1 - reached, abs=ROUNDING)
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(problem=problems(), bins=BINS, limits=LIMITS)
 def test_areas_and_crossings_are_within_their_error(
     problem: dict[str, Any], bins: int, limits: Any
@@ -133,7 +134,7 @@ def test_a_rate_that_the_pairs_cannot_support_is_withheld() -> None:
     assert zero.details["FNMR|FMR=0"].reason == "no number of impostor pairs supports a rate of 0"
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(problem=problems(), limits=st.sampled_from([(0.0, 1.0), (-0.3, 0.8), (0.1, 0.4)]))
 def test_figures_at_thresholds_equal_the_oracle(problem: dict[str, Any], limits: Any) -> None:
     lo, hi = limits

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Problem, oracle_statistics, oracle_thresholds
 from oracle_pairs import pairs_of, with_histogram
 from problems import problems, untied
+from profiles import examples
 from sklearn.metrics import (
     average_precision_score,
     f1_score,
@@ -40,7 +41,7 @@ def scalars(problem: dict[str, Any], **options: Any) -> dict[str, float]:
     return quietly(oracle_statistics(**problem), MetricOptions(**options)).scalars
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems())
 def test_average_precision(problem: dict[str, Any]) -> None:
     # scikit-learn returns equal scores together: ap="threshold". Without ties that is "step".
@@ -53,7 +54,7 @@ def test_average_precision(problem: dict[str, Any]) -> None:
                 assert mine == pytest.approx(theirs, abs=1e-14)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems(), k=st.sampled_from((1, 3, 10)))
 def test_discounted_gain(problem: dict[str, Any], k: int) -> None:
     # scikit-learn averages over the orders of equal scores: ties="expected".
@@ -65,7 +66,7 @@ def test_discounted_gain(problem: dict[str, Any], k: int) -> None:
         assert mine == pytest.approx(theirs, abs=1e-13)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems(), bins=st.sampled_from((4, 1000)))
 def test_roc_of_pairs(problem: dict[str, Any], bins: int) -> None:
     genuine, impostor = pairs_of(problem)
@@ -95,7 +96,7 @@ def test_roc_of_pairs(problem: dict[str, Any], bins: int) -> None:
         assert 1 - fnmr == pytest.approx(tpr[at], abs=1e-14)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems())
 def test_figures_at_a_threshold(problem: dict[str, Any]) -> None:
     genuine, impostor = pairs_of(problem)
@@ -118,7 +119,7 @@ def test_figures_at_a_threshold(problem: dict[str, Any]) -> None:
         np.testing.assert_allclose(mine[names[name]], value, 0, 1e-14, err_msg=name)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems(max_queries=12))
 def test_area_of_identification(problem: dict[str, Any]) -> None:
     # With every query of Q+ identified, DIR_AUC is the area of d_1 against strangers' nearest.

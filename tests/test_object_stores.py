@@ -21,6 +21,7 @@ from clusters import cluster, labels, write_inputs
 from servers import answering, bucket, credentials, free_port, moto, put_files, serving
 from support.arrays import fingerprint, open_array
 from support.arrays import remote_module as remote
+from waiting import PATIENCE
 from zarr.storage import ObjectStore
 
 import streameval as se
@@ -123,7 +124,7 @@ class Proxy(BaseHTTPRequestHandler):
             self.target + self.path, headers=headers, method=self.command
         )
         try:
-            answer = urllib.request.urlopen(request, timeout=10)
+            answer = urllib.request.urlopen(request, timeout=PATIENCE)
         except urllib.error.HTTPError as error:
             answer = error
         with answer:

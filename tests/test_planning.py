@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from support.planning import Data, Limits, Plan, Problem, ShotSizes, Workers, make_plan
 
 import streameval as se
@@ -45,7 +46,7 @@ problems = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     problem=problems,
     spare=st.integers(1 << 16, 1 << 25),
@@ -122,7 +123,7 @@ def test_a_stored_matrix_is_read_once_where_a_strip_fits_and_otherwise_twice() -
     assert more.bytes_read == 2 * once.bytes_read
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     gallery=st.integers(10**5, 10**8),
     chunk=st.integers(1, 200_000),

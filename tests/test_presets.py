@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from problems import problems, untied
+from profiles import examples
 from sklearn.metrics import average_precision_score
 
 import streameval as se
@@ -58,7 +59,7 @@ def agree(result: se.Evaluation, theirs: dict[str, float]) -> None:
         assert result[name] == pytest.approx(value, abs=1e-13), name
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(problem=setups())
 def test_torchreid_and_fastreid(problem: dict[str, Any]) -> None:
     found, average, inverse = [], [], []
@@ -76,7 +77,7 @@ def test_torchreid_and_fastreid(problem: dict[str, Any]) -> None:
     agree(evaluate(problem, "fastreid"), {**theirs, "mINP": float(np.mean(inverse))})
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(problem=setups())
 def test_open_reid(problem: dict[str, Any]) -> None:
     steps = np.zeros(100)
@@ -90,7 +91,7 @@ def test_open_reid(problem: dict[str, Any]) -> None:
     agree(evaluate(problem, "open-reid"), theirs)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(problem=setups())
 def test_market_matlab(problem: dict[str, Any]) -> None:
     average = []
@@ -103,7 +104,7 @@ def test_market_matlab(problem: dict[str, Any]) -> None:
     agree(evaluate(problem, "market-matlab"), {"mAP": float(np.mean(average))})
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(problem=setups())
 def test_oml(problem: dict[str, Any]) -> None:
     found, precision, average = [], [], []
@@ -116,7 +117,7 @@ def test_oml(problem: dict[str, Any]) -> None:
     agree(evaluate(problem, "oml"), {name: float(value) for name, value in theirs.items()})
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(problem=setups())
 def test_gom_as_printed_and_as_coded(problem: dict[str, Any]) -> None:
     lists = ranked_lists(problem)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from support.arrays import open_array
 from support.ledger import Block, Part, Segment, settings_of
 from support.package import Terms
@@ -17,7 +18,6 @@ from support.runs import session_of
 import streameval as se
 
 WIDTH = 5
-QUIET = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 def labels_of(rng: np.random.Generator, count: int) -> se.Labels:
@@ -69,7 +69,7 @@ def both_ways(
         assert np.array_equal(one.tied_before, tied)
 
 
-@QUIET
+@examples(40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     metric=st.sampled_from([None, "cosine", "euclidean", "sqeuclidean", "dot"]),

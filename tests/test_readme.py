@@ -6,10 +6,11 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from documents import ROOT, blocks, check_printed, is_set_up, run_shell, write_example_files
+from documents import ROOT, blocks, check_printed, is_set_up, write_example_files
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)
@@ -34,10 +35,10 @@ def test_what_is_linked_is_there() -> None:
         assert (ROOT / link).is_file(), link
 
 
-def test_shell_blocks_run(folder: Path) -> None:
+def test_shell_blocks_run(folder: Path, run_block: Callable[[str, Path], str]) -> None:
     for language, block in BLOCKS:
         if language == "bash" and not is_set_up(block):
-            assert run_shell(block, folder)
+            assert run_block(block, folder)
     assert (folder / "result" / "summary.json").is_file()
 
 

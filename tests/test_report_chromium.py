@@ -81,7 +81,6 @@ def browse(page: Path, *flags: str) -> tuple[str, list[str], list[str]]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
     )
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return done.stdout, console, asked_for(log)

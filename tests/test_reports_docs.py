@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from documents import ROOT, blocks, run_shell
+from documents import ROOT, blocks
 from PIL import Image
 
 TEXT = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)
 
 
-def test_shell_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shell_blocks_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_block: Callable[[str, Path], str]
+) -> None:
     rng = np.random.default_rng(0)
     monkeypatch.chdir(tmp_path)
     for side, count in (("query", 8), ("gallery", 30)):
@@ -29,7 +32,7 @@ def test_shell_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             np.save(f"{run}_{side}.npy", rng.standard_normal((count, 8), dtype=np.float32))
     assert {language for language, _ in BLOCKS} == {"bash"}
     for _, block in BLOCKS:
-        run_shell(block, tmp_path)
+        run_block(block, tmp_path)
     for page in ("report", "pictures", "of-a-column"):
         content = Path(f"{page}.html").read_text(encoding="utf-8")
         assert ("data:image/jpeg" in content) == (page != "report")

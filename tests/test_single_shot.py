@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zarr
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Problem
 from oracle_shots import RULES, OracleShots, numbers_ahead, oracle_shots
+from profiles import examples
 from reference import canonical_distances
 from support.planning import SHOT_RANKS
 from support.report import compare_conventions
@@ -134,7 +135,7 @@ def test_features_count_as_brute_force(data: Any, metric: Any, protocol: str) ->
 
 
 @pytest.mark.usefixtures("product")
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(30)
 @given(
     seed=st.integers(0, 10**6),
     queries=st.integers(1, 30),
@@ -170,7 +171,7 @@ def test_any_problem_under_any_tiling(
     check(found, expected(canonical_distances(q, g, "euclidean"), sides, protocol))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(20)
 @given(
     seed=st.integers(0, 10**6),
     chunks=st.tuples(st.integers(1, 12), st.integers(1, 150)),

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Problem, oracle_statistics
 from problems import problems
+from profiles import examples
 from support.package import FIELDS
 from support.result import load_statistics, save_statistics
 
@@ -69,7 +70,7 @@ def shards_of(problem: dict[str, Any], cuts: list[int]) -> list[RankStatistics]:
     return shards
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(problem=problems(), cuts=st.lists(st.integers(0, 100), max_size=4), random=st.randoms())
 def test_shards_merge_to_the_whole_in_any_order(
     problem: dict[str, Any], cuts: list[int], random: Any
@@ -84,7 +85,7 @@ def test_shards_merge_to_the_whole_in_any_order(
     assert shards[0].equals(whole)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(problem=problems())
 def test_zero_is_the_identity_of_merge(problem: dict[str, Any]) -> None:
     whole = statistics_of(problem)
@@ -98,7 +99,7 @@ def test_zero_is_the_identity_of_merge(problem: dict[str, Any]) -> None:
     assert zero.merge(whole).equals(whole)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(problem=problems(), cut=st.integers(0, 100))
 def test_a_shard_is_taken_out_again(problem: dict[str, Any], cut: int) -> None:
     first, *others = shards_of(problem, [cut])
@@ -118,7 +119,7 @@ def test_what_only_a_whole_gallery_has_is_not_subtracted() -> None:
         drawn.minus(whole, {"nearest_negative": whole.nearest_negative})
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(problem=problems(), cut=st.integers(0, 100))
 def test_blocks_of_queries_stack_to_the_whole(problem: dict[str, Any], cut: int) -> None:
     queries = len(problem["query_id"])
@@ -135,7 +136,7 @@ def test_blocks_of_queries_stack_to_the_whole(problem: dict[str, Any], cut: int)
     assert RankStatistics.stack(parts).equals(statistics_of(problem))
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(problem=problems())
 def test_saved_statistics_load_bit_for_bit(
     tmp_path_factory: pytest.TempPathFactory, problem: dict[str, Any]

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 from support.planning import Plan
 from support.protocols import Pairs
 from support.run import Cancelled, Job, Pass, ThreadExecutor, Watch
+from waiting import PATIENCE
 
 from streameval import Distances, InputError, Progress
 
@@ -28,7 +30,7 @@ def work(compute: Callable[[int, Watch], int]) -> Pass[int, int]:
     return Pass("count", lambda _, item, watch: compute(item, watch))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), threads=st.integers(1, 5), count=st.integers(0, 12))
 def test_every_item_once_or_the_first_error_and_all_that_was_finished(
     data: st.DataObject, threads: int, count: int
@@ -71,7 +73,7 @@ def test_what_runs_beside_a_failing_item_comes_before_its_error() -> None:
         if item == 1:
             failed.set()
             raise InputError("item 1")
-        assert failed.wait(10)
+        assert failed.wait(PATIENCE)
         return item
 
     done = ThreadExecutor(2).run(work(compute), JOB, {0: 0, 1: 1, 2: 2}, Watch(Progress()))
@@ -87,7 +89,7 @@ def test_what_nobody_waits_for_is_cancelled_and_nothing_more_begins() -> None:
     def compute(item: int, watch: Watch) -> int:
         begun.append(item)
         try:
-            for _ in range(1000 if item else 1):
+            while item:
                 time.sleep(0.01)
                 watch.advance(0)
         except Cancelled:

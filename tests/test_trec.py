@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from list_problems import labels, list_problems, nearest, protocol
+from profiles import examples
 from support import runs
 from support.cli import main
 from support.neighbors import Lists, descending, names_of, qrels_lines, run_lines
@@ -51,7 +52,7 @@ def mean_average_precision(run: Iterable[str], qrels: Iterable[str]) -> float:
     return float(np.mean(values)) if values else float("nan")
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(list_problems(), st.sampled_from(["pessimistic", "optimistic", "stable"]))
 def test_another_evaluator_agrees(problem: Any, ties: Any) -> None:
     stated, k, rng = problem

@@ -131,14 +131,14 @@ class _Run(Generic[Item, Part]):
                     self._errors[min(node.indices)] = error
                     node.future.release()
                 else:
-                    self._repeat(node)
+                    self._repeat(node, was_done=node.is_sum)
             for node in self._ready():
                 try:
                     part = node.future.result(timeout=FETCH)
                 except (MemoryError, StreamevalError):
                     raise
                 except Exception:  # cancelled, or its worker has died: it is computed again
-                    self._repeat(node)
+                    self._repeat(node, was_done=True)
                 else:
                     yield node.indices, part
                     self._left.difference_update(node.indices)
@@ -273,10 +273,10 @@ class _Run(Generic[Item, Part]):
         first, late = min(self._errors), time.monotonic() > self._failed + PATIENCE
         return late or all(node.indices[0] >= first for node in self._running.values())
 
-    def _repeat(self, node: _Node) -> None:
-        """Have the items of a node done again: it was cancelled, or workers died of it."""
+    def _repeat(self, node: _Node, *, was_done: bool) -> None:
+        """Have the items of a node done again: it was cancelled or lost, or workers died of it."""
         error = node.future.exception() if node.future.status == "error" else None
-        if node.is_sum or node.future.status == "finished":  # they had been done
+        if was_done:  # which progress has been told
             self._watch.advance(-self._pairs(node))
         self._busy[node.group] += len(node.indices)
         most = MERGE_DEATHS if node.is_sum else DEATHS
