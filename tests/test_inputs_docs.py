@@ -7,6 +7,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pytest
 import scipy.io
 from documents import ROOT, blocks
 from support.arrays import FORMATS
@@ -34,18 +35,23 @@ def write_files(folder: Path) -> None:
                 np.save(folder / "images" / name, row)
             for at, part in enumerate(np.array_split(features, 12)):
                 np.save(folder / f"gallery-{at}.npy", part)
-    np.save(folder / "query.npy", held["query_f"])
+    for side in ("query", "gallery"):
+        np.save(folder / f"{side}.npy", held[f"{side}_f"])
     with h5py.File(folder / "features.h5", "w") as file:
         file["query"], file["gallery"] = held["query_f"], held["gallery_f"]
     scipy.io.savemat(folder / "pytorch_result.mat", held)
 
 
-def test_blocks_run(tmp_path: Path, run_block: Callable[[str, Path], str]) -> None:
+def test_blocks_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_block: Callable[[str, Path], str]
+) -> None:
     write_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    shared: dict[str, object] = {}
     assert {language for language, _ in BLOCKS} == {"bash", "python"}
     for language, block in BLOCKS:
         if language == "python":
-            exec(block, {})
+            exec(block, shared)
         else:
             assert run_block(block, tmp_path)
 
