@@ -35,13 +35,13 @@ class ExitStatus(IntEnum):
 
 
 MEANINGS: Mapping[ExitStatus, str] = {
-    ExitStatus.DONE: "done",
-    ExitStatus.FAULT: "a fault of streameval (a traceback is printed), or stdout's reader is gone",
-    ExitStatus.REFUSED: "an input, an option, a file or a memory budget that can't be used, or a "
-    "difference that ledger verify has found: one message on stderr says what was received, what "
-    "was expected and what to do",
-    ExitStatus.INTERRUPTED: "interrupted by Ctrl-C (SIGINT): no result is written",
-    ExitStatus.TERMINATED: "ended by SIGTERM: no result is written",
+    ExitStatus.DONE: "success",
+    ExitStatus.FAULT: "a bug in streameval (with a traceback), or stdout was closed by its reader",
+    ExitStatus.REFUSED: "an unusable input, option, file or memory budget, or a difference found "
+    "by ledger verify: one message on stderr says what was received, what was expected and what "
+    "to do",
+    ExitStatus.INTERRUPTED: "interrupted by Ctrl-C (SIGINT); no result is written",
+    ExitStatus.TERMINATED: "terminated by SIGTERM; no result is written",
 }
 
 
@@ -138,17 +138,17 @@ STATUSES = "\n".join(
     package_name="streameval", prog_name="streameval", message="%(prog)s %(version)s"
 )
 def main() -> None:
-    """Exact re-identification and retrieval metrics in one streaming pass.
+    """Compute exact re-identification and retrieval metrics in bounded memory.
 
-    Memory does not grow with the gallery, and no number depends on it.
+    Start with evaluate. It reads features, distances or lists of neighbours, and labels.
     """
 
 
 @command("json", "metrics", "metrics --json", group=main)
 def metrics(**values: Any) -> None:
-    """List all metrics and their formulas.
+    """List all metrics, with formulas and sources.
 
-    With the sources of the formulas, and the statistics that each metric needs.
+    Also lists names in other tools, and the statistics that each metric needs.
     """
     from streameval.report.conventions import metrics_blocks, metrics_summary
 
@@ -158,15 +158,15 @@ def metrics(**values: Any) -> None:
 @command("", "completion bash", group=main)
 @click.argument("shell", type=Choice(lambda: SHELLS))
 def completion(shell: str) -> None:
-    """Print the script that completes commands, options and names on Tab.
+    """Print a shell script for completion with Tab.
 
     \b
     bash:  eval "$(streameval completion bash)"      in ~/.bashrc
     zsh:   eval "$(streameval completion zsh)"       in ~/.zshrc
     fish:  streameval completion fish | source       in ~/.config/fish/config.fish
 
-    Metrics, protocols, presets and curves are completed by name, and inputs by file. Names of
-    metrics want quotes: --metrics "CMC@1,m
+    Tab completes commands, options, files, and the names of metrics, protocols, presets and
+    curves. Quote names of metrics: --metrics "CMC@1,m
     """  # noqa: D301 - click takes the backspace
     from click.shell_completion import get_completion_class
 

@@ -21,10 +21,10 @@ FIELDS = ("shape", "dtype", "chunks", "blocks", "kept")
 )
 @bundle
 def audit(**given: Any) -> None:
-    """Say what in the inputs is likely a mistake, and what it would change.
+    """Report likely mistakes in features and labels.
 
-    Features and labels are given as to evaluate; labels alone will do. Nothing is refused, and
-    the exit status is 0 whatever is found.
+    Run it before an evaluation. It takes the same inputs as evaluate; labels alone are enough.
+    Findings do not change the exit status.
     """
     import psutil
 
@@ -67,10 +67,10 @@ def audit(**given: Any) -> None:
 @click.argument("source", metavar="URI", type=URI)
 @click.argument("out", metavar="OUT", type=FILE)
 def convert(source: str, out: str, **values: Any) -> None:
-    """Write an array of any format to Zarr in chunks that are read fast.
+    """Convert an array to Zarr, in chunks that read fast.
 
-    The values stay what they are; all are checked to be finite. After a crash the same command
-    goes on with what is in OUT.progress.
+    Keeps the values and the dtype, and checks that all values are finite. After a crash, the same
+    command continues from OUT.progress.
     """
     from streameval.arrays import convert as conversion
     from streameval.arrays import open_array

@@ -38,15 +38,16 @@ TREC = ("trec_run", "trec_qrels")
 )
 @bundle
 def evaluate(**given: Any) -> None:
-    """Evaluate a ranking: CMC, mAP, mINP, open-set and GOM metrics.
+    """Evaluate a ranking: CMC, mAP, mINP, open set, GOM.
 
-    Give stored distances (--distances), features of both sides (--query and --gallery), or lists
-    of neighbours (--neighbors; or --index and features); and the labels of both sides, an array a
-    column or a table. A FILE that holds query_f, gallery_f, query_label, gallery_label and
-    cameras, as pytorch_result.mat, is enough.
+    Give one source of distances: features (--query and --gallery), stored distances
+    (--distances), lists of neighbours (--neighbors), or features and a FAISS index (--index).
+    Give the labels of both sides as tables (--query-labels and --gallery-labels), or as one array
+    per column (--query-ids, ...). Instead of all these, FILE can be one file that contains
+    query_f, gallery_f, query_label, gallery_label and cameras, such as pytorch_result.mat.
 
-    A URI is PATH or PATH::KEY: a .npy, .npz, .mat, HDF5, Parquet, .pt or .fvecs file, a Zarr
-    folder, a folder of .npy files, or shards: 'gallery-*.npy'.
+    A URI is PATH or PATH::KEY. PATH is a .npy, .npz, .mat, HDF5, Parquet, .pt or .fvecs file, a
+    Zarr folder, a folder of .npy files, or several files: 'gallery-*.npy'.
     """
     from streameval.run.progress_bar import show_progress
 
@@ -193,12 +194,12 @@ def describe(result: Evaluation, values: Values, findings: Sequence[Finding]) ->
 @click.argument("settings", metavar="INDEX[@NAME=N,..]...", type=INDEX, nargs=-1, required=True)
 @take("query gallery", required=True)
 def compare_index(settings: tuple[str, ...], **values: Any) -> None:
-    """Compare settings of FAISS indexes with the exact evaluation.
+    """Compare FAISS indexes with the exact evaluation.
 
-    A setting is an index and the parameters of its search: IVF1024,PQ16@nprobe=16,
-    HNSW32@efSearch=64, or FILE.faiss. Prints, for each, the recall of the k nearest neighbours,
-    the difference of every metric with its confidence interval, the time to build it, queries a
-    second and its size.
+    A setting is an index with its search parameters: IVF1024,PQ16@nprobe=16, HNSW32@efSearch=64,
+    or FILE.faiss. For each setting, prints the recall of the k nearest neighbours, the difference
+    of each metric with its confidence interval, the build time, the queries per second and the
+    size.
     """
     from streameval.run.progress_bar import show_progress
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def ledger() -> None:
     """Keep an evaluation up to date while its gallery grows.
 
-    L is a folder, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX.
+    L is a folder, or a place in an object store: s3://BUCKET/PREFIX or gs://BUCKET/PREFIX.
     """
 
 
@@ -83,10 +83,10 @@ def _print(snapshot: Snapshot, values: Values) -> None:
 )
 @_path
 def create(path: str, **values: Any) -> None:
-    """Make a ledger of queries, without a gallery.
+    """Create a ledger with queries and an empty gallery.
 
-    With --query, segments are features; without, stored distances. The range is fixed here. A
-    query's own image is matched by key.
+    With --query, the segments of the gallery are features; without it, they are stored distances.
+    The range can't be changed later. --self-match works by key only.
     """
     from streameval.ledger import Ledger
 
@@ -148,7 +148,10 @@ def _segment_uri(opened: Ledger, values: Values, side: str) -> str:
 )
 @_path
 def remove(path: str, name: str | None, ids: str | None, **values: Any) -> None:
-    """Take out a segment (--name), or all items of some identities (--ids)."""
+    """Remove a segment, or all items of some identities.
+
+    --name selects a segment, --ids identities.
+    """
     if (name is None) == (ids is None):
         raise OptionError("give the segment to take out (--name), or the identities (--ids FILE)")
     check_effect(GROUPS["SESSION"], name is None, "give --ids FILE, which counts")
@@ -186,7 +189,7 @@ def _identities(file: str, queries: Labels) -> Any:
 )
 @_path
 def add_queries(path: str, **values: Any) -> None:
-    """Add queries: they are counted against all segments."""
+    """Add queries, and count them against all segments."""
     opened = _open(path)
     uri = _segment_uri(opened, values, "query")
     queries = opened.queries()
@@ -200,10 +203,10 @@ def add_queries(path: str, **values: Any) -> None:
 @_command("name uri wait json", "ledger move L --name tuesday --gallery moved.npy")
 @_path
 def move(path: str, name: str | None, uri: str | None, **values: Any) -> None:
-    """Say where data are now that have moved: they must be the same.
+    """Record the new place of data that have moved.
 
-    Those of the segment that --name names; without, of the queries. Whatever else has the same
-    content gets the new place, too.
+    --name selects the segment; without it, the queries have moved. The content must be unchanged.
+    Other data of the ledger with the same content get the new place too.
     """
     if uri is None:
         raise OptionError("give the new place: --gallery URI, --distances URI, or --query URI")
@@ -213,7 +216,7 @@ def move(path: str, name: str | None, uri: str | None, **values: Any) -> None:
 @_command("plot json", "ledger show L --plot CMC@1", "ledger show L --json")
 @_path
 def show(path: str, plot: str | None, **values: Any) -> None:
-    """Print the metrics now, and the trajectory."""
+    """Print the current metrics, the segments and the trajectory."""
     from streameval.report.ledger import ledger_blocks, ledger_summary
 
     check_effect("plot", not values["json"], "leave --json out")
@@ -233,10 +236,9 @@ def show(path: str, plot: str | None, **values: Any) -> None:
 )
 @_path
 def evaluate(path: str, at: str | None, **values: Any) -> None:
-    """Give a snapshot as a full result.
+    """Evaluate a snapshot as a full result.
 
-    Of the columns of the queries' table, a ledger has id and cam, and those that it was created
-    with (--label-column).
+    --group-by accepts id, cam, and the columns that the ledger was created with (--label-column).
     """
     from streameval.display.evaluation import evaluation_blocks
 
@@ -255,7 +257,10 @@ def evaluate(path: str, at: str | None, **values: Any) -> None:
 @_command("SESSION quiet json", "ledger verify L")
 @_path
 def verify(path: str, **values: Any) -> None:
-    """Read all there is, count it again from the segments, and report any difference."""
+    """Count everything again, and report any difference.
+
+    Reads all data, and all snapshots.
+    """
     from streameval.display.table import plural
 
     opened = _open(path)
@@ -279,7 +284,10 @@ def verify(path: str, **values: Any) -> None:
 @_command("plotted_metrics FIGURE", "ledger plot L --metric mAP -o trajectory.svg")
 @places("paths", LEDGER, "ledger", "one, as ledger create made")
 def plot(paths: tuple[str, ...], out: str, **values: Any) -> None:
-    """Plot metrics of ledgers against the size of the gallery, in a .png, .svg or .pdf file."""
+    """Plot metrics of ledgers against gallery size.
+
+    Writes a .png, .svg or .pdf file.
+    """
     from streameval.display import figures
     from streameval.report.ledger import plot_trajectories
 

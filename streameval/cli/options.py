@@ -69,7 +69,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "distances": _option(URI, "Stored distances, [queries, gallery]."),
     "query": _option(URI, "Features of the queries, [queries, columns]."),
     "gallery": _option(URI, "Features of the gallery, [items, columns]."),
-    "uri": _option(URI, "Where it is now.", "--gallery", "--distances", "--query", "uri"),
+    "uri": _option(URI, "New place of the data.", "--gallery", "--distances", "--query", "uri"),
     **{
         f"{side}_{column}": _option(URI, f"{what} of the {whose}.")
         for column, what in COLUMNS.items()
@@ -77,152 +77,165 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     **dict.fromkeys(
         [f"{side}_labels" for side in SIDES],
-        _option(TABLE, "CSV or Parquet: id[,cam][,key]; or file names: a folder, or a .txt."),
+        _option(TABLE, "CSV or Parquet table id[,cam][,key]; or a folder or .txt of file names."),
     ),
     "columns": _option(
         Value("COLUMN"),
-        "Further column of the table to keep, for ledger evaluate --group-by; repeatable.",
+        "Further column of the table to keep, for ledger evaluate --group-by. Repeatable.",
         *("--label-column", "columns"),
         multiple=True,
     ),
-    "metric": _option(DISTANCES, "Distance of features.  [default: cosine]"),
+    "metric": _option(DISTANCES, "Distance between features.  [default: cosine]"),
     "neighbors": _option(
-        URI, "Lists of neighbours: gallery indices, [queries, k], or a file with distances, too."
+        URI, "Lists of neighbours: gallery indices, [queries, k]; or a file that has distances too."
     ),
-    "neighbor_distances": _option(URI, "Their distances, [queries, k]."),
+    "neighbor_distances": _option(URI, "Distances of --neighbors, [queries, k]."),
     "index": _option(
-        SPEC, "Lists by a FAISS index of the features: Flat, IVF1024,PQ16, HNSW32; or a file."
+        SPEC, "Search a FAISS index of the features: Flat, IVF1024,PQ16, HNSW32; or a file."
     ),
-    "k": _option(types.Depth("K|auto", names=lambda: ("auto",)), "Items of a list.", "-k"),
-    "fixed_k": _count("Items of a list.", "-k", metavar="K", required=True),
-    "search": _option(Value("NAME=N,.."), "Parameters of the search: nprobe=16, efSearch=64."),
+    "k": _option(types.Depth("K|auto", names=lambda: ("auto",)), "Items per list.", "-k"),
+    "fixed_k": _count("Items per list.", "-k", metavar="K", required=True),
+    "search": _option(Value("NAME=N,.."), "Search parameters: nprobe=16, efSearch=64."),
     "train_rows": _count(
-        "Gallery rows that an index is trained on.  [default: 64 a centroid, up to 128 MB]"
+        "Gallery rows to train an index on.  [default: 64 per centroid, up to 128 MB]"
     ),
-    "save_index": _option(FAISS, "Keep the index that is built, in a new file."),
+    "save_index": _option(FAISS, "Save the index to this new file."),
     "missing": _rule(
         "Missing",
-        "What is not returned: no closer than what is, or never found.  [default: bounds; never "
-        "of an approximate index]",
+        "Items missing from a list: no closer than its last item, or never found.  [default: "
+        "bounds; never for an approximate index]",
     ),
-    "tighten": _flag("Compute the distances of positives not returned."),
-    "rerank": _flag("Rank lists by canonical distances; of evaluate, with --missing never."),
+    "tighten": _flag("Compute the distances of positives missing from a list."),
+    "rerank": _flag("Rank lists by canonical distances; evaluate needs --missing never."),
     "width": _option(
         float,
-        "Of -k auto: the widest interval that will do.  [default: 0]",
+        "Widest interval that -k auto accepts.  [default: 0]",
         *("--close-to", "width"),
         metavar="W",
     ),
     "preset": _option(
-        PRESETS, "Conventions of another tool, where no option says otherwise.", "--as", "preset"
+        PRESETS, "Conventions of another tool; other options override them.", "--as", "preset"
     ),
     "protocol": _option(
-        PROTOCOLS, "Which pairs are ignored, and how CMC is read.  [default: market1501]"
+        PROTOCOLS, "Which pairs are ignored, and how CMC counts.  [default: market1501]"
     ),
     "kept_protocol": _option(
         Choice(PROTOCOLS.names, "FILE.toml", _kept_protocols),
-        "Which pairs are ignored, and how CMC is read.  [default: market1501]",
+        "Which pairs are ignored, and how CMC counts.  [default: market1501]",
         "--protocol",
     ),
     "junk_ids": _option(
         NUMBER,
-        "Gallery identity to ignore; repeatable.  [default: -1]",
+        "Gallery identity to ignore. Repeatable.  [default: -1]",
         *("--junk-id", "junk_ids"),
         multiple=True,
     ),
     "self_match": _rule("SelfMatch", "Ignore each query's own image, by index or by key."),
-    "shot_draws": _count(
-        "Draws of CMC_sampled@x, protocols cuhk03 and cuhk03-torchreid.  [default: 10]"
-    ),
+    "shot_draws": _count("Draws of CMC_sampled@x under single gallery shot.  [default: 10]"),
     "shot_seed": _count("Seed of these draws.  [default: 0]"),
-    "good": _option(FILE, "Positives of each query: a text, a line a query."),
-    "junk": _option(FILE, "Ignored items of each query, in the same way."),
-    "listed_as": _rule("ListedAs", "What these files list: indices, or keys.", default="1-based"),
-    "ties": _rule("TieRule", "Who is ahead at the same distance.  [default: pessimistic]"),
-    "range": _option(
-        Range("auto", "minmax"), "Distances that tau = 0 and tau = 1 stand for.  [default: auto]"
-    ),
+    "good": _option(FILE, "Positives of each query: a text file, one line per query."),
+    "junk": _option(FILE, "Ignored items of each query, in the same format."),
+    "listed_as": _rule("ListedAs", "Content of these files: indices or keys.", default="1-based"),
+    "ties": _rule("TieRule", "Order of items at the same distance.  [default: pessimistic]"),
+    "range": _option(Range("auto", "minmax"), "Distances of tau = 0 and tau = 1.  [default: auto]"),
     "fixed_range": _option(
-        Range("auto"), "Distances that tau = 0 and tau = 1 stand for.  [default: auto]", "--range"
+        Range("auto"), "Distances of tau = 0 and tau = 1.  [default: auto]", "--range"
     ),
     "vp": _rule(
         "VerificationPrecision",
-        "VP of GOM: as the authors' code, or as Eq. 5 is printed.  [default: reference]",
+        "GOM's VP: the authors' code, or Eq. 5 as printed.  [default: reference]",
     ),
-    "false_rate_budget": _count("Returned negatives that count as failure.  [default: 3000]"),
-    "ap": _rule("AveragePrecision", "Rule of average precision and of RP.  [default: step]"),
-    "metrics": _option(Metrics(), 'Metrics by name, "CMC@1,mAP", or all; see: streameval metrics.'),
-    "plotted_metric": _option(METRIC, "Of camera-pairs.", "--metric", default="mAP"),
+    "false_rate_budget": _count(
+        "Returned negatives at which GOM's false rate is 1.  [default: 3000]"
+    ),
+    "ap": _rule("AveragePrecision", "Definition of AP and RP.  [default: step]"),
+    "metrics": _option(Metrics(), 'Metrics, "CMC@1,mAP", or all; see streameval metrics.'),
+    "plotted_metric": _option(METRIC, "Metric of camera-pairs.", "--metric", default="mAP"),
     "plotted_metrics": _option(
-        METRIC, "Repeatable.  [default: mAP]", "--metric", "metrics", multiple=True
+        METRIC, "Metric to plot. Repeatable.  [default: mAP]", "--metric", "metrics", multiple=True
     ),
     "group_by": _option(
         COLUMN,
-        "Each group of queries, too: by id, cam, a column of the table, or an array; or by "
-        "cam-pair, camera of query and of positive.",
+        "Also evaluate groups of queries: by id, cam, another column, or an array; or by cam-pair, "
+        "the cameras of query and positive.",
     ),
-    "refine": _option(Metrics(), 'Make thresholds exact, "TAR|FAR=0.001,EER", by further passes.'),
-    "ci": _option(float, "Confidence intervals of so many percent: 95.", metavar="LEVEL"),
+    "refine": _option(
+        Metrics(), 'Make these metrics exact, "TAR|FAR=0.001,EER", by further passes.'
+    ),
+    "ci": _option(float, "Add confidence intervals at this level in percent: 95.", metavar="LEVEL"),
     "level": _option(
         float,
-        "Intervals of so many percent, of differences.",
+        "Level of the confidence intervals of differences, in percent.",
         "--ci",
         metavar="LEVEL",
         default=95.0,
     ),
-    "resamples": _count("How often identities are drawn.", default=10_000),
-    "seed": _count("Seed of the draws.", default=0),
-    "despite": _rule("KINDS", "Compare runs that differ in this; repeatable.", multiple=True),
+    "resamples": _count("Bootstrap resamples of the identities.", default=10_000),
+    "seed": _count("Seed of the bootstrap.", default=0),
+    "despite": _rule(
+        "KINDS", "Compare runs although they differ in this. Repeatable.", multiple=True
+    ),
     "memory": _option(
         SIZE, "Budget of the process, or of each worker.  [default: 2GB; what a worker has]"
     ),
     "budget": _option(SIZE, "Budget of the process.", "--memory", default="2GB"),
-    "threads": _count("Threads.  [default: all cores]"),
-    "workers": _count("Work in processes, of one thread each."),
-    "scheduler": _option(Value("ADDRESS"), "Work on the Dask cluster of a scheduler."),
-    "keep": _option(SIZE, "For the nearest negatives of all queries.", default="4MB"),
+    "threads": _count("Number of threads.  [default: all cores]"),
+    "workers": _count("Use this many processes, with one thread each."),
+    "scheduler": _option(Value("ADDRESS"), "Use the Dask cluster of this scheduler."),
+    "keep": _option(SIZE, "Memory for the nearest negatives of all queries.", default="4MB"),
     "out": _option(DIR, "Write the result to this new folder."),
-    "text_file": _option(FILE, "Write to this new file, in place of stdout.", "--out", "text_file"),
-    "figure": _option(FILE, "A new file.", "-o", "--out", required=True),
-    "overwrite": _flag("Replace what is there."),
-    "resume": _flag("Go on with what is finished of --out, if it is."),
+    "text_file": _option(FILE, "Write to this new file instead of stdout.", "--out", "text_file"),
+    "figure": _option(FILE, "Write to this new file.", "-o", "--out", required=True),
+    "overwrite": _flag("Replace existing output."),
+    "resume": _flag("Continue an interrupted run with the same --out."),
     "json": _flag("Print JSON."),
-    "format": _rule("Format", "For people, as JSON, or as rows of a table.", default="table"),
+    "format": _rule("Format", "Output format.", default="table"),
     "printed_format": _option(
         Choice(FORMATS, "", lambda: [name for name in FORMATS() if name != "parquet"]),
-        "For people, as JSON, or as a row of a table and nothing else.",
+        "Output format.",
         "--format",
         default="table",
     ),
-    "quiet": _flag("Show no progress."),
-    "dry_run": _flag("Print what would be done, and do nothing."),
-    "rate": _option(NUMBER, "Flop/s of a thread, for the hours of --dry-run: 50G."),
-    "trec_run": _option(FILE, "Write the lists to this new file, a TREC run."),
-    "trec_qrels": _option(FILE, "And all positives, a TREC qrels file."),
+    "quiet": _flag("Hide the progress bar."),
+    "dry_run": _flag("Print the plan and do nothing else."),
+    "rate": _option(NUMBER, "Flop/s per thread, for the time estimate of --dry-run: 50G."),
+    "trec_run": _option(FILE, "Write the lists as a TREC run to this new file."),
+    "trec_qrels": _option(FILE, "Write all positives as TREC qrels to this new file."),
     "run_config": _option(
         bool, "Print the options of the run, for --config.", "--config", is_flag=True
     ),
     "labels": _option(
-        Value("TEXT"), "What to call them; repeatable.", "--label", "labels", multiple=True
+        Value("TEXT"),
+        "Name to show, one for each input. Repeatable.",
+        "--label",
+        "labels",
+        multiple=True,
     ),
-    "curve": _option(PLOTS, "What is plotted.", default="mReP"),
-    "plot": _option(METRIC, "The metric to plot.  [default: mAP]"),
-    "speed_plot": _option(SVG, "Plot speed against what is lost.", "--plot"),
-    "queries": _count("Hardest queries shown, or changed ones.", type=click.IntRange(0), default=5),
+    "curve": _option(PLOTS, "Curve to plot.", default="mReP"),
+    "plot": _option(METRIC, "Metric to plot.  [default: mAP]"),
+    "speed_plot": _option(SVG, "Plot speed against accuracy to this file.", "--plot"),
+    "queries": _count(
+        "Queries to show: the hardest, or the most changed.", type=click.IntRange(0), default=5
+    ),
     "images": _option(
         Value("TEMPLATE"),
-        "Where images are: 'images/{side}/{row:06d}.jpg', or a column of the label tables.",
+        "Paths of images: 'images/{side}/{row:06d}.jpg', or a column of the label tables.",
     ),
-    "top": _count("Images of each ranked list.", type=click.IntRange(1, 100), default=10),
-    "name": _option(Value("NAME"), "Of the segment.  [default: that of an added file]"),
+    "top": _count("Images per ranked list.", type=click.IntRange(1, 100), default=10),
+    "name": _option(Value("NAME"), "Name of the segment.  [default: the name of the file]"),
     "wait": _option(
-        float, "Wait for another process that changes the ledger.", metavar="SECONDS", default=60.0
+        float,
+        "Wait this long for another process that changes the ledger.",
+        metavar="SECONDS",
+        default=60.0,
     ),
-    "ids": _option(FILE, "Identities to forget: a text, one a line, or an array."),
-    "at": _option(Value("SNAPSHOT"), "Number, or the segment that came with it.  [default: now]"),
+    "ids": _option(FILE, "Identities to remove: a text file, one per line, or an array."),
+    "at": _option(
+        Value("SNAPSHOT"), "Number of a snapshot, or its segment.  [default: the latest]"
+    ),
     CONFIG: _option(
         TOML,
-        "Options from a file, by their long names; those given here go before.",
+        "Read options from a file; the command line overrides them.",
         is_eager=True,
         expose_value=False,
         callback=take_config,

@@ -33,12 +33,12 @@ folders = places("folders", DIR, "result", "the folder of one, as evaluate --out
 )
 @folders
 def show(folders: tuple[str, ...], **values: Any) -> None:
-    """Show saved results, as evaluate printed them, or as rows of a table.
+    """Print saved results, with further metrics and intervals.
 
-    Metrics and confidence intervals are computed from what is saved, without any distance. The
-    formats csv, markdown, latex and parquet have a row a result; json has the summary of one
-    result, or an object of the summaries of several. --config prints what evaluate --config takes
-    to repeat the run, from the folder that it was run in.
+    Metrics and confidence intervals are computed from the saved counts, without the distances.
+    The formats csv, markdown, latex and parquet have one row per result. json is the summary of
+    one result, or an object of several summaries. --config prints a file that repeats the run:
+    give it to evaluate --config, in the folder of that run.
     """
     from streameval.display.evaluation import evaluation_blocks, results_table
     from streameval.result import Evaluation
@@ -91,10 +91,10 @@ def run_config(folders: tuple[str, ...]) -> str:
 @command("metrics json", "conventions result", 'conventions result --metrics "CMC@1,mAP"')
 @click.argument("folder", metavar="DIR", type=DIR)
 def conventions(folder: str, **values: Any) -> None:
-    """Read a saved result as other tools do.
+    """Show a saved result under the conventions of other tools.
 
-    Prints the metrics of each preset (see: evaluate --as), where they differ from this run, and
-    which option makes the difference.
+    Prints the metrics of each preset (see evaluate --as), and which options make them differ from
+    this run.
     """
     from streameval.report.conventions import compare_conventions, conventions_blocks
     from streameval.result import Evaluation
@@ -114,11 +114,11 @@ def conventions(folder: str, **values: Any) -> None:
 )
 @click.argument("folders", metavar="DIR DIR [DIR...]", type=DIR, nargs=-1)
 def compare(folders: tuple[str, ...], queries: int, **values: Any) -> None:
-    """Compare saved results on the same queries with the first of them.
+    """Compare saved results on the same queries with the first.
 
-    The difference of each metric, with its confidence interval and p-value, by a paired bootstrap
-    over the identities of the queries; and the queries that got better and worse. Runs that differ
-    in protocol, gallery or options are compared with --despite only.
+    Prints the difference of each metric with its confidence interval and p-value, from a paired
+    bootstrap over the identities of the queries, and the queries that improved and worsened. Runs
+    that differ in protocol, gallery or options need --despite.
     """
     from streameval.report.comparison import comparison_blocks, comparison_table
     from streameval.result.comparison import compare
@@ -143,11 +143,11 @@ def compare(folders: tuple[str, ...], queries: int, **values: Any) -> None:
 )
 @folders
 def plot(folders: tuple[str, ...], out: str, **values: Any) -> None:
-    """Plot a curve of saved results, a line a result, in a .png, .svg or .pdf file.
+    """Plot a curve of saved results to a .png, .svg or .pdf file.
 
-    mReP marks its maximum at tau_max, mFR where it leaves 0 at tau_nz; DIR-FAR has a logarithmic
-    axis; pairs are densities of genuine and impostor distances (of results with a histogram);
-    camera-pairs is a heat map of one result.
+    Each result is a line. mReP marks tau_max, and mFR marks tau_nz. DIR-FAR has a logarithmic
+    axis. pairs shows the densities of genuine and impostor distances, and needs results with a
+    histogram. camera-pairs is a heat map of one result.
     """
     from streameval.display import figures
     from streameval.result import Evaluation
@@ -170,11 +170,12 @@ def plot(folders: tuple[str, ...], out: str, **values: Any) -> None:
 )
 @folders
 def report(folders: tuple[str, ...], out: str, queries: int, **values: Any) -> None:
-    """Write saved results as one HTML file that opens offline.
+    """Write a report on saved results: one HTML file.
 
-    Metrics side by side, the differences of runs that can be compared, curves, the hardest
-    queries, options, the data and where all came from. With --images also the ranked lists of the
-    hardest queries as pictures: their distances are computed again from what was evaluated.
+    The file opens offline. It contains metrics side by side, differences of comparable runs,
+    curves, the hardest queries, options, data and provenance. With --images, it also shows the
+    ranked lists of the hardest queries as pictures; their distances are computed again from the
+    inputs of the run.
     """
     from streameval.report.page import render_report, runs_of
     from streameval.report.ranked_lists import Pictures
