@@ -1,21 +1,29 @@
 """The exceptions that streameval raises on purpose.
 
 Each says what was received, what was expected and what to do. The command line prints
-the message alone and exits with status 2.
+the message alone and exits with status 2; a caller in Python sees the error as raised by the call
+that it made: see `entry_point`.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
+from functools import cached_property
 from numbers import Integral
-from typing import Any
+from types import FunctionType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class StreamevalError(Exception):
     """Base of all errors that streameval raises on purpose."""
+
+    shows_cause = False  # in the traceback of a public call
 
 
 class InputError(StreamevalError, ValueError):
@@ -52,6 +60,47 @@ class OutputError(StreamevalError, OSError):
 
 class TaskError(StreamevalError, RuntimeError):
     """Work that can't be done: a task that fails again and again, or a cluster that is gone."""
+
+    shows_cause = True  # which may be in a function of the user
+
+
+class EntryPoint(ContextDecorator):
+    """Decorates a public function: the traceback of an error ends at the call of it.
+
+    What led to the error stays in its ``__context__``; with all frames, it goes to the logger
+    ``streameval`` at level DEBUG.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
+        if isinstance(error, StreamevalError):
+            logging.getLogger("streameval").debug("an error is raised", exc_info=error)
+            led_to = error.__cause__ or error.__context__
+            error.__cause__ = led_to if error.shows_cause else None  # the context is not shown
+            error.__context__ = led_to
+            error.__traceback__ = None
+
+
+entry_point = EntryPoint()
+
+
+def entry_points(kind: type[T]) -> type[T]:
+    """Decorate a class: its constructor, public methods and properties are entry points."""
+    for name, member in list(vars(kind).items()):
+        if name.startswith("_") and name not in ("__init__", "__getitem__"):
+            continue
+        match member:
+            case FunctionType():
+                setattr(kind, name, entry_point(member))
+            case classmethod():
+                setattr(kind, name, classmethod(entry_point(member.__func__)))
+            case property(fget=FunctionType() as get):
+                setattr(kind, name, member.getter(entry_point(get)))
+            case cached_property():
+                member.func = entry_point(member.func)
+    return kind
 
 
 def refuse(kind: type[StreamevalError], *faults: object) -> None:

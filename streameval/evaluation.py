@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy.typing as npt
 
 from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
+from streameval.errors import entry_point
 from streameval.metrics.options import MetricOptions
 from streameval.planning.range import Range
 from streameval.protocols.labels import Labels
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
+@entry_point
 def evaluate(
     source: Source,
     *,

@@ -10,7 +10,7 @@ import numpy as np
 
 from streameval.arrays.array import Array
 from streameval.arrays.uri import open_array
-from streameval.errors import InputError
+from streameval.errors import InputError, entry_point
 from streameval.labels.tables import Texts, check_written_alike, read_table
 from streameval.protocols.labels import Labels
 from streameval.typing import AnyArray
@@ -31,6 +31,7 @@ _BLOCK = 1 << 16  # entries read at a time
 LabelSource = str | Path | AnyArray | Sequence[Any]
 
 
+@entry_point
 def read_labels(
     ids: LabelSource, cams: LabelSource | None = None, keys: LabelSource | None = None
 ) -> Labels:
@@ -85,6 +86,7 @@ def _compact(array: Array) -> AnyArray:
     return values
 
 
+@entry_point
 def read_label_table(
     path: str | Path,
     *,
@@ -123,6 +125,7 @@ def read_label_table(
     return read_sides({"table": path}, text=text, more=more, shared=shared)[0]
 
 
+@entry_point
 def read_label_tables(
     query: str | Path,
     gallery: str | Path,

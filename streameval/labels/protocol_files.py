@@ -11,12 +11,13 @@ from typing import get_args
 import numpy as np
 
 from streameval.choices import ListedAs
-from streameval.errors import InputError, OptionError, check_path, refuse
+from streameval.errors import InputError, OptionError, check_path, entry_point, refuse
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs, PairList
 from streameval.protocols.protocol import PROTOCOLS, Protocol
 
 
+@entry_point
 def read_protocol(path: str | Path) -> Protocol:
     """Read a protocol from a TOML file.
 
@@ -73,6 +74,7 @@ def read_protocol(path: str | Path) -> Protocol:
         raise OptionError(f"protocol {path}: {error}") from error
 
 
+@entry_point
 def read_listed_pairs(
     good: str | Path,
     junk: str | Path | None = None,

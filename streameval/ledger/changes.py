@@ -291,7 +291,7 @@ def forget_identities(gallery: Gallery, wanted: AnyArray) -> Change:
             f"{len(unknown)} of the {len(np.unique(wanted))} identities to be forgotten are not in "
             f"the gallery: {_listed(unknown)}",
             StreamevalWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
     known = gallery.state.positives
     kept = ~np.isin(gallery.queries.id[known.query], wanted)

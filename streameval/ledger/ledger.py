@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
-from streameval.errors import OptionError
+from streameval.errors import OptionError, entry_points
 from streameval.ledger.changes import (
     NewSegment,
     add_queries,
@@ -39,6 +39,7 @@ DEFAULT_KEEP = "4MB"
 DEFAULT_WAIT = 60.0  # seconds
 
 
+@entry_points
 class Ledger:
     """An evaluation on disk that follows its gallery; see docs/ledger.md.
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.errors import OptionError, is_whole, refuse
+from streameval.errors import OptionError, entry_point, is_whole, refuse
 from streameval.metrics.blocks import RankedQueries, Shared, Terms, Totals
 from streameval.metrics.options import MetricOptions, is_number
 from streameval.statistics import RankStatistics
@@ -60,6 +60,7 @@ class Resampling:
     resamples: int = 1000
     seed: int = 0
 
+    @entry_point
     def __post_init__(self) -> None:
         """Check every value."""
         refuse(

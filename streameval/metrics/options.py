@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, get_args
 
 from streameval.choices import AveragePrecision, CmcReading, TieRule, VerificationPrecision
-from streameval.errors import OptionError, is_whole
+from streameval.errors import OptionError, entry_point, is_whole
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "ties": get_args(TieRule),
@@ -67,6 +67,7 @@ class MetricOptions:
     cmc: CmcReading = "first-match"
     metrics: tuple[str, ...] = ()
 
+    @entry_point
     def __post_init__(self) -> None:
         """Check every value."""
         for option, known in CHOICES.items():

@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from streameval.choices import SelfMatch
-from streameval.errors import InputError, OptionError, StreamevalWarning, refuse
+from streameval.errors import InputError, OptionError, StreamevalWarning, entry_point, refuse
 from streameval.metrics.bounds import ListReading, compute_list_metrics, cut_names
 from streameval.metrics.compute import metrics_of
 from streameval.metrics.metric import FRACTION, Kind, Measure
@@ -187,6 +187,7 @@ class Comparison:
         )
 
 
+@entry_point
 def compare_index(
     features: Features,
     settings: Sequence[str | Setting],

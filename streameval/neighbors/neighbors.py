@@ -13,7 +13,7 @@ import numpy as np
 from streameval.arrays.array import Array
 from streameval.arrays.fingerprint import fingerprint
 from streameval.choices import Missing
-from streameval.errors import InputError, OptionError, refuse
+from streameval.errors import InputError, OptionError, entry_point, refuse
 from streameval.neighbors.index_search import IndexSearch
 from streameval.neighbors.list_files import METRIC, PRINT, ROWS, open_lists
 from streameval.neighbors.lists import Lists, Repairs
@@ -181,6 +181,7 @@ class StoredLists(ListSource):
         return repairs.clean(indices.astype(np.int64), distances, queries[0]), math.nan
 
 
+@entry_point
 def Neighbors(  # noqa: N802 - it stands for the two classes
     lists: ArrayLike | None = None,
     distances: ArrayLike | None = None,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, refuse
+from streameval.errors import InputError, entry_point, refuse
 from streameval.statistics import cumulated
 from streameval.typing import AnyArray, Int32Array, IntArray
 
@@ -59,6 +59,7 @@ class Labels:
         another length than ``id``; or if a further column has a reserved name.
     """
 
+    @entry_point
     def __init__(
         self,
         id: npt.ArrayLike,

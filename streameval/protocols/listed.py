@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, refuse
+from streameval.errors import InputError, entry_point, refuse
 from streameval.statistics import rows_of
 from streameval.typing import BoolArray, IntArray
 
@@ -94,6 +94,7 @@ class ListedPairs:
     junk: PairList
 
     @classmethod
+    @entry_point
     def of(
         cls, good: Iterable[npt.ArrayLike], junk: Iterable[npt.ArrayLike] | None = None
     ) -> ListedPairs:

@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any, Literal, get_args
 
 from streameval.choices import CmcReading, SelfMatch
-from streameval.errors import OptionError, is_whole, refuse
+from streameval.errors import OptionError, entry_point, is_whole, refuse
 
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
@@ -104,6 +104,7 @@ class Protocol:
     same_identity_and_camera: InitVar[bool | None] = None
     same_camera: InitVar[bool | None] = None
 
+    @entry_point
     def __post_init__(
         self, same_identity_and_camera: bool | None, same_camera: bool | None
     ) -> None:

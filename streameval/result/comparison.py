@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from streameval.errors import OptionError
+from streameval.errors import OptionError, entry_point
 from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.confidence import Resampling, interval, resampled_values, withheld
 from streameval.metrics.metric import FRACTION, Kind
@@ -175,6 +175,7 @@ def query_scores(result: Evaluation) -> tuple[FloatArray, FloatArray]:
     return of_all(ranked.average_precision), of_all(ranked.ranks.first_rank())
 
 
+@entry_point
 def compare(
     *runs: Evaluation | str | Path,
     names: Sequence[str] = (),

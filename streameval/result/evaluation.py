@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from streameval.choices import AveragePrecision, CmcReading, TieRule, VerificationPrecision
-from streameval.errors import check_path
+from streameval.errors import check_path, entry_points
 from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.compute import Metrics, compute_metrics
 from streameval.metrics.confidence import Resampling
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+@entry_points
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(EvaluationValues):
     """The result of an evaluation.

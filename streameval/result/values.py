@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, check_type
+from streameval.errors import InputError, check_type, entry_points
 from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.bounds import ListReading
 from streameval.metrics.compute import Metrics, scalars_text
@@ -37,6 +37,7 @@ from streameval.statistics import RankStatistics, rows_of
 from streameval.typing import FloatArray, JsonObject
 
 
+@entry_points
 @dataclass(frozen=True, eq=False)
 class EvaluationValues:
     """Counts, and the values that are read off them; the attributes are those of `Evaluation`."""

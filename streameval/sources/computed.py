@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.errors import InputError, OptionError
+from streameval.errors import InputError, OptionError, entry_point
 from streameval.metrics.options import is_count
 from streameval.planning.plan import Data
 from streameval.source import Input
@@ -59,6 +59,7 @@ class Computed(MatrixSource):
 
     remedy, dtype, chunks = "correct the function", np.dtype(np.float64), (1, 4096)
 
+    @entry_point
     def __init__(
         self,
         function: Callable[[slice, slice], npt.ArrayLike],

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streameval.errors import BadRowError, InputError
+from streameval.errors import BadRowError, InputError, entry_point
 from streameval.kernels.tiles import Columns, Tile, all_finite, column_offsets
 from streameval.planning.plan import Data, Plan, Task, pieces, plural
 from streameval.protocols.labels import Labels
@@ -205,6 +205,7 @@ class Distances(MatrixSource):
 
     remedy = "compute that row again"
 
+    @entry_point
     def __init__(self, matrix: ArrayLike) -> None:
         self.matrix = open_matrix(matrix, "distances", "a row a query, a column a gallery item")
         self.dtype = np.dtype(working_dtype(self.matrix))

@@ -13,7 +13,7 @@ import numpy as np
 from streameval.arrays.array import Array
 from streameval.distances.distance import Distance, find_distance
 from streameval.distances.sums import Vectors
-from streameval.errors import BadRowError, InputError, StreamevalWarning
+from streameval.errors import BadRowError, InputError, StreamevalWarning, entry_point
 from streameval.kernels.features import (
     ExactColumns,
     FeatureColumns,
@@ -73,6 +73,7 @@ class Features(TiledSource):
         If the metric is unknown.
     """
 
+    @entry_point
     def __init__(self, query: ArrayLike, gallery: ArrayLike, metric: str = "cosine") -> None:
         self.metric = find_distance(metric).name
         self.query = open_matrix(query, "query features", "one row an image")
