@@ -7,7 +7,6 @@ that it made: see `entry_point`.
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from collections.abc import Iterator
@@ -76,6 +75,8 @@ class EntryPoint(ContextDecorator):
 
     def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
         if isinstance(error, StreamevalError):
+            import logging
+
             logging.getLogger("streameval").debug("an error is raised", exc_info=error)
             led_to = error.__cause__ or error.__context__
             error.__cause__ = led_to if error.shows_cause else None  # the context is not shown
