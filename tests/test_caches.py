@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.kernels import forget_older_kernels
+import numba
+from support.kernels import forget_older_kernels, pausing_for_compilation
 
 import streameval
+import streameval as se
 
 PACKAGE = Path(streameval.__file__).parent
 
@@ -91,3 +93,34 @@ def test_an_import_leaves_compiled_kernels_alone(tmp_path: Path) -> None:
     forget = "from streameval.kernels.caches import forget_stale_kernels as forget; forget()"
     subprocess.run([sys.executable, "-c", forget], env=environment, cwd=tmp_path, check=True)
     assert not stale.exists()
+
+
+class Pauses(se.Progress):
+    """Notes when work waits, and for what."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def pause(self, reason: str) -> None:
+        self.noted.append(reason)
+
+    def resume(self) -> None:
+        self.noted.append("resumed")
+
+
+def test_work_pauses_once_while_kernels_are_compiled() -> None:
+    @numba.njit
+    def inner(x: int) -> int:
+        return x + 1
+
+    @numba.njit
+    def outer(x: int) -> int:
+        return inner(x) * 2
+
+    pauses = Pauses()
+    with pausing_for_compilation(pauses):
+        assert outer(1) == 4
+        assert pauses.noted == ["compiling", "resumed"]
+        assert outer(2) == 6
+    assert outer(2.0) == 6
+    assert pauses.noted == ["compiling", "resumed"]

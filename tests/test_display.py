@@ -257,6 +257,23 @@ def test_progress_that_is_drawn_seldom_ends_at_all(monkeypatch: pytest.MonkeyPat
     ]
 
 
+def test_a_pause_is_shown_at_once_and_is_in_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    shell = Shell(monkeypatch)
+    with NotebookProgress(every=1e9) as progress:
+        progress.begin(100, 0)
+        progress.start("counting", 100)
+        progress.pause("compiling")
+        now += 50
+        progress.resume()
+        now += 10
+        progress.advance(40)
+        assert progress.line() == "counting: 40% of 100 pairs, 4 pairs/s, 15 s left"
+    (states,) = shell.shown
+    assert [one["text/plain"].split(":")[0] for one in states] == ["counting", "compiling"]
+
+
 def test_progress_where_it_is_asked_for(
     features: se.Features, labels: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Compiled kernels that an older source left behind.
+"""Compilation of kernels: once after an installation, and again where a source has changed.
 
 numba looks at the file of a kernel alone: a kernel that calls into a file that has changed would
 go on as it was, and one whose types have moved to another file could not be loaded.
@@ -6,11 +6,51 @@ go on as it was, and one whose types have moved to another file could not be loa
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any, Protocol
+
+from numba.core import event
 
 FOLDERS = ("distances", "kernels", "neighbors", "single_shot")
+
+
+class Pausable(Protocol):
+    """Receives when work waits for something, and when it goes on."""
+
+    def pause(self, reason: str) -> None:
+        """Work waits, for this."""
+
+    def resume(self) -> None:
+        """Work goes on."""
+
+
+class _Compilation(event.Listener):
+    """Pauses work from the beginning of the first compilation to the end of the last."""
+
+    def __init__(self, work: Pausable) -> None:
+        self._work, self._depth = work, 0
+
+    def on_start(self, event: Any) -> None:
+        """Begin a compilation, within another or not; numba runs one at a time."""
+        self._depth += 1
+        if self._depth == 1:
+            self._work.pause("compiling")
+
+    def on_end(self, event: Any) -> None:
+        """End a compilation."""
+        self._depth -= 1
+        if self._depth == 0:
+            self._work.resume()
+
+
+@contextmanager
+def pausing_for_compilation(work: Pausable) -> Iterator[None]:
+    """Pause work while kernels are compiled; loading compiled ones is none of it."""
+    with event.install_listener("numba:compile", _Compilation(work)):
+        yield
 
 
 @cache

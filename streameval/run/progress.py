@@ -30,6 +30,12 @@ class Progress:
     def finish(self) -> None:
         """End the pass."""
 
+    def pause(self, reason: str) -> None:
+        """Wait for something that takes seconds: ``compiling``, once after an installation."""
+
+    def resume(self) -> None:
+        """Go on with the pass."""
+
 
 class Cancelled(Exception):  # noqa: N818 - an event, not an error
     """Ends a task whose result nobody waits for."""
@@ -46,6 +52,16 @@ class Watch:
     def cancel(self) -> None:
         """Let every running task end at its next report."""
         self._cancelled.set()
+
+    def pause(self, reason: str) -> None:
+        """Report that the pass waits."""
+        with self._lock:
+            self.progress.pause(reason)
+
+    def resume(self) -> None:
+        """Report that the pass goes on."""
+        with self._lock:
+            self.progress.resume()
 
     def advance(self, pairs: int) -> None:
         """Report so many pairs done."""

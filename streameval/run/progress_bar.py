@@ -36,7 +36,7 @@ class ShownProgress(Progress):
     def begin(self, pairs: int, size: int) -> None:
         """Begin a job: its pairs, and the bytes that it reads."""
         self._pairs, self._size, self._done = pairs, size, 0
-        self._begun = time.monotonic()
+        self._begun = self._paused = time.monotonic()
 
     def start(self, label: str, pairs: int) -> None:
         """Begin a pass; an unplanned one makes the job longer."""
@@ -47,6 +47,17 @@ class ShownProgress(Progress):
     def advance(self, pairs: int) -> None:
         """Note pairs done."""
         self._done += pairs
+        self._show()
+
+    def pause(self, reason: str) -> None:
+        """Show what the pass waits for."""
+        self._paused, label, self._label = time.monotonic(), self._label, reason
+        self._show()
+        self._label = label
+
+    def resume(self) -> None:
+        """Show the pass again; the time that it waited is in no rate."""
+        self._begun += time.monotonic() - self._paused
         self._show()
 
     def _show(self) -> None:
@@ -122,6 +133,11 @@ class NotebookProgress(ShownProgress):
         super().__init__()
         self._every, self._due = every, -math.inf
         self._handle: Any = None
+
+    def pause(self, reason: str) -> None:
+        """Show at once what the pass waits for: nothing else happens meanwhile."""
+        self._due = -math.inf
+        super().pause(reason)
 
     def _show(self) -> None:
         now = time.monotonic()

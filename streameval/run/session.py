@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 
 from streameval.errors import OptionError, check_path
-from streameval.kernels.caches import forget_stale_kernels
+from streameval.kernels.caches import forget_stale_kernels, pausing_for_compilation
 from streameval.kernels.counting import count_tile
 from streameval.metrics.options import is_count, is_number
 from streameval.planning.plan import Limits, Task, Workers
@@ -101,7 +101,8 @@ class Session:
         left = dict(enumerate(items)) if stage is None else stage.left(items)
         self.progress.start(work.name, sum(item.pairs for item in items))
         self.watch.advance(sum(item.pairs for i, item in enumerate(items) if i not in left))
-        with closing(self.executor.run(work, job, left, self.watch)) as parts:
+        tasks = self.executor.run(work, job, left, self.watch)
+        with pausing_for_compilation(self.watch), closing(tasks) as parts:
             yield from parts
         self.progress.finish()
 

@@ -1,6 +1,7 @@
 """What tests use of `streameval.kernels` beside its public names."""
 
 from streameval.kernels.caches import forget_older_kernels as forget_older_kernels
+from streameval.kernels.caches import pausing_for_compilation as pausing_for_compilation
 from streameval.kernels.cells import bin_row as bin_row
 from streameval.kernels.cells import quantise as quantise
 from streameval.kernels.edges import threshold_distances as threshold_distances
