@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.protocols import find_pairs
+from support.protocols import PairCounts, find_pairs
 from test_cli import CSV, STORED, data, run
 from test_cli_metrics import refused, summary
 
@@ -22,13 +23,15 @@ RULES = st.lists(
     st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=3, unique=True).map(tuple),
     max_size=3,
 ).map(tuple)
+BLOCKS = st.sampled_from([1, 3, 1 << 16])
 COUNTED = ("indptr", "positive_distance", "closer", "tied", "tied_before", "nearest_negative")
 
 
 def side(rng: np.random.Generator, count: int) -> se.Labels:
     clothes = rng.choice(["coat", "shirt", "suit"], count)
     more = {"clothes": clothes, "site": rng.integers(0, 3, count)}
-    return se.Labels(rng.integers(-1, 4, count), rng.integers(0, 3, count), more=more)
+    key = rng.choice(["a", "b", "a longer name", "c", "d"], count)
+    return se.Labels(rng.integers(-1, 4, count), rng.integers(0, 3, count), key, more)
 
 
 def masks(query: se.Labels, gallery: se.Labels, protocol: se.Protocol) -> tuple[np.ndarray, ...]:
@@ -37,17 +40,30 @@ def masks(query: se.Labels, gallery: se.Labels, protocol: se.Protocol) -> tuple[
     ignored = np.broadcast_to(np.isin(gallery.id, protocol.junk_ids), agree["id"].shape).copy()
     for rule in protocol.ignore:
         ignored |= np.logical_and.reduce([agree[name] for name in rule])
+    if protocol.self_match == "key":
+        ignored |= query.key[:, None] == gallery.key[None]
+    if protocol.self_match == "index":
+        ignored |= np.eye(len(query), dtype=bool)
     return agree["id"] & ~ignored, ignored
 
 
-@given(RULES, st.integers(0, 2**32 - 1))
-def test_pairs_are_those_of_the_rules(rules: tuple[tuple[str, ...], ...], seed: int) -> None:
+@given(RULES, st.integers(0, 2**32 - 1), st.sampled_from([None, "index", "key"]), BLOCKS)
+def test_pairs_and_their_counts_are_those_of_the_rules(
+    rules: tuple[tuple[str, ...], ...], seed: int, self_match: Any, block: int
+) -> None:
     rng = np.random.default_rng(seed)
-    query, gallery = side(rng, 7), side(rng, 20)
-    protocol = se.Protocol("rules", rules)
+    query, gallery = side(rng, 20 if self_match == "index" else 7), side(rng, 20)
+    protocol = se.Protocol("rules", rules, self_match=self_match)
     positive, ignored = masks(query, gallery, protocol)
-    pairs = find_pairs(query, gallery, protocol)
-    for part in (pairs, pickle.loads(pickle.dumps(pairs)), pairs.block(0, 7)):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streameval.protocols.agreement.BLOCK", block)
+        patch.setattr("streameval.protocols.pairs.PAIRS", block)
+        pairs = find_pairs(query, gallery, protocol)
+        counts = PairCounts.of(query, gallery, protocol)
+    assert np.array_equal(counts.positive, positive.sum(axis=1))
+    assert np.array_equal(counts.listed, np.diff(pairs.indptr))
+    assert counts.classes == (pairs.classes.count, len(pairs.classes.item))
+    for part in (pairs, pickle.loads(pickle.dumps(pairs)), pairs.block(0, len(query))):
         found, dropped = np.zeros_like(positive), np.zeros_like(ignored)
         found[part.query, part.item] = part.positive
         dropped[part.query, part.item] = ~part.positive

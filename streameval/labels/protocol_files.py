@@ -127,7 +127,7 @@ def read_listed_pairs(
         _read_list(good, queries, gallery, listed_as),
         none if junk is None else _read_list(junk, queries, gallery, listed_as),
     )
-    pairs.merged(queries, len(gallery))  # checks both
+    pairs.counts(queries, len(gallery))  # checks both
     return pairs
 
 

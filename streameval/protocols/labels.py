@@ -1,9 +1,8 @@
-"""Labels of the queries, or of the gallery: named columns with one entry an item; look-ups."""
+"""Labels of the queries, or of the gallery: named columns with one entry an item."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, entry_point, refuse
-from streameval.statistics import cumulated
-from streameval.typing import AnyArray, Int32Array, IntArray
+from streameval.typing import AnyArray
 
 KNOWN_COLUMNS = ("id", "cam", "key")
 """Columns that every reader of labels knows; others are read where they are asked for."""
@@ -22,10 +20,6 @@ CAMERA_PAIRS = "cam-pair"
 
 RESERVED_COLUMNS = frozenset({*KNOWN_COLUMNS, "group", CAMERA_PAIRS})
 """Names that further columns cannot have."""
-
-_BLOCK = 1 << 16  # gallery labels looked up at a time: temporaries stay small
-_TABLE = 1 << 20  # entries of a look-up table, 4 bytes each
-_FAR = 1 << 62  # bound of labels whose differences fit in 64 bits
 
 
 class Labels:
@@ -237,61 +231,3 @@ def check_kinds(query: Labels, gallery: Labels, column: str) -> None:
             f"those of the {'gallery' if strings[0] else 'query'} as strings, too (NumPy: "
             "labels.astype(str); a table: a column of text), or both as integers"
         )
-
-
-def matches(query: Labels, gallery: Labels, column: str) -> tuple[IntArray, IntArray]:
-    """Return the gallery items with the label of each query, in gallery order: (indptr, item)."""
-    code, item_code = rule_codes(query, gallery, (column,))
-    item = np.flatnonzero(item_code >= 0)
-    codes = item_code[item]
-    by_code = item[np.argsort(codes, kind="stable")]
-    count = np.bincount(codes, minlength=int(code.max(initial=-1)) + 1)
-    begin, length = (np.cumsum(count) - count)[code], count[code]
-    indptr = cumulated(length)
-    # the ranges begin[q] : begin[q] + length[q], one after the other
-    return indptr, by_code[np.arange(indptr[-1]) + np.repeat(begin - indptr[:-1], length)]
-
-
-def rule_codes(query: Labels, gallery: Labels, rule: Sequence[str]) -> tuple[IntArray, Int32Array]:
-    """Return codes that are equal where both sides agree in every column of a rule.
-
-    Returns
-    -------
-    query : [Q] int64
-        From 0, without gaps.
-    gallery : [G] int32
-        −1 for an item that agrees with no query.
-    """
-    query_code: IntArray = np.zeros(len(query), np.int64)
-    item_code: Int32Array = np.zeros(len(gallery), np.int32)
-    for column in rule:
-        check_kinds(query, gallery, column)
-        known, code = np.unique(query.columns[column], return_inverse=True)
-        used, query_code = np.unique(query_code * len(known) + code, return_inverse=True)
-        index_of, number_of = _lookup(known), _lookup(used)
-        for start in range(0, len(gallery), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            part, index = item_code[block], index_of(gallery.columns[column][block])
-            joined = part.astype(np.int64) * len(known) + index
-            part[:] = number_of(np.where((part < 0) | (index < 0), -1, joined))
-    return query_code, item_code
-
-
-def _lookup(known: AnyArray) -> Callable[[AnyArray], Int32Array]:
-    """Return a lookup from label to index; a table where the known integers lie close together."""
-    if not len(known):
-        return lambda labels: np.full(len(labels), -1, np.int32)
-    if known.dtype.kind == "U":
-        return partial(_search, known)
-    known = known.astype(np.int64)
-    low, high = int(known[0]), int(known[-1])
-    if abs(low) >= _FAR or high - low >= _TABLE:
-        return lambda labels: _search(known, labels.astype(np.int64))
-    table = np.full(high - low + 3, -1, np.int32)  # an entry beyond either end: unknown
-    table[known - (low - 1)] = np.arange(len(known))
-    return lambda labels: table[np.clip(labels.astype(np.int64), low - 1, high + 1) - (low - 1)]
-
-
-def _search(known: AnyArray, labels: AnyArray) -> Int32Array:
-    at = np.minimum(np.searchsorted(known, labels), len(known) - 1)
-    return np.where(known[at] == labels, at, -1).astype(np.int32)

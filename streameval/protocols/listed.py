@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from streameval.errors import InputError, entry_point, refuse
 from streameval.statistics import rows_of
-from streameval.typing import BoolArray, IntArray
+from streameval.typing import BoolArray, IntArray, Span
+
+_ENTRIES = 1 << 17  # of lists that are merged at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,23 +116,56 @@ class ListedPairs:
         rows = [()] * (len(listed.indptr) - 1) if junk is None else junk
         return cls(listed, PairList.of(rows, "the junk list"))
 
-    def merged(self, queries: int, gallery: int) -> tuple[IntArray, IntArray, BoolArray]:
-        """Return (indptr [Q + 1], item [L], whether it is good [L]) of all listed pairs, checked.
+    def counts(self, queries: int, gallery: int) -> tuple[IntArray, IntArray]:
+        """Return how many items are good, and how many are listed, of each query; check them all.
 
-        Items ascend within a query; one that a line has twice is there once.
+        Raises
+        ------
+        InputError
         """
         for one in (self.good, self.junk):
             one.check(queries, gallery)
-        good, junk = (one.query * gallery + one.item for one in (self.good, self.junk))
+        good, listed = np.empty(queries, np.int64), np.empty(queries, np.int64)
+        lengths = np.diff(self.good.indptr) + np.diff(self.junk.indptr)
+        for start, stop in spans(lengths, _ENTRIES):
+            query, _, is_good = self.merged(start, stop, gallery)
+            size = stop - start
+            good[start:stop] = np.bincount(query[is_good], minlength=size)
+            listed[start:stop] = np.bincount(query, minlength=size)
+        return good, listed
+
+    def merged(self, start: int, stop: int, gallery: int) -> tuple[IntArray, IntArray, BoolArray]:
+        """Return the listed pairs of some queries: query from `start`, item, whether it is good.
+
+        Items ascend within a query; one that a line has twice is there once.
+        """
+        begins, pairs = [], []
+        for one in (self.good, self.junk):
+            span = slice(*one.indptr[[start, stop]].tolist())
+            query = rows_of(one.indptr[start : stop + 1])
+            begins.append(span.start)
+            pairs.append(query * gallery + one.item[span])
+        good, junk = pairs
         both = np.flatnonzero(np.isin(junk, good))
         if len(both):
             at = int(both[0])
-            first = int(np.flatnonzero(good == junk[at])[0])
+            first = int(np.flatnonzero(good == junk[at])[0]) + begins[0]
+            at += begins[1]
             raise InputError(
                 f"{self.good.place(first)} and {self.junk.place(at)} both list item "
                 f"{self.junk.item[at] + self.junk.base}: a pair is good or junk, not both"
             )
-        good = np.unique(good)
         pair = np.union1d(good, junk)
-        indptr = np.searchsorted(pair, np.arange(queries + 1) * gallery).astype(np.int64)
-        return indptr, pair % max(gallery, 1), np.isin(pair, good)
+        query, item = np.divmod(pair, max(gallery, 1))
+        return query, item, np.isin(pair, good)
+
+
+def spans(counts: IntArray, most: int) -> list[Span]:
+    """Cut queries into spans that have so many pairs at most; or one query, which has more."""
+    ends, found, start = np.cumsum(counts), [], 0
+    while start < len(counts):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(int(np.searchsorted(ends, before + most, side="right")), start + 1)
+        found.append((start, stop))
+        start = stop
+    return found

@@ -15,13 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from streameval.errors import OptionError, StreamevalWarning, refuse
-from streameval.protocols.labels import Labels, check_kinds, matches, rule_codes
-from streameval.protocols.listed import ListedPairs, PairList
+from streameval.errors import StreamevalWarning
+from streameval.protocols.agreement import Agreement, Matches
+from streameval.protocols.counts import PairCounts, item_rules, junk_labels
+from streameval.protocols.labels import Labels, check_kinds
+from streameval.protocols.listed import ListedPairs, PairList, spans
 from streameval.protocols.protocol import Protocol
 from streameval.statistics import cumulated, rows_of
 from streameval.typing import AnyArray, BoolArray, Int32Array, IntArray
 
+PAIRS = 1 << 17  # that are found, or counted, at a time
 MASKS = ("positive", "same_identity", "junk")
 
 
@@ -55,12 +58,16 @@ class ItemClasses:
     @classmethod
     def of(cls, query: Labels, gallery: Labels, protocol: Protocol) -> ItemClasses:
         """Return the classes of the rules that don't ask for the same identity."""
-        rules = [rule for rule in protocol.ignore if "id" not in rule]
+        rules = item_rules(protocol)
         if not rules:
             return cls.none(len(query), len(gallery))
-        own, item = zip(*(rule_codes(query, gallery, rule) for rule in rules), strict=True)
-        code, of_query = np.unique(np.transpose(own), axis=0, return_inverse=True)
-        return cls(of_query.reshape(-1).astype(np.int32), code.astype(np.int32), np.stack(item))
+        item = np.empty((len(rules), len(gallery)), np.int32)
+        own = np.empty((len(query), len(rules)), np.int32)
+        for number, rule in enumerate(rules):
+            agreement = Agreement(query, gallery, rule)
+            own[:, number], item[number] = agreement.query, agreement.codes()
+        code, of_query = np.unique(own, axis=0, return_inverse=True)
+        return cls(of_query.reshape(-1).astype(np.int32), code, item)
 
     @property
     def count(self) -> int:
@@ -154,7 +161,17 @@ class Pairs:
 
     def positives(self) -> tuple[IntArray, IntArray]:
         """Return (indptr [Q + 1], item [P]) of the positive pairs alone."""
-        return cumulated(self.positive)[self.indptr], self.item[self.positive]
+        listed = np.flatnonzero(self.positive)
+        return np.searchsorted(listed, self.indptr).astype(np.int64), self.item[listed]
+
+    @property
+    def counts(self) -> PairCounts:
+        """The numbers of these pairs."""
+        return PairCounts(
+            np.diff(self.positives()[0]),
+            np.diff(self.indptr),
+            (self.classes.count, len(self.classes.item)),
+        )
 
     def counts_in(self, start: int, stop: int) -> tuple[IntArray, IntArray, IntArray]:
         """Count the items of a gallery range that are positive, ignored and of same identity.
@@ -163,22 +180,23 @@ class Pairs:
         -------
         positive, ignored, same_identity : [Q] int64
         """
-        listed = np.flatnonzero((self.item >= start) & (self.item < stop))
-        query = np.searchsorted(self.indptr, listed, side="right") - 1
-        item, positive = self.item[listed], self.positive[listed]
-
-        def per_query(chosen: BoolArray) -> IntArray:
-            return np.bincount(query[chosen], minlength=self.queries).astype(np.int64)
-
         taking_part, classes = ~self.junk[start:stop], self.classes
         by_class = np.zeros(len(classes.code), np.int64)
         for number in range(classes.count):
             ignored = classes.ignored([number], slice(start, stop))
             by_class[number] = np.count_nonzero(ignored & taking_part)
-        by_rule = self.junk[item] | classes.ignored(classes.query[query], item)
-        ignored_of_query = np.count_nonzero(~taking_part) + by_class[classes.query]
-        ignored_of_query += per_query(~positive & ~by_rule)
-        return per_query(positive), ignored_of_query, per_query(self.same_identity[listed])
+        counts = np.zeros((3, self.queries), np.int64)
+        counts[1] = np.count_nonzero(~taking_part) + by_class[classes.query]
+        for first in range(0, len(self.item), PAIRS):  # what is held beside the pairs stays small
+            part = slice(first, first + PAIRS)
+            listed = np.flatnonzero((self.item[part] >= start) & (self.item[part] < stop)) + first
+            query = np.searchsorted(self.indptr, listed, side="right") - 1
+            item, positive = self.item[listed], self.positive[listed]
+            by_rule = self.junk[item] | classes.ignored(classes.query[query], item)
+            chosen = (positive, ~positive & ~by_rule, self.same_identity[listed])
+            for count, some in zip(counts, chosen, strict=True):
+                count += np.bincount(query[some], minlength=self.queries)
+        return counts[0], counts[1], counts[2]
 
     def block(self, start: int, stop: int) -> Pairs:
         """Return the pairs of some of the queries."""
@@ -195,7 +213,11 @@ class Pairs:
 
 
 def find_pairs(
-    query: Labels, gallery: Labels, protocol: Protocol, listed: ListedPairs | None = None
+    query: Labels,
+    gallery: Labels,
+    protocol: Protocol,
+    listed: ListedPairs | None = None,
+    counts: PairCounts | None = None,
 ) -> Pairs:
     """Apply a protocol to the labels; or to lists of pairs, if it takes these.
 
@@ -206,66 +228,68 @@ def find_pairs(
     protocol : Protocol
     listed : ListedPairs, optional
         A query of which nothing is listed is in Q−.
+    counts : PairCounts, optional
+        The numbers of the pairs, where they are known.
     """
-    if protocol.listed != (listed is not None):
-        raise OptionError(
-            f"protocol {protocol.name} takes its pairs from lists: give good, and junk"
-            if listed is None
-            else f"got lists of good and junk pairs, and protocol {protocol.name} finds its pairs "
-            "by identity and camera: choose protocol listed"
-        )
+    if counts is None:
+        counts = PairCounts.of(query, gallery, protocol, listed)
+    indptr, none = cumulated(counts.listed), ItemClasses.none(len(query), len(gallery))
+    count, junk = int(indptr[-1]), np.zeros(len(gallery), np.bool_)
+    item, positive = np.empty(count, np.int64), np.empty(count, np.bool_)
     if listed is not None:
-        indptr, item, good = listed.merged(len(query), len(gallery))
+        for start, stop in spans(counts.listed, PAIRS):
+            own = slice(*indptr[[start, stop]].tolist())
+            _, item[own], positive[own] = listed.merged(start, stop, len(gallery))
         _warn_of_other_identities(query, gallery, listed.good)
-        nothing = ItemClasses.none(len(query), len(gallery))
-        no_junk = np.zeros(len(gallery), np.bool_)
-        return Pairs(indptr, item, good, np.ones(len(item), np.bool_), no_junk, nothing)
-    junk = _is_junk(gallery, protocol)
-    check_kinds(query, gallery, "id")
-    _check_columns(query, gallery, protocol)
-    indptr, item = matches(query, gallery, "id")
-    of_query = rows_of(indptr)
-    agree = {"id": np.ones(len(item), np.bool_)}
-    ignored = junk[item]
-    if protocol.self_match is not None:
-        same = of_query * len(gallery) + item
-        own = _own_images(query, gallery, protocol)
-        pair = np.union1d(same, own)
-        of_query, item = np.divmod(pair, max(len(gallery), 1))
-        indptr = np.searchsorted(of_query, np.arange(len(query) + 1)).astype(np.int64)
-        agree["id"], ignored = np.isin(pair, same), np.isin(pair, own) | junk[item]
-    for rule in protocol.ignore:
-        for column in rule:
-            if column not in agree:
-                check_kinds(query, gallery, column)
-                agree[column] = query.columns[column][of_query] == gallery.columns[column][item]
-        ignored |= np.logical_and.reduce([agree[column] for column in rule])
+        return Pairs(indptr, item, positive, np.ones(count, np.bool_), junk, none)
+    same_identity = np.empty(count, np.bool_)
+    for label in junk_labels(gallery, protocol):
+        junk |= gallery.id == label
+    finder = _Finder(query, gallery, protocol, junk)
+    for start, stop in spans(counts.listed, PAIRS):
+        own = slice(*indptr[[start, stop]].tolist())
+        item[own], positive[own], same_identity[own] = finder.find(start, stop)
     classes = ItemClasses.of(query, gallery, protocol)
-    return Pairs(indptr, item, agree["id"] & ~ignored, agree["id"], junk, classes)
+    return Pairs(indptr, item, positive, same_identity, junk, classes)
 
 
-def _check_columns(query: Labels, gallery: Labels, protocol: Protocol) -> None:
-    """Raise OptionError unless both sides have the columns that the protocol compares."""
-    for column in protocol.columns:
-        for side, labels in (("query", query), ("gallery", gallery)):
-            if column in labels.columns:
-                continue
-            by, lacks = column, f"column {column}"
-            remedy = (
-                f"that column of both sides (of tables, or in Python more={{{column!r}: ...}}), "
-                "or choose another protocol"
-            )
-            if column == "cam":
-                by, lacks = "camera", "cameras"
-                remedy = "cameras of both sides, or choose protocol no-camera"
-            refuse(
-                OptionError,
-                protocol.self_match == "key"
-                and column == "key"
-                and f"self_match by key needs keys of both sides; {labels.source} has none",
-                f"protocol {protocol.name} ignores pairs by {by}, and {labels.source} has no "
-                f"{lacks} for the {side}: give {remedy}",
-            )
+class _Finder:
+    """Finds the listed pairs of some queries at a time."""
+
+    def __init__(self, query: Labels, gallery: Labels, protocol: Protocol, junk: BoolArray) -> None:
+        self._query, self._gallery, self._protocol = query, gallery, protocol
+        self._junk = junk
+        self._same = Matches(Agreement(query, gallery, ("id",)), len(gallery))
+        by_key = protocol.self_match == "key"
+        self._keys = Matches(Agreement(query, gallery, ("key",)), len(gallery)) if by_key else None
+
+    def find(self, start: int, stop: int) -> tuple[IntArray, BoolArray, BoolArray]:
+        """Return item, positive and same_identity of the pairs of some queries, as `Pairs` has."""
+        query, gallery = self._query, self._gallery
+        indptr, item = self._same.of(start, stop)
+        of_query = rows_of(indptr)
+        agree = {"id": np.ones(len(item), np.bool_)}
+        ignored = self._junk[item]
+        if self._protocol.self_match is not None:
+            same, own = of_query * len(gallery) + item, self._own_images(start, stop)
+            pair = np.union1d(same, own)
+            of_query, item = np.divmod(pair, max(len(gallery), 1))
+            agree["id"], ignored = np.isin(pair, same), np.isin(pair, own) | self._junk[item]
+        for rule in self._protocol.ignore:
+            for column in rule:
+                if column not in agree:
+                    labels = query.columns[column][start:stop][of_query]
+                    agree[column] = labels == gallery.columns[column][item]
+            ignored |= np.logical_and.reduce([agree[column] for column in rule])
+        return item, agree["id"] & ~ignored, agree["id"]
+
+    def _own_images(self, start: int, stop: int) -> IntArray:
+        """Return query * G + item of the pairs of some queries with their own images."""
+        gallery = len(self._gallery)
+        if self._keys is not None:
+            indptr, item = self._keys.of(start, stop)
+            return rows_of(indptr) * gallery + item
+        return np.arange(stop - start) * (gallery + 1) + start
 
 
 def _warn_of_other_identities(query: Labels, gallery: Labels, good: PairList) -> None:
@@ -281,29 +305,3 @@ def _warn_of_other_identities(query: Labels, gallery: Labels, good: PairList) ->
             StreamevalWarning,
             stacklevel=4,
         )
-
-
-def _is_junk(gallery: Labels, protocol: Protocol) -> BoolArray:
-    """Return which gallery items have a junk identity, [G] bool."""
-    junk = np.zeros(len(gallery), np.bool_)
-    strings = gallery.id.dtype.kind == "U"
-    for label in protocol.junk_ids:
-        if isinstance(label, str) and not strings:
-            raise OptionError(
-                f"junk id {label!r} is a string, and the ids of {gallery.source} are integers"
-            )
-        junk |= gallery.id == (str(label) if strings else int(label))
-    return junk
-
-
-def _own_images(query: Labels, gallery: Labels, protocol: Protocol) -> IntArray:
-    """Return query * G + item of the pairs of a query with its own image."""
-    if protocol.self_match == "key":
-        indptr, item = matches(query, gallery, "key")
-        return rows_of(indptr) * len(gallery) + item
-    if len(query) != len(gallery):
-        raise OptionError(
-            f"self_match by index needs query i to be gallery item i: {query.source} has "
-            f"{len(query)} rows, {gallery.source} {len(gallery)}; match by key instead"
-        )
-    return np.arange(len(query)) * (len(gallery) + 1)

@@ -1,12 +1,14 @@
 """What tests use of `streameval.protocols` beside its public names."""
 
 from streameval.protocols import protocol as protocol_module
+from streameval.protocols.counts import PairCounts as PairCounts
 from streameval.protocols.pairs import Pairs as Pairs
 from streameval.protocols.pairs import find_pairs as find_pairs
 from streameval.protocols.protocol import EQUIVALENTS as EQUIVALENTS
 
 __all__ = [
     "EQUIVALENTS",
+    "PairCounts",
     "Pairs",
     "find_pairs",
     "protocol_module",

@@ -1,0 +1,215 @@
+"""Agreement: which gallery items have the labels of which queries, in one column or in several.
+
+The gallery is looked up block by block, and most of its labels belong to no query: what is held
+beside the labels follows the queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from streameval.protocols.labels import Labels, check_kinds
+from streameval.statistics import cumulated
+from streameval.typing import AnyArray, HashArray, Int32Array, IntArray
+
+BLOCK = 1 << 16  # gallery labels looked up at a time: temporaries stay small
+SLOTS = 8  # of a look-up table, for each label that is known
+PART = 1 << 21  # labels that are counted at a time
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd: 2⁶⁴ by the golden ratio spreads what lies close
+
+Lookup = Callable[[AnyArray], Int32Array]
+"""Labels to their indices among those that are known; −1 of others."""
+
+
+class Agreement:
+    """Codes of the queries' labels in some columns, and look-up of items that agree in all.
+
+    Parameters
+    ----------
+    query, gallery : Labels
+    columns : sequence of str
+        At least one.
+
+    Attributes
+    ----------
+    query : [Q] int64
+        Code of each query, from 0 without gaps.
+    count : int
+        Number of codes.
+    """
+
+    def __init__(self, query: Labels, gallery: Labels, columns: Sequence[str]) -> None:
+        *first, column = columns
+        check_kinds(query, gallery, column)
+        known, code = np.unique(query.columns[column], return_inverse=True)
+        self._labels, self._index_of = gallery.columns[column], lookup(known)
+        self._known = len(known)
+        self._narrower = Agreement(query, gallery, first) if first else None
+        if self._narrower is not None:
+            joined = self._narrower.query * len(known) + code
+            used, code = np.unique(joined, return_inverse=True)
+            self._number_of, known = lookup(used), used
+        self.query: IntArray = code.reshape(-1).astype(np.int64, copy=False)
+        self.count = len(known)
+
+    def items(self, block: slice) -> Int32Array:
+        """Return the codes of a block of the gallery; −1 of items that agree with no query."""
+        if self._narrower is None:
+            return self._index_of(self._labels[block])
+        found = self._narrower.items(block)
+        some = np.flatnonzero(found >= 0)
+        index = self._index_of(self._labels[block][some])
+        joined = found[some].astype(np.int64) * self._known + index
+        joined[index < 0] = -1
+        found[some] = self._number_of(joined)
+        return found
+
+    def blocks(self) -> Iterator[tuple[int, Int32Array]]:
+        """Yield where each block of the gallery begins, and its codes."""
+        for start in range(0, len(self._labels), BLOCK):
+            yield start, self.items(slice(start, start + BLOCK))
+
+    def counts(self) -> IntArray:
+        """Return the number of items that agree with each query, [Q]."""
+        count = np.zeros(self.count + 1, np.int64)
+        for _, codes in self.blocks():
+            count += np.bincount(codes + 1, minlength=self.count + 1)
+        return count[1:][self.query]
+
+    def codes(self) -> Int32Array:
+        """Return the codes of the whole gallery, [G]."""
+        codes = np.empty(len(self._labels), np.int32)
+        for start, block in self.blocks():
+            codes[start : start + len(block)] = block
+        return codes
+
+
+class Matches:
+    """The items that agree with each query, in gallery order, found as they are asked for.
+
+    Held: 8 bytes for each item that agrees with any query.
+    """
+
+    def __init__(self, agreement: Agreement, gallery: int) -> None:
+        count, parts = np.zeros(agreement.count, np.int64), []
+        for start, codes in agreement.blocks():
+            some = np.flatnonzero(codes >= 0)
+            own = codes[some].astype(np.int64)
+            count += np.bincount(own, minlength=agreement.count)
+            parts.append(own * max(gallery, 1) + some + start)
+        self._item = np.concatenate([np.empty(0, np.int64), *parts])
+        del parts
+        self._item.sort()  # by code, then in gallery order
+        for start in range(0, len(self._item), BLOCK):
+            self._item[start : start + BLOCK] %= gallery
+        self._begin, self._count = (np.cumsum(count) - count), count
+        self._code = agreement.query
+
+    def of(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
+        """Return the items of some queries: (indptr [n + 1], item)."""
+        code = self._code[start:stop]
+        begin, indptr = self._begin[code], cumulated(self._count[code])
+        # the ranges begin[q] : begin[q] + count[q], one after the other
+        shift = np.repeat(begin - indptr[:-1], np.diff(indptr))
+        shift += np.arange(indptr[-1])
+        return indptr, self._item[shift]
+
+
+def distinct(labels: AnyArray) -> AnyArray:
+    """Return the labels that there are, ascending, each once; little is held beside them."""
+    known, held = labels[:0], 0
+    parts: list[AnyArray] = []
+    for start in range(0, len(labels), BLOCK):
+        parts.append(_once(labels[start : start + BLOCK]))
+        held += len(parts[-1])
+        if held >= max(len(known), 8 * BLOCK):
+            known, parts, held = _once(np.concatenate([known, *parts])), [], 0
+    return _once(np.concatenate([known, *parts]))
+
+
+def _once(labels: AnyArray) -> AnyArray:
+    """Return labels ascending, each once: sorted, as the table that `np.unique` makes is slow."""
+    labels = np.sort(labels)
+    first = np.ones(len(labels), np.bool_)
+    first[1:] = labels[1:] != labels[:-1]
+    return labels[first]
+
+
+def coded(known: AnyArray, labels: AnyArray) -> Int32Array:
+    """Return the index of each label among those that are known, [n]; −1 of others."""
+    index_of, codes = lookup(known), np.empty(len(labels), np.int32)
+    for start in range(0, len(labels), BLOCK):
+        codes[start : start + BLOCK] = index_of(labels[start : start + BLOCK])
+    return codes
+
+
+def multiplicities(labels: AnyArray, without: AnyArray) -> IntArray:
+    """Return how often each label is there, in no order; 0 of those `without`.
+
+    Labels are told apart by 64 bits: of texts, by a hash. It is for sizes of a plan.
+    """
+    shares = max(-(-len(labels) // PART), 1)
+    left_out, counts = _bits(without), []
+    for share in range(shares):
+        parts = []
+        for start in range(0, len(labels), BLOCK):
+            bits = _bits(labels[start : start + BLOCK])
+            parts.append(bits[(bits * _FACTOR >> np.uint64(40)) % np.uint64(shares) == share])
+        known, count = np.unique(np.concatenate(parts or [_bits(labels)]), return_counts=True)
+        counts.append(np.where(np.isin(known, left_out), 0, count))
+    return np.concatenate(counts)
+
+
+def lookup(known: AnyArray) -> Lookup:
+    """Return the look-up of labels among those that are known, ascending and each once.
+
+    Each has a slot of a table by its bits. Where several have one slot, they are searched for.
+    """
+    if not len(known):
+        return lambda labels: np.full(len(labels), -1, np.int32)
+    if known.dtype.kind != "U":
+        known = known.astype(np.int64)
+    shift = np.uint64(64 - (SLOTS * len(known)).bit_length())
+
+    def slots(labels: AnyArray) -> HashArray:
+        return _bits(labels) * _FACTOR >> shift
+
+    own, number = slots(known), np.arange(len(known), dtype=np.int32)
+    table = np.full(1 << 64 - int(shift), -1, np.int32)
+    table[own] = number
+    table[own[table[own] != number]] = -2
+    any_shared = bool((table[own] == -2).any())
+
+    def index_of(labels: AnyArray) -> Int32Array:
+        if known.dtype.kind != "U":
+            labels = labels.astype(np.int64, copy=False)
+        index: Int32Array = table[slots(labels)]
+        some = np.flatnonzero(index >= 0)
+        other = some[known[index[some]] != labels[some]]
+        if any_shared:
+            shared = np.flatnonzero(index == -2)
+            index[shared] = _search(known, labels[shared])
+        index[other] = -1
+        return index
+
+    return index_of
+
+
+def _bits(labels: AnyArray) -> HashArray:
+    """Return 64 bits of each label: of an integer its own, of a text those of a hash."""
+    if labels.dtype.kind != "U":
+        return labels.astype(np.int64, copy=False).view(np.uint64)
+    letters = np.ascontiguousarray(labels).view(np.uint32)
+    letters = letters.reshape(len(labels), labels.dtype.itemsize // 4)
+    factors = np.cumprod(np.full(letters.shape[1], _FACTOR))  # modulo 2⁶⁴
+    bits = np.zeros(len(labels), np.uint64)
+    for column, factor in zip(letters.T, factors, strict=True):  # a wider array has the same
+        bits += column * factor
+    return bits
+
+
+def _search(known: AnyArray, labels: AnyArray) -> Int32Array:
+    at = np.minimum(np.searchsorted(known, labels), len(known) - 1)
+    return np.where(known[at] == labels, at, -1).astype(np.int32)

@@ -1,0 +1,204 @@
+"""Numbers of pairs from labels alone: of what a protocol makes of them, with no pair listed.
+
+A pair of one identity is positive unless it agrees in all columns of a rule. The product of
+(1 − agreement) over the rules is a sum over sets of columns, and the items that agree in a set are
+counted by their labels: no pair is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from streameval.errors import OptionError, refuse
+from streameval.protocols.agreement import Agreement
+from streameval.protocols.labels import Labels, check_kinds
+from streameval.protocols.listed import ListedPairs
+from streameval.protocols.protocol import Protocol
+from streameval.typing import IntArray
+
+INDEX = "#index"  # in a set of columns: a query's own image, by its index; no column's name
+ColumnSet = frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class PairCounts:
+    """Numbers of pairs of Q queries.
+
+    Attributes
+    ----------
+    positive : [Q] int64
+        Positive pairs of each query.
+    listed : [Q] int64
+        Pairs that are listed one by one: of the query's identity, its own image, or of a list.
+    classes : (int, int)
+        Classes C of queries whose items are ignored, and rules R by which; 0 where none are.
+    """
+
+    positive: IntArray
+    listed: IntArray
+    classes: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def assumed(cls, queries: int, positives: int) -> PairCounts:
+        """Return numbers to plan with before there are labels: so many positives a query."""
+        each = np.full(queries, positives, np.int64)
+        return cls(each, each)
+
+    @classmethod
+    def of(
+        cls, query: Labels, gallery: Labels, protocol: Protocol, listed: ListedPairs | None = None
+    ) -> PairCounts:
+        """Count the pairs that `find_pairs` lists.
+
+        Parameters
+        ----------
+        query, gallery : Labels
+            Of Q queries and G gallery items.
+        protocol : Protocol
+        listed : ListedPairs, optional
+
+        Raises
+        ------
+        InputError
+            If the labels of both sides can't be compared, or lists don't fit.
+        OptionError
+            If the protocol asks for what the labels lack.
+        """
+        check_protocol(query, gallery, protocol, listed)
+        if listed is not None:
+            return cls(*listed.counts(len(query), len(gallery)))
+        own = _own_image(query, gallery, protocol)
+        numbers = _Numbers(query, gallery)
+        same = numbers.of(ColumnSet({"id"}))
+        rules = [ColumnSet({"id", *rule}) for rule in protocol.ignore]
+        every = same
+        if own is not None:
+            every = same + numbers.of(own) - numbers.of(own | {"id"})
+            rules.append(own | {"id"})
+        positive = sum(
+            (factor * numbers.of(columns) for columns, factor in _expanded(rules).items()),
+            np.zeros(len(query), np.int64),
+        )
+        positive[np.isin(query.id, np.array(junk_labels(gallery, protocol), query.id.dtype))] = 0
+        return cls(positive, every, _classes(query, protocol))
+
+
+def _expanded(rules: Iterable[ColumnSet]) -> dict[ColumnSet, int]:
+    """Return (1 − agreement) of all rules, multiplied out: the factor of each set of columns."""
+    terms = {ColumnSet({"id"}): 1}
+    for rule in dict.fromkeys(rules):
+        for columns, factor in list(terms.items()):
+            joined = columns | rule
+            terms[joined] = terms.get(joined, 0) - factor
+    return {columns: factor for columns, factor in terms.items() if factor}
+
+
+class _Numbers:
+    """Numbers of the items that agree with each query in sets of columns; each is counted once."""
+
+    def __init__(self, query: Labels, gallery: Labels) -> None:
+        self._sides = query, gallery
+        self._known: dict[ColumnSet, IntArray] = {}
+
+    def of(self, columns: ColumnSet) -> IntArray:
+        """Return them for a set of columns, [Q]."""
+        if columns not in self._known:
+            self._known[columns] = self._count(columns)
+        return self._known[columns]
+
+    def _count(self, columns: ColumnSet) -> IntArray:
+        query, gallery = self._sides
+        if INDEX not in columns:
+            ordered = sorted(columns, key=lambda name: (name != "id", name))
+            return Agreement(query, gallery, ordered).counts()
+        same = np.ones(len(query), np.bool_)
+        for name in columns - {INDEX}:
+            check_kinds(query, gallery, name)
+            same &= query.columns[name] == gallery.columns[name]
+        return same.astype(np.int64)
+
+
+def _own_image(query: Labels, gallery: Labels, protocol: Protocol) -> ColumnSet | None:
+    """Return the columns in which a query agrees with its own image alone; None: it takes part."""
+    if protocol.self_match is None:
+        return None
+    if protocol.self_match == "key":
+        return ColumnSet({"key"})
+    if len(query) != len(gallery):
+        raise OptionError(
+            f"self_match by index needs query i to be gallery item i: {query.source} has "
+            f"{len(query)} rows, {gallery.source} {len(gallery)}; match by key instead"
+        )
+    return ColumnSet({INDEX})
+
+
+def _classes(query: Labels, protocol: Protocol) -> tuple[int, int]:
+    """Return the classes and rules of `ItemClasses`, by the labels of the queries."""
+    rules = item_rules(protocol)
+    columns = dict.fromkeys(name for rule in rules for name in rule)
+    code = np.zeros(len(query), np.int64)
+    for name in columns:
+        known, own = np.unique(query.columns[name], return_inverse=True)
+        code = np.unique(code * len(known) + own, return_inverse=True)[1]
+    return (int(code.max(initial=-1)) + 1, len(rules)) if rules else (0, 0)
+
+
+def item_rules(protocol: Protocol) -> list[tuple[str, ...]]:
+    """Return the rules that don't ask for the same identity: they ignore many items."""
+    return [rule for rule in protocol.ignore if "id" not in rule]
+
+
+def junk_labels(gallery: Labels, protocol: Protocol) -> list[str | int]:
+    """Return the junk identities in the type of the gallery's; raise OptionError of others."""
+    strings = gallery.id.dtype.kind == "U"
+    for label in protocol.junk_ids:
+        if isinstance(label, str) and not strings:
+            raise OptionError(
+                f"junk id {label!r} is a string, and the ids of {gallery.source} are integers"
+            )
+    return [str(label) if strings else int(label) for label in protocol.junk_ids]
+
+
+def check_protocol(
+    query: Labels, gallery: Labels, protocol: Protocol, listed: ListedPairs | None
+) -> None:
+    """Check that labels, or lists, are those that the protocol asks for.
+
+    Raises
+    ------
+    InputError, OptionError
+    """
+    if protocol.listed != (listed is not None):
+        raise OptionError(
+            f"protocol {protocol.name} takes its pairs from lists: give good, and junk"
+            if listed is None
+            else f"got lists of good and junk pairs, and protocol {protocol.name} finds its pairs "
+            "by identity and camera: choose protocol listed"
+        )
+    if listed is not None:
+        return
+    junk_labels(gallery, protocol)
+    check_kinds(query, gallery, "id")
+    for column in protocol.columns:
+        for side, labels in (("query", query), ("gallery", gallery)):
+            if column in labels.columns:
+                continue
+            by, lacks = column, f"column {column}"
+            remedy = (
+                f"that column of both sides (of tables, or in Python more={{{column!r}: ...}}), "
+                "or choose another protocol"
+            )
+            if column == "cam":
+                by, lacks = "camera", "cameras"
+                remedy = "cameras of both sides, or choose protocol no-camera"
+            refuse(
+                OptionError,
+                protocol.self_match == "key"
+                and column == "key"
+                and f"self_match by key needs keys of both sides; {labels.source} has none",
+                f"protocol {protocol.name} ignores pairs by {by}, and {labels.source} has no "
+                f"{lacks} for the {side}: give {remedy}",
+            )
