@@ -83,7 +83,7 @@ def metrics_part() -> str:
 def _metrics() -> Iterator[str]:
     for part, title in METRIC_PARTS.items():
         yield f"## {title}\n"
-        yield f"Asked for together by `--metrics {part}`.\n"
+        yield f"`--metrics {part}` selects all of these.\n"
         for metric in (one for one in METRICS if one.part == part):
             yield f"### `{metric.name}`{' *' if metric.default else ''}\n"
             said = {
@@ -100,7 +100,7 @@ def _metrics() -> Iterator[str]:
             said["needs"] = code(metric.needs)
             more = single_shot_needs(metric)
             if more:
-                said["needs"] += f"; under single gallery shot {code(more)}, too"
+                said["needs"] += f"; with single gallery shot also {code(more)}"
             yield "".join(f"- {name}: {text}\n" for name, text in said.items())
 
 

@@ -162,9 +162,10 @@ _MEANS = "at τ, over all pairs (micro), or its mean over Q+ (macro)"
 METRICS = (
     _at_tau(
         "precision/{average}@tau={tau}",
-        f"tp/(tp + fp), of what returns anything, {_MEANS}",
+        "tp/(tp + fp) at τ, over all pairs (micro), or its mean over the queries of Q+ with "
+        "returned items (macro)",
         also=("precision@tau={tau}",),
-        # what returns anything is another set of queries in each extreme
+        # the queries with returned items differ between the two extremes
         tail=lambda average: "monotone" if average == "micro" else "withheld",
     ),
     _at_tau(

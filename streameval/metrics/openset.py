@@ -198,7 +198,7 @@ METRICS = (
     _open(
         "DIR@{x}|FAR={f}",
         "DIR(τ,x) = |{Q+ : r_1 <= x, d_1 <= τ}|/N at the largest τ with FAR(τ) = "
-        "|{Q− : min d <= τ}|/M <= f; withheld where f < 1/M",
+        "|{Q− : min d <= τ}|/M <= f; undefined if f < 1/M",
         "Liao et al. 2014; GOM paper, §4.4",
         default=True,
         also=("DIR@FAR={f}", "TPIR@FPIR={f}", "TPIR@{x}|FPIR={f}"),
@@ -221,7 +221,7 @@ METRICS = (
     _open(
         "TTR/{verification}|FTR={f}",
         "TTR(τ) = |{Q+ : d <= τ}|/N at the largest τ with FTR(τ) = |{Q− : min d <= τ}|/M "
-        "<= f; d = min over all valid items (set), or d_1 (individual); withheld where f < 1/M",
+        "<= f; d = min over all valid items (set), or d_1 (individual); undefined if f < 1/M",
         "Zheng et al. 2016 (one-shot group-based verification)",
         needs=_NEAREST_FIELDS,
         keeps=(verified, stranger_distances),

@@ -218,7 +218,7 @@ METRICS = (
     _verified(
         "TAR|FAR={f}",
         "TAR(τ) = |{genuine : d <= τ}|/P at the largest τ with FAR(τ) = |{impostor : "
-        "d <= τ}|/I <= f; withheld where f < 1/I",
+        "d <= τ}|/I <= f; undefined if f < 1/I",
         source="NIST FRVT; ISO/IEC 19795-1",
         finish=at_false_rate,
         also=("TPR@FPR={f}", "TMR@FMR={f}", "GAR@FAR={f}"),
@@ -226,7 +226,7 @@ METRICS = (
     _verified(
         "FNMR|FMR={f}",
         "FNMR(τ) = |{genuine : d > τ}|/P at the largest τ with FMR(τ) = |{impostor : "
-        "d <= τ}|/I <= f; withheld where f < 1/I",
+        "d <= τ}|/I <= f; undefined if f < 1/I",
         finish=at_false_rate,
         also=("FRR@FAR={f}",),
         better="lower",

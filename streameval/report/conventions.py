@@ -67,8 +67,8 @@ def metrics_blocks() -> Blocks:
         blocks.append("")
     return [
         *blocks,
-        "* computed where no --metrics are given",
-        "over: a mean or a rate of these; without any of them there is no value",
+        "* computed by default",
+        "over: what the metric averages over, or is a rate of; without any, it is undefined",
     ]
 
 
@@ -81,8 +81,8 @@ def _declaration(metric: Metric) -> Table:
         ("    formula", metric.formula),
         ("    over", ", ".join(metric.over)),
         ("    source", metric.source),
-        ("    needs", f"{needs}; under single gallery shot {more}, too" if more else needs),
-        ("    also", f"{also} (elsewhere)" if also else ""),
+        ("    needs", f"{needs}; with single gallery shot also {more}" if more else needs),
+        ("    also", f"{also} (in other tools)" if also else ""),
         ("    where", "; ".join(where)),
     ]
     return facts(rows, wraps=True)
