@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 
 class StreamevalError(Exception):
-    """Base of all errors that streameval raises on purpose."""
+    """Base class of all errors that streameval raises deliberately."""
 
     shows_cause = False  # in the traceback of a public call
 
 
 class InputError(StreamevalError, ValueError):
-    """An input file, array or label that cannot be evaluated as it is."""
+    """An input file, array or label is invalid."""
 
 
 class BadRowError(InputError):
@@ -46,19 +46,19 @@ class BadRowError(InputError):
 
 
 class OptionError(StreamevalError, ValueError):
-    """An option with a value that is unknown or does not fit the inputs."""
+    """The value of an option is unknown, or does not fit the inputs."""
 
 
 class BudgetError(StreamevalError, MemoryError):
-    """The memory budget is too small for the work; the message says how much is needed."""
+    """The memory budget is too small; the message says how much is needed."""
 
 
 class OutputError(StreamevalError, OSError):
-    """A result that cannot be written or read back."""
+    """A result cannot be written or read."""
 
 
 class TaskError(StreamevalError, RuntimeError):
-    """Work that can't be done: a task that fails again and again, or a cluster that is gone."""
+    """A task fails repeatedly, or the cluster is lost."""
 
     shows_cause = True  # which may be in a function of the user
 
@@ -157,4 +157,4 @@ def check_path(given: object, what: str = "path") -> None:
 
 
 class StreamevalWarning(UserWarning):
-    """A result that is valid but not what may be expected, as a metric that is undefined."""
+    """A result is valid but may be unexpected, such as an undefined metric."""

@@ -56,53 +56,52 @@ def evaluate(
     resume: bool = False,
     progress: Progress | bool | None = None,
 ) -> Evaluation:
-    """Evaluate a ranking: every metric, exactly, without the distance matrix in memory.
+    """Evaluate a ranking exactly, without the distance matrix in memory.
 
-    The counts are those of float64 distances, whatever the memory, threads, tiles or workers.
+    The counts equal those of float64 distances, for any memory, threads, tiles or workers.
 
     Parameters
     ----------
     source : Features, Distances, Computed or Neighbors
-        Of Q queries and G gallery items.
+        Distances of Q queries and G gallery items.
     query, gallery : Labels
-        Of the same Q and G items.
+        Labels of the Q queries and the G items.
     protocol : str or Protocol, optional
-        Which pairs are ignored, and how CMC is read: a key of `PROTOCOLS`, ``market1501``; or
-        one of your own, as from `read_protocol`.
+        Which pairs are ignored, and how CMC counts: a key of `PROTOCOLS` (``market1501`` by
+        default), or your own, for example from `read_protocol`.
     junk_ids : sequence of int or str, optional
-        Gallery identities to ignore, in place of the protocol's own (−1).
+        Gallery identities to ignore. They replace those of the protocol (−1).
     self_match : {None, "index", "key"}
         Ignore each query's own image in the gallery.
     shot_draws, shot_seed : int, optional
-        Of ``CMC_sampled@x`` under single gallery shot (protocols ``cuhk03`` and
-        ``cuhk03-torchreid``), in place of the protocol's own 10 and 0: how often one item of
-        each gallery identity is drawn for each query, and from what seed.
+        Number and seed of the draws of ``CMC_sampled@x`` under single gallery shot (protocols
+        ``cuhk03`` and ``cuhk03-torchreid``). They replace those of the protocol (10 and 0). Each
+        draw takes one item of each gallery identity for each query.
     listed : ListedPairs, optional
-        Which pairs are positive and which are ignored, in place of identities and cameras: from
-        `read_listed_pairs`, or `ListedPairs.of`. The protocol is ``listed`` then.
+        Positive and ignored pairs, which replace identities and cameras: from
+        `read_listed_pairs` or `ListedPairs.of`. The protocol is then ``listed``.
     range : {"auto", "minmax"} or (float, float), optional
-        What τ = 0 and τ = 1 of GOM stand for: two distances; or ``auto``, the metric's own
-        bounds ([0, 2] of cosine; on unit vectors [0, 2] of euclidean and [0, 4] of sqeuclidean),
-        else ``minmax``, the least and greatest distance of all non-ignored pairs, which costs one
-        more pass.
+        The distances of GOM's τ = 0 and τ = 1. ``auto`` uses the bounds of the distance ([0, 2]
+        for cosine; for unit vectors [0, 2] for euclidean and [0, 4] for sqeuclidean) and, without
+        such bounds, ``minmax``. ``minmax`` uses the smallest and largest distance of all pairs
+        that are not ignored, and takes one more pass.
     ties, ap, vp : str, optional
-        Rules of ties, of average precision and of verification precision: see `MetricOptions`.
+        Rules for ties, average precision and verification precision: see `MetricOptions`.
     false_rate_budget : int, optional
         See `MetricOptions`.
     metrics : str or sequence of str, optional
-        Names of the metrics to compute, or one text, ``"CMC@1,mAP"``: see `MetricOptions`.
+        Names of the metrics to compute, or one string ``"CMC@1,mAP"``: see `MetricOptions`.
     preset : str, optional
-        A key of `PRESETS`: the conventions of another tool, as far as no other argument says
-        otherwise.
+        A key of `PRESETS`: the conventions of another tool. Other arguments override them.
     group_by : str or [Q] array_like, optional
-        ``id``, ``cam``, one of the queries' further labels, or a label a query: the metrics of
-        each group, too. ``cam-pair``: of each pair of a query's camera and a positive's, see
-        `metrics_by_camera_pair`.
+        Also compute the metrics of groups of queries: by ``id``, ``cam``, another column of the
+        queries, or one label per query. ``cam-pair`` groups by the cameras of query and positive,
+        see `Evaluation.camera_matrix`.
     refine : str or sequence of str
-        Names of metrics that are read off the histogram of impostors at one threshold,
-        ``"TAR|FAR=0.001"``: further passes, mostly one, make these exact.
+        Names of metrics at one threshold of the impostor histogram, ``"TAR|FAR=0.001"``, to make
+        exact by further passes (mostly one).
     options : MetricOptions, optional
-        All metric options; the five above, where given, go before it, and a preset's too.
+        All metric options. The five arguments above and a preset override it.
     memory : str or int, optional
         Budget for the whole process, or for each worker of a cluster: bytes, or a text such as
         "2GB", "500MiB". 2 GB by default; of a worker, what it has.
@@ -111,35 +110,35 @@ def evaluate(
     tile : (int, int), optional
         Query rows and gallery items of a GEMM tile; the result does not depend on it.
     client : distributed.Client, optional
-        Of a Dask cluster whose workers do the work, in place of threads of this process. They
-        open the inputs by their paths; arrays in memory are sent to them up to 100 MB.
+        Client of a Dask cluster that runs the evaluation instead of threads of this process. The
+        workers open the inputs by their paths; arrays in memory of up to 100 MB are sent to them.
     checkpoint : str or Path, optional
-        A folder to be made, where finished work is kept every few seconds until all is done.
+        New folder where finished work is kept, every few seconds, until the evaluation is done.
     resume : bool
         Whether to go on with the work that is kept there, if there is any: of the same inputs,
         options and budget.
     progress : Progress or bool, optional
-        Receives the events. True shows a bar: below the cell in a notebook, on a terminal;
-        elsewhere a line on stderr now and then.
+        Receives progress events. True shows a progress bar in a notebook or terminal, and
+        prints a line on stderr now and then elsewhere.
 
     Returns
     -------
     Evaluation
-        ``result["mAP"]`` is a metric, a fraction in [0, 1], NaN where undefined;
-        ``result.curves``, ``result.per_query`` and ``result.counts`` hold the rest.
+        ``result["mAP"]`` is a metric: a fraction in [0, 1], or NaN if undefined.
+        ``result.curves``, ``result.per_query`` and ``result.counts`` contain the rest.
 
     Raises
     ------
     InputError
-        If the inputs don't fit together or hold what can't be evaluated.
+        If the inputs don't fit together or contain invalid values.
     OptionError
         If an option is unknown or does not fit the inputs.
     BudgetError
         If the memory budget is too small; nothing has been read then.
     OutputError
-        If the folder of finished work is of another evaluation, or can't be written.
+        If the checkpoint belongs to another evaluation, or can't be written.
     TaskError
-        If a task fails again and again, or the cluster is gone.
+        If a task fails repeatedly, or the cluster is lost.
     """
     given = locals()
     request = Request.of(given)

@@ -35,27 +35,28 @@ class Evaluation(EvaluationValues):
     Attributes
     ----------
     statistics : RankStatistics
-        The counts, which all metrics are computed from.
+        The counts from which all metrics are computed.
     metrics : Metrics
-        Scalars with their details, curves, columns a query.
+        Scalars with their details, curves, and per-query columns.
     options : MetricOptions
-        How these are computed.
+        Options of the metrics.
     range : dict
-        ``mode`` ("auto", "minmax", "given"), ``low``, ``high``: what τ = 0 and 1 stand for. None
-        of both where nothing is read off it ("unused"), or lists don't tell it ("unknown").
+        ``mode`` ("auto", "minmax", "given"), and the distances ``low`` and ``high`` of τ = 0 and
+        τ = 1. Both are None if no metric uses τ ("unused"), or if lists of neighbours do not
+        determine the range ("unknown").
     columns : dict of str to [Q] array
-        Labels of the queries: ``id``, ``cam``, further ones, and ``group`` where one was given.
+        Labels of the queries: ``id``, ``cam``, other columns, and ``group`` if given.
     provenance : dict
-        What was evaluated, and how.
+        Inputs and conditions of the evaluation.
     group_by : str, optional
-        The column whose labels `groups` are of, or ``cam-pair``.
+        The column that defines `groups`, or ``cam-pair``.
     positive_cams : PositiveCameras, optional
         Camera of each positive of the statistics.
     lists : ListReading, optional
-        Of lists of neighbours: how they are read. The statistics are the worst that they allow,
-        or those of a system that finds nothing else; metrics may be intervals.
+        How lists of neighbours are read. The statistics are then the worst that the lists allow,
+        or those of a system that finds nothing else. Metrics may be intervals.
     resampling : Resampling, optional
-        How the confidence intervals of the summary are made; it has none without.
+        Parameters of the confidence intervals in the summary. Without it, there are none.
     """
 
     @classmethod
@@ -96,22 +97,22 @@ class Evaluation(EvaluationValues):
         false_rate_budget: int | None = None,
         max_rank: int | None = None,
     ) -> Evaluation:
-        """Return the same evaluation under other metric options, without its distances.
+        """Return the same evaluation with other metric options; needs no distances.
 
         Parameters
         ----------
         options : MetricOptions or mapping, optional
-            All options, or some of them by name; by default those of this evaluation.
+            All options, or some of them by name. By default, those of this evaluation.
         metrics : str or iterable of str, optional
-            As `evaluate` takes them: ``"CMC@1,mAP"``.
+            Metrics to compute, as for `evaluate`: ``"CMC@1,mAP"``.
         ties, ap, vp, cmc, false_rate_budget, max_rank
             Attributes of `MetricOptions` to change.
 
         Raises
         ------
         OptionError
-            If there is no such option, a value can't be, or a metric that is named needs what was
-            not counted.
+            If an option or a value is unknown, or a metric needs statistics that were not
+            counted.
         """
         base = options if isinstance(options, MetricOptions) else self.options
         changes: JsonObject = {
@@ -132,7 +133,7 @@ class Evaluation(EvaluationValues):
     def with_confidence(
         self, level: float = 0.95, *, resamples: int = 1000, seed: int = 0
     ) -> Evaluation:
-        """Return the same evaluation with `confidence`, of these parameters, in its summary."""
+        """Return the same evaluation with confidence intervals in its summary."""
         return replace(self, resampling=Resampling(level, resamples, seed))
 
     def __str__(self) -> str:
@@ -197,22 +198,22 @@ class Evaluation(EvaluationValues):
         return plot({label: self}, curve, metric=metric)
 
     def summary(self) -> JsonObject:
-        """Return what ``summary.json`` holds; undefined and infinite values are None."""
+        """Return the content of ``summary.json``; undefined and infinite values are None."""
         return summary_of(self)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the result as a folder, whole or not at all.
+        """Write the result to a folder, which appears only when it is complete.
 
         Parameters
         ----------
         path : str or Path
         overwrite : bool
-            Whether to replace a saved result; a folder that holds anything else is never replaced.
+            Whether to replace a saved result. A folder with other content is never replaced.
 
         Raises
         ------
         OutputError
-            If the path exists and is not to be replaced, or cannot be written.
+            If the path exists and may not be replaced, or cannot be written.
         """
         with ResultFolder(path, overwrite=overwrite) as folder:
             self.write(folder.partial)
@@ -224,12 +225,12 @@ class Evaluation(EvaluationValues):
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:
-        """Read a saved result; its metrics are computed again from the statistics.
+        """Load a saved result, and compute its metrics again from the statistics.
 
         Raises
         ------
         OutputError
-            If the folder is no result, of a later format, or damaged.
+            If the folder is not a result, is damaged, or has a later format.
         """
         check_path(path)
         return load_result(cls, Path(path))

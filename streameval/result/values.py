@@ -58,7 +58,7 @@ class EvaluationValues:
         return f"<Evaluation of {queries}: {scalars_text(self.metrics.scalars)}>"
 
     def __getitem__(self, name: str) -> float:
-        """Return a metric by name, NaN where undefined; another tool's name will do: ``rank1``."""
+        """Return a metric by its name here or in another tool (``rank1``); NaN if undefined."""
         return self.metrics[name]
 
     @property
@@ -66,27 +66,27 @@ class EvaluationValues:
         """Every curve by name, [n] each.
 
         ``CMC`` at the ranks 1, 2, ..; ``mRP``, ``mVP``, ``mReP``, ``mFR`` at the T thresholds
-        ``tau``; ``FAR`` and ``DIR@1`` at the distances ``ROC_tau``; and others of the metrics.
+        ``tau``; ``FAR`` and ``DIR@1`` at the distances ``ROC_tau``; and curves of other metrics.
         """
         return self.metrics.curves
 
     @property
     def intervals(self) -> Mapping[str, tuple[float, float]]:
-        """The metrics that ties leave open: (least, greatest) over pessimistic and optimistic."""
+        """Metrics that depend on the order of ties: (lowest, highest) value."""
         return self.metrics.intervals
 
     @cached_property
     def groups(self) -> Mapping[Any, Metrics]:
-        """The metrics of each group of `group_by`; by ``cam-pair``, of (query cam, gallery cam)."""
+        """Metrics of each group; for ``cam-pair``, the keys are (query cam, gallery cam)."""
         return metrics_of_groups(self)
 
     @cached_property
     def group_confidence(self) -> Mapping[Any, Confidence]:
-        """The intervals of each group where the summary has any; pairs of cameras have none."""
+        """Confidence intervals of each group, if the summary has them; camera pairs have none."""
         return confidence_of_groups(self)
 
     def camera_matrix(self, name: str) -> CameraMatrix:
-        """Return a metric of every pair of a query's camera and a positive's.
+        """Return a metric as a matrix of query cameras and gallery cameras.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class EvaluationValues:
         Raises
         ------
         InputError
-            If there were no cameras of both sides.
+            If a side has no cameras.
         KeyError
             If the result has no such metric.
         """
@@ -105,13 +105,13 @@ class EvaluationValues:
     def precision_recall(self, query: int) -> tuple[FloatArray, FloatArray]:
         """Return recall and precision at each positive of one query, both [G] float64.
 
-        j/G and j/r_j, not interpolated, under the tie rule of the options; empty where the
-        query has no positive.
+        The values are j/G and j/r_j, not interpolated, under the tie rule of the options. They
+        are empty if the query has no positive.
 
         Raises
         ------
         InputError
-            If there is no such query, or lists of neighbours leave open what is asked for.
+            If there is no such query, or the result is of lists of neighbours.
         """
         check_type("query", query, Integral, "a whole number is needed")
         if not 0 <= query < self.statistics.queries:
@@ -130,22 +130,22 @@ class EvaluationValues:
 
     @cached_property
     def per_query(self) -> Columns:
-        """A column each, [Q]: the query's index, id, class, counts and values.
+        """Per-query columns, [Q] each: index, labels, class, counts and values.
 
         ``query``; ``id``, ``cam``; ``class`` ("positive" for Q+, "negative" for Q−, "excluded");
         ``positives``, ``negatives``, ``ignored``, ``ties``, int64; ``nearest_positive`` and
-        ``nearest_negative``, distances; ``first_rank``, ``AP``, ``INP`` and others of the metrics,
-        float64, NaN where undefined. Labels beside id and cam are there as ``label:weather``.
+        ``nearest_negative``, distances; ``first_rank``, ``AP``, ``INP`` and columns of other
+        metrics, float64, NaN if undefined. Other label columns are named ``label:weather``.
         """
         index = {"query": np.arange(self.statistics.queries)}
         return {**index, **table_columns(self.columns), **self.metrics.per_query}
 
     @property
     def positives(self) -> Columns:
-        """A column each, [P]: every positive, nearest first within its query.
+        """Columns of all positives, [P] each, nearest first within a query.
 
-        ``query``, gallery ``item`` and ``cam`` (where they are known), ``distance``; ``recall``
-        and ``precision`` at it, as `precision_recall` returns.
+        ``query``, gallery ``item`` and ``cam`` (if known), ``distance``; ``recall`` and
+        ``precision`` at the positive, as in `precision_recall`.
         """
         check_not_of_lists(self.lists, "the table of positives")
         statistics, (recall, precision) = self.statistics, self._precision_recall
@@ -161,7 +161,7 @@ class EvaluationValues:
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
-        """Numbers of queries by class, of gallery items, of pairs, and of ties.
+        """Numbers of queries by class, gallery items, pairs and ties.
 
         ``queries``, ``queries_positive`` (N), ``queries_negative`` (M), ``queries_excluded``,
         ``gallery``, ``pairs_positive``, ``pairs_ignored``, ``ties``.
@@ -170,17 +170,17 @@ class EvaluationValues:
         return self.metrics.counts | {"gallery": gallery}
 
     def grouped(self, by: str | npt.ArrayLike) -> Self:
-        """Return the same evaluation with the metrics of each group of queries.
+        """Return the same evaluation with metrics of groups of queries.
 
         Parameters
         ----------
         by : str or [Q] array_like
-            A column of labels, ``id``, ``cam`` or a further one; ``cam-pair``; or a label a query.
+            A label column (``id``, ``cam`` or another), ``cam-pair``, or one label per query.
 
         Raises
         ------
         InputError
-            If there is no such column, or not one label a query.
+            If there is no such column, or the number of labels differs from Q.
         """
         if isinstance(by, str):
             if by == CAMERA_PAIRS:
@@ -193,19 +193,19 @@ class EvaluationValues:
     def confidence(
         self, level: float = 0.95, *, resamples: int = 1000, seed: int = 0
     ) -> Confidence:
-        """Return confidence intervals of the metrics, by bootstrap over identities.
+        """Return confidence intervals of the metrics, from a bootstrap over identities.
 
-        No distance is computed again: see `streameval.metrics.confidence`.
+        No distance is computed again.
 
         Parameters
         ----------
         level, resamples, seed : as of `Resampling`
-            The same seed gives the same intervals, but for rounding.
+            The same seed gives the same intervals up to rounding.
 
         Raises
         ------
         OptionError
-            If one of these can't be.
+            If a parameter is invalid.
         InputError
             If the queries have no column ``id``, or the result is of lists of neighbours.
         """
@@ -213,7 +213,7 @@ class EvaluationValues:
 
     @cached_property
     def chosen_confidence(self) -> Confidence | None:
-        """The intervals of the summary; None where `resampling` is."""
+        """Confidence intervals of the summary; None without `resampling`."""
         return None if self.resampling is None else self._confidence(self.resampling)
 
     def _confidence(self, how: Resampling) -> Confidence:

@@ -37,19 +37,21 @@ class FunctionInput(Input):
 
 
 class Computed(MatrixSource):
-    """Distances that a function computes: evaluated exactly as float64, never held at once.
+    """Distances computed by a function, block by block.
+
+    The values are compared exactly, as float64.
 
     Parameters
     ----------
     function : callable
         ``f(queries: slice, items: slice)`` returns the distances [m, n] of these queries to these
-        gallery items, floats or integers; smaller is closer. It is called from several threads,
-        and must give the same values whenever it is called. On a cluster it must be picklable.
+        gallery items, floats or integers; smaller is closer. It is called from several threads
+        and must return the same values at each call. On a cluster it must be picklable.
     shape : (int, int)
         (Q, G).
     name : str, optional
-        What identifies the function and its data. A checkpoint needs it: only a run under the
-        same name resumes it.
+        Identifies the function and its data. Required for a checkpoint: only a run with the same
+        name resumes it.
 
     Raises
     ------

@@ -56,14 +56,14 @@ _SCANNED_ROWS = 4096
 
 
 class Features(TiledSource):
-    """Features of the queries and of the gallery, from which distances are computed.
+    """Features of queries and gallery, from which distances are computed.
 
     Parameters
     ----------
     query, gallery : str, Path or [Q, D], [G, D] array
         float16, float32, float64 or integers; a URI ``path[::key]`` or an array in memory.
     metric : {"cosine", "euclidean", "sqeuclidean", "dot", "manhattan"}
-        ``dot`` ranks by −q·g.
+        Distance between features; ``dot`` is −q·g.
 
     Raises
     ------
@@ -122,9 +122,9 @@ class Features(TiledSource):
         return self
 
     def bounds(self) -> Range | None:
-        """Return the bounds of the distance: of any vectors, or of vectors of length 1.
+        """Return the bounds of the distance for any vectors, or for vectors of length 1.
 
-        Lengths are taken from the first queries; all others are checked while they are counted.
+        The lengths of the first queries decide; all others are checked during the passes.
         """
         if self.distance.bounds is not None:
             return Range(*self.distance.bounds)
@@ -136,7 +136,7 @@ class Features(TiledSource):
         return Range(*self.distance.unit_bounds, unit=True)
 
     def describe_plan(self, plan: Plan) -> PlanText:
-        """Return in words what is read and multiplied at a time."""
+        """Describe the blocks that are read and multiplied."""
         rows, items = plan.tile
         blocks = f"of blocks of {plural(plan.block, 'gallery row')}"
         return PlanText(
