@@ -53,43 +53,43 @@ _Drawn = Field(("query", "rule", "rank"), "float64", "whole")
 class RankStatistics:
     """Sufficient statistics of Q queries against a gallery, or a shard of it.
 
-    P is the number of positive pairs in all, T the number of thresholds. The positives of
+    P is the total number of positive pairs, T the number of thresholds. The positives of
     query i are the entries ``indptr[i]:indptr[i + 1]`` of the [P] arrays, ascending in
     distance, equal distances in gallery order.
 
     Attributes
     ----------
     indptr : [Q + 1] int64
-        Where each query's positives begin.
+        Start of each query's positives.
     positive_distance : [P] float64
         Canonical distances of the positives of the *whole* gallery.
     thresholds : [T] float64
-        Ascending distances: a pair with distance d is within threshold t where
+        Ascending distances: a pair with distance d is within threshold t if
         ``d <= thresholds[t]``.
     closer, tied, tied_before : [P] int64
-        Negatives closer than the positive; exactly as far; and, of the latter, those with a
-        lower gallery index.
+        Numbers of negatives closer than the positive, at the same distance, and at the same
+        distance with a lower gallery index.
     negatives_within : [Q, T] int64
-        Negatives within each threshold.
+        Numbers of negatives within each threshold.
     nearest_negative : [Q] float64
-        Distance of the nearest negative, +inf where there is none.
+        Distance of the nearest negative, +inf if there is none.
     valid, ignored : [Q] int64
-        Gallery items that take part for the query, and that don't.
+        Numbers of gallery items that take part for the query, and that are ignored.
     same_identity : [Q] int64
-        Gallery items with the query's identity, ignored or not.
+        Number of gallery items with the query's identity, ignored or not.
     positive_item : [P] int64, optional
         Gallery index of each positive, in the *whole* gallery.
     impostor_histogram : [E + 1] int64, optional
         Numbers of negative pairs, of all queries, by distance: those within the lowest edge,
         those above an edge and within the next, E − 1 times, and those above the highest.
     histogram_edges : [E] float64, optional
-        Strictly ascending; there where the histogram is.
+        Edges of the histogram, strictly ascending.
     group : [Q] int64, optional
-        Which of K groups each query is in, where the histogram is kept by group, too.
+        Group of each query, out of K, if the histogram is also counted by group.
     group_histogram : [K, E + 1] int64, optional
-        As `impostor_histogram`, of the queries of each group.
+        As `impostor_histogram`, for the queries of each group.
     nearest_negatives : [Q, M] float64, optional
-        Distances of the M nearest negatives, ascending; +inf where there are fewer. Of shards
+        Distances of the M nearest negatives, ascending; +inf if there are fewer. Of shards
         that are counted together, a shard may hold +inf in place of what is none of the M
         nearest of all. −inf throughout where float32 can't tell them apart.
     single_shot : [Q, 3, R] float64, optional
@@ -204,33 +204,33 @@ class RankStatistics:
         return ~self.has_positive & ~self.identity_absent
 
     def merge(self, other: RankStatistics) -> RankStatistics:
-        """Combine with the statistics of the same queries against another gallery shard.
+        """Add the statistics of the same queries against another gallery shard.
 
         Associative and commutative; `zero` is its identity.
 
         Raises
         ------
         ValueError
-            If the two differ in queries, positives or thresholds, or hold what only a whole
-            gallery has.
+            If the two differ in queries, positives or thresholds, or contain fields that only a
+            whole gallery has.
         """
         return self._combine(other, {"sum": np.add, "min": np.minimum, "least": _least}, {})
 
     def minus(self, other: RankStatistics, recounted: Mapping[str, FloatArray]) -> RankStatistics:
-        """Take the statistics of a gallery shard out: the inverse of `merge`.
+        """Subtract the statistics of a gallery shard: the inverse of `merge`.
 
         Parameters
         ----------
         other : RankStatistics
             Of the same queries and positives against the shard.
         recounted : mapping of str to array
-            What is left of the fields that can't be subtracted.
+            The remaining values of fields that can't be subtracted.
 
         Raises
         ------
         ValueError
-            If the two differ in queries, positives or thresholds, hold what only a whole gallery
-            has, or a field that can't be subtracted isn't given.
+            If the two differ in queries, positives or thresholds, contain fields that only a
+            whole gallery has, or if a field that can't be subtracted is not given.
         """
         return self._combine(other, {"sum": np.subtract}, recounted)
 
@@ -262,12 +262,12 @@ class RankStatistics:
 
     @staticmethod
     def stack(parts: Sequence[RankStatistics]) -> RankStatistics:
-        """Put the statistics of consecutive query blocks against one gallery together.
+        """Stack the statistics of consecutive blocks of queries against one gallery.
 
         Raises
         ------
         ValueError
-            If there are no parts, or they differ in thresholds, edges or what they hold.
+            If there are no parts, or they differ in thresholds, edges or fields.
         """
         if not parts:
             raise ValueError("there are no statistics to stack")
@@ -347,7 +347,7 @@ class RankStatistics:
         return replace(self, **merged)
 
     def equals(self, other: RankStatistics, *, ignoring: Sequence[str] = ()) -> bool:
-        """Tell whether all fields are equal, bit for bit, except those named."""
+        """Return whether all fields are equal, bit for bit, except those named."""
         names = FIELDS.keys() - set(ignoring)
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 

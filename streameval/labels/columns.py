@@ -35,7 +35,7 @@ LabelSource = str | Path | AnyArray | Sequence[Any]
 def read_labels(
     ids: LabelSource, cams: LabelSource | None = None, keys: LabelSource | None = None
 ) -> Labels:
-    """Read labels, one array a column.
+    """Read labels from one array per column.
 
     Parameters
     ----------
@@ -94,12 +94,13 @@ def read_label_table(
     more: Sequence[str] = (),
     shared: Sequence[str] = (),
 ) -> Labels:
-    """Read labels from a CSV or Parquet table with columns ``id[,cam][,key]``; or file names.
+    """Read labels from a table with columns ``id[,cam][,key]``, or from file names.
 
-    Names are those of a folder of images, or a text with a name a line: see `read_names`.
+    File names come from a folder of images or from a text file with one name per line: see
+    `read_names`.
 
-    Other columns are ignored, but for those asked for. A CSV column is one of integers if every
-    cell of it is an integer, else of strings. A Parquet column is what it is stored as.
+    Other columns are ignored unless they are named. A CSV column contains integers if every cell
+    is an integer, and strings otherwise. A Parquet column keeps its type.
 
     Parameters
     ----------
@@ -107,14 +108,14 @@ def read_label_table(
     text : collection of str
         Columns of a CSV table that stay strings, even if every cell is an integer.
     more : sequence of str
-        Further columns to read, to group results by or for a protocol.
+        Other columns to read, for grouping or for a protocol.
     shared : sequence of str
-        Further columns to read if the table has them.
+        Other columns to read if the table has them.
 
     Returns
     -------
     Labels
-        An entry per row.
+        One entry per row.
 
     Raises
     ------
@@ -133,23 +134,23 @@ def read_label_tables(
     more: Sequence[str] = (),
     shared: Sequence[str] = (),
 ) -> tuple[Labels, Labels]:
-    """Read the tables of both sides, so that their labels can be compared.
+    """Read the tables of both sides with matching label types.
 
-    As `read_label_table`, but a CSV column is one of integers only if it is so on both sides:
-    0001 is a string where the other side has 0002x.
+    As `read_label_table`, but a CSV column contains integers only if it does on both sides: 0001
+    is a string if the other side has 0002x.
 
     Parameters
     ----------
     query, gallery : str or Path
     more : sequence of str
-        Further columns of the queries, to group results by.
+        Other columns of the queries, for grouping.
     shared : sequence of str
-        Further columns of both sides, for a protocol; read if a table has them.
+        Other columns of both sides, for a protocol; read if a table has them.
 
     Returns
     -------
     (Labels, Labels)
-        Of the queries, and of the gallery.
+        Labels of the queries and of the gallery.
 
     Raises
     ------

@@ -21,8 +21,8 @@ from streameval.protocols.protocol import PROTOCOLS, Protocol
 def read_protocol(path: str | Path) -> Protocol:
     """Read a protocol from a TOML file.
 
-    Its keys are the parameters of `Protocol`. ``ignore`` must be there, or its earlier spelling
-    ``same_identity_and_camera``; ``name`` defaults to that of the file.
+    The keys are the parameters of `Protocol`. ``ignore``, or its earlier spelling
+    ``same_identity_and_camera``, is required. ``name`` defaults to the name of the file.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ def read_protocol(path: str | Path) -> Protocol:
     InputError
         If the file can't be read.
     OptionError
-        If a key is unknown, is missing, or has a value that it can't have; or if the name is that
-        of another protocol.
+        If a key is unknown or missing, a value is invalid, or the name is that of a built-in
+        protocol.
     """
     check_path(path)
     path = Path(path)
@@ -83,22 +83,22 @@ def read_listed_pairs(
     gallery: Labels,
     listed_as: ListedAs = "1-based",
 ) -> ListedPairs:
-    """Read lists of good and junk gallery items, as VeRi-776 has them.
+    """Read lists of good and junk gallery items, as in VeRi-776.
 
-    A line a query, in the order of the queries; items are separated by blanks or commas; the
-    line of a query of which nothing is listed is empty.
+    A file has one line per query, in the order of the queries. Items are separated by blanks or
+    commas. The line of a query without items is empty.
 
     Parameters
     ----------
     good, junk : str or Path
-        Without junk nothing is ignored.
+        Paths of the lists. Without `junk`, nothing is ignored.
     queries : int
-        Their number Q.
+        Number of queries Q.
     gallery : Labels
-        With keys, where these are listed.
+        Labels of the gallery; they need keys if the lists contain keys.
     listed_as : {"1-based", "0-based", "key"}
-        What stands for a gallery item: its index, counted from 1 (as in MATLAB, and in VeRi-776)
-        or from 0, or its key: an image name, say.
+        Format of an item: its gallery index from 1 (as in MATLAB and VeRi-776) or from 0, or its
+        key, such as an image name.
 
     Returns
     -------
@@ -108,8 +108,8 @@ def read_listed_pairs(
     Raises
     ------
     InputError
-        If a file can't be read, has not a line a query, lists what is not in the gallery, or
-        lists a pair that is in the other file, too. Names file and line.
+        If a file can't be read or does not have one line per query, or if an item is not in the
+        gallery or in both files. The message names file and line.
     OptionError
         If `listed_as` is unknown, or the gallery has no keys.
     """

@@ -41,10 +41,10 @@ DEFAULT_WAIT = 60.0  # seconds
 
 @entry_points
 class Ledger:
-    """An evaluation on disk that follows its gallery; see docs/ledger.md.
+    """An evaluation on disk that follows a growing gallery.
 
-    Its statistics are those of a fresh evaluation of the same gallery, bit for bit, after any
-    sequence of changes.
+    After any sequence of changes, its statistics equal those of a fresh evaluation of the same
+    gallery, bit for bit.
 
     Parameters
     ----------
@@ -82,35 +82,35 @@ class Ledger:
         options: MetricOptions | None = None,
         keep: str | int = DEFAULT_KEEP,
     ) -> Ledger:
-        """Make a ledger of queries, without a gallery.
+        """Create a ledger with queries and an empty gallery.
 
         Parameters
         ----------
         path : str or Path
-            A folder to be made, or a place in an object store.
+            New folder, or a place in an object store.
         query_labels : Labels
-            Of the queries.
+            Labels of the queries.
         query : str or Path, optional
-            URI of their features [Q, D]. Without, segments are stored distances [Q, n].
+            URI of their features [Q, D]. Without it, segments are stored distances [Q, n].
         metric : {"cosine", "euclidean", "sqeuclidean", "dot"}, optional
-            Of features; cosine by default.
+            Distance between features; cosine by default.
         protocol, junk_ids, self_match : as of `evaluate`
         ties, ap, vp, false_rate_budget, metrics, preset, options : as of `evaluate`
         range : {"auto"} or (float, float), optional
-            As of `evaluate`, but for ``minmax``: it would move with the gallery.
+            As in `evaluate`, except ``minmax``, which would change with the gallery.
         keep : str or int
-            Bytes for the nearest negatives of all queries, 12 each: the more of them, the fewer
-            old segments are read again.
+            Bytes for the nearest negatives of all queries, 12 each. With more of them, fewer old
+            segments are read again.
 
         Raises
         ------
         InputError
             If labels and features don't fit, or the features can't be evaluated.
         OptionError
-            If an option is unknown, or can't be kept up to date; or the protocol needs labels
-            that are not there.
+            If an option is unknown or not supported by ledgers, or the protocol needs missing
+            labels.
         OutputError
-            If there is something in that place, or it can't be written.
+            If the path is not empty, or can't be written.
         """
         given = locals()
         check_labels({"query_labels": query_labels})
@@ -126,7 +126,7 @@ class Ledger:
         return self._store.location
 
     def head(self, at: int | str | None = None) -> Head:
-        """Return its settings, segments and trajectory, at a snapshot or now."""
+        """Return the settings, segments and trajectory of a snapshot, by default the latest."""
         return self._store.contents(at).head()
 
     @property
@@ -140,12 +140,12 @@ class Ledger:
         return tuple(map(Snapshot.of, self.head().trajectory))
 
     def evaluation(self, at: int | str | None = None) -> Evaluation:
-        """Return the result at a snapshot, or now: that of a fresh evaluation.
+        """Evaluate a snapshot, by default the latest; equals a fresh evaluation.
 
         Parameters
         ----------
         at : int or str, optional
-            Number of a snapshot, or the name of a segment: the snapshot that it came with.
+            Number of a snapshot, or the name of the segment that it appended.
 
         Raises
         ------
@@ -180,11 +180,11 @@ class Ledger:
         Parameters
         ----------
         gallery : str or Path
-            URI of its features [n, D], or of its distances [Q, n] from all queries.
+            URI of its features [n, D], or of its distances [Q, n] to all queries.
         labels : Labels
-            Of its n items.
+            Labels of its n items.
         name : str, optional
-            By default the key of the array, where it has one, else the name of the file.
+            Name of the segment; by default the key of the array or the name of the file.
         memory, threads, client, progress : as of `evaluate`
         wait : float
             Seconds to wait for another process that changes the ledger.
@@ -192,13 +192,13 @@ class Ledger:
         Returns
         -------
         Snapshot
-            Of the ledger with the segment.
+            The ledger with the segment.
 
         Raises
         ------
         InputError
-            If the segment can't be evaluated, is there already, or an old one that has to be
-            read has changed, or is gone. Nothing is changed then.
+            If the segment is invalid or already in the ledger, or if an old segment that must be
+            read has changed or is missing. The ledger is then unchanged.
         OutputError
             If the ledger can't be written; it is as it was before.
         """
@@ -217,7 +217,7 @@ class Ledger:
         threads: int | None = None,
         client: Client | None = None,
     ) -> Forecast:
-        """Return what `append` would count, and change nothing; it has the same parameters."""
+        """Return what `append` with the same parameters would count; change nothing."""
         check_labels({"labels": labels})
         with open_session(locals()) as session:
             ledger = Gallery(self.path, self._store.contents(), session)
@@ -247,7 +247,7 @@ class Ledger:
     ) -> Snapshot:
         """Remove all items of some identities from the gallery; the queries stay.
 
-        A warning names identities that are not in the gallery, where others are.
+        A warning names identities that are not in the gallery, if others are.
 
         Parameters
         ----------
@@ -257,8 +257,8 @@ class Ledger:
         Raises
         ------
         InputError
-            If they are no integers or strings, or none of them is in the gallery; or the data of
-            a segment that they are in have changed, or are gone. Nothing is changed then.
+            If they are not integers or strings, or none is in the gallery; or if the data of a
+            segment that contains them have changed or are missing. The ledger is then unchanged.
         OutputError
             If the ledger can't be written; it is as it was before.
         """
@@ -281,17 +281,17 @@ class Ledger:
         Parameters
         ----------
         query : str or Path
-            URI of their features [q, D]; or of their distances [q, n] from all items of all
-            segments, one after the other, forgotten items too.
+            URI of their features [q, D], or of their distances [q, n] to all items of all
+            segments in order, including forgotten items.
         labels : Labels
-            Of the q queries, with the columns of those that are there.
+            Labels of the q queries, with the columns of the existing queries.
         memory, threads, client, progress, wait : as of `append`
 
         Raises
         ------
         InputError
-            If the queries can't be evaluated, or the data of a segment have changed, or are
-            gone. Nothing is changed then.
+            If the queries are invalid, or the data of a segment have changed or are missing. The
+            ledger is then unchanged.
         OutputError
             If the ledger can't be written; it is as it was before.
         """
@@ -301,15 +301,15 @@ class Ledger:
         )
 
     def move(self, name: str | None, uri: str | Path, *, wait: float = DEFAULT_WAIT) -> Snapshot:
-        """Set the new place of the data of a segment, or of queries; the content must be the same.
+        """Record the new place of moved data; the content must be unchanged.
 
-        Whatever else of the ledger has the same content gets the new place, too.
+        Other data of the ledger with the same content get the new place too.
 
         Parameters
         ----------
         name : str or None
-            Of the segment; None for data of queries, which are found by their content: features,
-            or the distances that they brought.
+            Name of the segment. None for data of queries (features or distances), which are
+            identified by their content.
         uri : str or Path
 
         Raises
@@ -317,7 +317,7 @@ class Ledger:
         OptionError
             If there is no segment of this name.
         InputError
-            If the data there are others.
+            If the data there differ.
         OutputError
             If the ledger can't be written; it is as it was before.
         """
@@ -332,7 +332,7 @@ class Ledger:
         client: Client | None = None,
         progress: Progress | bool | None = None,
     ) -> list[str]:
-        """Read everything, count all pairs again, and return the differences, a line each.
+        """Read everything, count all pairs again, and return the differences.
 
         Parameters
         ----------
@@ -341,7 +341,7 @@ class Ledger:
         Returns
         -------
         list of str
-            Empty if nothing differs.
+            One line per difference; empty if nothing differs.
         """
         with open_session(locals()) as session:
             return differences(self._store, session)

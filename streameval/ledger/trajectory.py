@@ -30,7 +30,7 @@ NEAR = 1.7  # and where the nearest negatives are looked for from nothing
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a change counts, known beforehand from the distances of the new positives.
+    """Work of a change, computed in advance from the distances of the new positives.
 
     Attributes
     ----------
@@ -61,12 +61,12 @@ class Forecast:
 
     @property
     def pairs(self) -> int:
-        """Pairs in all."""
+        """Total number of pairs."""
         return self.segment + self.rescanned
 
     @property
     def share(self) -> float:
-        """What the change takes of a full evaluation: of its pairs, and rows of features read."""
+        """Fraction of the work of a full evaluation, in pairs and rows of features read."""
         row = ROW_PAIRS if self.features else 0
         gallery = self.items * self.full / self.segment if self.segment else 0.0
         whole = self.full + row * gallery
@@ -100,11 +100,11 @@ class Snapshot:
     counts : dict of str to int
         As in ``summary.json``.
     sides : dict of str to int
-        Number of queries that went from one side to another, as ``"negative>positive"``.
+        Number of queries that changed class, such as ``"negative>positive"``.
     pairs, rescanned : int
         Pairs that were counted for the change, and how many of these were of old segments.
     seconds : float
-        That the change took.
+        Duration of the change.
     """
 
     number: int

@@ -41,16 +41,16 @@ class ListReading:
     ----------
     missing : {"bounds", "never"}
     depth : int
-        k: the most items of a list.
+        k: the largest number of items in a list.
     effective : [Q] int64
-        Places of each query's ranking that are certain.
+        Number of certain places in each query's ranking.
     missing_positives : [Q] int64
-        Positives that were not returned.
+        Number of positives missing from the list.
     distances_known : bool
-        Whether the distances of these are known.
+        Whether the distances of the missing positives are known.
     best : RankStatistics, optional
-        With ``bounds``: the statistics of an evaluation are the worst that there can be, and
-        these the best. None with ``never``.
+        With ``bounds``: the best possible statistics; those of the evaluation are the worst
+        possible. None with ``never``.
     """
 
     missing: Missing

@@ -21,14 +21,14 @@ MOST_TOLD = 4  # metrics in a repr: it is a line
 
 @dataclass(frozen=True)
 class Detail:
-    """What there is to say of a scalar beside its value.
+    """Details of a scalar.
 
     Attributes
     ----------
     part : str
-        Where it belongs: "retrieval", "open-set", "gom", "verification".
+        Its group: "retrieval", "open-set", "gom", "verification".
     reason : str
-        Why it is NaN; empty where it is not.
+        Why it is NaN; empty if it has a value.
     threshold : float, optional
         The distance at which it is reached.
     error, threshold_error : float
@@ -36,7 +36,7 @@ class Detail:
     kind : Kind
         What the value is.
     open : bool
-        Whether it is NaN as lists of neighbours leave it open: longer ones may tell.
+        Whether it is NaN because the lists of neighbours are too short.
     """
 
     part: str
@@ -50,31 +50,32 @@ class Detail:
 
 @dataclass(frozen=True, eq=False)
 class Metrics(Mapping[str, float]):
-    """All metrics of one evaluation: a mapping of their names to floats.
+    """Metrics of an evaluation: a mapping from names to floats.
 
-    ``metrics["mAP"]`` is a fraction, NaN where undefined; another tool's name will do: ``rank1``.
+    ``metrics["mAP"]`` is a fraction, or NaN if undefined. Names of other tools, such as
+    ``rank1``, work too.
 
     Attributes
     ----------
     scalars : dict of str to float
-        ``CMC@1``, ``mAP``, .. ; NaN where undefined.
+        ``CMC@1``, ``mAP``, ...; NaN if undefined.
     details : dict of str to Detail
-        Of each scalar: why it is NaN, where it is reached, how far it may be off.
+        For each scalar: why it is NaN, where it is reached, and its error bounds.
     intervals : dict of str to (float, float)
         The scalars that differ between the pessimistic and the optimistic tie rule, with the
         two values in ascending order. Empty where there are no ties.
     curves : dict of str to [n] array
         ``CMC`` [K]; ``tau``, ``mRP``, ``mVP``, ``mReP``, ``mFR`` [T]; ``ROC_tau``, ``FAR``,
-        ``DIR@1`` [points of the ROC]; and what other metrics are read off.
+        ``DIR@1`` [points of the ROC]; and curves of other metrics.
     per_query : dict of str to [Q] array
         NaN where undefined.
     counts : dict of str to int
     bounds : dict of str to (float, float)
-        Of lists of neighbours: the least and the greatest value of every metric that can be
-        bounded; equal where it is known.
+        For lists of neighbours: the lowest and highest possible value of each metric that can be
+        bounded; equal if the metric is known.
     places : dict of str to (int, int)
-        Of lists, and of a metric that is not known: the k that may do to know it. None below the
-        first can, the second certainly does.
+        For metrics of lists that are not known: two values of k. No k below the first determines
+        the metric; the second certainly does.
     """
 
     scalars: dict[str, float]
@@ -111,22 +112,22 @@ def scalars_text(scalars: Mapping[str, float]) -> str:
 def compute_metrics(
     stats: RankStatistics | Iterable[RankStatistics], options: MetricOptions = DEFAULT_OPTIONS
 ) -> Metrics:
-    """Compute the metrics of the options, or the usual ones that the statistics allow.
+    """Compute the metrics of the options, by default those that the statistics allow.
 
     Metrics over an empty set of queries or pairs are NaN.
 
     Parameters
     ----------
     stats : RankStatistics, or iterable of RankStatistics
-        Of all queries, or of one block of queries after the other; each block is let go of before
-        the next. Metrics are equal for any blocks.
+        Statistics of all queries, or of consecutive blocks of queries. Each block is released
+        before the next is read. Metrics are equal for any blocks.
     options : MetricOptions, optional
 
     Warns
     -----
     StreamevalWarning
-        If Q+ is empty; names the scalars that are NaN for it. An empty Q− is the ordinary
-        closed-world setting, and nothing to warn of.
+        If Q+ is empty; names the scalars that are NaN. An empty Q− is the ordinary closed-world
+        setting and gives no warning.
     """
     blocks = iter((stats,) if isinstance(stats, RankStatistics) else stats)
     first = next(blocks, None)

@@ -39,21 +39,21 @@ CACHED_BYTES = 2 << 20  # of the weights of queries that are looked at together
 
 @dataclass(frozen=True)
 class Resampling:
-    """How intervals are made.
+    """Parameters of the bootstrap.
 
     Attributes
     ----------
     level : float
-        Share of the resamples inside the interval, in (0, 1).
+        Fraction of the resamples inside the interval, in (0, 1).
     resamples : int
-        How many, R; at least 2.
+        Number of resamples R; at least 2.
     seed : int
-        Of the draws, not negative.
+        Seed of the draws; not negative.
 
     Raises
     ------
     OptionError
-        If a value can't be.
+        If a value is invalid.
     """
 
     level: float = 0.95
@@ -185,9 +185,9 @@ class Confidence:
     ----------
     how : Resampling
     identities : int
-        How many were drawn from, and how many were drawn for each resample.
+        Number of identities, which is also the number drawn for each resample.
     intervals : dict of str to (float, float)
-        By metric: lower and upper bound, percentiles of the resamples (Efron and Tibshirani 1993,
+        Lower and upper bound by metric: percentiles of the resamples (Efron and Tibshirani 1993,
         §13.3).
     reasons : dict of str to str
         Why a metric that has a value has no interval.

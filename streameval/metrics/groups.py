@@ -174,7 +174,7 @@ def metrics_by_camera_pair(
 
 @dataclass(frozen=True, eq=False)
 class CameraMatrix:
-    """One number of every pair of cameras.
+    """One number for each pair of cameras.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class CameraMatrix:
     gallery_cams : [B] array of integers or strings
         Ascending: cameras of positives.
     values : [A, B] float64
-        NaN where queries of the one camera have no positive of the other.
+        NaN if queries of one camera have no positive of the other.
     """
 
     query_cams: AnyArray

@@ -20,40 +20,40 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class MetricOptions:
-    """How the statistics are read.
+    """Options of the metrics: conventions, ranks and rates.
 
     Attributes
     ----------
     ties : {"pessimistic", "optimistic", "stable", "expected"}
-        Who is ahead when a positive and a negative are equally far: the negative, the
-        positive, the lower gallery index, or the mean over random tie-breaks.
+        Which item is first if a positive and a negative have the same distance: the negative,
+        the positive, or the lower gallery index. ``expected`` is the mean over all orders.
     ap : {"step", "trapezoid", "threshold"}
-        The rule of AP and of RP: which precision each positive adds. ``threshold``: that of all
-        items as near as it, whatever the tie rule (scikit-learn).
+        Definition of AP and RP: the precision that each positive adds. ``threshold`` adds the
+        precision over all items up to its distance, for any tie rule (as scikit-learn).
     vp : {"reference", "equation"}
-        VP as in the GOM authors' code, or as Eq. 5 is printed.
+        GOM's VP: the authors' code, or Eq. 5 as printed.
     false_rate_budget : int
-        B of FR: the number of returned negatives that counts as failure.
+        B of FR: the number of returned negatives at which FR is 1.
     cmc_ranks : tuple of int
         Ranks x of the scalars CMC@x.
     max_rank : int
-        Length of the CMC curve, where the gallery is not smaller.
+        Length of the CMC curve, unless the gallery is smaller.
     false_accept_rates : tuple of float
         Rates f in [0, 1] of the scalars DIR@x|FAR=f.
     dir_ranks : tuple of int
         Ranks x of DIR@x.
     cmc : {"first-match", "all-shots", "single-gallery-shot"}
-        How CMC counts a query with several positives: by the nearest; each positive by a share
-        1/G at x = c_j + 1; or the expectation where one item is drawn of each gallery identity.
-        A protocol has its own.
+        How CMC counts a query with several positives: the nearest positive only; each positive
+        with weight 1/G at x = c_j + 1; or the expectation over draws of one item of each gallery
+        identity. Set by the protocol.
     metrics : tuple of str
-        Names of the metrics to compute, ``CMC@1``; or of parts of the list (``retrieval``,
-        ``open-set``, ``gom``, ``verification``), or ``all``. Of none: the usual ones.
+        Names of the metrics to compute (``CMC@1``), of groups (``retrieval``, ``open-set``,
+        ``gom``, ``verification``), or ``all``. If empty, the default metrics.
 
     Raises
     ------
     OptionError
-        If a value is unknown or out of range; says which are known.
+        If a value is unknown or out of range.
     """
 
     ties: TieRule = "pessimistic"

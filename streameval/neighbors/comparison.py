@@ -49,7 +49,7 @@ LISTED = "mAP"  # of the exact evaluation, beside which mAP@k/total of the lists
 
 @dataclass(frozen=True)
 class Setting:
-    """An index and the parameters of its search.
+    """An index and its search parameters.
 
     Attributes
     ----------
@@ -90,13 +90,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of a setting less that of the exact evaluation.
+    """Difference of a metric between a setting and the exact evaluation.
 
     Attributes
     ----------
     exact, deployed, value : float
-        Of the exact evaluation, of the setting, and their difference, fractions in [0, 1] or τ;
-        NaN where there is none.
+        Value of the exact evaluation, value of the setting, and their difference, as fractions
+        in [0, 1] or τ; NaN if there is none.
     low, high : float
         Bounds of the 95 % interval of the difference, by a jackknife that leaves out a twentieth
         of the queries at a time; NaN where there is none.
@@ -114,21 +114,22 @@ class Difference:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a setting gives.
+    """Accuracy, speed and size of a setting.
 
     Attributes
     ----------
     setting : Setting
     recall : float
-        Share of the k nearest items, ignored ones among them, that are returned; one as near as
-        the k-th counts.
+        Fraction of the k nearest items (including ignored items) that are returned. An item as
+        near as the k-th counts as one of them.
     differences : dict of str to Difference
-        By metric; ``mAP (mAP@k/total)`` puts the lists' AP beside the whole mAP.
+        Differences by metric. ``mAP (mAP@k/total)`` compares the AP of the lists with the full
+        mAP.
     build_seconds : float
-        NaN where no index was built: of a file, and of ``Flat``.
+        NaN if no index was built: for a file, and for ``Flat``.
     search_seconds, queries_per_second : float
     index_bytes : int
-        0 of ``Flat``, which has no index.
+        0 for ``Flat``, which has no index.
     """
 
     setting: Setting
@@ -142,7 +143,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An exact evaluation, and settings of indexes beside it.
+    """An exact evaluation compared with index settings.
 
     Attributes
     ----------
@@ -206,33 +207,33 @@ def compare_index(
     threads: int | None = None,
     progress: Progress | bool | None = None,
 ) -> Comparison:
-    """Compare settings of indexes with the exact evaluation of the same features.
+    """Compare FAISS indexes with the exact evaluation of the same features.
 
     Parameters
     ----------
     features : Features
     settings : sequence of str or Setting
-        ``IVF1024,PQ16@nprobe=16``; an index is built once for all its settings that follow one
-        another.
+        Indexes with search parameters: ``IVF1024,PQ16@nprobe=16``. Consecutive settings of one
+        index share it; it is built once.
     k : int
-        Items of a list.
+        Items per list.
     query, gallery : Labels
     options : MetricOptions, optional
-        With the metrics to compare; by default the usual ones, and mAP@k/total and recall@k.
+        Metrics to compare; by default the default metrics, mAP@k/total and recall@k.
     rerank : bool
-        Whether lists are ranked by canonical distances, not by those of the index.
+        Whether to rank lists by canonical distances instead of those of the index.
     train_rows : int, optional
     protocol, junk_ids, self_match, range, memory, threads, progress : as of `evaluate`
 
     Returns
     -------
     Comparison
-        The exact evaluation, and an outcome a setting.
+        The exact evaluation, and one outcome per setting.
 
     Raises
     ------
     InputError, OptionError, BudgetError
-        As `evaluate` does; a setting that can't be is refused before anything is evaluated.
+        As in `evaluate`. An invalid setting is refused before anything is evaluated.
     """
     given = locals()
     if not isinstance(features, Features):

@@ -198,41 +198,42 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
     width: float = 0.0,
     gallery: int | None = None,
 ) -> StoredLists | IndexSearch:
-    """Return a source of lists of the nearest gallery items of each query.
+    """Return a source of neighbour lists: the nearest gallery items of each query.
 
     Parameters
     ----------
     lists : str, Path or [Q, k] array of integers, optional
-        Gallery indices, −1 at the end of a list that is shorter; or a file that holds them and
-        their distances under the usual names: `.npz`, a Zarr group, HDF5 as of ann-benchmarks.
+        Gallery indices, filled up with −1; or a file that contains indices and distances under
+        their usual names: `.npz`, a Zarr group, or HDF5 as in ann-benchmarks.
     distances : str, Path or [Q, k] array, optional
         Distances of the lists; smaller is closer. Not needed with features.
     features : Features, optional
-        Of queries and gallery: what lists are made from (`index`), or what the canonical
-        distances of listed items are computed from.
+        Features of queries and gallery, to search with `index`, or to compute canonical
+        distances of the listed items.
     index : str or Path, optional
-        A factory string of FAISS (``Flat``, ``IVF1024,PQ16``), or a file with an index.
+        A FAISS factory string (``Flat``, ``IVF1024,PQ16``), or a file with an index.
     k : int or "auto", optional
-        Items of a list; all that is stored, by default. ``auto`` makes lists longer until every
+        Items per list; by default all stored items. ``auto`` makes the lists longer until every
         metric is known to within `width`.
     search : str
-        Parameters of the search: ``nprobe=16,efSearch=64``.
+        Search parameters: ``nprobe=16,efSearch=64``.
     train_rows : int, optional
-        Gallery rows that an index is trained on.
+        Number of gallery rows to train an index on.
     save_index : str or Path, optional
-        Where an index that is built is kept.
+        File to save a new index to.
     missing : {None, "bounds", "never"}
-        How items that are not returned are read: as far as the last one that is, or further
-        (``bounds``: metrics are intervals); or never found (``never``: a system as deployed).
-        ``never`` is the default of an approximate index, else ``bounds``.
+        How to treat items missing from a list. ``bounds``: they are at least as far as its last
+        item, and metrics are intervals. ``never``: they are never found, as in a deployed
+        system. The default is ``never`` for an approximate index, and ``bounds`` otherwise.
     tighten : bool
-        Whether to compute the distances of positives that are not returned.
+        Whether to compute the distances of positives missing from a list.
     rerank : bool
-        With ``never``: whether to rank by canonical distances, not by those of the index or file.
+        With ``never``: whether to rank by canonical distances instead of those of the index or
+        file.
     width : float
-        Of ``k="auto"``: the widest interval that will do.
+        Widest interval that ``k="auto"`` accepts.
     gallery : int, optional
-        Number of gallery items, where there are no features; by default that of the labels.
+        Number of gallery items if there are no features; by default the number of labels.
 
     Returns
     -------
@@ -243,7 +244,7 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
     InputError
         If arrays don't fit together.
     OptionError
-        If options don't.
+        If options don't fit together.
     """
     given: dict[str, Any] = locals()
     shared = {name: given[name] for name in ("features", "k", "missing", "tighten", "rerank")}

@@ -32,25 +32,25 @@ class Labels:
     cam : [n] array_like of any integer or string type, optional
         Cameras.
     key : [n] array_like of any integer or string type, optional
-        Name of the item in both sets, for ``self_match="key"``.
+        Name of the item on both sides, for ``self_match="key"``.
     more : mapping of str to [n] array_like of any integer or string type, optional
-        Further columns: for protocols that ignore pairs by them, and to group results by.
+        Other columns, for protocols that use them and for grouping.
     source : str
-        Where the labels come from, for messages.
+        Origin of the labels, for messages.
     sources : mapping of str to str, optional
-        Where single columns come from, if not from `source`.
+        Origin of single columns, if it is not `source`.
 
     Attributes
     ----------
     columns : dict of str to [n] integer or string array
-        All columns by name: ``id``, and ``cam``, ``key`` and further ones where given.
+        All given columns by name: ``id``, ``cam``, ``key`` and others.
     source : str
 
     Raises
     ------
     InputError
-        If there is no ``id``, a column is not 1-d, holds neither integers nor strings, or has
-        another length than ``id``; or if a further column has a reserved name.
+        If there is no ``id``, a column is not 1-d, contains neither integers nor strings, or
+        differs from ``id`` in length; or if another column has a reserved name.
     """
 
     @entry_point

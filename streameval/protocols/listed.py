@@ -82,14 +82,14 @@ class PairList:
 
 @dataclass(frozen=True, eq=False)
 class ListedPairs:
-    """Which pairs are positive and which are ignored, in place of identities and cameras.
+    """Listed positive and ignored pairs, which replace identities and cameras.
 
     Attributes
     ----------
     good : PairList
         The positives of each query.
     junk : PairList
-        What is ignored.
+        The ignored items of each query.
     """
 
     good: PairList
@@ -100,13 +100,13 @@ class ListedPairs:
     def of(
         cls, good: Iterable[npt.ArrayLike], junk: Iterable[npt.ArrayLike] | None = None
     ) -> ListedPairs:
-        """Return the pairs of lists in memory: a row of gallery indices, from 0, a query.
+        """Return the pairs of lists in memory: for each query, gallery indices from 0.
 
         Parameters
         ----------
         good : Q rows of integers
         junk : Q rows of integers, optional
-            None: nothing is ignored.
+            Without it, nothing is ignored.
 
         Raises
         ------

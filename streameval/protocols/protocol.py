@@ -66,7 +66,7 @@ _VALUES: Mapping[str, tuple[Test, str]] = {
 
 @dataclass(frozen=True)
 class Protocol:
-    """Which pairs are ignored, and how CMC is read.
+    """Which pairs are ignored, and how CMC counts.
 
     Attributes
     ----------
@@ -78,14 +78,14 @@ class Protocol:
     cmc : {"first-match", "all-shots", "single-gallery-shot"}
         How CMC counts a query with several positives: see `MetricOptions`.
     junk_ids : tuple of int or str
-        Gallery identities that take part for no query.
+        Gallery identities that are ignored for all queries.
     self_match : {None, "index", "key"}
         Ignore the query's own image: the gallery item with the same index, or the same key.
     listed : bool
-        Take positive and ignored pairs from lists (`ListedPairs`), and from nothing else.
+        Take positive and ignored pairs only from lists (`ListedPairs`).
     shot_draws, shot_seed : int
-        Under single gallery shot: how often ``CMC_sampled@x`` draws an item of each identity for
-        each query, and the seed of these draws.
+        Number and seed of the draws of ``CMC_sampled@x`` under single gallery shot. Each draw
+        takes one item of each identity for each query.
 
     Other Parameters
     ----------------
@@ -146,13 +146,13 @@ class Protocol:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Label columns that both sides need beside ``id``."""
+        """Label columns that both sides need in addition to ``id``."""
         by_key = ("key",) if self.self_match == "key" else ()
         names = {name: None for rule in (*self.ignore, by_key) for name in rule if name != "id"}
         return tuple(names)
 
     def ignored(self) -> list[str]:
-        """Return in words which pairs are ignored, junk aside."""
+        """Describe the ignored pairs, except junk."""
         if self.listed:
             return ["what a list says"]
         names = {"id": "identity", "cam": "camera"}
@@ -235,17 +235,17 @@ class Preset:
     ----------
     name : str
     protocol : str
-        Name of the protocol: which pairs are ignored, and how CMC is read.
+        Name of the protocol.
     metrics : tuple of str
-        What the tool reports, under our names.
+        Metrics that the tool reports, by their names here.
     options : mapping of str to value
-        Options of `MetricOptions` that differ from the default, or that the tool stands for.
+        Options of `MetricOptions` that the tool uses.
     junk_ids : tuple of int or str, optional
-        In place of the protocol's.
+        Junk identities that replace those of the protocol.
     range : {"minmax"}, optional
-        What τ = 0 and 1 stand for, where the tool reads τ.
+        Range of τ, if the tool uses τ.
     remark : str
-        What else differs, and no option reproduces.
+        Differences that no option reproduces.
     """
 
     name: str

@@ -34,17 +34,17 @@ A_PLACE = "a threshold, not a score: no p-value"
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of one run, and of the first.
+    """A metric of one run and of the first run.
 
     Attributes
     ----------
     metric, run : str
     first, value : float
-        Of the first run, and of this one.
+        Value in the first run, and in this one.
     interval : (float, float), optional
-        Of value − first; None where there is none.
+        Interval of value − first, or None.
     p, p_holm : float
-        Two-sided, alone and corrected for all that are compared; NaN where there is none.
+        Two-sided p-value, and the value corrected for all comparisons; NaN if there is none.
     reason : str
         Why there is no interval or no p-value.
     kind : Kind
@@ -69,17 +69,17 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Runs against the first of them.
+    """Runs compared with the first.
 
     Attributes
     ----------
     results : mapping of str to Evaluation
-        By name; the first is what the others are compared with.
+        Results by name; the others are compared with the first.
     how : Resampling
     differences : tuple of Difference
         Run by run, in the order of the metrics.
     remarks : tuple of str
-        In what the runs differ, where that was allowed.
+        Differences between the runs that were allowed.
     """
 
     results: Results
@@ -98,7 +98,7 @@ class Comparison:
         return list(self.results)[1:]
 
     def queries(self, run: str) -> dict[str, AnyArray]:
-        """Return what a run makes of each query of Q+, from the best improved to the worst.
+        """Return the change of each query of Q+ in a run, the most improved first.
 
         Returns
         -------
@@ -185,36 +185,36 @@ def compare(
     seed: int = 0,
     despite: Collection[str] = (),
 ) -> Comparison:
-    """Compare runs on the same queries with the first of them, without their distances.
+    """Compare runs on the same queries with the first; needs no distances.
 
     Parameters
     ----------
     *runs : Evaluation, str or Path
-        At least two: results, or the folders where they are saved.
+        At least two results, or folders of saved results.
     names : sequence of str, optional
-        What the runs are called: by default a folder's path, or ``run 1``, ``run 2``.
+        Names of the runs: by default the path of the folder, or ``run 1``, ``run 2``.
     metrics : str or sequence of str, optional
-        Metrics to compare, by name; by default those that all runs have.
+        Names of the metrics to compare; by default those that all runs have.
     level, resamples, seed : as of `Evaluation.confidence`
     despite : collection of {"protocol", "gallery", "options"}
-        What the runs may differ in; `remarks` say how they do.
+        What the runs may differ in. `remarks` of the result describe the differences.
 
     Returns
     -------
     Comparison
-        A difference a metric and run, with its interval (percentiles of a paired bootstrap over
-        identities), its p-value (Davison and Hinkley 1997, §4.4.1), and that corrected for all
-        that are compared (Holm 1979).
+        One difference per metric and run, with its interval (percentiles of a paired bootstrap
+        over identities), its p-value (Davison and Hinkley 1997, §4.4.1), and the p-value
+        corrected for all comparisons (Holm 1979).
 
     Raises
     ------
     InputError
-        If the runs are not on the same queries, or differ in what they may not.
+        If the runs differ in their queries, or in anything not named in `despite`.
     OptionError
-        If there are less than two runs, names are not one a run and distinct, a metric is
-        unknown, or no metric is common to all.
+        If there are fewer than two runs, names are not distinct or not one per run, a metric is
+        unknown, or no metric is common to all runs.
     OutputError
-        If a folder holds no result.
+        If a folder contains no result.
     """
     if len(runs) < 2:
         raise OptionError(f"got {len(runs)} runs to compare: give at least two")

@@ -156,10 +156,11 @@ class Evaluation(EvaluationValues):
         Parameters
         ----------
         table : {"metrics", "per_query", "positives"}
-            A row a metric: ``value``; ``low`` and ``high``, its confidence interval (see
-            `with_confidence`); ``least`` and ``greatest``, what ties or lists of neighbours leave
-            open; the distance (``threshold``) at which it is reached, and the ``reason`` why it is
-            NaN. Or a row a query, or a row a positive: the columns of `per_query`, or `positives`.
+            ``metrics`` has one row per metric: its ``value``; its confidence interval, ``low`` and
+            ``high`` (see `with_confidence`); its bounds under ties or lists of neighbours,
+            ``least`` and ``greatest``; the distance (``threshold``) at which it is reached; and
+            the ``reason`` if it is NaN. ``per_query`` has one row per query, ``positives`` one
+            per positive.
 
         Raises
         ------
@@ -169,7 +170,7 @@ class Evaluation(EvaluationValues):
         return to_pandas(self, table)
 
     def plot(self, curve: str = "CMC", *, metric: str = "mAP", label: str = "this run") -> Figure:
-        """Return a figure of a curve, as ``streameval plot`` draws it; a notebook shows it.
+        """Plot a curve, as ``streameval plot`` does.
 
         Parameters
         ----------
@@ -177,21 +178,21 @@ class Evaluation(EvaluationValues):
             ``CMC``, ``mReP``, ``mFR``, ``mRP``, ``mVP``, ``precision-recall``, ``DIR-FAR``,
             ``pairs``; or ``camera-pairs``, a heat map of a metric.
         metric : str
-            Of the heat map.
+            Metric of the heat map.
         label : str
-            The name in the legend.
+            Name in the legend.
 
         Returns
         -------
         matplotlib.figure.Figure
-            ``figure.savefig("cmc.pdf")`` writes it; ``figure.axes[0]`` has its axes.
+            Save it with ``figure.savefig("cmc.pdf")``; ``figure.axes[0]`` are its axes.
 
         Raises
         ------
         OptionError
             If there is no such curve, or matplotlib is not installed.
         InputError
-            If the result does not hold the curve.
+            If the result does not have the curve.
         """
         from streameval.display.figures import plot
 

@@ -6,26 +6,26 @@ import threading
 
 
 class Progress:
-    """Receives the events of an evaluation; does nothing. Subclass it to show them.
+    """Receiver of progress events. Subclass it to show them; the base class does nothing.
 
     The methods are called from worker threads, one at a time.
     """
 
     def begin(self, pairs: int, size: int) -> None:
-        """Begin a job that works off so many pairs in all of its passes, as far as is known.
+        """Begin a job with this number of pairs in all passes, as far as is known.
 
         Parameters
         ----------
         pairs : int
         size : int
-            Bytes that it reads.
+            Bytes to read.
         """
 
     def start(self, label: str, pairs: int) -> None:
-        """Begin a pass over so many (query, gallery) pairs."""
+        """Begin a pass over this number of (query, gallery) pairs."""
 
     def advance(self, pairs: int) -> None:
-        """Add pairs that are done; a negative number where work is lost with a worker."""
+        """Add finished pairs; the number is negative if work is lost with a worker."""
 
     def finish(self) -> None:
         """End the pass."""
