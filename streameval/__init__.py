@@ -1,35 +1,35 @@
 """streameval: exact re-identification and retrieval metrics in one streaming pass.
 
     cli          the command line
-    report       what a person reads of several results, of a plan, of a ledger
-    ledger       the growing gallery: an evaluation on disk that is always up to date
-    rankings     the first items of a few queries, from the inputs of a saved result
-    audit        what in the inputs is likely a mistake
+    report       reports on several results, plans and ledgers
+    ledger       the growing gallery: an evaluation on disk, updated with each change
+    rankings     ranked lists of a few queries, from the inputs of a saved result
+    audit        likely mistakes in the inputs
     evaluation   evaluate()
-    neighbors    neighbour lists: stored, or made by FAISS; indexes beside the exact evaluation
-    sources      where distances come from: features, stored distances, functions
-    run          requests carried out in sessions: tasks, passes, threads, Dask, finished work
+    neighbors    lists of neighbours, stored or from FAISS; comparison of indexes
+    sources      sources of distances: features, stored distances, functions
+    run          sessions that run requests: tasks, passes, threads, Dask, finished work
     result       Evaluation: values, curves, per-query table; save, load and compare
-    display      how a result is shown: tables, text, HTML, figures
-    request      everything asked of an evaluation, checked once
+    display      tables, text, HTML and figures of a result
+    request      all inputs and options of an evaluation, checked once
     source       the contract of sources
     planning     the byte model and the tiling, without I/O
-    single_shot  one item drawn of each gallery identity
+    single_shot  single gallery shot: one item of each gallery identity
     kernels      filters, edges, counting
-    labels       labels, lists of pairs and protocols, read from files
+    labels       labels, lists of pairs and protocols from files
     store        transactions on disk, for checkpoints and ledgers
-    arrays       arrays by URI: a file a format; conversion, fingerprints
-    distances    a file a distance: canonical value, filter, equivalent in FAISS
+    arrays       arrays by URI, one file per format; conversion, fingerprints
+    distances    one file per distance: canonical value, filter, equivalent in FAISS
     metrics      RankStatistics -> scalars and curves
     protocols    labels, pairs, named protocols, the conventions of other tools
-    choices      names that options choose among
-    statistics   RankStatistics, the one currency
-    output       files and folders, written whole or not at all
-    errors       the exceptions, and the warning
-    typing       types that annotations name
+    choices      names of the choices of options
+    statistics   RankStatistics: the counts from which metrics are computed
+    output       files and folders, written atomically
+    errors       exceptions and the warning
+    typing       types for annotations
 
-Imports point downwards. This module imports nothing heavy: the public names load what they
-need when they are first used.
+Imports point downwards. This module imports nothing heavy: a public name loads what it needs
+when it is first used.
 """
 
 from __future__ import annotations

@@ -74,27 +74,27 @@ TAU = Kind("tau", is_score=False)
 
 @dataclass(frozen=True)
 class Value:
-    """What a metric gives.
+    """The value of a metric.
 
     Attributes
     ----------
     value : float
-        Of the metric's kind, fractions in [0, 1]; NaN where undefined.
+        A number of the metric's kind; fractions are in [0, 1]; NaN if undefined.
     threshold : float, optional
-        The distance at which it is reached, a pair being accepted where d <= threshold; +inf
-        where every distance is.
+        The distance at which it is reached; a pair is accepted if d <= threshold. +inf if every
+        distance is accepted.
     error : float
-        Bound on the distance of `value` from what all pairs, sorted, would give.
+        Bound on the error of `value`, compared with all pairs sorted.
     threshold_error : float
-        The same of `threshold`.
+        Bound on the error of `threshold`.
     between : (float, float), optional
-        Distances that the threshold lies between, both excluded, as far as a histogram tells.
+        Open interval of distances that contains the threshold, as far as a histogram determines.
     reason : str
-        Why there is no value, where it is not that a population is empty.
+        Why there is no value, unless a population is empty.
     curves : mapping of str to [n] float64
-        Curves that it is read off.
+        Curves from which it is computed.
     per_query : mapping of str to [Q] float64
-        NaN for the queries that the metric is not a mean over.
+        NaN for queries that the metric does not average over.
     """
 
     value: float
@@ -114,68 +114,67 @@ UNDEFINED = Value(math.nan)
 class Metric:
     """One metric, declared.
 
-    Its functions take `RankedQueries`, `Totals` or `Resamples`, and then those of its parameters
-    that they name; ``name`` is the metric's own, ``measure`` the metric with its parameters. None
-    of them has side effects.
+    Its functions take `RankedQueries`, `Totals` or `Resamples`, then the parameters that they
+    name. An argument ``name`` is the name of the metric, and ``measure`` the metric with its
+    parameters. The functions have no side effects.
 
     Attributes
     ----------
     name : str
-        What a user calls it, its parameters in braces: ``DIR@{x}|FAR={f}``.
+        Name, with parameters in braces: ``DIR@{x}|FAR={f}``.
     formula : str
-        With the names of the definitions: c_j, r_j, G, N, M, tp, fp, fn.
+        Formula in the symbols of the definitions: c_j, r_j, G, N, M, tp, fp, fn.
     source : str
         Paper and equation.
     values : callable, optional
-        `RankedQueries` to what the metric is the mean of over Q+, [N] float64. A metric that is
-        such a mean needs nothing else.
+        Maps `RankedQueries` to the values that the metric averages over Q+, [N] float64. A
+        metric that is such a mean needs no other function.
     column : str
         Name of these values in the per-query table, parameters in braces; by default the metric's.
     adds : tuple of callable
-        `RankedQueries` to terms, arrays [k, n] one below another, of which `finish` gets the
-        exact sums over all queries: `Totals.sums`.
+        Map `RankedQueries` to terms, arrays [k, n] one below another. `finish` gets their exact
+        sums over all queries: `Totals.sums`.
     keeps : tuple of callable
-        `RankedQueries` to numbers by query, of which `finish` gets those of all queries:
+        Map `RankedQueries` to numbers by query. `finish` gets those of all queries:
         `Totals.column`.
     finish : callable, optional
-        `Totals` to `Value`, of a metric that is not just the mean of `values`.
+        Maps `Totals` to `Value`, for a metric that is not just the mean of `values`.
     parameters : mapping of str to Parameter
-        By the names in braces; others, of metrics that are declared alike, are left out.
+        Parameters by their names in braces; names that do not occur in `name` are ignored.
     part : {"retrieval", "open-set", "gom", "verification"}
-        Where it belongs in reports.
+        Group of the metric in reports.
     needs : tuple of str
         Fields of `RankStatistics` that it reads, and no others.
     over : tuple of {"Q+", "Q−", "negatives"}
-        What it is a rate or a mean of. Where one of these is empty its value is NaN.
+        What it averages over, or is a rate of. If one of these is empty, its value is NaN.
     kind : Kind
-        What its values are: a fraction, a rank, a distance, a count or a normalised threshold.
+        Kind of its values: a fraction, a rank, a distance, a count or a normalised threshold.
     better : {"higher", "lower", "neither"}
-        Which of two values is of the better run.
+        Which of two values is better.
     also : tuple of str
-        What other tools call it: names that are understood. Parameters that they don't have take
-        their defaults; where these are several, a user who gives one is told ours.
+        Names in other tools, which are accepted. Parameters that such a name lacks take their
+        defaults; if there are several, an error lists the names here.
     default : bool
-        Whether it is computed where no metrics are asked for.
+        Whether it is computed by default.
     reads : callable, optional
-        Options to the fields that it reads under these, beside those it needs.
+        Maps options to the fields that it reads under them, in addition to `needs`.
     resampled : callable, optional
-        `Resamples` to its value in each resample of the queries, [R]; by default that of the mean
+        Maps `Resamples` to its value in each resample of the queries, [R]; by default the mean
         of `values`. A metric without either has no confidence interval.
     no_interval : str
-        Why not.
+        Why it has no confidence interval.
     refined : bool
-        Whether counting at the genuine distances `Value.between` makes its value exact.
+        Whether counting at the genuine distances in `Value.between` makes its value exact.
     tail : {"monotone", "own", "cutoff", "withheld"} or callable
-        What can be said of it where lists of neighbours leave items out. ``monotone``: it lies
-        between its values of the two extremes, never improving where a positive goes further or
-        a negative comes closer. ``own``: it has bounds of its own, `between`. ``cutoff``: it is
-        known where all places up to its first parameter are. ``withheld``: nothing. A callable
-        takes the parameters.
+        What lists of neighbours determine. ``monotone``: it lies between its values of the two
+        extremes, and never improves if a positive moves away or a negative comes closer.
+        ``own``: it has its own bounds, `between`. ``cutoff``: it is known if all places up to
+        its first parameter are. ``withheld``: nothing. A callable takes the parameters.
     between : callable, optional
-        `RankedQueries` of the two extremes, worst and best, to bounds; None where it has none.
+        Maps `RankedQueries` of the two extremes, worst and best, to bounds, or to None.
     deployed : bool
-        Whether it can be read where what lists leave out is never found: it asks of no positive
-        that is not returned where it stands.
+        Whether it is defined if missing items are never found: it does not depend on the places
+        of positives that are not returned.
     """
 
     name: str
@@ -275,7 +274,7 @@ def _pattern(template: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric with its parameters: what has one value, and one name.
+    """A metric with values of its parameters; it has one name and one value.
 
     Attributes
     ----------
