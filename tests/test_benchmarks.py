@@ -53,6 +53,7 @@ def figures_of(only: str, bench: Bench) -> list[Outcome]:
     return [outcome for case in chosen(CASES, only) for outcome in run(case, bench)]
 
 
+@pytest.mark.slow
 def test_the_command_measures_every_figure_of_a_group() -> None:
     done = invoke("--quick", "--rounds", "1", "--only", "startup", "--json")
     assert done.exit_code == 0, done.output

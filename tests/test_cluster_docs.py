@@ -74,6 +74,7 @@ def test_languages() -> None:
     assert len(SHELL) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(SHELL)))
 def test_shell_blocks_run(folder: Path, environment: dict[str, str], number: int) -> None:
     block = SHELL[number].replace("8786", str(free_port()))
@@ -98,6 +99,7 @@ def test_shell_blocks_run(folder: Path, environment: dict[str, str], number: int
         assert not (folder / "clustered.progress").exists()
 
 
+@pytest.mark.slow
 def test_python_block_runs(folder: Path, environment: dict[str, str]) -> None:
     (block,) = (block for language, block in BLOCKS if language == "python")
     (folder / "example.py").write_text(block)

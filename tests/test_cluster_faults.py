@@ -165,7 +165,7 @@ def test_workers_that_come_late(folder: Path) -> None:
     check(folder, found)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_task_that_fails_twice_and_then_works(folder: Path, workers: int) -> None:
     if workers:
         with cluster(workers) as (_, client):
@@ -176,7 +176,7 @@ def test_a_task_that_fails_twice_and_then_works(folder: Path, workers: int) -> N
     check(folder, found)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_task_that_fails_always_is_named_with_its_cause(folder: Path, workers: int) -> None:
     message = re.escape(
         "counting of queries 50:100 × gallery 600:660 failed 3 times "
