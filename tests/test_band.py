@@ -15,7 +15,6 @@ from support.kernels import (
     FeatureColumns,
     QueryBlock,
     item_bytes,
-    supported,
 )
 from test_exactness import HOSTILE
 
@@ -77,8 +76,9 @@ def test_the_band_of_blas_grows_with_the_width(monkeypatch: pytest.MonkeyPatch) 
     assert gammas[2] == pytest.approx(520 * 2.0**-24, rel=1e-4)
 
 
-@pytest.mark.skipif(not supported(), reason="this machine has no matrix unit")
-def test_the_band_of_the_matrix_unit_depends_on_the_rows() -> None:
+@pytest.mark.parametrize("product", ["digits"], indirect=True)
+@pytest.mark.usefixtures("product")
+def test_the_band_of_digits_depends_on_the_rows() -> None:
     rng = np.random.default_rng(0)
     for width in (64, 512, 4096):
         ordinary = rng.standard_normal((100, width)).astype(np.float32)

@@ -1,10 +1,11 @@
-"""Products of float32 rows, by BLAS and by the matrix unit."""
+"""Products of float32 rows: by BLAS, and of digits by the matrix unit or in plain loops."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
@@ -12,25 +13,30 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from support.kernels import (
+    CORETYPE,
     ITEMS,
     MOST_COLUMNS,
     QUERIES,
     VARIABLE,
     Panels,
     Product,
+    blas_kernels,
     blas_product,
     choose_multiplier,
+    chosen_unit,
+    chosen_way,
     description,
+    digit_product,
     item_bytes,
+    multiply,
     panels_of,
     supported,
-    unit_product,
-    use_matrix_unit,
 )
 
 from streameval import OptionError
 
-needs_unit = pytest.mark.skipif(not supported(), reason="this machine has no matrix unit")
+in_digits = pytest.mark.parametrize("product", ["digits"], indirect=True)
+ROOT = Path(__file__).parent.parent
 Float32 = npt.NDArray[np.float32]
 Array = npt.NDArray[Any]
 
@@ -38,9 +44,9 @@ Array = npt.NDArray[Any]
 def multiplied(queries: Float32, gallery: Float32) -> Product:
     """Return products by the way under test; of few rows, too."""
     memory = np.empty(item_bytes(*gallery.shape), np.uint8)
-    if use_matrix_unit():
-        own = np.empty(item_bytes(*queries.shape), np.uint8)
-        return unit_product(panels_of(queries, own, QUERIES), gallery, memory)
+    if chosen_way() != "blas":
+        own, unit = np.empty(item_bytes(*queries.shape), np.uint8), chosen_unit()
+        return digit_product(panels_of(queries, own, QUERIES, unit), unit, gallery, memory)
     return choose_multiplier(queries)(gallery, memory)
 
 
@@ -57,7 +63,8 @@ def rows(rng: np.random.Generator, count: int, width: int) -> Float32:
 def both_panels(queries: Float32, gallery: Float32) -> tuple[Panels, Panels]:
     sides = (queries, QUERIES), (gallery, ITEMS)
     left, right = (
-        panels_of(side, np.empty(item_bytes(*side.shape), "u1"), panel) for side, panel in sides
+        panels_of(side, np.zeros(item_bytes(*side.shape), "u1"), panel, chosen_unit())
+        for side, panel in sides
     )
     return left, right
 
@@ -74,7 +81,8 @@ def digits_of(panels: Panels, panel: int, width: int) -> Array:
     return digits[:, :, :width]
 
 
-@needs_unit
+@in_digits
+@pytest.mark.usefixtures("product")
 @pytest.mark.parametrize("width", [1, 63, 64, 130])
 @pytest.mark.parametrize("panel", [QUERIES, ITEMS])
 def test_rows_are_the_digits_of_whole_numbers(width: int, panel: int) -> None:
@@ -105,9 +113,10 @@ def test_rows_are_the_digits_of_whole_numbers(width: int, panel: int) -> None:
     assert panels.low <= 1e-3
 
 
-@needs_unit
+@in_digits
+@pytest.mark.usefixtures("product")
 @pytest.mark.parametrize("width", [1, 64, 100, 384])
-def test_the_unit_adds_up_without_rounding(width: int) -> None:
+def test_digits_add_up_without_rounding(width: int) -> None:
     rng = np.random.default_rng(width)
     q, g = rows(rng, 45, width), rows(rng, 70, width)
     left, right = both_panels(q, g)
@@ -122,8 +131,9 @@ def test_the_unit_adds_up_without_rounding(width: int) -> None:
     assert np.array_equal(product_of(q, g), value * scale)
 
 
-@needs_unit
-def test_what_the_unit_cannot_bound_is_left_to_distances() -> None:
+@in_digits
+@pytest.mark.usefixtures("product")
+def test_what_digits_cannot_bound_is_left_to_distances() -> None:
     rng = np.random.default_rng(0)
     g = rows(rng, 20, 8)
     g[3] *= np.float32(1e-14)  # its norm is beyond float32's squares
@@ -131,10 +141,11 @@ def test_what_the_unit_cannot_bound_is_left_to_distances() -> None:
     assert item_bytes(20, MOST_COLUMNS + 1) == 0
 
 
-@pytest.mark.usefixtures("product")
-@pytest.mark.parametrize("width", [1, 2, 31, 33, 40, 512, 2048])
-@pytest.mark.parametrize("kind", ["normal", "constant", "one sign", "powers", "one", "sparse"])
-def test_products_are_as_close_as_they_say(width: int, kind: str) -> None:
+KINDS = ("normal", "constant", "one sign", "powers", "one", "sparse")
+
+
+def both_sides(kind: str, width: int) -> tuple[Float32, Float32]:
+    """Return 45 queries and 70 gallery rows that put different strain on a sum."""
     rng = np.random.default_rng(width)
     q, g = rows(rng, 45, width), rows(rng, 70, width)
     if kind == "constant":
@@ -148,6 +159,14 @@ def test_products_are_as_close_as_they_say(width: int, kind: str) -> None:
         g[:, 0] *= np.float32(1e4)
     elif kind == "sparse":
         q, g = (side * (rng.random(side.shape) < 0.05) for side in (q, g))
+    return q, g
+
+
+@pytest.mark.usefixtures("product")
+@pytest.mark.parametrize("width", [1, 2, 31, 33, 40, 512, 2048])
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_are_as_close_as_they_say(width: int, kind: str) -> None:
+    q, g = both_sides(kind, width)
     u = 2.0**-24
     bound = multiplied(q, g).roundings * u
     norms = [np.linalg.norm(side.astype(np.float64), axis=1) for side in (q, g)]
@@ -156,7 +175,8 @@ def test_products_are_as_close_as_they_say(width: int, kind: str) -> None:
     assert np.all(error <= (bound / (1 - bound) + width * 2.0**-52) * magnitude)
 
 
-@needs_unit
+@in_digits
+@pytest.mark.usefixtures("product")
 @pytest.mark.parametrize("width", [7, 40, 160])
 @pytest.mark.parametrize("items", [1, 31, 32, 33, 100, 9000])
 def test_a_product_does_not_depend_on_the_tile_that_it_is_in(width: int, items: int) -> None:
@@ -179,6 +199,24 @@ def test_products_of_small_integers_are_exact() -> None:
     assert np.array_equal(product_of(q.astype(np.float32), g.astype(np.float32)), q @ g.T)
 
 
+@pytest.mark.skipif(not supported(), reason="no matrix unit (AMX) to compare plain loops with")
+@pytest.mark.parametrize("width", [1, 64, 100, 2048])
+def test_plain_loops_give_the_bits_of_the_matrix_unit(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in KINDS:
+        q, g = both_sides(kind, width)
+        found = []
+        for way in ("auto", "digits"):
+            monkeypatch.setenv(VARIABLE, way)
+            left, right = both_panels(q, g)
+            out = np.full((45, 70), np.nan, np.float32)
+            multiply(left, right, chosen_unit(), width, 0, out)
+            digits = digits_of(left, QUERIES, width), digits_of(right, ITEMS, width)
+            found.append([*digits, left.scale, right.scale, left[2:], right[2:], out])
+        assert all(map(np.array_equal, *found))
+
+
 def test_the_way_to_multiply_is_chosen_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     q = np.ones((20, 4), np.float32)
 
@@ -188,10 +226,14 @@ def test_the_way_to_multiply_is_chosen_by_a_variable(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setenv(VARIABLE, "blas")
     assert chosen() is blas_product
+    monkeypatch.setenv(VARIABLE, "digits")
+    assert chosen() is digit_product
+    assert chosen_unit() is None
     monkeypatch.setenv(VARIABLE, "auto")
-    assert chosen() is (unit_product if supported() else blas_product)
+    assert chosen() is (digit_product if supported() else blas_product)
     monkeypatch.setenv(VARIABLE, "gpu")
-    with pytest.raises(OptionError, match="STREAMEVAL_PRODUCT is 'gpu'; expected auto or blas"):
+    expected = "STREAMEVAL_PRODUCT is 'gpu'; expected auto, blas or digits"
+    with pytest.raises(OptionError, match=expected):
         choose_multiplier(q)
 
 
@@ -204,24 +246,45 @@ def test_no_unit_where_code_is_compiled_for_a_chosen_processor() -> None:
     assert done.stdout == "False\n"
 
 
-@pytest.mark.parametrize("kernels", ["Haswell", "SkylakeX"])
-def test_slow_kernels_are_pointed_out(kernels: str) -> None:
+RUNS = {  # what OpenBLAS's kernels need of a processor
+    "Prescott": "sse3",
+    "Nehalem": "sse4.2",
+    "Sandybridge": "avx",
+    "Haswell": "avx2 fma",
+    "SkylakeX": "avx512f avx512cd avx512bw avx512dq avx512vl",
+}
+
+
+@pytest.mark.parametrize("kernels", RUNS)
+def test_products_by_any_kernels_of_blas_are_as_close_as_they_say(kernels: str) -> None:
+    if not blas_kernels():
+        pytest.skip("NumPy's BLAS is not OpenBLAS")
     features = llvmlite.binding.get_host_cpu_features()
-    if not all(features.get(f"avx512{group}") for group in ("f", "cd", "bw", "dq", "vl")):
-        pytest.skip("this processor has no AVX-512")
-    code = """
-import numpy as np, streameval as se
-rows = np.eye(3, dtype=np.float32)
-labels = se.Labels(np.arange(3))
-se.evaluate(se.Features(rows, rows), query=labels, gallery=labels, protocol="no-camera")
+    if not all(features.get(name) for name in RUNS[kernels].split()):
+        pytest.skip(f"this processor does not run OpenBLAS's kernels for {kernels}")
+    program = """
+import sys
+import pytest
+from support.kernels import description
+status = pytest.main(["-p", "no:cacheprovider", "-k", "blas", *sys.argv[1:]])
+print(description())
+sys.exit(status)
 """
-    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels, VARIABLE: "blas"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert ("OPENBLAS_CORETYPE=SkylakeX" in done.stderr) == (kernels == "Haswell")
+    environment = {
+        **os.environ,
+        CORETYPE: kernels,
+        VARIABLE: "blas",
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]),
+    }
+    tests = "test_products_are_as_close_as_they_say", "test_products_of_small_integers_are_exact"
+    command = [sys.executable, "-c", program, *(f"{__file__}::{name}" for name in tests)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "43 passed" in done.stdout
+    own = "Katmai" if kernels == "Prescott" else kernels  # OpenBLAS's own name for it
+    assert f"kernels for {own}" in done.stdout
 
 
 def test_the_plan_says_what_multiplies(product: str) -> None:
-    wanted = "AMX" if product == "auto" else "BLAS"
-    assert wanted in description()
+    digits = "AMX" if chosen_way() == "unit" else "plain loops"
+    assert {"digits": digits, "blas": "BLAS"}[product] in description()

@@ -5,7 +5,8 @@ Pure NumPy and numba; no files, no threads, no protocol names.
     edges         per query, the sorted distances to count against, and the slots between them
     tiles         values of some queries with some gallery items, their levels and doubts
     features      tiles of features: float32 products, and float64 ones for rows left in doubt
-    multiplier    what multiplies: BLAS, or the processor's `matrix_unit`, with rows in `panels`
+    multiplier    what multiplies: BLAS, or the `matrix_unit` (`plain_unit`), with rows in `panels`
+    processor     which kernels OpenBLAS should take, by the description of the processor
     counting      the counter of ranks and thresholds
     extremes      counters of the least and greatest distance, and of the nearest negatives
     stretches     the counter of ranks alone, by stretch of the gallery

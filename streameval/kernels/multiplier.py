@@ -2,13 +2,15 @@
 
 A multiplier is made of the rows of a block of queries, once. With the rows of some columns, [n, D]
 float32, finite and each contiguous, and with memory, [`item_bytes`] uint8, in use until the last
-product is written, it gives a `Product`, which writes tiles. `choose_multiplier` is the one place
-that says which: the processor's matrix unit where there is one, else BLAS.
+product is written, it gives a `Product`, which writes tiles. `chosen_way` is the one place that
+says which: the processor's matrix unit where there is one, else BLAS; or, where it is asked for,
+the matrix unit's digits in plain loops.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
@@ -17,21 +19,26 @@ import llvmlite.binding
 import numpy as np
 import threadpoolctl
 
-from streameval.errors import OptionError
+from streameval.errors import OptionError, StreamevalWarning
 from streameval.kernels.matrix_unit import (
     ITEMS,
     LINE_BYTES,
     QUERIES,
     QUERY_STEP_BYTES,
     STEP,
+    configuration,
     supported,
 )
-from streameval.kernels.panels import MOST_COLUMNS, Panels, multiply, panels_of, roundings
+from streameval.kernels.panels import MOST_COLUMNS, Panels, Unit, multiply, panels_of, roundings
+from streameval.kernels.processor import AVX512, CORETYPE
 from streameval.typing import ByteArray, Float32Array
 
 BLAS_ROWS, UNIT_ROWS = 1024, 256
 FEW_ROWS = 16  # packing gallery rows for so few queries would take longer than multiplying
 VARIABLE = "STREAMEVAL_PRODUCT"
+HASWELL_FLOPS = 50e9  # a second of a thread, with OpenBLAS's kernels for Haswell: assumed
+SHARE_LOST = 3 / 8  # of that time: with those for SkylakeX it is 1.6 times as fast (AMD Zen 5)
+LEAST_LOST = 5.0  # seconds that are worth a warning
 
 
 class Product(NamedTuple):
@@ -73,10 +80,10 @@ def blas_product(queries: Float32Array, items: Float32Array, memory: ByteArray) 
     return Product(float(queries.shape[1]), write)
 
 
-def unit_product(queries: Panels, items: Float32Array, memory: ByteArray) -> Product:
-    """Return products by the matrix unit; panels of gallery rows are written to `memory`."""
-    panels = panels_of(items, memory, ITEMS)
-    write = partial(multiply, queries, panels, items.shape[1])
+def digit_product(queries: Panels, unit: Unit, items: Float32Array, memory: ByteArray) -> Product:
+    """Return products of digits; panels of gallery rows are written to `memory`."""
+    panels = panels_of(items, memory, ITEMS, unit)
+    write = partial(multiply, queries, panels, unit, items.shape[1])
     return Product(roundings(queries, panels), write)
 
 
@@ -84,22 +91,32 @@ def choose_multiplier(queries: Float32Array) -> Multiplier:
     """Return what multiplies a block of queries, [m, D] float32; all of them finite."""
     rows, width = queries.shape
     if rows > FEW_ROWS and item_bytes(rows, width):
-        memory = np.empty(item_bytes(rows, width), np.uint8)
-        return partial(unit_product, panels_of(queries, memory, QUERIES))
+        memory, unit = np.empty(item_bytes(rows, width), np.uint8), chosen_unit()
+        return partial(digit_product, panels_of(queries, memory, QUERIES, unit), unit)
     return partial(blas_product, queries)
 
 
-def use_matrix_unit() -> bool:
-    """Tell whether products are the matrix unit's: where there is one, and nobody forbids it."""
+def chosen_way() -> str:
+    """Return what multiplies: the matrix unit, where there is one and nobody forbids it, or BLAS.
+
+    ``digits`` are the matrix unit's products in plain loops: the same bits, slowly, anywhere.
+    """
     wanted = os.environ.get(VARIABLE, "auto")
-    if wanted not in ("auto", "blas"):
-        raise OptionError(f"{VARIABLE} is {wanted!r}; expected auto or blas")
-    return wanted == "auto" and supported()
+    if wanted == "auto":
+        return "unit" if supported() else "blas"
+    if wanted not in ("blas", "digits"):
+        raise OptionError(f"{VARIABLE} is {wanted!r}; expected auto, blas or digits")
+    return wanted
+
+
+def chosen_unit() -> Unit:
+    """Return the matrix unit that multiplies digits; None of plain loops."""
+    return configuration() if chosen_way() == "unit" else None
 
 
 def item_bytes(rows: int, width: int) -> int:
     """Return how much memory rows take as the multiplier needs them; none of BLAS."""
-    if not use_matrix_unit() or width > MOST_COLUMNS:
+    if chosen_way() == "blas" or width > MOST_COLUMNS:
         return 0
     return -(-rows // QUERIES) * -(-width // STEP) * QUERY_STEP_BYTES + LINE_BYTES
 
@@ -109,7 +126,7 @@ def best_rows() -> int:
 
     BLAS packs gallery rows anew for each tile; the matrix unit keeps the queries' panels in L2.
     """
-    return UNIT_ROWS if use_matrix_unit() else BLAS_ROWS
+    return BLAS_ROWS if chosen_way() == "blas" else UNIT_ROWS
 
 
 @cache
@@ -121,26 +138,46 @@ def blas_kernels() -> str:
     return ""
 
 
+@cache
+def has_avx512() -> bool:
+    """Tell whether this processor runs OpenBLAS's kernels for SkylakeX."""
+    features = llvmlite.binding.get_host_cpu_features()
+    return all(features.get(group) for group in AVX512)
+
+
 def description() -> str:
     """Return what multiplies, for people."""
-    if use_matrix_unit():
-        return "the processor's matrix unit (AMX), in three digits of 8 bits"
-    return f"OpenBLAS, kernels for {blas_kernels()}" if blas_kernels() else "BLAS"
+    blas = f"OpenBLAS, kernels for {blas_kernels()}" if blas_kernels() else "BLAS"
+    return {
+        "unit": "the processor's matrix unit (AMX), in three digits of 8 bits",
+        "blas": blas,
+        "digits": "plain loops, in three digits of 8 bits as by a matrix unit (slow, for tests)",
+    }[chosen_way()]
 
 
-def advice() -> str:
-    """Return how products would be faster; "" where nothing is known to be wrong.
+def warn_of_slow_kernels(flops: float) -> None:
+    """Warn, once a process, where a thread loses time by OpenBLAS's kernels for Haswell.
 
-    OpenBLAS takes kernels for Haswell on processors that it doesn't know, though those for
-    SkylakeX run wherever their instructions do.
+    OpenBLAS takes them for some processors with AVX-512, where those for SkylakeX run, too: see
+    `processor.better_kernels`. Kernels that the user has chosen are left alone.
+
+    Parameters
+    ----------
+    flops : float
+        Floating-point operations of the matrix products of a thread.
     """
-    if use_matrix_unit() or blas_kernels() not in ("Haswell", "Zen"):
-        return ""
-    features = llvmlite.binding.get_host_cpu_features()
-    if not all(features.get(f"avx512{group}") for group in ("f", "cd", "bw", "dq", "vl")):
-        return ""
-    return (
+    slow = chosen_way() == "blas" and blas_kernels() in ("Haswell", "Zen") and has_avx512()
+    lost = SHARE_LOST * flops / HASWELL_FLOPS
+    if slow and lost > LEAST_LOST and CORETYPE not in os.environ:
+        _warn_once()
+
+
+@cache
+def _warn_once() -> None:
+    warnings.warn(
         f"OpenBLAS multiplies with kernels for {blas_kernels()}, and this processor has AVX-512: "
-        "with OPENBLAS_CORETYPE=SkylakeX in the environment, before Python starts, products take "
-        "about half the time"
+        f"with {CORETYPE}=SkylakeX in the environment, before Python starts, products are about "
+        "1.6 times as fast",
+        StreamevalWarning,
+        stacklevel=7,
     )

@@ -13,6 +13,8 @@ to whole numbers may cost in each column, and B and C are small beside A.
 *Panels* hold rows in the order that the unit asks for: for every step of 64 columns, a tile a
 digit, of 16 rows, 1,024 bytes. Those of queries are of 32 rows, two tiles a digit; those of
 gallery rows of 16, transposed by fours.
+
+The unit is given by its configuration. Without one, None, `plain_unit` does what it would do.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from streameval.kernels import plain_unit
 from streameval.kernels.matrix_unit import (
     AHEAD_BYTES,
     DIGITS,
@@ -35,7 +38,6 @@ from streameval.kernels.matrix_unit import (
     SUMS_BYTES,
     TILE_BYTES,
     TILE_ROWS,
-    configuration,
     configure,
     multiply_panels,
     pack_step,
@@ -43,6 +45,9 @@ from streameval.kernels.matrix_unit import (
     write_rows,
 )
 from streameval.typing import ByteArray, Float32Array
+
+Unit = ByteArray | None
+"""The unit's `configuration`; None where there is no unit, or it is not to be used."""
 
 MOST_COLUMNS = 1 << 15  # the unit's sums of 3 · 2¹⁴ a column fit in 32 bits
 MOST_DIGITS = 127 * 0x10101  # what three digits hold
@@ -70,7 +75,7 @@ class Panels(NamedTuple):
     low: float
 
 
-def panels_of(rows: Float32Array, memory: ByteArray, panel: int) -> Panels:
+def panels_of(rows: Float32Array, memory: ByteArray, panel: int, unit: Unit) -> Panels:
     """Return the panels of the rows on one side of a product.
 
     Parameters
@@ -81,12 +86,13 @@ def panels_of(rows: Float32Array, memory: ByteArray, panel: int) -> Panels:
         To write them into.
     panel : {QUERIES, ITEMS}
         Rows of a panel: of queries, which are on the left, or of gallery rows.
+    unit : Unit
     """
     digits = memory[-memory.ctypes.data % LINE_BYTES :]  # panels begin with a cache line
     scale = np.zeros(-(-len(rows) // panel) * panel, np.float32)
     if not len(rows):
         return Panels(digits, scale, 0.0, 0.0, 0.0)
-    rounding, middle, low = _pack(rows, digits, scale, panel)
+    rounding, middle, low = _pack(rows, digits, scale, panel, unit)
     return Panels(digits, scale, float(rounding), float(middle), float(low))
 
 
@@ -108,12 +114,15 @@ def roundings(queries: Panels, gallery: Panels) -> float:
     return (rounded + left_out + summed) * 2.0**24
 
 
-def multiply(queries: Panels, gallery: Panels, width: int, start: int, out: Float32Array) -> None:
-    """Write the products of some queries and gallery rows, by the matrix unit.
+def multiply(
+    queries: Panels, gallery: Panels, unit: Unit, width: int, start: int, out: Float32Array
+) -> None:
+    """Write the products of some queries and gallery rows.
 
     Parameters
     ----------
     queries, gallery : Panels
+    unit : Unit
     width : int
         D.
     start : int
@@ -125,7 +134,7 @@ def multiply(queries: Panels, gallery: Panels, width: int, start: int, out: Floa
     sums = memory[-memory.ctypes.data % LINE_BYTES :]
     part = np.empty((QUERIES, ITEMS), np.float32)
     steps = -(-width // STEP)
-    _multiply(queries, start, gallery, steps, configuration(), sums, part, out)
+    _multiply(queries, start, gallery, steps, unit, sums, part, out)
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
@@ -159,7 +168,7 @@ def _fill(rows, first, column, out):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def _pack(rows, digits, scale, panel):  # type: ignore[no-untyped-def]
+def _pack(rows, digits, scale, panel, unit):  # type: ignore[no-untyped-def]
     """Write the panels and scales of some rows; return the attributes of `Panels`."""
     n, width = rows.shape
     steps = -(-width // STEP)
@@ -185,7 +194,11 @@ def _pack(rows, digits, scale, panel):  # type: ignore[no-untyped-def]
                 at, distance = part.ctypes.data, STEP * 4
             to = start + step * DIGITS * apart
             transposed = panel == ITEMS
-            pack_step(at, distance, by.ctypes.data, to, apart, transposed, squares.ctypes.data)
+            by_row, added = by.ctypes.data, squares.ctypes.data
+            if unit is None:
+                plain_unit.pack_step(at, distance, by_row, to, apart, transposed, added)
+            else:
+                pack_step(at, distance, by_row, to, apart, transposed, added)
         for r in range(count):
             b, c = squares[0, r].sum(), squares[1, r].sum()
             squared = np.float64(_squares(rows[first + r]))
@@ -202,7 +215,7 @@ def _pack(rows, digits, scale, panel):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def _multiply(queries, start, gallery, steps, configuration, sums, part, out):  # type: ignore[no-untyped-def]
+def _multiply(queries, start, gallery, steps, unit, sums, part, out):  # type: ignore[no-untyped-def]
     """As `multiply`: the queries stay in L2, and each panel of the gallery comes once.
 
     While one is multiplied with all queries, the next is brought closer, bit by bit.
@@ -218,27 +231,24 @@ def _multiply(queries, start, gallery, steps, configuration, sums, part, out):  
     # The panels before: none at first, and what is written of them comes to nothing.
     at, distance, row, column = part.ctypes.data, ITEMS * 4, 0, n
     query_scale, item_scale = by_query, by_item
-    configure(configuration.ctypes.data)
+    if unit is not None:
+        configure(unit.ctypes.data)
     for left_column in range(0, n + ITEMS, ITEMS):
         panels = last if left_column < n else first + 1  # after the last, nothing but writing
         items = right + left_column // ITEMS * size
         for panel in range(first, panels):
+            before = other, at, distance, query_scale, item_scale
             if left_column < n:
                 ahead = items + size + (panel - first) * steps * AHEAD_BYTES
-                multiply_panels(
-                    left + panel * steps * QUERY_STEP_BYTES,
-                    items,
-                    steps,
-                    own,
-                    ahead,
-                    other,
-                    at,
-                    distance,
-                    query_scale,
-                    item_scale,
-                )
+                added = left + panel * steps * QUERY_STEP_BYTES, items, steps, own, ahead
+                if unit is None:
+                    plain_unit.multiply_panels(*added, *before)
+                else:
+                    multiply_panels(*added, *before)
+            elif unit is None:
+                plain_unit.write_rows(*before)
             else:
-                write_rows(other, at, distance, query_scale, item_scale)
+                write_rows(*before)
             if at == part.ctypes.data:
                 top = max(row, 0)
                 inside = part[top - row : m - row, : n - column]
@@ -250,4 +260,5 @@ def _multiply(queries, start, gallery, steps, configuration, sums, part, out):  
                 at, distance = target + row * stride + column * 4, stride
             else:
                 at, distance = part.ctypes.data, ITEMS * 4
-    release()
+    if unit is not None:
+        release()

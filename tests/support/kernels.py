@@ -20,18 +20,28 @@ from streameval.kernels.matrix_unit import QUERIES as QUERIES
 from streameval.kernels.matrix_unit import supported as supported
 from streameval.kernels.multiplier import VARIABLE as VARIABLE
 from streameval.kernels.multiplier import Product as Product
+from streameval.kernels.multiplier import _warn_once as warn_once
+from streameval.kernels.multiplier import blas_kernels as blas_kernels
 from streameval.kernels.multiplier import blas_product as blas_product
 from streameval.kernels.multiplier import choose_multiplier as choose_multiplier
+from streameval.kernels.multiplier import chosen_unit as chosen_unit
+from streameval.kernels.multiplier import chosen_way as chosen_way
 from streameval.kernels.multiplier import description as description
+from streameval.kernels.multiplier import digit_product as digit_product
 from streameval.kernels.multiplier import item_bytes as item_bytes
-from streameval.kernels.multiplier import unit_product as unit_product
-from streameval.kernels.multiplier import use_matrix_unit as use_matrix_unit
+from streameval.kernels.multiplier import warn_of_slow_kernels as warn_of_slow_kernels
 from streameval.kernels.panels import MOST_COLUMNS as MOST_COLUMNS
 from streameval.kernels.panels import Panels as Panels
+from streameval.kernels.panels import multiply as multiply
 from streameval.kernels.panels import panels_of as panels_of
+from streameval.kernels.processor import AVX512 as AVX512
+from streameval.kernels.processor import CORETYPE as CORETYPE
+from streameval.kernels.processor import better_kernels as better_kernels
 
 __all__ = [
     "ABOVE",
+    "AVX512",
+    "CORETYPE",
     "ITEMS",
     "LAST",
     "MOST_COLUMNS",
@@ -42,21 +52,27 @@ __all__ = [
     "Panels",
     "Product",
     "QueryBlock",
+    "better_kernels",
     "bin_row",
     "bins_for",
+    "blas_kernels",
     "blas_product",
     "cell_of",
     "choose_multiplier",
+    "chosen_unit",
+    "chosen_way",
     "codes_for",
     "description",
+    "digit_product",
     "forget_older_kernels",
     "item_bytes",
     "lay_grid",
+    "multiply",
     "panels_of",
     "quantise",
     "supported",
     "threshold_distances",
     "touched_bit",
-    "unit_product",
-    "use_matrix_unit",
+    "warn_of_slow_kernels",
+    "warn_once",
 ]
