@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import IntEnum
+from itertools import takewhile
+from pathlib import Path
 from textwrap import wrap
 from typing import Any, NoReturn
 
@@ -19,7 +21,9 @@ from streameval.cli.options import command, examples
 from streameval.cli.output import print_answer, print_out
 from streameval.cli.types import Choice
 from streameval.errors import StreamevalError, StreamevalWarning
+from streameval.kernels.processor import CORETYPE, better_kernels
 
+CPUINFO = Path("/proc/cpuinfo")
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_STREAMEVAL_COMPLETE"  # what click looks for in the environment
 
@@ -63,6 +67,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
+        choose_blas_kernels()
         try:
             with warnings_in_words():
                 return super().invoke(ctx)
@@ -79,6 +84,19 @@ class Commands(click.Group):
         except KeyboardInterrupt:  # before the command has taken over the signals
             click.echo("interrupted", err=True)
             sys.exit(ExitStatus.INTERRUPTED)
+
+
+def choose_blas_kernels() -> None:
+    """Have OpenBLAS take the best kernels, here and in workers, unless the user has chosen.
+
+    It chooses when NumPy is loaded.
+    """
+    if CORETYPE in os.environ or "numpy" in sys.modules:
+        return
+    with suppress(OSError), CPUINFO.open(errors="replace") as file:
+        kernels = better_kernels("".join(takewhile(str.strip, file)))  # of the first processor
+        if kernels:
+            os.environ[CORETYPE] = kernels
 
 
 def fail(message: str) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -13,19 +12,19 @@ import numpy as np
 from streameval.arrays.array import Array
 from streameval.distances.distance import Distance, find_distance
 from streameval.distances.sums import Vectors
-from streameval.errors import BadRowError, InputError, StreamevalWarning, entry_point
+from streameval.errors import BadRowError, InputError, entry_point
 from streameval.kernels.features import (
     ExactColumns,
     FeatureColumns,
     QueryBlock,
 )
-from streameval.kernels.multiplier import advice, description, item_bytes
+from streameval.kernels.multiplier import description, item_bytes, warn_of_slow_kernels
 from streameval.kernels.tiles import Tile, column_offsets
 from streameval.planning.plan import Data, Plan, Task, pieces, plural
 from streameval.planning.range import UNIT_TOLERANCE, Range
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
-from streameval.source import Input, PlanText
+from streameval.source import Counted, Input, PlanText
 from streameval.sources.tiled import (
     MOST_ITEMS,
     ArrayLike,
@@ -47,7 +46,8 @@ from streameval.typing import (
 )
 
 if TYPE_CHECKING:
-    from streameval.request import Request
+    from streameval.run.preparation import Prepared
+    from streameval.run.session import Session
 
 # Lengths of vectors whose squares, and sums of them, are ordinary float64 numbers.
 LEAST_NORM, MOST_NORM = 1e-140, 1e150
@@ -114,13 +114,6 @@ class Features(TiledSource):
             f"gallery features {self.gallery.uri} have {self.shape[1]} rows",
         )
 
-    def check(self, request: Request) -> Features:
-        """Check the labels; warn where products are slower than they could be."""
-        self.check_rows(request.query, request.gallery)
-        if advice():
-            warnings.warn(advice(), StreamevalWarning, stacklevel=4)
-        return self
-
     def bounds(self) -> Range | None:
         """Return the bounds of the distance for any vectors, or for vectors of length 1.
 
@@ -144,6 +137,12 @@ class Features(TiledSource):
             f"{rows:,} queries × {plural(items, 'item')}, {blocks}",
             description(),
         )
+
+    def count(self, prepared: Prepared, session: Session) -> Counted:
+        """Return the statistics of all pairs; warn where products take longer than they have to."""
+        if not prepared.plan.workers:
+            warn_of_slow_kernels(prepared.plan.flops / prepared.plan.threads)
+        return super().count(prepared, session)
 
     def data(self) -> Data:
         """Return the sizes of the gallery's features."""

@@ -5,6 +5,7 @@ from streameval.cli.app import MEANINGS as MEANINGS
 from streameval.cli.app import SHELLS as SHELLS
 from streameval.cli.app import VARIABLE as VARIABLE
 from streameval.cli.app import ExitStatus as ExitStatus
+from streameval.cli.app import choose_blas_kernels as choose_blas_kernels
 from streameval.cli.config import CONFIG as CONFIG
 from streameval.cli.config import accepts as accepts
 from streameval.cli.config import as_toml as as_toml
