@@ -147,6 +147,7 @@ def features(tmp_path: Path) -> list[str]:
 ANY = "Nehalem"  # kernels that any processor of x86-64 runs, and that OpenBLAS chooses on none here
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not blas_kernels(), reason="NumPy's BLAS is not OpenBLAS")
 @pytest.mark.skipif(blas_kernels() == "armv8", reason="kernels for x86-64 don't run here")
 def test_the_command_and_its_workers_multiply_with_these_kernels(features: list[str]) -> None:

@@ -255,7 +255,10 @@ RUNS = {  # what OpenBLAS's kernels need of a processor
 }
 
 
-@pytest.mark.parametrize("kernels", RUNS)
+OLDER = [pytest.param(name, marks=pytest.mark.slow) for name in list(RUNS)[:3]]
+
+
+@pytest.mark.parametrize("kernels", [*OLDER, "Haswell", "SkylakeX"])
 def test_products_by_any_kernels_of_blas_are_as_close_as_they_say(kernels: str) -> None:
     if not blas_kernels():
         pytest.skip("NumPy's BLAS is not OpenBLAS")
