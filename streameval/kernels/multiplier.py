@@ -179,5 +179,5 @@ def _warn_once() -> None:
         f"with {CORETYPE}=SkylakeX in the environment, before Python starts, products are about "
         "1.6 times as fast",
         StreamevalWarning,
-        stacklevel=7,
+        stacklevel=8,
     )
