@@ -68,7 +68,7 @@ def metrics_blocks() -> Blocks:
     return [
         *blocks,
         "* computed by default",
-        "over: what the metric averages over, or is a rate of; without any, it is undefined",
+        "over: the metric is a mean or rate over these, and undefined without any",
     ]
 
 
