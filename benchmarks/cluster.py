@@ -28,7 +28,8 @@ from benchmarks.data import make_features
 from benchmarks.figure import Bench, Case, Figure, Measured, Skip
 from benchmarks.noop import prepared
 from streameval.planning.plan import Plan, Workers
-from streameval.run.connection import WORKER_BYTES, local_cluster
+from streameval.run.connection import local_cluster
+from streameval.run.memory import IMPORT_BYTES
 
 WORKERS, THREADS = "2 workers", "2 threads"
 QUERIES, GALLERY, WIDTH = (1024, 256), (500_000, 40_000), 512  # full, quick
@@ -58,7 +59,7 @@ def beside_threads(bench: Bench) -> Measured:
 
 def large_plan() -> Plan:
     """Return the plan of the simulated job."""
-    workers = Workers(count=200, threads=1, memory=4 * 10**9, reserved=WORKER_BYTES)
+    workers = Workers(count=200, threads=1, memory=4 * 10**9, libraries=IMPORT_BYTES)
     return prepared(se.Features(*LARGE), workers).plan
 
 

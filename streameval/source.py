@@ -13,22 +13,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from streameval.arrays.array import Array
 from streameval.arrays.fingerprint import fingerprint, of_file
 from streameval.errors import InputError
 from streameval.metrics.bounds import ListReading
-from streameval.planning.plan import Data, Limits, Plan, Problem
+from streameval.planning.plan import Limits, Plan
+from streameval.planning.problem import Data, Problem
 from streameval.planning.range import Range
 from streameval.statistics import RankStatistics
 from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
+    from streameval.protocols.counts import PairCounts
     from streameval.protocols.labels import Labels
-    from streameval.protocols.pairs import Pairs
     from streameval.request import Request
-    from streameval.run.preparation import Prepared
+    from streameval.run.preparation import Planned, Prepared
     from streameval.run.session import Session
 
 
@@ -170,14 +169,14 @@ class Source(ABC):
     def data(self) -> Data:
         """Return the sizes of what distances are read or computed from."""
 
-    def problem(self, pairs: Pairs) -> Problem:
+    def problem(self, counts: PairCounts) -> Problem:
         """Return the sizes of an evaluation without thresholds or a histogram."""
         return Problem(
             *self.shape,
-            positives=int(np.count_nonzero(pairs.positive)),
-            listed=len(pairs.item),
+            positives=int(counts.positive.sum()),
+            listed=int(counts.listed.sum()),
             data=self.data(),
-            classes=(pairs.classes.count, len(pairs.classes.item)),
+            classes=counts.classes,
         )
 
     def with_range_pass(self, problem: Problem) -> Problem:
@@ -195,7 +194,7 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def passes(self, prepared: Prepared) -> list[str]:
+    def passes(self, planned: Planned) -> list[str]:
         """Return the names of the passes over the data, in order."""
 
     @abstractmethod

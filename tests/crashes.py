@@ -81,7 +81,7 @@ def finished(folder: Path) -> dict[str, int]:
         ready = runs.recorded(work(folder), OPTIONS, record)
         tasks = ready.plan.tasks
         return {
-            stage: int(sum(record.stage(stage, len(tasks)).done))
+            stage: int(sum(record.stage(stage, tasks).done))
             for stage in ("range", "counting", "refining 1")
         }
 

@@ -25,6 +25,7 @@ from support.run import (
     ClusterExecutor,
     Connection,
     Job,
+    Memory,
     cluster_module,
     connection_module,
     local_cluster,
@@ -275,7 +276,7 @@ def test_an_address_that_is_none(address: str) -> None:
 
 
 def test_a_plan_that_no_worker_can_hold_is_refused_with_the_figures(folder: Path) -> None:
-    workers = Workers(count=4, threads=2, memory=10**8, reserved=3 * 10**8)
+    workers = Workers(count=4, threads=2, memory=10**8, libraries=3 * 10**8)
     with pytest.raises(BudgetError, match=r"100\.0 MB for each worker is too small.*300\.0 MB"):
         prepared(folder, "features", workers=workers)
 
@@ -284,7 +285,7 @@ def test_more_workers_make_more_and_smaller_tasks(folder: Path) -> None:
     problem = prepared(folder, "features").problem
     sizes = {}
     for count in (1, 10, 100):
-        workers = Workers(count=count, threads=2, memory=2 * 10**9, reserved=3 * 10**8)
+        workers = Workers(count=count, threads=2, memory=2 * 10**9, libraries=3 * 10**8)
         data = replace(problem.data, width=512)
         large = replace(problem, gallery=10_000_000, queries=5000, data=data)
         plan = make_plan(large, Limits(10**9, 1, 0, workers))
@@ -323,23 +324,41 @@ class TellsOfFive:
         told = limits if n_workers < 0 else limits[:n_workers]
         return {
             "workers": {
-                str(number): {"memory_limit": limit, "nthreads": 2}
+                str(number): {"memory_limit": limit, "nthreads": 2, "host": f"host {number % 4}"}
                 for number, limit in enumerate(told)
             }
         }
+
+    def run(self, function: object, on_error: str) -> dict[str, Memory]:
+        """Return what each worker says of its memory; two are on each machine."""
+        return {str(number): Memory(self.free, 10**8, 3 * 10**8 + number) for number in range(8)}
+
+    free = 20 * 10**9
 
 
 def test_all_workers_are_planned_with() -> None:
     client: Any = TellsOfFive()
     workers = Connection(client).workers(None)
-    assert (workers.count, workers.memory) == (8, 7 * 10**8)
+    assert (workers.count, workers.threads) == (8, 2)
+    assert workers.memory == 7 * 10**8 - 10**8  # beyond what the worker of the least limit holds
+    assert workers.libraries == 3 * 10**8 + 7
+    assert Connection(client).workers(5 * 10**8).memory == 5 * 10**8
+
+
+def test_workers_share_what_is_free_on_their_machine() -> None:
+    client: Any = TellsOfFive()
+    client.free = 2 * 10**9
+    assert Connection(client).workers(None).memory == 5 * 10**8
+    client.free = 6 * 10**8
+    with pytest.raises(BudgetError, match="shared by 2 processes: 150 MB, and at least 200 MB"):
+        Connection(client).workers(None)
 
 
 def test_the_local_cluster_ends_with_its_context_and_keeps_to_loopback() -> None:
     with local_cluster(2, 1, 10**9) as connection:
-        workers = connection.workers(None)
+        workers = connection.workers(10**9)
         assert (workers.count, workers.threads) == (2, 1)
-        assert workers.memory == pytest.approx(10**9, abs=2)
+        assert workers.memory == 10**9  # the limit of the process leaves room for it
         assert connection.workers(10**8).memory == 10**8
         processes = list(connection.client.run(_process_of_worker).items())
         assert all(address.startswith("tcp://127.0.0.1:") for address, _ in processes)

@@ -22,7 +22,7 @@ from profiles import examples
 from reference import canonical_distances
 from support.planning import Range, Task
 from support.run import Job, Thresholds, Watch, count, find_positives
-from support.runs import prepare, session_of
+from support.runs import plan_any_budget, prepare, session_of
 
 import streameval as se
 from streameval import Progress
@@ -270,7 +270,7 @@ def test_any_chunking_of_a_stored_matrix(
     array[:] = matrix
     source = se.Distances(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.run.session.reserved_bytes", lambda: 0)
+        plan_any_budget(patch)
         memory = 10**9 if strip else least_memory(source, sides)
         result = evaluate(source, **sides, memory=memory, threads=2)
     layout = result.provenance["plan"]["layout"]
@@ -443,7 +443,7 @@ def test_blocks_of_queries_under_the_smallest_budget(metric: Any) -> None:
     source = se.Features(q, g, metric)
     whole = evaluate(source, **sides)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.run.session.reserved_bytes", lambda: 0)
+        plan_any_budget(patch)
         memory = least_memory(source, sides)
         plan = prepare(source, **sides, memory=memory, threads=2).plan
         assert len({task.queries for task in plan.tasks}) > 1

@@ -22,7 +22,7 @@ from reference import canonical_distances
 from support.package import uniform_edges
 from support.run import BINS
 from support.run import passes_module as refining
-from support.runs import prepare
+from support.runs import plan_any_budget, prepare
 from test_exactness import (
     GALLERY,
     HOSTILE,
@@ -122,7 +122,7 @@ def test_strips_and_rectangles_of_a_stored_matrix(strip: bool, tmp_path: Any) ->
     source = se.Distances(tmp_path / "d.zarr")
     options = se.MetricOptions(metrics=("EER",))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.run.session.reserved_bytes", lambda: 0)
+        plan_any_budget(patch)
         memory = 10**9 if strip else least_memory(source, sides, options=options)
         result = evaluate(source, **sides, options=options, memory=memory, threads=2)
     assert result.provenance["plan"]["layout"] == ("strips" if strip else "rectangles")
@@ -151,7 +151,7 @@ def test_groups_have_the_figures_of_their_queries_alone(
         return se.Distances(tmp_path / "d.zarr" if rows.all() else matrix[rows])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.run.session.reserved_bytes", lambda: 0)
+        plan_any_budget(patch)
         if kind == "rectangles":
             options["memory"] = least_memory(
                 source(day == day),

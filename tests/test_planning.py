@@ -72,6 +72,30 @@ def test_every_pair_is_in_one_task_and_the_peak_within_the_budget(
     assert all(size >= 1 for size in (plan.block, *plan.tile))
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    problem=problems,
+    spare=st.lists(st.integers(1 << 18, 1 << 25), min_size=2, max_size=2),
+    threads=st.lists(st.integers(1, 8), min_size=2, max_size=2),
+)
+def test_an_earlier_cut_is_kept_where_it_fits(
+    problem: Problem, spare: list[int], threads: list[int]
+) -> None:
+    first, second = (
+        Limits(RESERVED + own, count, RESERVED) for own, count in zip(spare, threads, strict=True)
+    )
+    try:
+        cut = make_plan(problem, first).cut
+        plan = make_plan(problem, replace(second, cut=cut))
+    except BudgetError:
+        return
+    assert plan.peak <= second.memory
+    if threads[0] >= threads[1] and spare[0] <= spare[1]:
+        assert plan.cut == cut
+    if plan.cut != cut:
+        assert plan == make_plan(problem, second)
+
+
 ORDINARY = Problem(
     queries=1000,
     gallery=1_000_000,
@@ -96,8 +120,10 @@ def plan_of(problem: Problem, memory: float = 2e9, threads: int = 2) -> Plan:
     return make_plan(problem, Limits(int(memory), threads, RESERVED))
 
 
-def test_the_peak_does_not_depend_on_the_gallery() -> None:
-    assert plan_of(replace(ORDINARY, gallery=100_000_000)).peak == plan_of(ORDINARY).peak
+def test_the_peak_depends_on_the_gallery_by_a_byte_an_item_alone() -> None:
+    large, small = (plan_of(replace(ORDINARY, gallery=gallery)) for gallery in (10**8, 10**6))
+    assert large.parts["labels"] - small.parts["labels"] == 10**8 - 10**6
+    assert large.peak - large.parts["labels"] == small.peak - small.parts["labels"]
 
 
 def test_gallery_blocks_are_whole_chunks() -> None:
@@ -165,12 +191,12 @@ def test_a_refusal_names_what_takes_the_memory() -> None:
 def test_lists_on_a_cluster_are_bound_by_the_workers_memory_not_by_what_this_process_holds() -> (
     None
 ):
-    workers = Workers(count=2, threads=1, memory=1 << 30, reserved=300 << 20)
+    workers = Workers(count=2, threads=1, memory=1 << 30, libraries=300 << 20)
     features = se.Features(np.ones((1, 2)), np.ones((1, 2)))
     source = se.Neighbors(features=features, index="Flat", k=44)
     plan = source.plan(ORDINARY, Limits(4 << 30, 2, 3 << 30, workers))
     assert plan.peak <= workers.memory
-    assert plan.client["process and libraries"] == 3 << 30
+    assert plan.client["libraries"] == 3 << 30
     small = replace(workers, memory=300 << 20)
     with pytest.raises(BudgetError, match="for each worker is too small for lists"):
         source.plan(ORDINARY, Limits(4 << 30, 2, 0, small))

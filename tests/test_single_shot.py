@@ -21,6 +21,7 @@ from profiles import examples
 from reference import canonical_distances
 from support.planning import SHOT_RANKS
 from support.report import compare_conventions
+from support.runs import plan_any_budget
 from support.single_shot import (
     NEGLIGIBLE,
     ONE,
@@ -194,7 +195,7 @@ def test_any_chunking_of_a_stored_matrix(
     zarr.create_array(path, shape=matrix.shape, chunks=chunks, dtype=dtype)[:] = matrix
     source = se.Distances(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.run.session.reserved_bytes", lambda: 0)
+        plan_any_budget(patch)
         memory = 10**9 if strip else least_memory(source, sides, protocol=protocol)
         found = shots(source, sides, protocol=protocol, memory=memory, threads=2)
     check(found, expected(matrix.astype(np.float64), sides, protocol))
@@ -529,7 +530,7 @@ def test_an_entry_that_is_not_finite_is_named(tmp_path: Path) -> None:
     )
     source = se.Distances(tmp_path / "d.zarr")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streameval.run.session.reserved_bytes", lambda: 0)
+        plan_any_budget(patch)
         memory = least_memory(source, sides, protocol="cuhk03")
         for budget in (memory, 10**9):
             with pytest.raises(se.InputError, match="nan in row 5, column 77"):

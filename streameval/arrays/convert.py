@@ -101,9 +101,6 @@ def chunks_for(shape: Shape, itemsize: int) -> Shape:
 
 def _block_for(source: Array, chunks: Shape, memory: int) -> Shape:
     """Return the block to read at a time, in whole chunks: of rows, or of a row's columns."""
-    import psutil
-
-    held = int(psutil.Process().memory_info().rss) + RESERVED_BYTES
     chunk_bytes = int(np.prod(chunks)) * source.dtype.itemsize
     most = max(BLOCK_BYTES // chunk_bytes, 1)
     across = int(len(chunks) == 2 and chunks[1] < source.shape[1])
@@ -113,11 +110,11 @@ def _block_for(source: Array, chunks: Shape, memory: int) -> Shape:
         block = list(chunks)
         block[across] *= times
         needed = (2 * times + 3) * chunk_bytes + source.read_scratch_bytes(*(*block, 1)[:2])
-        if held + needed <= memory:
+        if RESERVED_BYTES + needed <= memory:
             return tuple(block)
     raise BudgetError(
         f"memory is {memory} bytes; to convert {source.uri} {source.shape} chunk by chunk takes "
-        f"{held + needed}: raise --memory, or store the source in smaller chunks"
+        f"{RESERVED_BYTES + needed}: raise --memory, or store the source in smaller chunks"
     )
 
 

@@ -26,14 +26,12 @@ def audit(**given: Any) -> None:
     Run it before an evaluation. It takes the same inputs as evaluate; labels alone are enough.
     Findings do not change the exit status.
     """
-    import psutil
-
     from streameval.audit import audit_features, audit_labels
     from streameval.errors import BudgetError
     from streameval.protocols.pairs import find_pairs
     from streameval.report.inputs import audit_blocks
     from streameval.request import Terms
-    from streameval.run.session import parse_bytes
+    from streameval.run.session import budget
 
     values = inputs.with_bundle(given)
     if any(values[side] is not None for side in SIDES):
@@ -48,14 +46,13 @@ def audit(**given: Any) -> None:
     pairs = find_pairs(query, gallery, protocol)
     report = audit_labels(query, gallery, protocol, pairs)
     if features is not None:
-        budget = parse_bytes(values["memory"])
-        held = int(psutil.Process().memory_info().rss) + 40 * features.shape[1]
-        if held + (64 << 20) > budget:
+        memory, rows = budget(values["memory"]), 40 * features.shape[1]
+        if rows + (64 << 20) > memory:
             raise BudgetError(
-                f"memory is {budget} bytes; the labels, and 40 bytes a gallery row, take {held} "
-                "already: raise --memory by 64 MB beyond that at least"
+                f"memory is {memory} bytes; 40 bytes a gallery row take {rows}: raise --memory by "
+                "64 MB beyond that at least"
             )
-        report += audit_features(features, budget - held, gallery, pairs)
+        report += audit_features(features, memory - rows, gallery, pairs)
     print_answer(values, report.summary, lambda: audit_blocks(report))
 
 
@@ -74,9 +71,9 @@ def convert(source: str, out: str, **values: Any) -> None:
     """
     from streameval.arrays import convert as conversion
     from streameval.arrays import open_array
-    from streameval.run.session import parse_bytes
+    from streameval.run.session import budget
 
-    memory = parse_bytes(values["memory"])
+    memory = budget(values["memory"])
     done = conversion.convert(open_array(source), out, memory=memory, overwrite=values["overwrite"])
     size, chunks = (" x ".join(f"{n:,}" for n in lengths) for lengths in (done.shape, done.chunks))
     kept = f"; {done.kept} of {done.blocks} blocks were there already" if done.kept else ""

@@ -21,6 +21,7 @@ from streameval.output import NewFile
 if TYPE_CHECKING:
     from streameval.audit import Finding
     from streameval.result import Evaluation
+    from streameval.run.preparation import Planned
 
 TREC = ("trec_run", "trec_qrels")
 
@@ -62,10 +63,9 @@ def evaluate(**given: Any) -> None:
     ):
         from streameval import audit
         from streameval.display.evaluation import evaluation_blocks, results_table
-        from streameval.report.inputs import plan_blocks, plan_summary
         from streameval.request import Request
-        from streameval.run.preparation import prepare
-        from streameval.run.session import open_session, parse_bytes
+        from streameval.run.preparation import plan_request, with_pairs
+        from streameval.run.session import open_session
 
         resampling = None if values["ci"] is None else inputs.parse_level(values)
         check_trec(values, inputs.check_terms(values).ties)  # before kept work may be discarded
@@ -75,25 +75,23 @@ def evaluate(**given: Any) -> None:
         request = Request.of(opened)
         conditions = {**values, "progress": progress, "resume": False}
         session = stack.enter_context(open_session(conditions))
-        prepared = prepare(request, session)
+        planned = plan_request(request, session)
         query, gallery = (opened[side] for side in SIDES)
+        known = not opened["without_labels"]
+        findings = audit.check_labels(query, gallery, request.protocol) if known else []
+        for finding in findings:
+            warnings.warn(str(finding), StreamevalWarning, stacklevel=2)
+        if values["dry_run"]:
+            print_plan(values, planned)
+            return
+        prepared = with_pairs(planned)
         if files:
             from streameval.neighbors.list_files import write_trec
 
             ties = prepared.request.options.ties
             collect = write_trec(query, gallery, prepared.pairs, ties, files)
             session = replace(session, collect=collect)
-        known = not opened["without_labels"]
-        findings = audit.check_labels(query, gallery, request.protocol) if known else []
-        for finding in findings:
-            warnings.warn(str(finding), StreamevalWarning, stacklevel=2)
-        del opened, request, query, gallery  # the labels of a large gallery are large
-        if values["dry_run"]:
-            rate = None if values["rate"] is None else parse_bytes(values["rate"], "rate")
-            print_answer(
-                values, lambda: plan_summary(prepared, rate), lambda: plan_blocks(prepared, rate)
-            )
-            return
+        del opened, request, planned, query, gallery  # the labels of a large gallery are large
         result = output.count(prepared, session)
         if resampling is not None:
             result = replace(result, resampling=resampling)
@@ -110,6 +108,15 @@ def evaluate(**given: Any) -> None:
         )
         if failure is not None:
             raise failure
+
+
+def print_plan(values: Values, planned: Planned) -> None:
+    """Print the answer of ``--dry-run``."""
+    from streameval.report.inputs import plan_blocks, plan_summary
+    from streameval.run.session import parse_bytes
+
+    rate = None if values["rate"] is None else parse_bytes(values["rate"], "rate")
+    print_answer(values, lambda: plan_summary(planned, rate), lambda: plan_blocks(planned, rate))
 
 
 def check_effects(values: Values) -> None:

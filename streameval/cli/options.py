@@ -176,9 +176,16 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "KINDS", "Compare runs although they differ in this. Repeatable.", multiple=True
     ),
     "memory": _option(
-        SIZE, "Budget of the process, or of each worker.  [default: 2GB; what a worker has]"
+        SIZE,
+        "What the evaluation may take beyond what the process, or each worker, holds.  [default: "
+        "half of what is free, 8GB at most]",
     ),
-    "budget": _option(SIZE, "Budget of the process.", "--memory", default="2GB"),
+    "budget": _option(
+        SIZE,
+        "What may be taken beyond what the process holds.  [default: half of what is free, 8GB at "
+        "most]",
+        "--memory",
+    ),
     "threads": _count("Number of threads.  [default: all cores]"),
     "workers": _count("Use this many processes, with one thread each."),
     "scheduler": _option(Value("ADDRESS"), "Use the Dask cluster of this scheduler."),

@@ -226,7 +226,7 @@ class Output(ExitStack):
                     "options; choose another folder, or replace it: --overwrite"
                 )
         if self._checkpoint is not None:
-            plan = self._checkpoint.start(lambda: content, prepared.plan)
+            plan = self._checkpoint.start(lambda: content, prepared.plan, prepared.with_cut)
             prepared = replace(prepared, plan=plan)
             session = replace(session, record=self._checkpoint)
         result = carry_out(prepared, session)

@@ -155,7 +155,7 @@ class Block:
 
     def _job(self, positives: int, near: int) -> Job:
         settings, source = self._settings, self.source
-        problem = source.problem(self.pairs)
+        problem = source.problem(self.pairs.counts)
         problem = replace(
             problem,
             positives=problem.positives + positives,

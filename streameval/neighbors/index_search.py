@@ -18,7 +18,8 @@ from streameval.neighbors import faiss_index
 from streameval.neighbors.count import NO_PAIRS
 from streameval.neighbors.lists import NOTHING, Lists, Repairs
 from streameval.neighbors.source import ListSource
-from streameval.planning.plan import Data, Plan, Task, pieces
+from streameval.planning.plan import Plan, Task, pieces
+from streameval.planning.problem import Data
 from streameval.request import Request
 from streameval.run.executor import Pass
 from streameval.run.job import Job

@@ -18,7 +18,8 @@ from streameval.neighbors.index_search import IndexSearch
 from streameval.neighbors.list_files import METRIC, PRINT, ROWS, open_lists
 from streameval.neighbors.lists import Lists, Repairs
 from streameval.neighbors.source import Depth, ListSource
-from streameval.planning.plan import Data, Plan
+from streameval.planning.plan import Plan
+from streameval.planning.problem import Data
 from streameval.request import Request
 from streameval.run.session import Session
 from streameval.source import Input

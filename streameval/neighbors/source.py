@@ -23,23 +23,13 @@ from streameval.metrics.selection import wanted_measures
 from streameval.neighbors.count import count_lists
 from streameval.neighbors.faiss_index import Recipe, faiss_metric
 from streameval.neighbors.lists import Lists, Repairs
-from streameval.planning.plan import (
-    RESERVED,
-    Limits,
-    Plan,
-    Problem,
-    Process,
-    Task,
-    pieces,
-    plural,
-    ranges,
-    refusal,
-)
+from streameval.planning.plan import Limits, Plan, Process, Task, pieces, plural, ranges, refusal
 from streameval.planning.planner import TARGET_BLOCK_BYTES
+from streameval.planning.problem import Problem
 from streameval.planning.range import Range
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
 from streameval.request import Request
-from streameval.run.preparation import Prepared
+from streameval.run.preparation import Planned, Prepared
 from streameval.run.session import Session
 from streameval.source import Counted, Input, PlanText, Source
 from streameval.sources.features import Features
@@ -224,8 +214,8 @@ class ListSource(Source):
         Plan
             Its tile is queries of a block, and k.
         """
-        statistics = 2 * problem.statistics_bytes + problem.pairs_bytes
-        here = {RESERVED: limits.reserved, "statistics": statistics}
+        here = limits.here(problem)
+        here["statistics"] += here["statistics"] + problem.job_bytes
         process = limits.process(problem, here)
         recipe, is_flat = self.recipe, self.is_flat
         process.kept.update(FAISS=FAISS_BYTES * self.searches, index=self.index_bytes)
@@ -260,7 +250,7 @@ class ListSource(Source):
             {} if limits.workers is None else here | {"lists": parts.get("lists", 0)},
         )
 
-    def passes(self, prepared: Prepared) -> list[str]:
+    def passes(self, planned: Planned) -> list[str]:
         """Return the names of the passes over the data, in order."""
         builds = self.recipe is not None
         wanted = {

@@ -1,173 +1,20 @@
-"""Problem dimensions, the limits, and the plan that fits the one into the other."""
+"""The limits, and the plan that fits a problem into them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from streameval.errors import BudgetError
-from streameval.single_shot.ahead import SHOT_DOUBTS, SHOT_RANKS, shot_entries
+from streameval.planning.problem import Holders, Problem
 from streameval.typing import Span
 
-RESERVED = "process and libraries"
+LIBRARIES = "libraries"
 SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
 FAN_IN = 8  # parts that a worker of a cluster merges at a time
 
 Layout = Literal["features", "strips", "rectangles", "lists"]
-Holders = dict[str, int]
-"""Bytes by what holds them."""
-
-
-@dataclass(frozen=True)
-class ShotSizes:
-    """Sizes for single gallery shot.
-
-    Attributes
-    ----------
-    identities : int
-        Identities H of the gallery.
-    entries : int
-        The most that a query leaves in the list of negatives ahead.
-    most_positives : callable
-        Number of queries of a block to the most positives that a block of that size has.
-    fields : int
-        Fields of the statistics: 1, and 2 where draws are taken.
-    """
-
-    identities: int
-    entries: int
-    most_positives: Callable[[int], int]
-    fields: int = 1
-
-    def task_bytes(self, queries: int, items: int) -> int:
-        """Return the bytes of a task of so many queries, with tiles of so many items."""
-        spare = max(items, SHOT_DOUBTS)
-        entries = 8 * shot_entries(queries * self.entries, spare)
-        return entries + 48 * self.identities + 60 * self.most_positives(queries) + 26 * spare
-
-    def kept_bytes(self, queries: int, gallery: int) -> int:
-        """Return the bytes of the labels of identities, and of the probabilities of all queries.
-
-        These are held twice where blocks of queries are stacked.
-        """
-        labels = 8 * gallery + 8 * self.identities
-        return labels + 2 * self.fields * 8 * 3 * SHOT_RANKS * queries
-
-
-@dataclass(frozen=True)
-class Data:
-    """Sizes of what distances are read or computed from.
-
-    Attributes
-    ----------
-    width : int
-        D of features; 0 for a matrix.
-    itemsize : int
-        Bytes of an element as it is worked on (4 or 8).
-    stored_itemsize : int
-        Bytes of an element as it is stored.
-    scratch : callable
-        (rows, columns) of a block of gallery features, or of the matrix, to the bytes that
-        reading it takes beside the block itself.
-    chunks : (int, int)
-        Chunk of the gallery features, or of the matrix: rows, columns.
-    converted : bool
-        Whether what is read is held beside what is worked on, as where their dtypes differ.
-    exact : bool
-        Whether every distance of features is computed, in float64; else most are told by
-        products in float32.
-    """
-
-    width: int
-    itemsize: int
-    stored_itemsize: int
-    scratch: Callable[[int, int], int]
-    chunks: tuple[int, int]
-    converted: bool = True
-    exact: bool = False
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Problem dimensions.
-
-    Attributes
-    ----------
-    queries, gallery : int
-        Q and G.
-    positives : int
-        Positive pairs P.
-    listed : int
-        Listed pairs, positives included.
-    data : Data
-    thresholds : int
-        T.
-    classes : (int, int)
-        Classes C of queries whose items are ignored, and rules R by which; 0 where none are.
-    extra_passes : int
-        Passes over all pairs beside the one that counts: to find the range of the distances, and
-        to settle chosen thresholds.
-    edges : int
-        E of the histogram of impostors; 0 where there is none.
-    groups : int
-        Groups of queries that have a histogram of their own, too.
-    shots : ShotSizes, optional
-        Where CMC is read under single gallery shot: a task sees the whole gallery then.
-    near : int
-        Nearest negatives that are looked for of each query.
-    """
-
-    queries: int
-    gallery: int
-    positives: int
-    listed: int
-    data: Data
-    thresholds: int = 0
-    classes: tuple[int, int] = 0, 0
-    extra_passes: int = 0
-    edges: int = 0
-    groups: int = 0
-    shots: ShotSizes | None = None
-    near: int = 0
-
-    @property
-    def passes(self) -> int:
-        """Passes over all pairs, but for finding the positives."""
-        return 1 + self.extra_passes
-
-    @property
-    def statistics_bytes(self) -> int:
-        """Bytes of the statistics, thrice while parts merge, and of the pairs that are listed."""
-        return 3 * self.part_bytes(self.queries) + 104 * self.positives + 10 * self.listed
-
-    @property
-    def pairs_bytes(self) -> int:
-        """Bytes of the job that every worker holds: listed pairs, junk, classes, positives."""
-        by_item = self.gallery * (1 + 4 * self.classes[1])
-        return 2 * (10 * self.listed + by_item) + 16 * self.positives
-
-    def positives_of(self, queries: int) -> int:
-        """Return the positives of so many queries, on average."""
-        return -(-self.positives * queries // max(self.queries, 1))
-
-    def part_bytes(self, queries: int) -> int:
-        """Return the bytes of the statistics of so many queries."""
-        by_query = queries * (self.thresholds + self.near + 8)
-        by_edge = self.edges * (2 + self.groups)
-        return 8 * (by_query + by_edge) + 32 * self.positives_of(queries)
-
-    def task_bytes(self, queries: int) -> int:
-        """Return the bytes of edges, levels, slots and statistics of a task of so many queries."""
-        positives, limits = self.positives_of(queries), self.thresholds + self.edges
-        within = limits + 8 + 2 * self.near + (self.thresholds if self.edges else 0)
-        return (
-            (32 if self.data.width else 24) * (positives + queries * limits)
-            + (16 if self.groups else 8) * queries * within
-            + 24 * limits * self.groups
-            + 40 * positives
-        )
 
 
 @dataclass(frozen=True)
@@ -204,15 +51,29 @@ class Workers:
     threads : int
         Of each; the most of any.
     memory : int
-        Bytes that each may take; the least of any.
-    reserved : int
-        Bytes that each holds before and beside the evaluation.
+        Bytes that each may take beyond what it holds; the least of any.
+    libraries : int
+        Bytes that the libraries of each take yet; the most of any.
     """
 
     count: int
     threads: int
     memory: int
-    reserved: int
+    libraries: int
+
+
+class Cut(NamedTuple):
+    """How a plan cuts the work: see `Plan`."""
+
+    layout: Layout
+    tasks: tuple[Task, ...]
+    block: int
+    tile: Span
+
+    @property
+    def queries(self) -> int:
+        """The most queries of a task."""
+        return max(task.queries[1] - task.queries[0] for task in self.tasks)
 
 
 @dataclass(frozen=True)
@@ -222,29 +83,36 @@ class Limits:
     Attributes
     ----------
     memory : int
-        Budget in bytes for the whole process.
+        Budget in bytes: what may be taken beyond what the process holds already.
     threads : int
-    reserved : int
-        Bytes that the process holds before and beside the evaluation.
+    libraries : int
+        Bytes that the libraries of the process take yet.
     workers : Workers, optional
-        Of the cluster that the tasks run on: memory, threads and reserved are theirs then, and
-        this process holds the statistics alone.
+        Of the cluster that the tasks run on: memory, threads and libraries are theirs then, and
+        this process holds pairs and statistics alone.
     tile : (int, int), optional
         Tile shape in place of the usual one: query rows, gallery items.
+    cut : Cut, optional
+        Of an earlier plan, to be kept where it fits.
     """
 
     memory: int
     threads: int
-    reserved: int
+    libraries: int
     workers: Workers | None = None
     tile: tuple[int, int] | None = None
+    cut: Cut | None = None
+
+    def here(self, problem: Problem) -> Holders:
+        """Return the bytes that this process holds whatever the cut, by what holds them."""
+        return {LIBRARIES: self.libraries, **problem.held_bytes}
 
     def process(self, problem: Problem, here: Holders) -> Process:
         """Return the process that tasks run in: this one, which holds what is `here`, or others."""
         on = self.workers
         if on is None:
             return Process(self.memory, self.threads, 0, dict(here))
-        kept = {RESERVED: on.reserved, "pairs": problem.pairs_bytes}
+        kept = {LIBRARIES: on.libraries, "pairs": problem.job_bytes}
         return Process(on.memory, on.threads, on.count, kept)
 
 
@@ -264,7 +132,7 @@ class Plan:
         time; of lists, queries of a block, and k.
     threads : int
     memory : int
-        The budget in bytes.
+        The budget in bytes, beyond what the process holds when it is called.
     parts : dict of str to int
         Bytes held at the worst moment, by what holds them.
     bytes_read : int
@@ -292,13 +160,18 @@ class Plan:
 
     @property
     def peak(self) -> int:
-        """Projected peak of the process's resident memory, bytes."""
+        """Projected peak of what is taken beyond what the process holds, bytes."""
         return sum(self.parts.values())
 
     @property
     def client_peak(self) -> int:
-        """Projected peak of the client's resident memory, bytes; 0 where there is no cluster."""
+        """Projected peak of what the client takes, bytes; 0 where there is no cluster."""
         return sum(self.client.values())
+
+    @property
+    def cut(self) -> Cut:
+        """How the work is cut."""
+        return Cut(self.layout, self.tasks, self.block, self.tile)
 
     @property
     def pairs(self) -> int:
@@ -361,10 +234,11 @@ def refusal(
     """
     budget = format_bytes(process.memory) + (" for each worker" if process.workers else "")
     figures = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())
-    needed = math.ceil(sum(parts.values()) * 1.03 / 1e6)  # the process itself varies a little
+    needed = math.ceil(sum(parts.values()) / 1e6)
     return BudgetError(
         f"a memory budget of {budget} is too small for {of}{problem.queries} queries × "
-        f"{problem.gallery} gallery items: at least {needed} MB is needed ({figures}); {remedy}"
+        f"{problem.gallery} gallery items: at least {needed} MB is needed beyond what the process "
+        f"holds ({figures}); {remedy}"
     )
 
 

@@ -20,19 +20,18 @@ from streameval.kernels.multiplier import best_rows, item_bytes
 from streameval.kernels.tiles import DOUBTS, FINE_QUERIES
 from streameval.planning.plan import (
     FAN_IN,
-    RESERVED,
     SHARDS_PER_THREAD,
-    Holders,
+    Cut,
     Layout,
     Limits,
     Plan,
-    Problem,
     Process,
     Task,
     pieces,
     ranges,
     refusal,
 )
+from streameval.planning.problem import Holders, Problem
 from streameval.typing import Span
 
 TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of the caches
@@ -48,18 +47,18 @@ STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
 
 def make_plan(problem: Problem, limits: Limits) -> Plan:
     """Choose tasks, blocks and tiles within the budget."""
-    here = {RESERVED: limits.reserved, "statistics": problem.statistics_bytes}
+    here = limits.here(problem)
     process = limits.process(problem, here)
     if problem.shots is not None:
         identities = problem.shots.kept_bytes(problem.queries, problem.gallery)
         process.kept["identities"] = here["identities"] = identities
     if problem.data.width:
-        plan = _plan_features(problem, process, limits.tile or (best_rows(), TILE_ITEMS))
+        plan = _plan_features(problem, process, limits)
     else:
-        plan = _plan_matrix(problem, process)
+        plan = _plan_matrix(problem, process, limits.cut)
     if limits.workers is None:
         return plan
-    sent = {"the job, as it is sent": problem.pairs_bytes, "tasks": TASK_BYTES * len(plan.tasks)}
+    sent = {"the job, as it is sent": problem.job_bytes, "tasks": TASK_BYTES * len(plan.tasks)}
     return replace(plan, client=here | sent)
 
 
@@ -108,24 +107,23 @@ def _row_bytes(problem: Problem) -> int:
     return data.width * (data.stored_itemsize + data.itemsize + (8 if data.exact else 4)) + 64
 
 
-def _plan_features(problem: Problem, process: Process, tile: tuple[int, int]) -> Plan:
-    """Cut features into blocks and tiles of at most this shape."""
-    cut = _fitting(problem, process, tile)
+def _plan_features(problem: Problem, process: Process, limits: Limits) -> Plan:
+    """Cut features as an earlier plan does, where that fits, or anew."""
+    kept, cut = limits.cut, None
+    if kept is not None and kept.layout == "features":
+        cut, tasks = _Cut(kept.queries, kept.block, *kept.tile), kept.tasks
+    if cut is None or sum(_feature_parts(problem, process, cut).values()) > process.memory:
+        cut = _fitting(problem, process, limits.tile or (best_rows(), TILE_ITEMS))
+        tasks = _feature_tasks(problem, process, cut)
     data, chunk, block = problem.data, max(problem.data.chunks[0], 1), cut.block
-    query_ranges = ranges(problem.queries, cut.queries)
-    shards = [(0, problem.gallery)]
-    if problem.shots is None:
-        unit = chunk if block % chunk == 0 else block  # no chunk is decoded twice
-        most = max(TASK_FLOPS // (2 * data.width * cut.queries), SMALL_SHARD)
-        shards = _shards(problem.gallery, unit, most, process)
     row_bytes = data.width * data.stored_itemsize
     gallery_bytes = problem.gallery * row_bytes
     decoded = (block + chunk - math.gcd(block, chunk)) / block if block < problem.gallery else 1
-    passes = len(query_ranges) * problem.passes * decoded
+    passes = len({task.queries for task in tasks}) * problem.passes * decoded
     read = int(gallery_bytes * passes) + min(problem.positives * row_bytes, gallery_bytes)
     return Plan(
         "features",
-        tuple(Task(q, g) for q in query_ranges for g in shards),
+        tasks,
         block,
         (cut.rows, cut.items),
         process.threads,
@@ -135,6 +133,17 @@ def _plan_features(problem: Problem, process: Process, tile: tuple[int, int]) ->
         2 * problem.queries * problem.gallery * data.width * problem.passes,
         process.workers,
     )
+
+
+def _feature_tasks(problem: Problem, process: Process, cut: _Cut) -> tuple[Task, ...]:
+    """Return blocks of queries against shards of the gallery."""
+    shards = [(0, problem.gallery)]
+    if problem.shots is None:
+        chunk = max(problem.data.chunks[0], 1)
+        unit = chunk if cut.block % chunk == 0 else cut.block  # no chunk is decoded twice
+        most = max(TASK_FLOPS // (2 * problem.data.width * cut.queries), SMALL_SHARD)
+        shards = _shards(problem.gallery, unit, most, process)
+    return tuple(Task(q, g) for q in ranges(problem.queries, cut.queries) for g in shards)
 
 
 def _fitting(problem: Problem, process: Process, tile: tuple[int, int]) -> _Cut:
@@ -199,8 +208,32 @@ def _matrix_parts(problem: Problem, process: Process, rows: int, items: int) -> 
     return _parts(problem, process, own, rows, items)
 
 
-def _plan_matrix(problem: Problem, process: Process) -> Plan:
-    """Cut a stored matrix into strips of whole rows, where one fits, else into rectangles."""
+def _plan_matrix(problem: Problem, process: Process, kept: Cut | None) -> Plan:
+    """Cut a stored matrix as an earlier plan does, where that fits, or anew."""
+    layout, rows, items = _fitting_matrix(problem, process)
+    across = ranges(problem.gallery, items if problem.shots is None else max(problem.gallery, 1))
+    tasks = tuple(Task(q, g) for q in ranges(problem.queries, rows) for g in across)
+    if kept is not None and kept.layout in ("strips", "rectangles"):
+        parts = _matrix_parts(problem, process, *kept.tile)
+        if sum(parts.values()) <= process.memory:
+            layout, tasks, (rows, items) = kept.layout, kept.tasks, kept.tile
+    matrix = problem.queries * problem.gallery * problem.data.stored_itemsize
+    return Plan(
+        layout,
+        tasks,
+        items,
+        (rows, items),
+        process.threads,
+        process.memory,
+        _matrix_parts(problem, process, rows, items),
+        matrix * (problem.passes + (layout == "rectangles")),
+        0,
+        process.workers,
+    )
+
+
+def _fitting_matrix(problem: Problem, process: Process) -> tuple[Layout, int, int]:
+    """Return strips of whole rows, where one fits, else rectangles: rows and items."""
     data, gallery = problem.data, max(problem.gallery, 1)
     rows = chunk_rows = max(min(data.chunks[0], problem.queries), 1)
     items = chunk_items = max(min(data.chunks[1], problem.gallery), 1)
@@ -223,18 +256,4 @@ def _plan_matrix(problem: Problem, process: Process) -> Plan:
     if sum(parts.values()) > process.memory:
         remedy = "raise --memory, lower --threads, or store the matrix in smaller chunks than "
         raise refusal(problem, process, parts, f"{remedy}{data.chunks[0]} × {data.chunks[1]}")
-    query_ranges = ranges(problem.queries, rows)
-    across = ranges(problem.gallery, items if problem.shots is None else gallery)
-    matrix = problem.queries * problem.gallery * data.stored_itemsize
-    return Plan(
-        layout,
-        tuple(Task(q, g) for q in query_ranges for g in across),
-        items,
-        (rows, items),
-        process.threads,
-        process.memory,
-        parts,
-        matrix * (problem.passes + (layout == "rectangles")),
-        0,
-        process.workers,
-    )
+    return layout, rows, items

@@ -22,7 +22,7 @@ from streameval.run.provenance import describe_source
 from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
-    from streameval.run.preparation import Prepared
+    from streameval.run.preparation import Planned
 
 
 COUNTS: Mapping[str, str] = {
@@ -106,15 +106,15 @@ def _features(side: JsonObject | None) -> list[str]:
     ]
 
 
-def plan_summary(prepared: Prepared, rate: float | None = None) -> JsonObject:
+def plan_summary(planned: Planned, rate: float | None = None) -> JsonObject:
     """Return the plan as numbers, for ``--dry-run --json``.
 
     `rate` is of floating-point operations a second of one thread, where it was measured.
     """
-    plan, problem = prepared.plan, prepared.problem
+    plan, problem = planned.plan, planned.problem
     return {
         "layout": plan.layout,
-        "passes": prepared.source.passes(prepared),
+        "passes": planned.source.passes(planned),
         "thresholds": problem.thresholds,
         "histogram_edges": problem.edges,
         "tasks": len(plan.tasks),
@@ -138,11 +138,11 @@ def _seconds_at(rate: float, plan: Plan) -> float:
     return plan.flops / (rate * plan.threads * max(plan.workers, 1))
 
 
-def plan_blocks(prepared: Prepared, rate: float | None = None) -> Blocks:
+def plan_blocks(planned: Planned, rate: float | None = None) -> Blocks:
     """Return the plan in words; `rate` as in `plan_summary`."""
-    plan, source, problem = prepared.plan, prepared.source, prepared.problem
+    plan, source, problem = planned.plan, planned.source, planned.problem
     (queries, items), text = source.shape, source.describe_plan(plan)
-    assumed = "" if prepared.columns else ", as is assumed"
+    assumed = "" if planned.columns else ", as is assumed"
     counted = [
         "at the positives",
         f"at {problem.thresholds} thresholds" if problem.thresholds else "",
@@ -153,14 +153,14 @@ def plan_blocks(prepared: Prepared, rate: float | None = None) -> Blocks:
     on = " of ".join(describe_threads({"workers": plan.workers, "threads": plan.threads}))
     rows = [
         describe_inputs(describe_source(source)),
-        ("Protocol", prepared.request.protocol.name),
+        ("Protocol", planned.request.protocol.name),
         (
             "Size",
             f"{plural(queries, 'query', 'queries')} × {plural(items, 'gallery item')}: "
             f"{amount(plan.pairs)} pairs, {problem.positives:,} of them positive{assumed}",
         ),
         ("Layout", text.layout),
-        ("Passes", ", ".join(source.passes(prepared))),
+        ("Passes", ", ".join(source.passes(planned))),
         ("Counts", ", ".join(filter(None, counted))),
         ("Tasks", f"{len(plan.tasks):,}, on {on}"),
         ("Tile", text.tile),
@@ -171,10 +171,11 @@ def plan_blocks(prepared: Prepared, rate: float | None = None) -> Blocks:
         time = duration(_seconds_at(rate, plan))
         rows.append(("Time", f"{time}, at {amount(rate)} operations a second of each thread"))
     each = " for each worker" if plan.workers else ""
-    peak = f"{format_bytes(plan.peak)} projected peak, of {format_bytes(plan.memory)}{each}"
+    beyond = f"{format_bytes(plan.memory)}{each}, beyond what the process holds"
+    peak = f"{format_bytes(plan.peak)} projected peak, of {beyond}"
     rows += [("Memory", peak), *_sizes(plan.parts)]
     if plan.client:
-        peak = f"{format_bytes(plan.client_peak)} projected peak of this process"
+        peak = f"{format_bytes(plan.client_peak)} projected peak of this process, beyond the same"
         rows += [("Client", peak), *_sizes(plan.client)]
     return [facts(rows)]
 

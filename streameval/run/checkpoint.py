@@ -8,6 +8,10 @@ moment. Only the client writes, and holds a lock.
     VARIANT/STAGE/NAME     the arrays of each name of the stage's state
     VARIANT/STAGE/done     [n] bool: the finished tasks
 
+A stage is known by its name and by a digest of its tasks, so that none goes on with others.
+Another budget, other threads or workers go on with the cut of the record, where it fits. Where it
+does not, the work is cut anew: a stage whose tasks are the same goes on, others begin again.
+
 Beside the store lie files that a stage keeps: an index that was built.
 """
 
@@ -16,28 +20,27 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from streameval.errors import OutputError, TaskError
+from streameval.errors import OutputError, StreamevalWarning, TaskError
 from streameval.output import hidden_path
-from streameval.planning.plan import Plan, Task, format_bytes
-from streameval.run.record import Manifest, Record, Stage
+from streameval.planning.plan import Cut, Plan, Task, plural
+from streameval.run.record import Item, Manifest, Record, Stage, digest
 from streameval.statistics import RankStatistics
 from streameval.store import Arrays, Store, View
 from streameval.typing import AnyArray, FloatArray, JsonObject
 
-FORMAT = 3  # of what is written; no other one is read
+FORMAT = 4  # of what is written; no other one is read
 COMMIT_SECONDS = 5.0  # between commits, and before the first
 SWEEP_EVERY = 20  # commits, after which what earlier ones held is deleted
 EVALUATION, DONE = "evaluation", "done"
-CUT = ("layout", "block", "tile", "parts", "threads")  # of a plan, beside its tasks
 
 
 class _WorkStore(Store):
@@ -69,7 +72,8 @@ class Checkpoint(Record):
         self._folder = folder
         self._store = _WorkStore(folder)
         self._lock = ExitStack()
-        self._cut: JsonObject = {}
+        self._evaluation: JsonObject = {}
+        self._anew = False  # whether the work is cut otherwise than the record says
         self._stages: dict[str, Stage] = {}
         self._variant = ""
         self._changed: dict[tuple[str, str], Stage] = {}
@@ -83,30 +87,47 @@ class Checkpoint(Record):
                 )
             self._open()
 
-    def start(self, describe: Callable[[], Manifest], plan: Plan) -> Plan:
-        """Record what is evaluated, and return its plan; that of the record where it is resumed."""
+    def start(
+        self, describe: Callable[[], Manifest], plan: Plan, with_cut: Callable[[Cut], Plan]
+    ) -> Plan:
+        """Record what is evaluated, and return its plan: with the cut of the record if that fits.
+
+        See `Record.start`.
+        """
         manifest = describe()
         self._variant = "planned"
-        if self._cut:
-            _compare(self._cut["manifest"], manifest, self._folder)
-            return _with_cut(plan, self._cut, self._folder)
-        tasks = [(*task.queries, *task.gallery) for task in plan.tasks]
-        self._cut = {"format": FORMAT, "manifest": manifest, "tasks": tasks}
-        self._cut |= {name: getattr(plan, name) for name in CUT}
+        if self._evaluation:
+            _compare(self._evaluation["manifest"], manifest, self._folder)
+            cut = _cut_of(self._evaluation)
+            plan = with_cut(cut)
+            self._anew = plan.cut != cut
+        self._evaluation = {"format": FORMAT, "manifest": manifest, **_as_json(plan.cut)}
         return plan
 
     def begin(self, variant: str) -> None:
         """Keep the stages that follow apart from those before."""
         self._variant = variant
 
-    def stage(self, name: str, tasks: int) -> Stage:
-        """Begin a stage, or resume it."""
-        where = f"{self._variant}/{name}"
-        stage = self._stages.pop(where, None) or Stage(tasks, partial(self._mark, where))
-        if len(stage.done) != tasks:
+    def stage(self, name: str, tasks: Sequence[Item]) -> Stage:
+        """Begin a stage, or resume it; warn of finished tasks that are done again."""
+        stages = f"{self._variant}/{name} "
+        where = stages + digest(tasks)
+        stage = self._stages.pop(where, None)
+        if stage is None:
+            for other in (one for key, one in self._stages.items() if key.startswith(stages)):
+                warnings.warn(
+                    f"the plan in {self._folder} does not fit the memory and threads of this run: "
+                    f"{name} begins again, in {plural(len(tasks), 'task')}; of the plan's "
+                    f"{plural(len(other.done), 'task')}, {np.count_nonzero(other.done):,} were "
+                    "finished",
+                    StreamevalWarning,
+                    stacklevel=4,
+                )
+            return Stage(len(tasks), partial(self._mark, where))
+        if len(stage.done) != len(tasks):
             raise OutputError(
                 f"{self._folder} is damaged: {where} has {len(stage.done)} tasks in it, and "
-                f"there are {tasks}; remove it"
+                f"there are {len(tasks)}; remove it"
             )
         return stage
 
@@ -138,10 +159,13 @@ class Checkpoint(Record):
             change = View(self._store, self._store.writable())
             for (where, name), stage in self._changed.items():
                 change.write(f"{where}/{name}", _arrays_of(stage.state[name]))
+            if self._anew:
+                self._write_evaluation(change)
             stages = {where: stage.done for (where, _), stage in self._changed.items()}
             for where, done in stages.items():
                 change.write(f"{where}/{DONE}", {DONE: done})
             change.commit(f"{sum(map(np.count_nonzero, stages.values()))} tasks")
+            self._anew = False
             self._commits += 1
             if self._commits % SWEEP_EVERY == 0:
                 self._store.expire()
@@ -181,8 +205,11 @@ class Checkpoint(Record):
                 self._store.create()
             if self._store.is_empty:
                 change = View(self._store, self._store.writable())
-                change.write_bytes(EVALUATION, json.dumps(self._cut).encode())
+                self._write_evaluation(change)
                 change.commit("begun")
+
+    def _write_evaluation(self, change: View) -> None:
+        change.write_bytes(EVALUATION, json.dumps(self._evaluation).encode())
 
     def _open(self) -> None:
         """Open the record and read all of it: it is no larger than the result."""
@@ -198,14 +225,16 @@ class Checkpoint(Record):
             self._lock = lock.pop_all()
 
     def _read(self, view: View) -> None:
-        cut = json.loads(view.read_bytes(EVALUATION).tobytes()) if EVALUATION in view.root else {}
-        if cut.get("format") != FORMAT:
+        known = EVALUATION in view.root
+        evaluation = json.loads(view.read_bytes(EVALUATION).tobytes()) if known else {}
+        written = evaluation.get("format", 1)
+        if written != FORMAT:
             raise OutputError(
                 f"the unfinished work in {self._folder} was written by another version of "
-                f"streameval, in format {cut.get('format', 1)}, and format {FORMAT} is expected: "
+                f"streameval, in format {written}, and format {FORMAT} is expected: "
                 "go on with it with that version, or remove it, and begin again"
             )
-        self._cut = cut
+        self._evaluation = evaluation
         for variant, stages in view.root.groups():
             for name, names in stages.groups():
                 where = f"{variant}/{name}"
@@ -252,19 +281,14 @@ def _compare(recorded: Manifest, manifest: Manifest, folder: Path) -> None:
             )
 
 
-def _with_cut(plan: Plan, cut: Mapping[str, Any], folder: Path) -> Plan:
-    """Return the plan with the cut of a record, if there are the memory and the threads for it."""
-    if plan.threads > cut["threads"]:
-        raise OutputError(
-            f"the plan in {folder} is for {cut['threads']} threads of each worker, and there are "
-            f"{plan.threads}: start workers of no more, or remove the folder"
-        )
-    tasks = tuple(Task((q, r), (g, h)) for q, r, g, h in cut["tasks"])
-    same = {"threads": plan.threads, "tasks": tasks, "tile": tuple(cut["tile"])}
-    resumed = replace(plan, **{name: cut[name] for name in CUT} | same)
-    if resumed.peak > plan.memory:
-        raise OutputError(
-            f"the plan in {folder} needs {format_bytes(resumed.peak)}, and the budget is "
-            f"{format_bytes(plan.memory)}: raise --memory, or remove the folder"
-        )
-    return resumed
+def _as_json(cut: Cut) -> JsonObject:
+    """Return a cut as the record holds it."""
+    tasks = [(*task.queries, *task.gallery) for task in cut.tasks]
+    return {**cut._asdict(), "tasks": tasks}
+
+
+def _cut_of(recorded: Mapping[str, Any]) -> Cut:
+    """Return the cut of a record."""
+    tasks = tuple(Task((q, r), (g, h)) for q, r, g, h in recorded["tasks"])
+    rows, items = recorded["tile"]
+    return Cut(recorded["layout"], tasks, recorded["block"], (rows, items))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from streameval.errors import OptionError, TaskError, check_type
 from streameval.planning.plan import Workers
+from streameval.run.memory import check_budget, default_budget, process_memory
 from streameval.typing import Keywords
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ PATIENCE = 300.0  # seconds without a scheduler, or without a worker
 TICK = 0.25  # seconds
 CONNECT = 20.0  # seconds within which a scheduler is to answer
 SHARE = 0.7  # of a worker's memory that is planned with: Dask spills, pauses and kills above
-WORKER_BYTES = 300 << 20  # of a worker's process and libraries
+WORKER_BYTES = 120 << 20  # of a worker's process, before it imports anything
 # A cluster closes a worker that starts again, and has not come back by then, for good.
 LASTING = {"distributed.deploy.lost-worker-timeout": "1 day"}
 LEAN = {"distributed.admin.low-level-log-length": 10}  # messages that Dask keeps, for its debugging
@@ -63,7 +63,14 @@ class Connection:
         Parameters
         ----------
         memory : int, optional
-            Bytes that each may take, where that is less than what the cluster gives it.
+            Bytes that each may take beyond what it holds; by default half of what is free on its
+            machine, shared with the other workers there, 8 GB at most. In either case no more
+            than the cluster gives it.
+
+        Raises
+        ------
+        BudgetError
+            If that is less than 200 MB.
         """
         try:
             self.client.wait_for_workers(1, timeout=PATIENCE)
@@ -73,14 +80,22 @@ class Connection:
                 f"{PATIENCE:.0f} s: start workers"
             ) from error
         # Of all: some versions of distributed tell of five where no number is given.
-        found = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        limits = [round(SHARE * one["memory_limit"]) for one in found if one["memory_limit"]]
-        limits += [memory] if memory is not None else []
+        found = self.client.scheduler_info(n_workers=-1)["workers"]
+        states = self.client.run(process_memory, on_error="ignore")
+        present = {address: found[address] for address in states if address in found}
+        on_host = Counter(one["host"] for one in present.values())
+        budgets = []
+        for address, one in present.items():
+            state, share = states[address], on_host[one["host"]]
+            budgets.append(default_budget(state.free, share) if memory is None else memory)
+            if one["memory_limit"]:
+                left = round(SHARE * one["memory_limit"]) - state.held
+                budgets.append(check_budget(max(left, 0), f" for the worker {address}"))
         return Workers(
-            count=len(found),
-            threads=max(one["nthreads"] for one in found),
-            memory=min(limits, default=psutil.virtual_memory().total),
-            reserved=WORKER_BYTES,
+            count=len(present),
+            threads=max(one["nthreads"] for one in present.values()),
+            memory=min(budgets),
+            libraries=max(state.libraries for state in states.values()),
         )
 
 
@@ -120,7 +135,7 @@ def open_cluster(given: Keywords, memory: int) -> Iterator[Connection | None]:
         ``client``: a connected `distributed.Client`; ``threads`` of each process that is started,
         one by default.
     memory : int
-        Bytes of each process that is started.
+        Bytes that each process that is started may take beyond what it holds then.
     """
     asked = [name for name in ("workers", "scheduler", "client") if name in given]
     if len(asked) > 1:
@@ -174,7 +189,8 @@ def local_cluster(workers: int, threads: int, memory: int) -> Iterator[Connectio
     threads : int
         Of each.
     memory : int
-        Bytes that each may take; one that takes much more is killed, and started again.
+        Bytes that each may take beyond what it holds when it is started; one that takes much more
+        is killed, and started again.
     """
     import dask
     from distributed import Client, LocalCluster
@@ -187,7 +203,7 @@ def local_cluster(workers: int, threads: int, memory: int) -> Iterator[Connectio
             n_workers=workers,
             threads_per_worker=threads,
             processes=True,
-            memory_limit=round(memory / SHARE),
+            memory_limit=round((memory + WORKER_BYTES) / SHARE),
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,

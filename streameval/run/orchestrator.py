@@ -23,7 +23,7 @@ from streameval.statistics import RankStatistics, rows_of
 def run(request: Request, session: Session) -> Evaluation:
     """Evaluate what is asked for."""
     prepared = prepare(request, session)
-    plan = session.record.start(partial(manifest, prepared), prepared.plan)
+    plan = session.record.start(partial(manifest, prepared), prepared.plan, prepared.with_cut)
     return carry_out(replace(prepared, plan=plan), session)
 
 

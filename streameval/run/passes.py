@@ -85,7 +85,7 @@ def listed_distances(
     """
     chosen = job.tiled.pair_parts(job.plan, query, item)
     parts = [part for _, part in chosen]
-    stage = record.stage("positives", len(parts))
+    stage = record.stage("positives", parts)
     distance: FloatArray = stage.state.setdefault("distance", np.empty(len(item)))
     for indices, values in session.run(replace(FIND_POSITIVES, name=name), job, parts, stage):
         distance[chosen[indices[0]][0]] = values
@@ -95,7 +95,7 @@ def listed_distances(
 
 def find_extremes(job: Job, session: Session) -> FloatArray:
     """Return the least and greatest distance over all non-ignored pairs; (inf, −inf) of none."""
-    stage = session.record.stage("range", len(job.plan.tasks))
+    stage = session.record.stage("range", job.plan.tasks)
     return session.sums(FIND_RANGE, job, stage)[None]
 
 
@@ -107,7 +107,7 @@ def count_all(job: Job, session: Session, refined: int = 0) -> RankStatistics:
     work, stage = COUNT, COUNT.name
     if refined:
         work, stage = replace(COUNT, name="refining"), f"refining {refined}"
-    blocks = session.sums(work, job, session.record.stage(stage, len(job.plan.tasks)))
+    blocks = session.sums(work, job, session.record.stage(stage, job.plan.tasks))
     return RankStatistics.stack(list(blocks.values()))
 
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from streameval.arrays.fingerprint import of_labels
 from streameval.metrics.groups import PositiveCameras
-from streameval.planning.plan import Limits, Plan, Problem, ShotSizes
+from streameval.planning.plan import Cut, Limits, Plan
+from streameval.planning.problem import Problem, ShotSizes
 from streameval.planning.range import UNUSED, Range
+from streameval.protocols.agreement import coded, distinct, multiplicities
+from streameval.protocols.counts import PairCounts, junk_labels
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs, find_pairs
-from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
+from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
 from streameval.request import Request
 from streameval.result.groups import check_group_column, group_labels, histogram_groups
 from streameval.run.session import Session
-from streameval.single_shot.counter import Shots
+from streameval.single_shot.counter import Shots, entries_of_query
 from streameval.source import Source
-from streameval.statistics import SHOT_FIELDS
+from streameval.statistics import SHOT_FIELDS, cumulated
 from streameval.typing import AnyArray, IntArray, JsonObject
 
 THRESHOLDS = 101
@@ -28,49 +31,64 @@ BINS = 1000  # of the histogram of impostors
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """A request that is checked and planned.
+class Planned:
+    """A request that is checked and planned, from the numbers of its pairs alone.
 
     Attributes
     ----------
     request : Request
-        Without labels; its source is checked.
-    pairs : Pairs
+        Its source is checked.
     problem : Problem
     limits : Limits
         What the plan may take.
     plan : Plan
     range : Range or None
         None: to be found in a pass over the data.
+    counts : PairCounts
+        The numbers of the pairs.
     columns : mapping of str to [Q] array
         Labels of the queries, for the per-query table and for groups: ``id``, ``cam`` where
         there is one, and further ones.
-    shots : Shots, optional
-        Where one item is drawn of each gallery identity.
-    positive_cams : PositiveCameras, optional
-        Of the positive pairs as `Pairs.positives` lists them, where both sides have cameras.
     groups : [Q] int64, optional
         The group of each query, where the histogram of impostors is kept by group, too.
-    label_fingerprints : mapping of str to str
-        Of the gallery's labels, which a result does not hold.
     """
 
     request: Request
-    pairs: Pairs
     problem: Problem
     limits: Limits
     plan: Plan
     range: Range | None
+    counts: PairCounts
     columns: Mapping[str, AnyArray]
-    shots: Shots | None = None
-    positive_cams: PositiveCameras | None = None
-    groups: IntArray | None = None
-    label_fingerprints: Mapping[str, str] = field(default_factory=dict)
+    groups: IntArray | None
 
     @property
     def source(self) -> Source:
         """The source of the request."""
         return self.request.source
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared(Planned):
+    """A request that is planned, and whose pairs are found.
+
+    Attributes
+    ----------
+    request : Request
+        Without labels.
+    pairs : Pairs
+    shots : Shots, optional
+        Where one item is drawn of each gallery identity.
+    positive_cams : PositiveCameras, optional
+        Of the positive pairs as `Pairs.positives` lists them, where both sides have cameras.
+    label_fingerprints : mapping of str to str
+        Of the gallery's labels, which a result does not hold.
+    """
+
+    pairs: Pairs
+    shots: Shots | None = None
+    positive_cams: PositiveCameras | None = None
+    label_fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     def with_range_from_data(self) -> Prepared:
         """Return the same evaluation, cut in the same way, with ``range="minmax"``."""
@@ -78,6 +96,10 @@ class Prepared:
         again = self.source.plan(problem, self.limits)
         plan = replace(self.plan, bytes_read=again.bytes_read, flops=again.flops)
         return replace(self, problem=problem, plan=plan, range=None)
+
+    def with_cut(self, cut: Cut) -> Plan:
+        """Return the plan with the cut of an earlier one, if that fits; else its own."""
+        return self.source.plan(self.problem, replace(self.limits, cut=cut))
 
     def range_summary(self, used: Range) -> JsonObject:
         """Return the mode and the bounds of the range that was used, for the summary."""
@@ -89,10 +111,15 @@ class Prepared:
 
 
 def prepare(request: Request, session: Session) -> Prepared:
-    """Check the inputs of a request, find its pairs, and plan the work.
+    """Check and plan a request, and find its pairs."""
+    return with_pairs(plan_request(request, session))
 
-    Without labels it is planned for some positives a query, and can't be run. No more is counted
-    than the metrics need.
+
+def plan_request(request: Request, session: Session) -> Planned:
+    """Check the inputs of a request, count its pairs, and plan the work.
+
+    No pair is listed; see `PairCounts`. Without labels it is planned for some positives a query,
+    and can't be run. No more is counted than the metrics need.
     """
     source = request.source.check(request)
     request = request.with_source(source)
@@ -100,56 +127,65 @@ def prepare(request: Request, session: Session) -> Prepared:
     given = used is not None
     if request.range == "auto":
         used = source.bounds()
-    needs, protocol = request.fields_needed, request.protocol
+    needs, query, gallery = request.fields_needed, request.query, request.gallery
     columns: Mapping[str, AnyArray] = {}
-    shots = cams = groups = None
-    fingerprints: Mapping[str, str] = {}
-    query, gallery = request.query, request.gallery
+    groups = shots = None
     if query is None or gallery is None:
-        pairs = Pairs.assumed(*source.shape, ASSUMED_POSITIVES)
+        counts = PairCounts.assumed(source.shape[0], ASSUMED_POSITIVES)
     else:
-        pairs = find_pairs(query, gallery, protocol, request.listed)
+        counts = PairCounts.of(query, gallery, request.protocol, request.listed)
         columns = label_columns(query)
-        fingerprints = gallery_fingerprints(gallery, None if request.listed is None else pairs)
-        if protocol.cmc == SINGLE_GALLERY_SHOT and not needs.isdisjoint(SHOT_FIELDS):
-            draws = protocol.shot_draws if "sampled_shots" in needs else 0
-            shots = Shots.of(gallery, pairs, draws, protocol.shot_seed)
-        if query.cam is not None and gallery.cam is not None:
-            cams = PositiveCameras.of(gallery.cam[pairs.positives()[1]])
-        _check_groups(request, columns, cams)
+        _check_groups(request, columns, gallery.cam)
         if "impostor_histogram" in needs and request.group_by is not None:
             groups = histogram_groups(request.group_by, columns)
+        if _draws(request):
+            shots = shot_sizes(gallery, request.protocol, counts, needs)
     problem = replace(
-        source.problem(pairs),
+        source.problem(counts),
         groups=0 if groups is None else int(groups.max()) + 1,
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
         extra_passes=int(bool(request.refine)),
-        shots=None if shots is None else shot_sizes(pairs, shots, needs),
+        shots=shots,
     )
     if not problem.thresholds and not problem.edges:
         used = Range(0.0, 1.0)  # nothing is read off it
     if used is None:
         problem = source.with_range_pass(problem)
     limits = replace(session.limits(source), tile=request.tile)
+    plan = source.plan(problem, limits)
+    return Planned(request, problem, limits, plan, used, counts, columns, groups)
+
+
+def with_pairs(planned: Planned) -> Prepared:
+    """Find the pairs of what is planned, and what goes with them."""
+    request = planned.request
+    own = {one.name: getattr(planned, one.name) for one in fields(planned)}
+    own["request"] = request.without_labels()
+    query, gallery, protocol = request.query, request.gallery, request.protocol
+    if query is None or gallery is None:
+        return Prepared(**own, pairs=Pairs.assumed(*request.source.shape, ASSUMED_POSITIVES))
+    pairs = find_pairs(query, gallery, protocol, request.listed, planned.counts)
+    shots = cams = None
+    if _draws(request):
+        draws = protocol.shot_draws if "sampled_shots" in request.fields_needed else 0
+        shots = Shots.of(gallery, pairs, draws, protocol.shot_seed)
+    if query.cam is not None and gallery.cam is not None:
+        known = distinct(gallery.cam)
+        cams = PositiveCameras(known, coded(known, gallery.cam)[pairs.positives()[1]])
+    fingerprints = gallery_fingerprints(gallery, None if request.listed is None else pairs)
     return Prepared(
-        request.without_labels(),
-        pairs,
-        problem,
-        limits,
-        source.plan(problem, limits),
-        used,
-        columns,
-        shots,
-        cams,
-        groups,
-        fingerprints,
+        **own, pairs=pairs, shots=shots, positive_cams=cams, label_fingerprints=fingerprints
     )
 
 
-def _check_groups(
-    request: Request, columns: Mapping[str, AnyArray], cams: PositiveCameras | None
-) -> None:
+def _draws(request: Request) -> bool:
+    """Return whether an item of each gallery identity is drawn."""
+    needs = request.fields_needed
+    return request.protocol.cmc == SINGLE_GALLERY_SHOT and not needs.isdisjoint(SHOT_FIELDS)
+
+
+def _check_groups(request: Request, columns: Mapping[str, AnyArray], cams: AnyArray | None) -> None:
     """Check, before any work, that each query has a label of a group."""
     group_by = request.group_by
     if group_by is None:
@@ -177,13 +213,19 @@ def gallery_fingerprints(gallery: Labels, listed: Pairs | None) -> dict[str, str
     return {name: of_labels(labels) for name, labels in columns.items()}
 
 
-def shot_sizes(pairs: Pairs, shots: Shots, needs: frozenset[str]) -> ShotSizes:
+def shot_sizes(
+    gallery: Labels, protocol: Protocol, counts: PairCounts, needs: frozenset[str]
+) -> ShotSizes:
     """Return the sizes of what is drawn from under single gallery shot."""
-    indptr = pairs.positives()[0]
+    positives = counts.positive
+    indptr = cumulated(positives)
 
     def most_positives(queries: int) -> int:
-        starts = np.arange(0, pairs.queries, queries)
-        ends = np.minimum(starts + queries, pairs.queries)
+        starts = np.arange(0, len(positives), queries)
+        ends = np.minimum(starts + queries, len(positives))
         return int((indptr[ends] - indptr[starts]).max())
 
-    return ShotSizes(len(shots.items), shots.entries, most_positives, len(needs & SHOT_FIELDS))
+    junk = np.array(junk_labels(gallery, protocol), gallery.id.dtype)
+    items = multiplicities(gallery.id, without=junk)
+    entries = entries_of_query(items, int(positives.max(initial=0)))
+    return ShotSizes(len(items), entries, most_positives, len(needs & SHOT_FIELDS))

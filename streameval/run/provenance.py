@@ -94,13 +94,12 @@ def _processor() -> str:
 
 
 def manifest(prepared: Prepared) -> Manifest:
-    """Return what is counted, as JSON values: the content of the inputs, options and plan.
+    """Return what is counted, as JSON values: the content of the inputs, and options.
 
     Options that are read off the same counts, as the rule of average precision, are left out,
-    unless the source's counts depend on them. A plan for a cluster depends on the workers that
-    there happen to be, and goes on with others.
+    unless the source's counts depend on them. No number depends on memory, threads or workers.
     """
-    source, request, plan = prepared.source, prepared.request, prepared.plan
+    source, request = prepared.source, prepared.request
     inputs = {item.name: item.fingerprint() for item in source.inputs()}
     inputs["labels"] = _label_hash(prepared)
     options: JsonObject = {
@@ -115,21 +114,15 @@ def manifest(prepared: Prepared) -> Manifest:
     }
     if source.depends_on_reading:
         options |= asdict(request.options)
-    local = prepared.limits.workers is None
-    process = {"memory": plan.memory, "threads": plan.threads} if local else {}
     described: JsonObject = json.loads(json.dumps(options, default=str))
     # Options first: the pairs, which are hashed as labels, change with them, too.
-    return {
-        "options": described,
-        "inputs": inputs,
-        "plan": {"on": "threads" if local else "workers", **process},
-    }
+    return {"options": described, "inputs": inputs}
 
 
 def identity(described: Manifest) -> str:
     """Return a text that two evaluations have in common only where they count the same."""
-    same = {section: described[section] for section in ("inputs", "options")}
-    return hashlib.blake2b(json.dumps(same, sort_keys=True).encode(), digest_size=16).hexdigest()
+    text = json.dumps(described, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _label_hash(prepared: Prepared) -> str:
@@ -144,7 +137,7 @@ def _label_hash(prepared: Prepared) -> str:
     ]
     arrays += [pairs.classes.query, pairs.classes.code, pairs.classes.item]
     arrays += prepared.columns.values()
-    arrays += [] if cams is None else [cams.labels]
+    arrays += [] if cams is None else [cams.known, cams.code]
     arrays += [] if shots is None else [shots.code]
     arrays += [] if prepared.groups is None else [prepared.groups]
     digest = hashlib.blake2b(digest_size=16)

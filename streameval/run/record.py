@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from streameval.planning.plan import Plan
+from streameval.planning.plan import Cut, Plan
 
-Item = TypeVar("Item")
+Item = TypeVar("Item")  # a task of a pass
 
 
 class Stage:
@@ -42,19 +43,30 @@ class Stage:
 
 
 Manifest = Mapping[str, Mapping[str, Any]]
-"""What is counted, as JSON values: ``inputs``, ``options`` and ``plan``."""
+"""What is counted, as JSON values: ``inputs`` and ``options``."""
+
+
+def digest(tasks: Sequence[Any]) -> str:
+    """Return a text that differs where tasks do: by their names, and their numbers of pairs."""
+    text = "\n".join(f"{task} {task.pairs}" for task in tasks)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 class Record:
     """A record of finished work, stage by stage; this one keeps nothing."""
 
-    def start(self, describe: Callable[[], Manifest], plan: Plan) -> Plan:
-        """Record what is evaluated, and return the plan to follow."""
+    def start(
+        self, describe: Callable[[], Manifest], plan: Plan, with_cut: Callable[[Cut], Plan]
+    ) -> Plan:
+        """Record what is evaluated, and return the plan to follow.
+
+        `with_cut` returns the plan with an earlier cut, if that fits; else its own.
+        """
         return plan
 
-    def stage(self, name: str, tasks: int) -> Stage:
-        """Begin a stage of so many tasks, or continue it where it was left."""
-        return Stage(tasks)
+    def stage(self, name: str, tasks: Sequence[Item]) -> Stage:
+        """Begin a stage of some tasks, or continue it where it was left."""
+        return Stage(len(tasks))
 
     def file(self, name: str) -> Path | None:
         """Return where a file of a stage is kept; None where none is."""

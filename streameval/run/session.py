@@ -12,28 +12,29 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import psutil
 
 from streameval.errors import OptionError, check_path
 from streameval.kernels.caches import forget_stale_kernels, pausing_for_compilation
-from streameval.kernels.counting import count_tile
 from streameval.metrics.options import is_count, is_number
 from streameval.planning.plan import Limits, Task, Workers
 from streameval.run.checkpoint import Checkpoint
 from streameval.run.cluster import ClusterExecutor
-from streameval.run.connection import WORKER_BYTES, Connection, open_cluster
+from streameval.run.connection import Connection, open_cluster
 from streameval.run.executor import Executor, Item, Part, Parts, Pass, ThreadExecutor
 from streameval.run.job import Job
+from streameval.run.memory import (
+    IMPORT_BYTES,
+    check_budget,
+    default_budget,
+    free_bytes,
+    library_bytes,
+)
 from streameval.run.progress import Progress, Watch
 from streameval.run.progress_bar import opened_progress
 from streameval.run.record import NO_RECORD, Record, Stage
 from streameval.run.worker import check_sent
 from streameval.source import Source
 from streameval.typing import Keywords
-
-DEFAULT_MEMORY = "2GB"
-LIBRARY_BYTES = 160 << 20  # kernels, compiled or loaded, codecs, allocators
-USED_LIBRARY_BYTES = 48 << 20  # what these may still take where they have been used before
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,12 @@ class Session:
     Attributes
     ----------
     memory : int
-        Budget of this process in bytes.
+        Budget of this process in bytes, beyond what it holds.
     threads : int
     executor : Executor
         Runs the tasks: threads of this process, or a cluster.
     worker_memory : int, optional
-        Budget of each worker, where one is given.
+        Budget of each worker, beyond what it holds, where one is given.
     connection : Connection, optional
         To the Dask cluster whose workers do the work.
     planned_workers : Workers, optional
@@ -82,7 +83,7 @@ class Session:
         if self.connection is not None:
             check_sent(source)
             workers = self.connection.workers(self.worker_memory)
-        return Limits(self.memory, self.threads, reserved_bytes(), workers)
+        return Limits(self.memory, self.threads, library_bytes(), workers)
 
     def run(
         self, work: Pass[Item, Part], job: Job, items: Sequence[Item], stage: Stage | None = None
@@ -142,7 +143,6 @@ def open_session(given: Keywords) -> Iterator[Session]:
     forget_stale_kernels()
     given = {name: value for name, value in given.items() if value is not None}
     folder = given.get("checkpoint")
-    memory = parse_bytes(given.get("memory", DEFAULT_MEMORY))
     threads = given.get("threads", cores())
     if not is_count(threads):
         raise OptionError(f"threads is {threads!r}; a whole number of at least 1 is needed")
@@ -150,8 +150,9 @@ def open_session(given: Keywords) -> Iterator[Session]:
     workers, resume = given.get("workers", 1), bool(given.get("resume"))
     if workers < 1:
         raise OptionError(f"--workers is {workers}; a whole number of at least 1 is needed")
+    memory = budget(given.get("memory"), workers)
     if given.get("dry_run") and "workers" in given and "scheduler" not in given:
-        planned = Workers(workers, given.get("threads", 1), memory, WORKER_BYTES)
+        planned = Workers(workers, given.get("threads", 1), memory, IMPORT_BYTES)
         yield Session(memory, threads, ThreadExecutor(threads), planned_workers=planned)
         return
     if folder is not None:
@@ -178,6 +179,27 @@ def open_session(given: Keywords) -> Iterator[Session]:
         with Checkpoint(Path(folder), resume=resume) as record:
             yield replace(session, record=record)
             record.remove()
+
+
+def budget(memory: str | float | None, processes: int = 1) -> int:
+    """Return what each of some processes of this machine may take beyond what it holds, in bytes.
+
+    Parameters
+    ----------
+    memory : str or float, optional
+        A size as `parse_bytes` reads it; by default half of what is free, 8 GB at most.
+    processes : int
+
+    Raises
+    ------
+    BudgetError
+        If that is less than 200 MB.
+    OptionError
+        If it is no size.
+    """
+    if memory is None:
+        return default_budget(free_bytes(), processes)
+    return check_budget(parse_bytes(memory))
 
 
 def cores() -> int:
@@ -209,9 +231,3 @@ def parse_bytes(size: str | float, what: str = "memory") -> int:
     if count <= 0:
         raise OptionError(f"{what} is {size!r}; a positive size is needed")
     return count
-
-
-def reserved_bytes() -> int:
-    """Return what the process holds, and will for its libraries, beside the evaluation."""
-    libraries = USED_LIBRARY_BYTES if count_tile.signatures else LIBRARY_BYTES
-    return int(psutil.Process().memory_info().rss) + libraries

@@ -12,6 +12,7 @@ import numpy as np
 
 from streameval.kernels.edges import Positives
 from streameval.kernels.tiles import Doubts, LevelTable, Tile
+from streameval.protocols.agreement import coded, distinct
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
 from streameval.single_shot.ahead import (
@@ -61,11 +62,16 @@ class Shots:
     @classmethod
     def of(cls, gallery: Labels, pairs: Pairs, draws: int, seed: int) -> Shots:
         """Return what is drawn from of a gallery, for its pairs with the queries."""
-        known, code = np.unique(gallery.id, return_inverse=True)
+        known = distinct(gallery.id)
+        code = coded(known, gallery.id)
         items = np.bincount(code[~pairs.junk], minlength=len(known))
-        rows = ROWS * int(np.diff(pairs.positives()[0]).max(initial=0))
-        entries = most_entries(items, rows, hopeless_from(SHOT_RANKS))
-        return cls(code.astype(np.int32), items, draws, seed, entries)
+        entries = entries_of_query(items, int(np.diff(pairs.positives()[0]).max(initial=0)))
+        return cls(code, items, draws, seed, entries)
+
+
+def entries_of_query(items: IntArray, positives: int) -> int:
+    """Return the most entries of a query, of so many items of each identity, and positives."""
+    return most_entries(items, ROWS * positives, hopeless_from(SHOT_RANKS))
 
 
 class ShotCounter:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from streameval.errors import InputError, OptionError, entry_point
 from streameval.metrics.options import is_count
-from streameval.planning.plan import Data
+from streameval.planning.problem import Data
 from streameval.source import Input
 from streameval.sources.distances import MatrixSource
 from streameval.sources.tiled import convert

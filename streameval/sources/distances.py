@@ -12,7 +12,8 @@ import numpy as np
 
 from streameval.errors import BadRowError, InputError, entry_point
 from streameval.kernels.tiles import Columns, Tile, all_finite, column_offsets
-from streameval.planning.plan import Data, Plan, Task, pieces, plural
+from streameval.planning.plan import Plan, Task, pieces, plural
+from streameval.planning.problem import Data
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart

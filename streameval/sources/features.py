@@ -20,7 +20,8 @@ from streameval.kernels.features import (
 )
 from streameval.kernels.multiplier import description, item_bytes, warn_of_slow_kernels
 from streameval.kernels.tiles import Tile, column_offsets
-from streameval.planning.plan import Data, Plan, Task, pieces, plural
+from streameval.planning.plan import Plan, Task, pieces, plural
+from streameval.planning.problem import Data
 from streameval.planning.range import UNIT_TOLERANCE, Range
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch

@@ -18,8 +18,9 @@ from streameval.arrays.array import Array
 from streameval.arrays.uri import open_array
 from streameval.errors import BadRowError, InputError, StreamevalWarning
 from streameval.kernels.tiles import Tile
-from streameval.planning.plan import Data, Limits, Plan, Problem, Task
+from streameval.planning.plan import Limits, Plan, Task
 from streameval.planning.planner import make_plan
+from streameval.planning.problem import Data, Problem
 from streameval.planning.range import Range
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.passes import count_all, find_extremes, find_positives, refine
@@ -28,7 +29,7 @@ from streameval.source import Counted, Source
 from streameval.typing import AnyArray, FloatArray, FloatingArray, IntArray
 
 if TYPE_CHECKING:
-    from streameval.run.preparation import Prepared
+    from streameval.run.preparation import Planned, Prepared
     from streameval.run.session import Session
 
 ArrayLike = str | Path | npt.ArrayLike | Array
@@ -168,13 +169,13 @@ class TiledSource(Source):
         """
         return make_plan(problem, limits)
 
-    def passes(self, prepared: Prepared) -> list[str]:
+    def passes(self, planned: Planned) -> list[str]:
         """Return the names of the passes over the data, in order."""
         wanted = {
-            "range": prepared.range is None,
-            "positives": prepared.plan.layout != "strips",
+            "range": planned.range is None,
+            "positives": planned.plan.layout != "strips",
             "counting": True,
-            "refining": bool(prepared.request.refine),
+            "refining": bool(planned.request.refine),
         }
         return [name for name, needed in wanted.items() if needed]
 

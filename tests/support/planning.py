@@ -1,13 +1,13 @@
 """What tests use of `streameval.planning` beside its public names."""
 
-from streameval.planning.plan import Data as Data
 from streameval.planning.plan import Limits as Limits
 from streameval.planning.plan import Plan as Plan
-from streameval.planning.plan import Problem as Problem
-from streameval.planning.plan import ShotSizes as ShotSizes
 from streameval.planning.plan import Task as Task
 from streameval.planning.plan import Workers as Workers
 from streameval.planning.planner import make_plan as make_plan
+from streameval.planning.problem import Data as Data
+from streameval.planning.problem import Problem as Problem
+from streameval.planning.problem import ShotSizes as ShotSizes
 from streameval.planning.range import Range as Range
 from streameval.single_shot.ahead import SHOT_RANKS as SHOT_RANKS
 

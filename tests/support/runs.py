@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
+
 import streameval as se
 from streameval.metrics.selection import with_named
 from streameval.planning.plan import Workers
@@ -19,6 +21,12 @@ from streameval.run.provenance import manifest
 from streameval.run.record import NO_RECORD, Record
 from streameval.run.session import Session, open_session
 from streameval.source import Source
+
+
+def plan_any_budget(patch: pytest.MonkeyPatch) -> None:
+    """Plan within any budget, however small, and without what libraries take."""
+    patch.setattr("streameval.run.memory.LEAST", 0)
+    patch.setattr("streameval.run.session.library_bytes", lambda: 0)
 
 
 def session_of(given: dict[str, Any]) -> Session:
@@ -70,4 +78,4 @@ def run(
 def recorded(prepared: Prepared, options: se.MetricOptions, record: Record) -> Prepared:
     """Return what is prepared with the plan of a record."""
     describe = partial(manifest, under(prepared, options))
-    return replace(prepared, plan=record.start(describe, prepared.plan))
+    return replace(prepared, plan=record.start(describe, prepared.plan, prepared.with_cut))

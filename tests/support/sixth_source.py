@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval.planning.plan import Data
+from streameval.planning.problem import Data
 from streameval.source import Input
 from streameval.sources.distances import MatrixSource
 

@@ -1,0 +1,174 @@
+"""Problem dimensions, and the bytes that they take whatever the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streameval.single_shot.ahead import SHOT_DOUBTS, SHOT_RANKS, shot_entries
+
+PAIRS = 1 << 17  # that are found at a time
+
+Holders = dict[str, int]
+"""Bytes by what holds them."""
+
+
+@dataclass(frozen=True)
+class ShotSizes:
+    """Sizes for single gallery shot.
+
+    Attributes
+    ----------
+    identities : int
+        Identities H of the gallery.
+    entries : int
+        The most that a query leaves in the list of negatives ahead.
+    most_positives : callable
+        Number of queries of a block to the most positives that a block of that size has.
+    fields : int
+        Fields of the statistics: 1, and 2 where draws are taken.
+    """
+
+    identities: int
+    entries: int
+    most_positives: Callable[[int], int]
+    fields: int = 1
+
+    def task_bytes(self, queries: int, items: int) -> int:
+        """Return the bytes of a task of so many queries, with tiles of so many items."""
+        spare = max(items, SHOT_DOUBTS)
+        entries = 8 * shot_entries(queries * self.entries, spare)
+        return entries + 48 * self.identities + 60 * self.most_positives(queries) + 26 * spare
+
+    def kept_bytes(self, queries: int, gallery: int) -> int:
+        """Return the bytes of the labels of identities, and of the probabilities of all queries.
+
+        These are held twice where blocks of queries are stacked.
+        """
+        labels = 8 * gallery + 8 * self.identities
+        return labels + 2 * self.fields * 8 * 3 * SHOT_RANKS * queries
+
+
+@dataclass(frozen=True)
+class Data:
+    """Sizes of what distances are read or computed from.
+
+    Attributes
+    ----------
+    width : int
+        D of features; 0 for a matrix.
+    itemsize : int
+        Bytes of an element as it is worked on (4 or 8).
+    stored_itemsize : int
+        Bytes of an element as it is stored.
+    scratch : callable
+        (rows, columns) of a block of gallery features, or of the matrix, to the bytes that
+        reading it takes beside the block itself.
+    chunks : (int, int)
+        Chunk of the gallery features, or of the matrix: rows, columns.
+    converted : bool
+        Whether what is read is held beside what is worked on, as where their dtypes differ.
+    exact : bool
+        Whether every distance of features is computed, in float64; else most are told by
+        products in float32.
+    """
+
+    width: int
+    itemsize: int
+    stored_itemsize: int
+    scratch: Callable[[int, int], int]
+    chunks: tuple[int, int]
+    converted: bool = True
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Problem dimensions.
+
+    Attributes
+    ----------
+    queries, gallery : int
+        Q and G.
+    positives : int
+        Positive pairs P.
+    listed : int
+        Listed pairs, positives included.
+    data : Data
+    thresholds : int
+        T.
+    classes : (int, int)
+        Classes C of queries whose items are ignored, and rules R by which; 0 where none are.
+    extra_passes : int
+        Passes over all pairs beside the one that counts: to find the range of the distances, and
+        to settle chosen thresholds.
+    edges : int
+        E of the histogram of impostors; 0 where there is none.
+    groups : int
+        Groups of queries that have a histogram of their own, too.
+    shots : ShotSizes, optional
+        Where CMC is read under single gallery shot: a task sees the whole gallery then.
+    near : int
+        Nearest negatives that are looked for of each query.
+    """
+
+    queries: int
+    gallery: int
+    positives: int
+    listed: int
+    data: Data
+    thresholds: int = 0
+    classes: tuple[int, int] = 0, 0
+    extra_passes: int = 0
+    edges: int = 0
+    groups: int = 0
+    shots: ShotSizes | None = None
+    near: int = 0
+
+    @property
+    def passes(self) -> int:
+        """Passes over all pairs, but for finding the positives."""
+        return 1 + self.extra_passes
+
+    @property
+    def held_bytes(self) -> Holders:
+        """Bytes that an evaluation holds whatever its cut, by what holds them.
+
+        Statistics count thrice, as their parts merge; of labels, what is made of those that are
+        given.
+        """
+        by_item = self.gallery * (1 + 4 * self.classes[1])
+        sought = min(self.gallery, self.listed)  # items whose identity a query has
+        finding = 100 * min(self.listed, PAIRS)
+        return {
+            "labels": by_item + 8 * sought + 32 * self.queries,
+            "pairs": 10 * self.listed + 4 * self.positives + finding,
+            "statistics": 3 * self.part_bytes(self.queries) + 104 * self.positives,
+        }
+
+    @property
+    def job_bytes(self) -> int:
+        """Bytes of the job that every worker holds: listed pairs, junk, classes, positives."""
+        by_item = self.gallery * (1 + 4 * self.classes[1])
+        return 2 * (10 * self.listed + by_item) + 16 * self.positives
+
+    def positives_of(self, queries: int) -> int:
+        """Return the positives of so many queries, on average."""
+        return -(-self.positives * queries // max(self.queries, 1))
+
+    def part_bytes(self, queries: int) -> int:
+        """Return the bytes of the statistics of so many queries."""
+        by_query = queries * (self.thresholds + self.near + 8)
+        by_edge = self.edges * (2 + self.groups)
+        return 8 * (by_query + by_edge) + 32 * self.positives_of(queries)
+
+    def task_bytes(self, queries: int) -> int:
+        """Return the bytes of edges, levels, slots and statistics of a task of so many queries."""
+        positives, limits = self.positives_of(queries), self.thresholds + self.edges
+        within = limits + 8 + 2 * self.near + (self.thresholds if self.edges else 0)
+        return (
+            (32 if self.data.width else 24) * (positives + queries * limits)
+            + (16 if self.groups else 8) * queries * within
+            + 24 * limits * self.groups
+            + 40 * positives
+        )
