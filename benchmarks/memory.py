@@ -1,7 +1,7 @@
 """Memory: measured ≤ projected ≤ allowed, each evaluation in a process of its own.
 
-The budget is for the whole process, so what is measured is the peak of the whole process; the
-peak since the imports (VmHWM after a reset) is among the details.
+The budget is what an evaluation may take beyond what the process holds when it is called, so that
+is what is measured: VmHWM after a reset, less the resident memory then.
 """
 
 from __future__ import annotations

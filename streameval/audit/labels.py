@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from streameval.arrays.composed import natural_order
+from streameval.protocols.agreement import Agreement, distinct
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.protocol import Protocol
@@ -66,7 +67,7 @@ def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Fin
         protocol.self_match == "key"
         and query.key is not None
         and gallery.key is not None
-        and not np.isin(query.key, gallery.key).any()
+        and not Agreement(query, gallery, ("key",)).counts().any()
     ):
         audit.warn(
             "no-own-image",
@@ -91,7 +92,7 @@ def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Fin
 
 
 def _check_cameras(audit: Audit, query: AnyArray, gallery: AnyArray, protocol: Protocol) -> None:
-    own, others = np.unique(query), np.unique(gallery)
+    own, others = distinct(query), distinct(gallery)
     alone = np.setdiff1d(own, others)
     if len(own) == len(others) == 1 and not len(alone):
         effect = "no query has a positive then"

@@ -203,7 +203,7 @@ def compare_index(
     junk_ids: Any = None,
     self_match: SelfMatch | None = None,
     range: Any = None,
-    memory: str | int = "2GB",
+    memory: str | int | None = None,
     threads: int | None = None,
     progress: Progress | bool | None = None,
 ) -> Comparison:
