@@ -72,7 +72,6 @@ def test_every_pair_is_in_one_task_and_the_peak_within_the_budget(
     assert all(size >= 1 for size in (plan.block, *plan.tile))
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     problem=problems,
     spare=st.lists(st.integers(1 << 18, 1 << 25), min_size=2, max_size=2),
