@@ -277,6 +277,11 @@ def _coordinates(grid: Shape) -> Iterator[Shape]:
             yield (index, *rest)
 
 
+def _word(setting: Any) -> Any:
+    """Return a setting of a codec as a word: zarr before 3.2 has an enumeration of them."""
+    return getattr(setting, "value", setting)
+
+
 def _absent_in_shard(array: Any, at: Shape) -> Iterator[str]:
     """Yield the chunks that are absent from a shard, in words.
 
@@ -293,7 +298,7 @@ def _absent_in_shard(array: Any, at: Shape) -> Iterator[str]:
     inside = tuple(s // c for s, c in zip(array.shards, array.chunks, strict=True))
     length = 16 * math.prod(inside)
     size = length + 4 * (len(names) - 1)  # with the checksum
-    at_start = codec.index_location.value == "start"
+    at_start = _word(codec.index_location) == "start"
     request = RangeByteRequest(0, size) if at_start else SuffixByteRequest(size)
     key = array.metadata.encode_chunk_key(at)
     shard = array.store_path / key
@@ -303,7 +308,7 @@ def _absent_in_shard(array: Any, at: Shape) -> Iterator[str]:
             f"shard {shard} is {len(found)} bytes long, less than its index of {size} bytes: it "
             "was cut short, write it again"
         )
-    dtype = ">u8" if codec.index_codecs[0].endian.value == "big" else "<u8"
+    dtype = ">u8" if _word(codec.index_codecs[0].endian) == "big" else "<u8"
     index = np.frombuffer(found[:length], dtype).reshape(*inside, 2)
     for inner in np.argwhere((index == _ABSENT).all(axis=-1)):
         chunk = np.array(at) * inside + inner
