@@ -6,7 +6,6 @@ the provenance and what is sent to workers are derived from `inputs` and `option
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -82,9 +81,9 @@ class Input:
     @property
     def sent_bytes(self) -> int:
         """Bytes that are sent to each worker: of an array in memory, which has no path."""
-        if not self.by_workers or isinstance(self.data, Path) or not self.data.in_memory:
+        if not self.by_workers or isinstance(self.data, Path):
             return 0
-        return math.prod(self.data.shape) * self.data.dtype.itemsize
+        return self.data.sent_bytes
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -43,17 +44,31 @@ class Array(ABC):
         Of what `read` returns, in native byte order.
     chunks : tuple of int
         The block that is natural to read, along each axis.
+    edges : tuple of [c] int64, optional
+        Where chunks end along each axis, if each costs as much however little of it is read:
+        tasks are cut there.
     """
 
     uri: str
     shape: Shape
     dtype: np.dtype[np.generic]
     chunks: Shape
+    edges: tuple[IntArray, ...] | None = None
     in_memory: bool = False
     """Whether it can't be opened again by path."""
 
     def __repr__(self) -> str:
         return f"<{self.uri}: {self.dtype} {self.shape}>"
+
+    @property
+    def identity(self) -> str | None:
+        """What it is recognised by where a run is resumed; None: by its content."""
+        return None
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that are sent to each worker of a cluster; none of what it opens again by path."""
+        return math.prod(self.shape) * self.dtype.itemsize if self.in_memory else 0
 
     def read(
         self, rows: Span, columns: Span | None = None, *, out: AnyArray | None = None
@@ -221,6 +236,17 @@ def blocks(spans: Spans, shape: Shape) -> Iterator[Spans]:
             for (start, stop), size in axes
         )
     )
+
+
+def chunks_of_block(block: Shape, shape: Shape, chunks: Shape) -> tuple[int, int]:
+    """Return how many chunks a block touches at most, and how many it covers at least."""
+    touched, whole = 1, 1
+    for size, length, chunk in zip(block, shape, chunks, strict=True):
+        along, cut = math.ceil(size / chunk), 0
+        if size % chunk and size < length:
+            along, cut = min((size - 2) // chunk + 2, math.ceil(length / chunk)), 2
+        touched, whole = touched * along, whole * max(0, along - cut)
+    return touched, whole
 
 
 def choose_key(path: Path, key: str | None, names: Collection[str], what: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from streameval.arrays.array import Array, reading
 from streameval.arrays.composed import is_pattern, matching
-from streameval.arrays.memory import LoadedArray, MemoryArray
+from streameval.arrays.memory import MemoryArray
 from streameval.arrays.npy import Header, NpyArray
 from streameval.arrays.remote import is_remote, remote_state
 from streameval.arrays.uri import parse_uri
@@ -41,8 +41,15 @@ def fingerprint(array: Array) -> str:
 
     Of an array in memory, or of up to 256 MiB, all of it is read. Of a larger one, 64 blocks that
     are spread evenly, the first and the last among them; and for every file its size, and when
-    it was written.
+    it was written. Of an object of another package, its `identity`.
+
+    Raises
+    ------
+    OptionError
+        If it can be recognised by its name alone, and has none.
     """
+    if array.identity is not None:
+        return array.identity
     digest, starts, read = _begin(array)
     size = math.prod(array.shape) * array.dtype.itemsize
     if size > READ_BYTES and not isinstance(array, MemoryArray):
@@ -112,7 +119,7 @@ def state(array: Array) -> str:
     One of these is that of the file system, which no tool sets back. Nothing is read of the
     array. One in memory has none: "".
     """
-    if isinstance(array, MemoryArray) and not isinstance(array, LoadedArray):
+    if array.in_memory:
         return ""
     lines = _files(array, (*WRITTEN, "st_ctime_ns"))
     return _hash("".join(lines).encode()).hexdigest()

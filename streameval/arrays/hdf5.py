@@ -6,6 +6,7 @@ Older `.mat` files are loaded whole.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 
 from streameval.arrays.array import Array, Spans, choose_key, native_dtype, reading, slices
 from streameval.arrays.memory import LoadedArray, check_fits
+from streameval.arrays.objects import ObjectArray
 from streameval.errors import InputError, optional_package
 from streameval.typing import AnyArray
 
@@ -53,8 +55,14 @@ class Hdf5Array(Array):
     def __init__(self, path: Path, key: str, uri: str) -> None:
         self.uri = uri
         self._path, self._key = path.absolute(), key
-        with _opened(path, uri) as file:
-            self._declare(file[key])
+        with self._dataset() as dataset:
+            self._declare(dataset)
+
+    @contextmanager
+    def _dataset(self) -> Iterator[Any]:
+        """Hold the dataset open."""
+        with _opened(self._path, self.uri) as file:
+            yield file[self._key]
 
     def _declare(self, dataset: Any) -> None:
         """Take shape, dtype and chunks of a dataset all of which was written."""
@@ -86,11 +94,48 @@ class Hdf5Array(Array):
         return 2 * math.prod(self.chunks) * self.dtype.itemsize
 
     def _fill(self, out: AnyArray, spans: Spans) -> None:
-        with _opened(self._path, self.uri) as file:
+        with self._dataset() as dataset:
             if self._is_text:
-                out[...] = file[self._key].asstr()[slices(spans)]
+                out[...] = dataset.asstr()[slices(spans)]
             else:
-                file[self._key].read_direct(out, slices(spans))
+                dataset.read_direct(out, slices(spans))
+
+
+class Hdf5Dataset(ObjectArray, Hdf5Array):
+    """A dataset that the caller holds open, of a file that is written to, or in memory."""
+
+    kind = "HDF5 dataset"
+
+    def __init__(self, held: Any, name: str | None = None) -> None:
+        ObjectArray.__init__(self, held, name)
+        with self._dataset() as dataset:
+            self._declare(dataset)
+
+    @contextmanager
+    def _dataset(self) -> Iterator[Any]:
+        if not self._held:
+            raise InputError(
+                f"{self.uri} is of a file that has been closed: open it again, or give "
+                "PATH::NAME of the dataset"
+            )
+        yield self._held
+
+
+def open_dataset(held: Any, name: str | None) -> Array:
+    """Open a dataset of h5py: by the path of its file if that is open for reading alone.
+
+    What is written, and not yet on disk, is seen through the dataset only.
+    """
+    if held and held.name and (held.file.mode, held.file.driver) == ("r", "sec2"):
+        path = Path(held.file.filename)
+        try:
+            opened, there = os.fstat(held.file.id.get_vfd_handle()), path.stat()
+        except OSError:  # it has been removed since
+            return Hdf5Dataset(held, name)
+        if os.path.samestat(opened, there) and not held.file.swmr_mode:
+            key = held.name.strip("/")
+            return Hdf5Array(path, key, f"{path}::{key}")
+    return Hdf5Dataset(held, name)
 
 
 def open_hdf5(path: Path, key: str | None, uri: str) -> Array:

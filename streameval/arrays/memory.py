@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from streameval.arrays.array import Array, Spans, choose_key, native_dtype, reading, slices
-from streameval.errors import InputError, OptionError
+from streameval.arrays.array import Array, Spans, native_dtype, slices
+from streameval.errors import InputError
 from streameval.protocols.labels import as_numpy
 from streameval.typing import AnyArray, IntArray, Span
 
@@ -34,13 +34,15 @@ def check_fits(uri: str, nbytes: int) -> None:
         )
 
 
-def in_memory(values: Any) -> MemoryArray:
+def in_memory(values: Any, name: str | None = None) -> MemoryArray:
     """Return an array that the caller holds: NumPy's, or what NumPy makes one of.
 
     Parameters
     ----------
     values : array_like
-        An array, a list of rows; a tensor, or a table, in the memory of the processor.
+        An array, a list of rows, or a table of numbers, in the memory of the processor.
+    name : str, optional
+        What messages call it.
     """
     kind = f"{type(values).__module__.partition('.')[0]}.{type(values).__name__}"
     if not hasattr(values, "__array__") and not isinstance(values, list | tuple):
@@ -49,7 +51,8 @@ def in_memory(values: Any) -> MemoryArray:
         raise InputError(
             f"got a {kind}, which is read by blocks: give its path (path::key), or NumPy's array"
         )
-    return MemoryArray(as_numpy(values, "array in memory"))
+    uri = name or "array in memory"
+    return MemoryArray(as_numpy(values, uri), uri)
 
 
 class MemoryArray(Array):
@@ -123,35 +126,3 @@ class DeclaredArray(Array):
         raise InputError(
             f"{self.uri} is a shape without data, for --dry-run alone; give a range by --range"
         )
-
-
-def open_torch(path: Path, key: str | None, uri: str) -> Array:
-    """Load one tensor of a file that ``torch.save`` has written, weights only.
-
-    Its key joins its place in nested dictionaries and lists by slashes.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise OptionError(
-            f"{uri}: {path.suffix} files are read by PyTorch, which is not installed: "
-            "pip install torch, or save the tensor with numpy.save(FILE, tensor.cpu().numpy())"
-        ) from error
-    tensors: dict[str, Any] = {}
-
-    def collect(content: Any, name: str) -> None:
-        if isinstance(content, torch.Tensor):
-            tensors[name] = content
-        elif isinstance(content, dict | list | tuple):
-            named = content.items() if isinstance(content, dict) else enumerate(content)
-            for part, value in named:
-                collect(value, f"{name}/{part}" if name else str(part))
-
-    with reading(uri, "loaded", "it is damaged, or holds objects, which are never loaded"):
-        collect(torch.load(path, map_location="cpu", weights_only=True), "")
-    key, uri = choose_key(path, key, tensors, "tensor")
-    with reading(uri, "held by NumPy", "save it dense, as float32"):
-        tensor = tensors[key].detach()
-        # NumPy has no bfloat16; float32 holds every value of it.
-        values = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    return LoadedArray(values, uri, open_torch, path, key or None)

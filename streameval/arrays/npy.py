@@ -7,12 +7,13 @@ pass over the file would look like, and be budgeted as, the whole file.
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import struct
 import zipfile
 from io import FileIO
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from streameval.arrays.array import (
     reading,
     refuse_key,
 )
-from streameval.arrays.memory import LoadedArray, check_fits
+from streameval.arrays.memory import LoadedArray, check_fits, in_memory
 from streameval.errors import InputError
 from streameval.typing import AnyArray, IntArray
 
@@ -104,6 +105,35 @@ def open_npz(path: Path, key: str | None, uri: str) -> Array:
             start.seek(member.header_offset)
             name, extra = struct.unpack("<26xHH", start.read(30))
         return NpyArray(path, header, member.header_offset + 30 + name + extra + header.length, uri)
+
+
+def open_map(values: Any, name: str | None) -> Array:
+    """Open a memory map: by the path of its file if it is a whole one that can't be written to.
+
+    Others, such as parts of a map and copies on write, are read through the map.
+    """
+    path = Path(values.filename) if values.filename else None
+    if path is None or values.mode != "r" or not isinstance(values.base, mmap.mmap):
+        return in_memory(values, name)
+    if not _is_mapped(path, values.ctypes.data):
+        return in_memory(values, name)
+    fortran = values.ndim == 2 and not values.flags.c_contiguous
+    return NpyArray(path, Header(values.shape, fortran, values.dtype), values.offset, str(path))
+
+
+def _is_mapped(path: Path, address: int) -> bool:
+    """Whether the file of a path is still that which is mapped at an address; Linux tells."""
+    try:
+        inode = path.stat().st_ino
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    for line in lines:
+        span, _, _, _, mapped, *_ = line.split()
+        begin, end = (int(number, 16) for number in span.split("-"))
+        if begin <= address < end:
+            return int(mapped) == inode
+    return False
 
 
 class NpyArray(Array):

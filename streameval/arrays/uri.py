@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy.typing as npt
 
 from streameval.arrays.array import Array, reading
 from streameval.arrays.composed import is_pattern, join_shards, matching, open_folder
-from streameval.arrays.hdf5 import SUFFIXES, open_hdf5, open_mat
-from streameval.arrays.memory import PREFIX, DeclaredArray, Opener, in_memory, open_torch
-from streameval.arrays.npy import VECS, VecsArray, open_npy, open_npz
+from streameval.arrays.dask_array import DaskArray
+from streameval.arrays.hdf5 import SUFFIXES, open_dataset, open_hdf5, open_mat
+from streameval.arrays.memory import PREFIX, DeclaredArray, Opener, in_memory
+from streameval.arrays.npy import VECS, VecsArray, open_map, open_npy, open_npz
 from streameval.arrays.parquet import ParquetArray
+from streameval.arrays.pytorch import open_tensor, open_torch
 from streameval.arrays.remote import SCHEMES, is_remote
-from streameval.arrays.zarr_array import open_zarr
+from streameval.arrays.xarray_array import open_data_array
+from streameval.arrays.zarr_array import open_zarr, open_zarr_array
 from streameval.errors import InputError
 
 FOLDER = ".zarr"  # what a folder of any name is taken for
@@ -31,6 +35,16 @@ FORMATS: Mapping[str, Opener] = {
     **dict.fromkeys((".pt", ".pth"), open_torch),
 }
 """What opens an array, by the suffix of its file; a new format is one more entry."""
+
+OBJECTS: Mapping[str, Callable[[Any, str | None], Array]] = {
+    "numpy.memmap": open_map,
+    "zarr.Array": open_zarr_array,
+    "h5py.Dataset": open_dataset,
+    "dask.Array": DaskArray,
+    "xarray.DataArray": open_data_array,
+    "torch.Tensor": open_tensor,
+}
+"""What opens an array of another package, by package and class; all others are made NumPy's."""
 
 
 def parse_uri(uri: str | Path) -> tuple[Path, str | None]:
@@ -48,15 +62,28 @@ def parse_uri(uri: str | Path) -> tuple[Path, str | None]:
     return Path(path), key if separator else None
 
 
-def open_array(source: str | Path | npt.ArrayLike | Array) -> Array:
-    """Open an array: by its URI, or one in memory.
+def open_object(held: Any, name: str | None = None) -> Array:
+    """Open an array that the caller holds; its package, if it isn't NumPy, is loaded already."""
+    for one in type(held).__mro__:
+        kind = f"{one.__module__.partition('.')[0]}.{one.__name__}"
+        if kind in OBJECTS:
+            with reading(f"the {kind} that is given", "opened", "give its path, or NumPy's array"):
+                return OBJECTS[kind](held, name)
+    return in_memory(held, name)
+
+
+def open_array(source: str | Path | npt.ArrayLike | Array, name: str | None = None) -> Array:
+    """Open an array: by its URI, or one that the caller holds.
 
     Parameters
     ----------
     source : str, Path, Array, or [n] or [n, m] array_like
         ``path[::key]`` of a file of a known format, of a Zarr folder, or of a folder of .npy
-        files; a path with ``*`` of shards; ``url[::key]`` of Zarr in an object store. An
-        `Array` is returned as it is.
+        files; a path with ``*`` of shards; ``url[::key]`` of Zarr in an object store; an
+        array of a package of `OBJECTS`, or what NumPy makes an array of. An `Array` is
+        returned as it is.
+    name : str, optional
+        What messages call an array without a path, and a run that is resumed knows it by.
 
     Returns
     -------
@@ -66,7 +93,7 @@ def open_array(source: str | Path | npt.ArrayLike | Array) -> Array:
     if isinstance(source, Array):
         return source
     if not isinstance(source, str | Path):
-        return in_memory(source)
+        return open_object(source, name)
     uri = str(source)
     if uri.startswith(PREFIX):
         return DeclaredArray(uri)

@@ -24,11 +24,13 @@ from streameval.arrays.array import (
     Shape,
     Spans,
     choose_key,
+    chunks_of_block,
     native_dtype,
     reading,
     region,
     slices,
 )
+from streameval.arrays.objects import ObjectArray
 from streameval.arrays.remote import METADATA, explain, remote_store
 from streameval.errors import InputError
 from streameval.typing import AnyArray
@@ -74,10 +76,7 @@ class ZarrArray(Array):
         with _opening(uri):
             self.zarr: Any = _open(path, key, _DEFAULT, uri)
             self.uri = uri
-            self.shape = tuple(self.zarr.shape)
-            self.dtype = native_dtype(uri, self.shape, self.zarr.dtype)
-            self.chunks = tuple(self.zarr.chunks)
-            _refuse_pickle(self.zarr.metadata, uri)
+            self._declare()
             # zarrs reads no strings, and opens object stores again, in its own way.
             self._fast = self.dtype.kind in "iuf" and isinstance(path, Path)
             if self._fast:
@@ -88,8 +87,15 @@ class ZarrArray(Array):
         self._checked: set[Shape] = set()  # shards of an object store
         self._origin = path.absolute() if isinstance(path, Path) else path, key, uri
 
-    def __reduce__(self) -> tuple[type[ZarrArray], tuple[Path | str, str, str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._origin
+
+    def _declare(self) -> None:
+        """Take shape, dtype and chunks of the array."""
+        self.shape = tuple(self.zarr.shape)
+        self.dtype = native_dtype(self.uri, self.shape, self.zarr.dtype)
+        self.chunks = tuple(self.zarr.chunks)
+        _refuse_pickle(self.zarr.metadata, self.uri)
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return an upper estimate of the chunks held, encoded and decoded, during a read.
@@ -99,11 +105,11 @@ class ZarrArray(Array):
         """
         block = (rows, columns)[: len(self.shape)]
         chunk_bytes = math.prod(self.chunks) * self.dtype.itemsize
-        touched, whole = _chunks_of_block(block, self.shape, self.chunks)
+        touched, whole = chunks_of_block(block, self.shape, self.chunks)
         threads = (os.cpu_count() or 1) if self._fast else _DEFAULT_CONCURRENCY
         scratch = _COPIES * chunk_bytes * min(touched, threads)
         if self.zarr.shards:  # one that is covered in whole is held encoded
-            _, shards = _chunks_of_block(block, self.shape, self.zarr.shards)
+            _, shards = chunks_of_block(block, self.shape, self.zarr.shards)
             shard_bytes = math.prod(self.zarr.shards) * self.dtype.itemsize
             scratch += shard_bytes * min(shards, threads)
         elif self.zarr.compressors or not self._fast:
@@ -142,6 +148,44 @@ class ZarrArray(Array):
         if getattr(error, "errno", None) is not None or "(os error " in str(error):
             return "the file system refuses it; check the permissions of the chunks, and the disk"
         return f"a chunk of {self.chunks} there is truncated or corrupt; write those rows again"
+
+
+class OpenZarrArray(ObjectArray, ZarrArray):
+    """A Zarr array that the caller holds, whose store has no path: in memory, or another's."""
+
+    kind = "Zarr array"
+
+    def __init__(self, held: Any, name: str | None = None) -> None:
+        ObjectArray.__init__(self, held, name)
+        self.zarr, self._fast, self._checked = held, False, set()
+        self._declare()
+        self._origin = "", held.path, self.uri  # shards are checked as those of an object store
+
+
+def open_zarr_array(held: Any, name: str | None) -> Array:
+    """Open an array of zarr: by its path if it is in a local folder.
+
+    Raises
+    ------
+    InputError
+        If it is not complete, or not what it was when it was opened.
+    """
+    from zarr.storage import LocalStore
+
+    if not isinstance(held.store, LocalStore):
+        opened = OpenZarrArray(held, name)
+        check_complete(held, None, opened.uri)
+        return opened
+    root, key = Path(held.store.root), held.path
+    array = ZarrArray(root, key, f"{root}::{key}" if key else str(root))
+    for what in ("shape", "dtype", "chunks", "shards"):
+        if getattr(array.zarr, what) != getattr(held, what):
+            raise InputError(
+                f"{array.uri} has been written anew since it was opened: its {what} is "
+                f"{getattr(array.zarr, what)}, and was {getattr(held, what)}; open it again"
+            )
+    check_complete(array.zarr, root / key, array.uri)
+    return array
 
 
 @contextmanager
@@ -215,25 +259,14 @@ def _refuse_pickle(metadata: Any, uri: str) -> None:
         )
 
 
-def _chunks_of_block(block: Shape, shape: Shape, chunks: Shape) -> tuple[int, int]:
-    """Return how many chunks a block touches at most, and how many it covers at least."""
-    touched, whole = 1, 1
-    for size, length, chunk in zip(block, shape, chunks, strict=True):
-        along, cut = math.ceil(size / chunk), 0
-        if size % chunk and size < length:
-            along, cut = min((size - 2) // chunk + 2, math.ceil(length / chunk)), 2
-        touched, whole = touched * along, whole * max(0, along - cut)
-    return touched, whole
-
-
-def check_complete(array: Any, folder: Path, uri: str) -> None:
+def check_complete(array: Any, folder: Path | None, uri: str) -> None:
     """Check that every chunk is there, also within shards; no values are read.
 
     Parameters
     ----------
     array : zarr.Array
-    folder : Path
-        Where its metadata lie.
+    folder : Path or None
+        Where its metadata lie; None where the store has to be asked what is there.
     uri : str
     """
     absent = _absent_chunks(array, folder)
@@ -248,7 +281,7 @@ def check_complete(array: Any, folder: Path, uri: str) -> None:
         )
 
 
-def _absent_chunks(array: Any, folder: Path) -> Iterator[str]:
+def _absent_chunks(array: Any, folder: Path | None) -> Iterator[str]:
     """Yield what is absent, in words: chunks, shards and chunks of shards.
 
     Neighbours in the grid share a folder, which is listed once: a look at every single file
@@ -258,13 +291,24 @@ def _absent_chunks(array: Any, folder: Path) -> Iterator[str]:
     grid = tuple(-(-size // edge) for size, edge in zip(array.shape, stored, strict=True))
     keyed = ((at, array.metadata.encode_chunk_key(at)) for at in _coordinates(grid))
     for parent, members in groupby(keyed, key=lambda entry: entry[1].rpartition("/")[0]):
-        listed = folder / parent
-        there = {file.name for file in os.scandir(listed)} if listed.is_dir() else set()
+        there = _names_in(array.store_path / parent if folder is None else folder / parent)
         for at, key in members:
             if key.rpartition("/")[2] not in there:
                 yield f"{key} ({_cell(at, stored, array.shape)})"
             elif array.shards:
                 yield from _absent_in_shard(array, at)
+
+
+def _names_in(folder: Any) -> set[str]:
+    """Return the names in a folder, or at a place in a store; none where there is no such."""
+    if isinstance(folder, Path):
+        return {file.name for file in os.scandir(folder)} if folder.is_dir() else set()
+    from zarr.core.sync import sync
+
+    async def names() -> set[str]:
+        return {name async for name in folder.store.list_dir(folder.path)}
+
+    return sync(names())
 
 
 def _coordinates(grid: Shape) -> Iterator[Shape]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, NamedTuple
+
+import numpy as np
 
 from streameval.errors import BudgetError
 from streameval.planning.problem import Holders, Problem
-from streameval.typing import Span
+from streameval.typing import IntArray, Span
 
 LIBRARIES = "libraries"
 SHARDS_PER_THREAD = 4  # enough to even out threads, few enough to merge
@@ -214,9 +217,20 @@ def format_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def ranges(stop: int, step: int) -> list[Span]:
-    """Cut 0:stop into ranges of a step; an empty one stays, as there is a result of it too."""
-    return pieces((0, stop), max(step, 1)) or [(0, stop)]
+def ranges(stop: int, step: int, edges: IntArray | None = None) -> list[Span]:
+    """Cut 0:stop into ranges of a step; an empty one stays, as there is a result of it too.
+
+    Along edges where there are any, [c] int64, ascending, the last one at stop: as many as fit
+    into a step, at least one.
+    """
+    if edges is None or not stop:
+        return pieces((0, stop), max(step, 1)) or [(0, stop)]
+    cuts = [0]
+    while cuts[-1] < stop:
+        last = int(np.searchsorted(edges, cuts[-1] + step, side="right")) - 1
+        following = int(np.searchsorted(edges, cuts[-1], side="right"))
+        cuts.append(int(edges[max(last, following)]))
+    return list(pairwise(cuts))
 
 
 def pieces(span: Span, step: int) -> list[Span]:

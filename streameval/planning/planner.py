@@ -14,7 +14,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
+
+import numpy as np
 
 from streameval.kernels.multiplier import best_rows, item_bytes
 from streameval.kernels.tiles import DOUBTS, FINE_QUERIES
@@ -142,7 +145,7 @@ def _feature_tasks(problem: Problem, process: Process, cut: _Cut) -> tuple[Task,
         chunk = max(problem.data.chunks[0], 1)
         unit = chunk if cut.block % chunk == 0 else cut.block  # no chunk is decoded twice
         most = max(TASK_FLOPS // (2 * problem.data.width * cut.queries), SMALL_SHARD)
-        shards = _shards(problem.gallery, unit, most, process)
+        shards = _shards(problem, unit, most, process)
     return tuple(Task(q, g) for q in ranges(problem.queries, cut.queries) for g in shards)
 
 
@@ -176,13 +179,14 @@ def _fitting(problem: Problem, process: Process, tile: tuple[int, int]) -> _Cut:
     return cut
 
 
-def _shards(gallery: int, unit: int, most: int, process: Process) -> list[Span]:
+def _shards(problem: Problem, unit: int, most: int, process: Process) -> list[Span]:
     """Cut the gallery for the threads: each takes a large shard, then small ones even them out.
 
     A shard costs as much a query as some thousand items: a small gallery has none to spare. On a
     cluster all are small. `unit` rows stay together; a shard has about `most` rows at most.
     """
-    threads, large = process.threads, gallery
+    threads, gallery = process.threads, problem.gallery
+    large, edges = gallery, problem.data.edges
     if process.workers:  # they come and go
         threads = process.shares
     elif threads > 1 and gallery >= SMALL_SHARD * process.shares:
@@ -193,6 +197,9 @@ def _shards(gallery: int, unit: int, most: int, process: Process) -> list[Span]:
         count = threads * max(-(-(end - begin) // (threads * max(most, 1))), 1)
         step = max(-(-(end - begin) // (count * unit)), 1) * unit
         shards += pieces((begin, end), step)
+    if edges is not None:  # on to the end of a chunk
+        ends = edges[0][np.searchsorted(edges[0], [end for _, end in shards])]
+        shards = list(pairwise([0, *np.unique(ends).tolist()]))
     return shards or [(0, 0)]
 
 
@@ -211,8 +218,10 @@ def _matrix_parts(problem: Problem, process: Process, rows: int, items: int) -> 
 def _plan_matrix(problem: Problem, process: Process, kept: Cut | None) -> Plan:
     """Cut a stored matrix as an earlier plan does, where that fits, or anew."""
     layout, rows, items = _fitting_matrix(problem, process)
-    across = ranges(problem.gallery, items if problem.shots is None else max(problem.gallery, 1))
-    tasks = tuple(Task(q, g) for q in ranges(problem.queries, rows) for g in across)
+    by_row, by_item = problem.data.edges or (None, None)
+    step = items if problem.shots is None else max(problem.gallery, 1)
+    across = ranges(problem.gallery, step, by_item)
+    tasks = tuple(Task(q, g) for q in ranges(problem.queries, rows, by_row) for g in across)
     if kept is not None and kept.layout in ("strips", "rectangles"):
         parts = _matrix_parts(problem, process, *kept.tile)
         if sum(parts.values()) <= process.memory:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from streameval.single_shot.ahead import SHOT_DOUBTS, SHOT_RANKS, shot_entries
+from streameval.typing import IntArray
 
 PAIRS = 1 << 17  # that are found at a time
 
@@ -71,6 +72,8 @@ class Data:
     exact : bool
         Whether every distance of features is computed, in float64; else most are told by
         products in float32.
+    edges : sequence of [c] int64, optional
+        Along each axis, where tasks are cut so that no chunk is read by two.
     """
 
     width: int
@@ -80,6 +83,7 @@ class Data:
     chunks: tuple[int, int]
     converted: bool = True
     exact: bool = False
+    edges: Sequence[IntArray] | None = None
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,9 @@ class Distances(MatrixSource):
     Parameters
     ----------
     matrix : str, Path or [Q, G] array
-        float16, float32, float64 or integers; a URI ``path[::key]`` or an array in memory.
+        float16, float32, float64 or integers, as of `Features`.
+    name : str, optional
+        As of `Features`.
 
     Raises
     ------
@@ -207,8 +209,9 @@ class Distances(MatrixSource):
     remedy = "compute that row again"
 
     @entry_point
-    def __init__(self, matrix: ArrayLike) -> None:
-        self.matrix = open_matrix(matrix, "distances", "a row a query, a column a gallery item")
+    def __init__(self, matrix: ArrayLike, name: str | None = None) -> None:
+        meaning = "a row a query, a column a gallery item"
+        self.matrix = open_matrix(matrix, "distances", meaning, name)
         self.dtype = np.dtype(working_dtype(self.matrix))
         self.name = f"{self.matrix.uri} {self.matrix.shape}"
         self.chunks = self.matrix.chunks[0], self.matrix.chunks[1]

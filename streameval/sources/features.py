@@ -20,7 +20,7 @@ from streameval.kernels.features import (
 )
 from streameval.kernels.multiplier import description, item_bytes, warn_of_slow_kernels
 from streameval.kernels.tiles import Tile, column_offsets
-from streameval.planning.plan import Plan, Task, pieces, plural
+from streameval.planning.plan import Plan, Task, pieces, plural, ranges
 from streameval.planning.problem import Data
 from streameval.planning.range import UNIT_TOLERANCE, Range
 from streameval.run.job import Job, PairPart
@@ -62,9 +62,13 @@ class Features(TiledSource):
     Parameters
     ----------
     query, gallery : str, Path or [Q, D], [G, D] array
-        float16, float32, float64 or integers; a URI ``path[::key]`` or an array in memory.
+        float16, float32, float64 or integers: a URI ``path[::key]``; an array of NumPy, Zarr,
+        h5py, xarray or Dask, read by blocks; a tensor of PyTorch on the CPU; a list of rows.
     metric : {"cosine", "euclidean", "sqeuclidean", "dot", "manhattan"}
         Distance between features; ``dot`` is −q·g.
+    name : str, optional
+        Name by which a resumed run recognises arrays without a path that are not in memory:
+        Dask and xarray arrays, other stores. The caller vouches for their content.
 
     Raises
     ------
@@ -75,10 +79,16 @@ class Features(TiledSource):
     """
 
     @entry_point
-    def __init__(self, query: ArrayLike, gallery: ArrayLike, metric: str = "cosine") -> None:
+    def __init__(
+        self,
+        query: ArrayLike,
+        gallery: ArrayLike,
+        metric: str = "cosine",
+        name: str | None = None,
+    ) -> None:
         self.metric = find_distance(metric).name
-        self.query = open_matrix(query, "query features", "one row an image")
-        self.gallery = open_matrix(gallery, "gallery features", "one row an image")
+        self.query = open_matrix(query, "query features", "one row an image", name)
+        self.gallery = open_matrix(gallery, "gallery features", "one row an image", name)
         widths = self.query.shape[1], self.gallery.shape[1]
         if widths[0] != widths[1] or widths[0] == 0:
             raise InputError(
@@ -274,8 +284,10 @@ class Features(TiledSource):
         for queries in sorted({task.queries for task in plan.tasks}):
             own = np.flatnonzero((query >= queries[0]) & (query < queries[1]))
             own = own[np.argsort(item[own], kind="stable")]
-            for start in range(0, len(own), step):
-                part = own[start : start + step]
+            edges = self.gallery.edges
+            cuts = None if edges is None else np.unique(np.searchsorted(item[own], edges[0]))
+            for span in ranges(len(own), step, cuts) if len(own) else []:
+                part = own[slice(*span)]
                 span = int(item[part[0]]), int(item[part[-1]]) + 1
                 name = (
                     f"queries {queries[0]}:{queries[1]}, positives in gallery {span[0]}:{span[1]}"

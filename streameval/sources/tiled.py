@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.arrays.uri import open_array
-from streameval.errors import BadRowError, InputError, StreamevalWarning
+from streameval.errors import BadRowError, InputError, StreamevalWarning, check_type
 from streameval.kernels.tiles import Tile
 from streameval.planning.plan import Limits, Plan, Task
 from streameval.planning.planner import make_plan
@@ -38,9 +38,10 @@ MOST_ITEMS = 1 << 16  # of a gallery block, so that its distances stay small
 _EXACT_INTEGER = 2**53
 
 
-def open_matrix(array: ArrayLike, what: str, meaning: str) -> Array:
-    """Return an array that is 2-d and numeric."""
-    opened = open_array(array)
+def open_matrix(array: ArrayLike, what: str, meaning: str, name: str | None = None) -> Array:
+    """Return an array that is 2-d and numeric, of this name if it has no path."""
+    check_type("name", name, str | None, "a text is needed")
+    opened = open_array(array, name)
     if len(opened.shape) != 2:
         raise InputError(
             f"{what} {opened.uri} have shape {opened.shape}; a 2-d array, {meaning}, is needed"
@@ -103,6 +104,7 @@ def data_of(stored: Array, dtype: np.dtype[Any]) -> Data:
         scratch=stored.read_scratch_bytes,
         chunks=(stored.chunks[0], stored.chunks[1]),
         converted=stored.dtype != dtype or stored.in_memory,
+        edges=stored.edges,
     )
 
 
