@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
 from streameval.errors import entry_point
+from streameval.labels.columns import LabelsLike
 from streameval.metrics.options import MetricOptions
 from streameval.planning.range import Range
-from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import Protocol
 from streameval.request import Request
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def evaluate(
     source: Source,
     *,
-    query: Labels,
-    gallery: Labels,
+    query: LabelsLike,
+    gallery: LabelsLike,
     protocol: str | Protocol | None = None,
     junk_ids: Sequence[int | str] | None = None,
     self_match: SelfMatch | None = None,
@@ -64,8 +64,10 @@ def evaluate(
     ----------
     source : Features, Distances, Computed or Neighbors
         Distances of Q queries and G gallery items.
-    query, gallery : Labels
-        Labels of the Q queries and the G items.
+    query, gallery : Labels, mapping or table
+        Labels of the Q queries and the G items: `Labels`, a mapping such as
+        ``{"id": ..., "cam": ...}``, or a table with the Arrow C interface (pandas, polars,
+        PyArrow) and these columns. Further columns of integers or strings are further labels.
     protocol : str or Protocol, optional
         Which pairs are ignored, and how CMC counts: a key of `PROTOCOLS` (``market1501`` by
         default), or your own, for example from `read_protocol`.

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from streameval.errors import InputError, OptionError, check_type
+from streameval.labels.columns import labels_of
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import (
     DEFAULT_OPTIONS,
@@ -139,7 +140,7 @@ class Request(Terms):
                 "needed"
             )
         if not given.get("without_labels"):
-            check_labels(labels)
+            labels = {side: labels_of(own, side) for side, own in labels.items()}
         tile = given.get("tile")
         if tile is not None:
             if np.shape(tile) != (2,) or not all(map(is_count, tile)):
@@ -158,22 +159,6 @@ class Request(Terms):
 
 SIDES = ("query", "gallery")
 """The two sets of images that have labels."""
-
-
-def check_labels(sides: Keywords) -> None:
-    """Raise InputError unless each argument is a Labels.
-
-    Parameters
-    ----------
-    sides : mapping of str to object
-        By the caller's names of the arguments.
-    """
-    for side, labels in sides.items():
-        if not isinstance(labels, Labels):
-            raise InputError(
-                f"{side} is of type {type(labels).__name__}; Labels are needed: "
-                f"{side}=Labels(id=..., cam=...)"
-            )
 
 
 def _protocol(given: Keywords, preset: Preset | None) -> Protocol:

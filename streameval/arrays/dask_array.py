@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator
+from itertools import islice, product
 from threading import local
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from streameval.arrays.array import Shape, Spans, chunks_of_block, native_dtype, stretches
+from streameval.arrays.array import Shape, Spans, chunks_of_block, native_dtype, slices, stretches
 from streameval.arrays.objects import ObjectArray
 from streameval.errors import InputError
 from streameval.protocols.labels import as_numpy
-from streameval.typing import AnyArray, IntArray
+from streameval.typing import AnyArray, IntArray, Span
 
 _COPIES = 3  # of a chunk that is computed: with what it is computed from
 _BATCH_BYTES = 4 << 20  # of chunks that are computed together: a computation takes 20 ms to begin
@@ -59,44 +59,46 @@ class DaskArray(ObjectArray):
         return max(_BATCH_BYTES // (math.prod(self.chunks) * self.dtype.itemsize), 1)
 
     def _fill(self, out: AnyArray, spans: Spans) -> None:
-        axes = zip(self.edges, spans, strict=True)
-        cells = list(product(*(_touched(edges, *span) for edges, span in axes)))
         kept: dict[Shape, AnyArray] = {}
-        for first in range(0, len(cells), self._batch):
-            for at, values in self._computed(cells[first : first + self._batch]).items():
-                source, target = [], []
-                for (start, stop), (begin, end) in zip(spans, self._spans_of(at), strict=True):
-                    low, high = max(start, begin), min(stop, end)
-                    source.append(slice(low - begin, high - begin))
-                    target.append(slice(low - start, high - start))
-                out[tuple(target)] = values[tuple(source)]
-                if self._spans_of(at)[0][1] > spans[0][1]:
-                    kept[at] = values
+        for at, values in self._computed(product(*map(_touched, self.edges, spans))):
+            source, target = [], []
+            for (start, stop), (begin, end) in zip(spans, self._spans_of(at), strict=True):
+                low, high = max(start, begin), min(stop, end)
+                source.append(slice(low - begin, high - begin))
+                target.append(slice(low - start, high - start))
+            out[tuple(target)] = values[tuple(source)]
+            if self.edges[0][at[0]] > spans[0][1]:
+                kept[at] = values
         self._kept.chunks = kept
 
     def _take(self, out: AnyArray, rows: IntArray) -> None:
         row_of_chunks = np.searchsorted(self.edges[0], rows, side="right")
-        for own in stretches(row_of_chunks):
-            begin, end = self._spans_of((int(row_of_chunks[own.start]),))[0]
-            out[own] = self.read((begin, end))[rows[own] - begin]
+        wanted = {int(row_of_chunks[own.start]): own for own in stretches(row_of_chunks)}
+        others = (_touched(edges, (0, int(edges[-1]))) for edges in self.edges[1:])
+        for at, values in self._computed(product(wanted, *others)):
+            (begin, _), *columns = self._spans_of(at)
+            own = wanted[at[0]]
+            out[own, *slices(tuple(columns))] = values[rows[own] - begin]
 
     def _spans_of(self, at: Shape) -> Spans:
         """Return the spans of a chunk."""
         ends = zip(self.edges, at, strict=False)
         return tuple((int(edges[k - 1]) if k else 0, int(edges[k])) for edges, k in ends)
 
-    def _computed(self, cells: Sequence[Shape]) -> dict[Shape, AnyArray]:
-        """Return some chunks; those that no thread keeps are computed, together."""
+    def _computed(self, cells: Iterable[Shape]) -> Iterator[tuple[Shape, AnyArray]]:
+        """Yield some chunks; those that no thread keeps are computed, a batch at a time."""
         from dask.base import compute
 
-        found = {at: values for at in cells if (values := self._known.get(at)) is not None}
-        missing = [at for at in cells if at not in found]
-        parts = [self._held.blocks[at] for at in missing]
-        # Here, whatever scheduler or cluster is the default: its threads are ours.
-        made = compute(*parts, scheduler="synchronous") if parts else ()
-        for at, values in zip(missing, made, strict=True):
-            found[at] = self._known[at] = self._checked(at, values)
-        return found
+        cells = iter(cells)
+        while batch := list(islice(cells, self._batch)):
+            found = {at: values for at in batch if (values := self._known.get(at)) is not None}
+            missing = [at for at in batch if at not in found]
+            parts = [self._held.blocks[at] for at in missing]
+            # Here, whatever scheduler or cluster is the default: its threads are ours.
+            made = compute(*parts, scheduler="synchronous") if parts else ()
+            for at, values in zip(missing, made, strict=True):
+                found[at] = self._known[at] = self._checked(at, values)
+            yield from found.items()
 
     def _checked(self, at: Shape, computed: Any) -> AnyArray:
         """Return a computed chunk as what the graph declares it to be."""
@@ -115,7 +117,8 @@ class DaskArray(ObjectArray):
         return "its chunks there can't be computed; mend what computes them"
 
 
-def _touched(edges: IntArray, start: int, stop: int) -> range:
-    """Return the chunks that a span, which is not empty, lies in."""
-    first = int(np.searchsorted(edges, start, side="right"))
-    return range(first, int(np.searchsorted(edges, stop)) + 1)
+def _touched(edges: IntArray, span: Span) -> list[int]:
+    """Return the chunks that a span, which is not empty, lies in; of chunks that are not empty."""
+    first, last = np.searchsorted(edges, span[0], side="right"), np.searchsorted(edges, span[1])
+    sizes = np.diff(edges, prepend=0)[first : last + 1]
+    return [int(first + k) for k in np.flatnonzero(sizes)]

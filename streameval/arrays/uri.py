@@ -20,7 +20,7 @@ from streameval.arrays.pytorch import open_tensor, open_torch
 from streameval.arrays.remote import SCHEMES, is_remote
 from streameval.arrays.xarray_array import open_data_array
 from streameval.arrays.zarr_array import open_zarr, open_zarr_array
-from streameval.errors import InputError
+from streameval.errors import InputError, check_type
 
 FOLDER = ".zarr"  # what a folder of any name is taken for
 
@@ -92,6 +92,7 @@ def open_array(source: str | Path | npt.ArrayLike | Array, name: str | None = No
     """
     if isinstance(source, Array):
         return source
+    check_type("name", name, str | None, "a text is needed")
     if not isinstance(source, str | Path):
         return open_object(source, name)
     uri = str(source)

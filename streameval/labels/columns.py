@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError, entry_point
-from streameval.labels.tables import Texts, check_written_alike, read_table
+from streameval.labels.tables import Texts, check_written_alike, columns_of, read_table
 from streameval.protocols.labels import Labels
 from streameval.typing import AnyArray
 
@@ -29,6 +30,45 @@ their names, by the options that take them."""
 _BLOCK = 1 << 16  # entries read at a time
 
 LabelSource = str | Path | AnyArray | Sequence[Any]
+
+
+class Table(Protocol):
+    """A table with the Arrow C interface, as of pandas, polars or PyArrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows of the table."""
+
+
+LabelsLike = Labels | Mapping[str, npt.ArrayLike] | Table
+"""What entry points take for labels."""
+
+
+def labels_of(given: object, what: str) -> Labels:
+    """Return what an entry point is given for labels as `Labels`.
+
+    Parameters
+    ----------
+    given : Labels, mapping of str to [n] array_like, or table with ``__arrow_c_stream__``
+        Columns ``id`` and, where they are needed, ``cam`` and ``key``; others are further labels.
+    what : str
+        The caller's name of the argument.
+
+    Raises
+    ------
+    InputError
+        If it is none of these, a column is missing or can't be one of labels, or a row has no
+        label.
+    """
+    if isinstance(given, Labels):
+        return given
+    if hasattr(given, "__arrow_c_stream__"):
+        return Labels.of(columns_of(given, what), what)
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise InputError(
+            f"{what} is of type {type(given).__name__}; Labels are needed: {what}=Labels(id=..., "
+            'cam=...), a mapping such as {"id": ..., "cam": ...}, or a table with these columns'
+        )
+    return Labels.of(given, what)
 
 
 @entry_point

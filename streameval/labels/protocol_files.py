@@ -12,6 +12,7 @@ import numpy as np
 
 from streameval.choices import ListedAs
 from streameval.errors import InputError, OptionError, check_path, entry_point, refuse
+from streameval.labels.columns import LabelsLike, labels_of
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs, PairList
 from streameval.protocols.protocol import PROTOCOLS, Protocol
@@ -80,7 +81,7 @@ def read_listed_pairs(
     junk: str | Path | None = None,
     *,
     queries: int,
-    gallery: Labels,
+    gallery: LabelsLike,
     listed_as: ListedAs = "1-based",
 ) -> ListedPairs:
     """Read lists of good and junk gallery items, as in VeRi-776.
@@ -94,7 +95,7 @@ def read_listed_pairs(
         Paths of the lists. Without `junk`, nothing is ignored.
     queries : int
         Number of queries Q.
-    gallery : Labels
+    gallery : Labels, mapping or table
         Labels of the gallery; they need keys if the lists contain keys.
     listed_as : {"1-based", "0-based", "key"}
         Format of an item: its gallery index from 1 (as in MATLAB and VeRi-776) or from 0, or its
@@ -113,6 +114,7 @@ def read_listed_pairs(
     OptionError
         If `listed_as` is unknown, or the gallery has no keys.
     """
+    gallery = labels_of(gallery, "gallery")
     known = get_args(ListedAs)
     refuse(
         OptionError,

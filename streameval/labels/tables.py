@@ -25,6 +25,7 @@ EMPTY = ("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "None")
 
 _NOT_CANONICAL = r"^[+-]?0[0-9]|^\+|^-0$"  # integers that can be written in fewer characters
 _SHOWN = 200  # characters of what a message quotes
+_INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls a column of its index
 
 IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".npy")
 PATTERNS = (
@@ -99,6 +100,42 @@ def check_written_alike(columns: Sequence[Texts]) -> None:
             "integer, two texts. Write both alike if they are the same, or with a letter in "
             "front if they are not"
         )
+
+
+def columns_of(table: Any, what: str) -> Mapping[str, Any]:
+    """Return the label columns of a table in memory: ``id`` and, where they are, all others.
+
+    Further columns of anything but integers or texts, as of floats or lists, are left out.
+
+    Parameters
+    ----------
+    table : object with ``__arrow_c_stream__``
+        The Arrow C interface, as of pandas, polars and PyArrow.
+    what : str
+        What messages call it.
+    """
+    import pyarrow as pa
+
+    try:
+        read = pa.RecordBatchReader.from_stream(table).read_all()
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(
+            f"{what} can't be read as a table ({_shown(str(error))}): a table with a column id, "
+            f"or {what}=Labels(id=..., cam=...), is needed"
+        ) from error
+    names = [name for name in read.column_names if not _INDEX.fullmatch(name)]
+    more = [one.name for one in read.schema if one.name in names and _are_labels(one.type)]
+    places = _places(what, (), more, names)
+    return {name: _checked(what, name, read[name]) for name in places}
+
+
+def _are_labels(kind: Any) -> bool:
+    """Whether a column of a type of Arrow can be one of labels."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    texts = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    return bool(texts or types.is_integer(kind))
 
 
 def read_table(
@@ -194,13 +231,16 @@ TABLES = {".csv": _read_csv, ".parquet": _read_parquet}
 """What reads a table of labels, by the suffix of its file."""
 
 
-def _checked(path: Path, name: str, cells: Any) -> Texts | AnyArray:
+def _checked(path: str | Path, name: str, cells: Any) -> Texts | AnyArray:
     """Return a column of a table, of CSV as texts; refuse cells without a label."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(cells.type):
-        cells = cells.cast(cells.type.value_type)
+        kind = _plain(pa.array([], cells.type.value_type)).type
+        parts = [_plain(chunk.dictionary).take(chunk.indices) for chunk in cells.chunks]
+        cells = pa.chunked_array(parts, kind)
+    cells = _plain(cells)
     empty, trimmed = pc.is_null(cells), cells
     if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
         trimmed = pc.utf8_trim_whitespace(cells)
@@ -213,6 +253,7 @@ def _checked(path: Path, name: str, cells: Any) -> Texts | AnyArray:
             f"(the first row is 0){f', which holds {text}' if text else ''}: every item needs a "
             "label"
         )
+    path = Path(path)
     if path.suffix.lower() != ".csv":
         return _to_numpy(cells)
     row = pc.index(pc.match_substring(trimmed, "\n"), True).as_py()
@@ -224,8 +265,15 @@ def _checked(path: Path, name: str, cells: Any) -> Texts | AnyArray:
     return Texts(path, name, trimmed)
 
 
+def _plain(cells: Any) -> Any:
+    """Return views of strings, which few functions of pyarrow take, as strings."""
+    import pyarrow as pa
+
+    return cells.cast(pa.large_string()) if pa.types.is_string_view(cells.type) else cells
+
+
 def _places(
-    path: Path, more: Sequence[str], shared: Sequence[str], names: Sequence[str]
+    path: str | Path, more: Sequence[str], shared: Sequence[str], names: Sequence[str]
 ) -> dict[str, int]:
     """Return where the columns that are to be read are in the header of a table."""
     has = f"it has {_shown(', '.join(names)) or 'none'}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
 from streameval.errors import OptionError, entry_points
+from streameval.labels.columns import LabelsLike, labels_of
 from streameval.ledger.changes import (
     NewSegment,
     add_queries,
@@ -26,7 +27,6 @@ from streameval.metrics.options import MetricOptions, is_number
 from streameval.planning.range import Range
 from streameval.protocols.labels import Labels, label_column
 from streameval.protocols.protocol import Protocol
-from streameval.request import check_labels
 from streameval.result import Evaluation
 from streameval.run.progress import Progress
 from streameval.run.session import open_session
@@ -66,7 +66,7 @@ class Ledger:
         cls,
         path: str | Path,
         *,
-        query_labels: Labels,
+        query_labels: LabelsLike,
         query: str | Path | None = None,
         metric: str | None = None,
         protocol: str | Protocol | None = None,
@@ -88,7 +88,7 @@ class Ledger:
         ----------
         path : str or Path
             New folder, or a place in an object store.
-        query_labels : Labels
+        query_labels : Labels, mapping or table
             Labels of the queries.
         query : str or Path, optional
             URI of their features [Q, D]. Without it, segments are stored distances [Q, n].
@@ -112,9 +112,8 @@ class Ledger:
         OutputError
             If the path is not empty, or can't be written.
         """
-        given = locals()
-        check_labels({"query_labels": query_labels})
-        LedgerStore(path).make(first_state(given), query_labels)
+        query_labels = labels_of(query_labels, "query_labels")
+        LedgerStore(path).make(first_state(locals()), query_labels)
         return cls(path)
 
     def __repr__(self) -> str:
@@ -166,7 +165,7 @@ class Ledger:
     def append(
         self,
         gallery: str | Path,
-        labels: Labels,
+        labels: LabelsLike,
         *,
         name: str | None = None,
         memory: str | int | None = None,
@@ -181,7 +180,7 @@ class Ledger:
         ----------
         gallery : str or Path
             URI of its features [n, D], or of its distances [Q, n] to all queries.
-        labels : Labels
+        labels : Labels, mapping or table
             Labels of its n items.
         name : str, optional
             Name of the segment; by default the key of the array or the name of the file.
@@ -202,15 +201,15 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-        check_labels({"labels": labels})
+        own = labels_of(labels, "labels")
         return self._change(
-            "append", locals(), lambda ledger: NewSegment(ledger, gallery, labels, name).append()
+            "append", locals(), lambda ledger: NewSegment(ledger, gallery, own, name).append()
         )
 
     def plan(
         self,
         gallery: str | Path,
-        labels: Labels,
+        labels: LabelsLike,
         *,
         name: str | None = None,
         memory: str | int | None = None,
@@ -218,10 +217,10 @@ class Ledger:
         client: Client | None = None,
     ) -> Forecast:
         """Return what `append` with the same parameters would count; change nothing."""
-        check_labels({"labels": labels})
+        own = labels_of(labels, "labels")
         with open_session(locals()) as session:
             ledger = Gallery(self.path, self._store.contents(), session)
-            return NewSegment(ledger, gallery, labels, name).forecast
+            return NewSegment(ledger, gallery, own, name).forecast
 
     def remove(self, name: str, *, wait: float = DEFAULT_WAIT) -> Snapshot:
         """Remove a segment from the gallery; its data are not read.
@@ -268,7 +267,7 @@ class Ledger:
     def add_queries(
         self,
         query: str | Path,
-        labels: Labels,
+        labels: LabelsLike,
         *,
         memory: str | int | None = None,
         threads: int | None = None,
@@ -283,7 +282,7 @@ class Ledger:
         query : str or Path
             URI of their features [q, D], or of their distances [q, n] to all items of all
             segments in order, including forgotten items.
-        labels : Labels
+        labels : Labels, mapping or table
             Labels of the q queries, with the columns of the existing queries.
         memory, threads, client, progress, wait : as of `append`
 
@@ -295,10 +294,8 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-        check_labels({"labels": labels})
-        return self._change(
-            "add-queries", locals(), lambda ledger: add_queries(ledger, query, labels)
-        )
+        own = labels_of(labels, "labels")
+        return self._change("add-queries", locals(), lambda ledger: add_queries(ledger, query, own))
 
     def move(self, name: str | None, uri: str | Path, *, wait: float = DEFAULT_WAIT) -> Snapshot:
         """Record the new place of moved data; the content must be unchanged.

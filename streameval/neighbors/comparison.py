@@ -20,6 +20,7 @@ import numpy as np
 
 from streameval.choices import SelfMatch
 from streameval.errors import InputError, OptionError, StreamevalWarning, entry_point, refuse
+from streameval.labels.columns import LabelsLike
 from streameval.metrics.bounds import ListReading, compute_list_metrics, cut_names
 from streameval.metrics.compute import metrics_of
 from streameval.metrics.metric import FRACTION, Kind, Measure
@@ -31,7 +32,6 @@ from streameval.neighbors.index_search import IndexSearch
 from streameval.neighbors.lists import Lists
 from streameval.planning.plan import Plan
 from streameval.planning.range import Range
-from streameval.protocols.labels import Labels
 from streameval.request import Request
 from streameval.result import Evaluation
 from streameval.run.orchestrator import run
@@ -194,8 +194,8 @@ def compare_index(
     settings: Sequence[str | Setting],
     *,
     k: int,
-    query: Labels,
-    gallery: Labels,
+    query: LabelsLike,
+    gallery: LabelsLike,
     options: MetricOptions | None = None,
     rerank: bool = False,
     train_rows: int | None = None,
@@ -217,7 +217,7 @@ def compare_index(
         index share it; it is built once.
     k : int
         Items per list.
-    query, gallery : Labels
+    query, gallery : Labels, mapping or table
     options : MetricOptions, optional
         Metrics to compare; by default the default metrics, mAP@k/total and recall@k.
     rerank : bool

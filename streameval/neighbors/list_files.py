@@ -43,12 +43,12 @@ TAG = "streameval"
 
 
 def open_lists(
-    lists: ArrayLike, distances: ArrayLike | None
+    lists: ArrayLike, distances: ArrayLike | None, name: str | None = None
 ) -> tuple[Array, Array | None, JsonObject]:
     """Open lists: indices, their distances where there are any, and what is told of the gallery.
 
     Indices may be in a file that holds distances, too: `.npz`, a Zarr group or HDF5, under the
-    names ``indices`` or ``neighbors``, and ``distances``.
+    names ``indices`` or ``neighbors``, and ``distances``. `name` is of those without a path.
     """
     described: JsonObject = {}
     if isinstance(lists, str | Path):
@@ -59,7 +59,8 @@ def open_lists(
         )
         if indices is not None:
             lists, distances = indices, values if distances is None else distances
-    return open_array(lists), None if distances is None else open_array(distances), described
+    opened = None if distances is None else open_array(distances, name)
+    return open_array(lists, name), opened, described
 
 
 def _contents(uri: str) -> tuple[list[str], JsonObject]:

@@ -198,6 +198,7 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
     rerank: bool = False,
     width: float = 0.0,
     gallery: int | None = None,
+    name: str | None = None,
 ) -> StoredLists | IndexSearch:
     """Return a source of neighbour lists: the nearest gallery items of each query.
 
@@ -235,6 +236,8 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
         Widest interval that ``k="auto"`` accepts.
     gallery : int, optional
         Number of gallery items if there are no features; by default the number of labels.
+    name : str, optional
+        Name of lists and distances without a path, as in `Features`.
 
     Returns
     -------
@@ -254,10 +257,10 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
         return IndexSearch(index=str(index), **searching, **shared)
     if lists is None or index is not None:
         raise OptionError("give lists of neighbours, or an index that makes them from features")
-    for name, value in searching.items():
+    for option, value in searching.items():
         if value:
-            raise OptionError(f"{name} is for an index, and lists are given: leave it out")
-    stored, values, described = open_lists(lists, distances)
+            raise OptionError(f"{option} is for an index, and lists are given: leave it out")
+    stored, values, described = open_lists(lists, distances, name)
     return StoredLists(
         lists=stored, distances=values, described=described, gallery=gallery, **shared
     )

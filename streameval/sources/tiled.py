@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.arrays.uri import open_array
-from streameval.errors import BadRowError, InputError, StreamevalWarning, check_type
+from streameval.errors import BadRowError, InputError, StreamevalWarning
 from streameval.kernels.tiles import Tile
 from streameval.planning.plan import Limits, Plan, Task
 from streameval.planning.planner import make_plan
@@ -40,7 +40,6 @@ _EXACT_INTEGER = 2**53
 
 def open_matrix(array: ArrayLike, what: str, meaning: str, name: str | None = None) -> Array:
     """Return an array that is 2-d and numeric, of this name if it has no path."""
-    check_type("name", name, str | None, "a text is needed")
     opened = open_array(array, name)
     if len(opened.shape) != 2:
         raise InputError(
