@@ -108,13 +108,15 @@ class DaskArray(ObjectArray):
             raise InputError(
                 f"{self.uri} chunk {at} is computed as {type(computed).__name__} of {values.dtype} "
                 f"{values.shape}, and the array declares {self.dtype} {shape}: declare dtype and "
-                "chunks as they are (in map_blocks, say); of an array that was persisted on a "
-                "cluster, store it as Zarr, and give the path"
+                "chunks as they are, in map_blocks, say"
             )
         return np.asarray(values, self.dtype)
 
     def _remedy(self, error: Exception) -> str:
-        return "its chunks there can't be computed; mend what computes them"
+        return (
+            "its chunks there can't be computed in this process: mend what computes them; of an "
+            "array that was persisted on a cluster, store it as Zarr, and give the path"
+        )
 
 
 def _touched(edges: IntArray, span: Span) -> list[int]:

@@ -232,7 +232,8 @@ class ListSource(Source):
         shards = [(0, problem.gallery)]
         if is_flat:
             rows = math.ceil(problem.gallery / (process.shares * block)) * block
-            shards = ranges(problem.gallery, rows)
+            edges = problem.data.edges
+            shards = ranges(problem.gallery, rows, edges and edges[0])
         elif self.searches:
             step = max(-(-queries // process.shares), 16)
             blocks = [part for some in blocks for part in pieces(some, step)]
