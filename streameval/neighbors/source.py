@@ -232,8 +232,8 @@ class ListSource(Source):
         shards = [(0, problem.gallery)]
         if is_flat:
             rows = math.ceil(problem.gallery / (process.shares * block)) * block
-            edges = problem.data.edges
-            shards = ranges(problem.gallery, rows, edges and edges[0])
+            by_item, *_ = problem.data.edges or (None,)
+            shards = ranges(problem.gallery, rows, by_item)
         elif self.searches:
             step = max(-(-queries // process.shares), 16)
             blocks = [part for some in blocks for part in pieces(some, step)]
