@@ -7,16 +7,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import h5py
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
-import xarray as xr
 import zarr
 from support.arrays import open_array
 from zarr.storage import MemoryStore
@@ -26,6 +24,19 @@ from streameval import InputError, OptionError
 
 QUERIES, GALLERY, WIDTH = 40, 900, 6
 Values = np.ndarray
+
+
+class Later:
+    """A package that is imported where it is used: other tests have to do with less memory."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, what: str) -> Any:
+        return getattr(import_module(self.name), what)
+
+
+pd, pl, xr = map(Later, ("pandas", "polars", "xarray"))
 
 
 def problem() -> tuple[dict[str, Values], dict[str, se.Labels]]:
@@ -96,7 +107,7 @@ def dataset_in_memory(folder: Path, values: Values) -> h5py.Dataset:
     return file.create_dataset("values", data=values)
 
 
-def lazy_data_array(folder: Path, values: Values) -> xr.DataArray:
+def lazy_data_array(folder: Path, values: Values) -> Any:
     made = xr.Dataset({"values": (("row", "column"), values)})
     made.to_zarr(folder / f"{name_of(values)}.zarr", consolidated=False)
     return xr.open_zarr(folder / f"{name_of(values)}.zarr", chunks=None, consolidated=False)[
