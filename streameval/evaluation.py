@@ -105,9 +105,9 @@ def evaluate(
     options : MetricOptions, optional
         All metric options. The five arguments above and a preset override it.
     memory : str or int, optional
-        What the evaluation may take beyond what the process holds when it is called, or each
-        worker of a cluster: bytes, or a text such as "2GB", "500MiB"; at least 200 MB. By default
-        half of the memory that is free, which the workers of a machine share; 8 GB at most.
+        Memory to take beyond what the process, or each worker of a cluster, holds when it is
+        called: bytes, or a string such as "2GB" or "500MiB"; at least 200 MB. By default half of
+        the free memory, which the workers of a machine share; 8 GB at most.
     threads : int, optional
         Worker threads; as many as the process may use.
     tile : (int, int), optional
@@ -118,9 +118,9 @@ def evaluate(
     checkpoint : str or Path, optional
         New folder where finished work is kept, every few seconds, until the evaluation is done.
     resume : bool
-        Whether to go on with the work that is kept there, if there is any: of the same inputs
-        and options. Memory, threads and workers may be others; where the plan of that work does
-        not fit them, a warning says what is counted again.
+        Whether to continue from the checkpoint, if there is one of the same inputs and options.
+        Memory, threads and workers may differ. If the plan of the unfinished work does not fit
+        them, a warning says what is counted again.
     progress : Progress or bool, optional
         Receives progress events. True shows a progress bar in a notebook or terminal, and
         prints a line on stderr now and then elsewhere.

@@ -177,12 +177,12 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     ),
     "memory": _option(
         SIZE,
-        "What the evaluation may take beyond what the process, or each worker, holds.  [default: "
-        "half of what is free, 8GB at most]",
+        "Memory to take beyond what the process, or each worker, holds.  [default: half of the "
+        "free memory, 8GB at most]",
     ),
     "budget": _option(
         SIZE,
-        "What may be taken beyond what the process holds.  [default: half of what is free, 8GB at "
+        "Memory to take beyond what the process holds.  [default: half of the free memory, 8GB at "
         "most]",
         "--memory",
     ),
