@@ -1,0 +1,99 @@
+"""Labels as mappings and tables of any package are those of `Labels`, or refused in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import streameval as se
+
+pd, pl, xr = (pytest.importorskip(name) for name in ("pandas", "polars", "xarray"))
+
+Columns = Mapping[str, np.ndarray]
+RNG = np.random.default_rng(0)
+SOURCE = se.Features(RNG.standard_normal((20, 8)), RNG.standard_normal((200, 8)))
+
+
+def columns(count: int) -> Columns:
+    """Return columns of labels, and one of numbers that are none."""
+    return {
+        "id": RNG.integers(0, 8, count),
+        "cam": RNG.integers(0, 3, count),
+        "weather": RNG.choice(["wet", "dry"], count),
+        "score": RNG.random(count),
+    }
+
+
+SIDES = {"query": columns(20), "gallery": columns(200)}
+
+
+def labels_alone(given: Columns) -> dict[str, np.ndarray]:
+    return {name: values for name, values in given.items() if name != "score"}
+
+
+FORMS: Mapping[str, Callable[[Columns], Any]] = {
+    "mapping": labels_alone,
+    "lists": lambda given: {name: own.tolist() for name, own in labels_alone(given).items()},
+    "dataset of xarray": lambda given: xr.Dataset(
+        {name: ("row", own) for name, own in labels_alone(given).items()}
+    ),
+    "pandas": pd.DataFrame,
+    "pandas, categories": lambda given: pd.DataFrame(given).astype({"weather": "category"}),
+    "pandas, nullable": lambda given: pd.DataFrame({**given, "id": pd.array(given["id"], "Int64")}),
+    "pandas, index": lambda given: pd.DataFrame(given).set_index("id"),
+    "polars": pl.DataFrame,
+    "polars, categories": lambda given: pl.DataFrame(given).with_columns(
+        pl.col("weather").cast(pl.Categorical)
+    ),
+    "PyArrow": lambda given: pa.table(dict(given)),
+    "PyArrow, batches": lambda given: pa.table(dict(given)).to_reader(5),
+}
+
+
+@pytest.fixture(scope="module")
+def expected() -> se.Evaluation:
+    sides = {side: se.Labels.of(labels_alone(own)) for side, own in SIDES.items()}
+    return se.evaluate(SOURCE, **sides, group_by="weather")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_labels(form: str, expected: se.Evaluation) -> None:
+    sides = {side: FORMS[form](own) for side, own in SIDES.items()}
+    found = se.evaluate(SOURCE, **sides, group_by="weather")
+    assert found.statistics.equals(expected.statistics)
+    np.testing.assert_equal(dict(found.metrics), dict(expected.metrics))
+    assert {name: own.tolist() for name, own in found.columns.items()} == {
+        name: own.tolist() for name, own in expected.columns.items()
+    }
+    assert found.groups.keys() == expected.groups.keys() == {"wet", "dry"}
+
+
+REFUSED: Mapping[str, tuple[Any, str]] = {
+    "no id": (pd.DataFrame({"x": [1]}), "id"),
+    "null": (pl.DataFrame({"id": [1, None]}), "row 1"),
+    "fraction": (pd.DataFrame({"id": [1.5]}), "id"),
+    "a series": (pl.Series("id", [1]), "query"),
+    "both kinds": (pd.DataFrame({"id": [1, "a"]}), "id"),
+    "nested": (pa.table({"id": [[1]]}), "id"),
+    "misspelt": ({"ids": [1]}, "id"),
+    "names that are none": ({1: [1]}, "mapping"),
+    "a list": ([1, 2], "type list"),
+    "nothing": (None, "NoneType"),
+    "a name twice": (pa.table([[1], [2]], names=["id", "id"]), "id"),
+    "an empty text": (pl.DataFrame({"id": ["a", ""]}), "row 1"),
+    "lengths": ({"id": [1, 2], "cam": [1]}, "cam"),
+    "a path": ("labels.csv", "type str"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_forms_are_refused_in_one_line(name: str) -> None:
+    given, words = REFUSED[name]
+    with pytest.raises(se.InputError) as refused:
+        se.evaluate(SOURCE, query=given, gallery=SIDES["gallery"])
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
