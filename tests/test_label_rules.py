@@ -108,6 +108,31 @@ def test_counts_are_those_of_lists_of_the_same_pairs(
         assert np.array_equal(getattr(by_rule, name), getattr(by_list, name))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "junk"),
+    [("u1", -1), ("i1", 300), ("i8", 2**70), (">i2", 300), ("U1", "1 more"), (">U1", "1 more")],
+)
+@pytest.mark.parametrize("protocol", ["market1501", "cuhk03-torchreid"])
+def test_labels_of_any_size_and_byte_order(dtype: str, junk: int | str, protocol: str) -> None:
+    rng = np.random.default_rng(6)
+    source = se.Distances(rng.integers(0, 40, (30, 200)) / 32)
+    sides = {"query": rng.integers(0, 6, 30), "gallery": rng.integers(0, 6, 200)}
+    plain, small = (
+        {side: se.Labels(ids.astype(kind), 0 * ids + len(ids)) for side, ids in sides.items()}
+        for kind in ("i8", dtype)
+    )
+    mixed = plain | {"query": small["query"]} if "U" not in dtype else small
+    expected = se.evaluate(source, **plain, protocol=protocol).statistics
+    for given_ in (small, mixed):
+        found = se.evaluate(source, **given_, protocol=protocol, junk_ids=[junk])
+        assert found.statistics.equals(expected)
+        named = se.Protocol("junk", junk_ids=(junk,))
+        pairs = find_pairs(**given_, protocol=named)
+        counts = PairCounts.of(**given_, protocol=named)
+        assert np.array_equal(counts.positive, pairs.counts.positive)
+        assert counts.positive.all()
+
+
 def test_single_gallery_shot_with_two_rules_over_items() -> None:
     """Cameras lie within sites: to ignore a camera, too, changes nothing."""
     rng = np.random.default_rng(5)

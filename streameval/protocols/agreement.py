@@ -201,7 +201,8 @@ def _bits(labels: AnyArray) -> HashArray:
     """Return 64 bits of each label: of an integer its own, of a text those of a hash."""
     if labels.dtype.kind != "U":
         return labels.astype(np.int64, copy=False).view(np.uint64)
-    letters = np.ascontiguousarray(labels).view(np.uint32)
+    native = labels.astype(labels.dtype.newbyteorder("="), copy=False)  # files have others, too
+    letters = np.ascontiguousarray(native).view(np.uint32)
     letters = letters.reshape(len(labels), labels.dtype.itemsize // 4)
     factors = np.cumprod(np.full(letters.shape[1], _FACTOR))  # modulo 2⁶⁴
     bits = np.zeros(len(labels), np.uint64)

@@ -17,7 +17,7 @@ from streameval.protocols.agreement import Agreement
 from streameval.protocols.labels import Labels, check_kinds
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import Protocol
-from streameval.typing import IntArray
+from streameval.typing import AnyArray, IntArray
 
 INDEX = "#index"  # in a set of columns: a query's own image, by its index; no column's name
 ColumnSet = frozenset[str]
@@ -82,7 +82,7 @@ class PairCounts:
             (factor * numbers.of(columns) for columns, factor in _expanded(rules).items()),
             np.zeros(len(query), np.int64),
         )
-        positive[np.isin(query.id, np.array(junk_labels(gallery, protocol), query.id.dtype))] = 0
+        positive[np.isin(query.id, junk_column(gallery, protocol))] = 0
         return cls(positive, every, _classes(query, protocol))
 
 
@@ -160,6 +160,14 @@ def junk_labels(gallery: Labels, protocol: Protocol) -> list[str | int]:
                 f"junk id {label!r} is a string, and the ids of {gallery.source} are integers"
             )
     return [str(label) if strings else int(label) for label in protocol.junk_ids]
+
+
+def junk_column(gallery: Labels, protocol: Protocol) -> AnyArray:
+    """Return the junk identities as an array, but for integers that no label can be."""
+    junk, int64 = junk_labels(gallery, protocol), np.iinfo(np.int64)
+    if gallery.id.dtype.kind == "U":
+        return np.array(junk, np.str_)
+    return np.array([one for one in junk if int64.min <= int(one) <= int64.max], np.int64)
 
 
 def check_protocol(

@@ -13,7 +13,7 @@ from streameval.planning.plan import Cut, Limits, Plan
 from streameval.planning.problem import Problem, ShotSizes
 from streameval.planning.range import UNUSED, Range
 from streameval.protocols.agreement import coded, distinct, multiplicities
-from streameval.protocols.counts import PairCounts, junk_labels
+from streameval.protocols.counts import PairCounts, junk_column
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs, find_pairs
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
@@ -225,7 +225,6 @@ def shot_sizes(
         ends = np.minimum(starts + queries, len(positives))
         return int((indptr[ends] - indptr[starts]).max())
 
-    junk = np.array(junk_labels(gallery, protocol), gallery.id.dtype)
-    items = multiplicities(gallery.id, without=junk)
+    items = multiplicities(gallery.id, without=junk_column(gallery, protocol))
     entries = entries_of_query(items, int(positives.max(initial=0)))
     return ShotSizes(len(items), entries, most_positives, len(needs & SHOT_FIELDS))
