@@ -354,6 +354,27 @@ def test_workers_share_what_is_free_on_their_machine() -> None:
         Connection(client).workers(None)
 
 
+class WithoutThePackage(TellsOfFive):
+    """A client whose workers cannot import streameval, but for some."""
+
+    def __init__(self, *having: str) -> None:
+        self.having = having
+
+    def run(self, function: object, on_error: str) -> dict[str, Any]:
+        """Return what those say that can."""
+        told: dict[str, Any] = super().run(function, on_error)
+        error = ModuleNotFoundError("No module named 'streameval'")
+        return {at: one if at in self.having else error for at, one in told.items()}
+
+
+def test_workers_that_do_not_answer_are_not_planned_with() -> None:
+    client: Any = WithoutThePackage("2", "3")
+    assert Connection(client).workers(None).count == 2
+    client = WithoutThePackage()
+    with pytest.raises(TaskError, match=r"No module named 'streameval'.*: start workers"):
+        Connection(client).workers(None)
+
+
 def test_the_local_cluster_ends_with_its_context_and_keeps_to_loopback() -> None:
     with local_cluster(2, 1, 10**9) as connection:
         workers = connection.workers(10**9)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError, TaskError, check_type
 from streameval.planning.plan import Workers
-from streameval.run.memory import check_budget, default_budget, process_memory
+from streameval.run.memory import Memory, check_budget, default_budget, process_memory
 from streameval.typing import Keywords
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ PATIENCE = 300.0  # seconds without a scheduler, or without a worker
 TICK = 0.25  # seconds
 CONNECT = 20.0  # seconds within which a scheduler is to answer
 SHARE = 0.7  # of a worker's memory that is planned with: Dask spills, pauses and kills above
-WORKER_BYTES = 120 << 20  # of a worker's process, before it imports anything
+WORKER_BYTES = 200 << 20  # at least those of a worker's process before it has any work
 # A cluster closes a worker that starts again, and has not come back by then, for good.
 LASTING = {"distributed.deploy.lost-worker-timeout": "1 day"}
 LEAN = {"distributed.admin.low-level-log-length": 10}  # messages that Dask keeps, for its debugging
@@ -71,6 +71,8 @@ class Connection:
         ------
         BudgetError
             If that is less than 200 MB.
+        TaskError
+            If no worker answers.
         """
         try:
             self.client.wait_for_workers(1, timeout=PATIENCE)
@@ -81,8 +83,15 @@ class Connection:
             ) from error
         # Of all: some versions of distributed tell of five where no number is given.
         found = self.client.scheduler_info(n_workers=-1)["workers"]
-        states = self.client.run(process_memory, on_error="ignore")
+        answers = self.client.run(process_memory, on_error="return")
+        states = {at: one for at, one in answers.items() if isinstance(one, Memory)}
         present = {address: found[address] for address in states if address in found}
+        if not present:
+            reason = "".join(f" ({type(one).__name__}: {one})" for one in [*answers.values()][:1])
+            raise TaskError(
+                f"no worker of the scheduler ({self.client}) says what memory it has{reason}: "
+                "start workers that have this version of streameval"
+            )
         on_host = Counter(one["host"] for one in present.values())
         budgets = []
         for address, one in present.items():
@@ -95,7 +104,7 @@ class Connection:
             count=len(present),
             threads=max(one["nthreads"] for one in present.values()),
             memory=min(budgets),
-            libraries=max(state.libraries for state in states.values()),
+            libraries=max(states[address].libraries for address in present),
         )
 
 
