@@ -342,6 +342,10 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: da.ones((4, 4), dtype="f4").map_blocks(lambda b: b + 1.5j, dtype="f4"),
         r"computed as ndarray of complex\d+ \(4, 4\), and the array declares float32 \(4, 4\)",
     ),
+    "integers declared as floats": (  # of which float64 holds those up to 2^53 alone
+        lambda folder: da.ones((4, 4), dtype="i8").map_blocks(lambda b: b + 2**60, dtype="f8"),
+        r"computed as ndarray of int64 \(4, 4\), and the array declares float64 \(4, 4\)",
+    ),
     "chunk that fails": (
         lambda folder: da.ones((4, 4)).map_blocks(lambda b: 1 // 0, dtype="f8"),
         r"rows 0:4 and columns 0:4 \(ZeroDivisionError: .*\): its chunks there can't be",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 
@@ -146,6 +147,17 @@ def test_an_error_in_a_function_of_the_user_is_shown() -> None:
     text = "".join(traceback.format_exception(caught.value))
     assert text.count("Traceback (most recent call last)") == 2
     assert f'File "{__file__}", line' in text.split("direct cause")[0]
+
+
+def test_an_error_in_a_graph_of_the_user_is_shown() -> None:
+    def failing_block(block: np.ndarray) -> np.ndarray:
+        raise ZeroDivisionError("of the user")
+
+    chunks = da.ones((6, 6)).map_blocks(failing_block, dtype="f8", meta=np.empty((0, 0)))
+    with pytest.raises(se.InputError, match="ZeroDivisionError: of the user") as caught:
+        evaluate(source=se.Distances(chunks))
+    text = "".join(traceback.format_exception(caught.value))
+    assert "in failing_block" in text.split("direct cause")[0]
 
 
 def is_entry(member: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice, product
 from threading import local
 from typing import Any
@@ -104,13 +105,24 @@ class DaskArray(ObjectArray):
         """Return a computed chunk as what the graph declares it to be."""
         values = as_numpy(computed, f"{self.uri} chunk {at}")
         shape = tuple(stop - start for start, stop in self._spans_of(at))
-        if values.shape != shape or not np.can_cast(values.dtype, self.dtype, "safe"):
+        # NumPy takes float64 for safe for int64, of which it holds values up to 2^53 alone.
+        rounded = values.dtype.kind in "iu" and values.itemsize == 8 and self.dtype.kind == "f"
+        if values.shape != shape or rounded or not np.can_cast(values.dtype, self.dtype, "safe"):
             raise InputError(
                 f"{self.uri} chunk {at} is computed as {type(computed).__name__} of {values.dtype} "
                 f"{values.shape}, and the array declares {self.dtype} {shape}: declare dtype and "
                 "chunks as they are, in map_blocks, say"
             )
         return np.asarray(values, self.dtype)
+
+    @contextmanager
+    def _reading(self, spans: Spans) -> Iterator[None]:
+        try:
+            with super()._reading(spans):
+                yield
+        except InputError as error:  # its cause may be in a function of the caller
+            error.shows_cause = error.__cause__ is not None
+            raise
 
     def _remedy(self, error: Exception) -> str:
         return (
