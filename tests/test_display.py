@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import copy
+import pickle
 import re
 import sys
 from collections.abc import Mapping
@@ -82,6 +84,13 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text.append(data)
+
+
+def test_a_copy_is_shown_alike(result: se.Evaluation) -> None:
+    for made in (result, result.with_confidence(resamples=50).grouped("cam")):
+        for copied in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
+            assert str(copied) == str(made)
+            assert dict(copied.metrics) == pytest.approx(dict(made.metrics), abs=0, nan_ok=True)
 
 
 def test_printed_it_is_what_the_commands_print(saved: str) -> None:

@@ -148,6 +148,19 @@ def test_what_a_result_does_not_hold(results: dict[str, se.Evaluation]) -> None:
         plot(bare, "nonsense")
 
 
+@pytest.mark.parametrize("curve", ["CMC", "mReP", "precision-recall", "DIR-FAR", "camera-pairs"])
+def test_a_result_without_positives_has_no_curves_of_them(curve: str) -> None:
+    with pytest.warns(se.StreamevalWarning, match="no query has a positive"):
+        result = se.evaluate(
+            se.Distances(np.random.default_rng(0).random((3, 5))),
+            query={"id": [7, 8, 9], "cam": [1, 1, 2]},
+            gallery={"id": range(5), "cam": [3] * 5},
+            threads=1,
+        )
+    with pytest.raises(se.InputError, match="this run has no"):
+        result.plot(curve)
+
+
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["plot", *arguments])
 

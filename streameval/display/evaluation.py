@@ -132,7 +132,7 @@ def score_of(evaluation: Evaluation, name: str) -> tuple[Cell, str, str]:
     if name in metrics.intervals:
         notes.insert(0, f"{interval_text(*metrics.intervals[name], kind)} by ties")
     place = ""
-    if kind is TAU:
+    if kind == TAU:
         low, high = evaluation.range["low"], evaluation.range["high"]
         place = f"distance {low + value * (high - low):.4g}"
     elif detail.threshold is not None and math.isfinite(detail.threshold):
@@ -160,7 +160,7 @@ def _bounds_blocks(metrics: Metrics) -> Blocks:
         if low != high:
             kind = metrics.details[name].kind
             share = f"{100 * (high - low):.3g}"
-            width = share if kind is FRACTION else number_text(high - low, kind)
+            width = share if kind == FRACTION else number_text(high - low, kind)
             least, most = metrics.places[name]
             needed = f"k = {most:,}" if least >= most else f"k from {least:,} to {most:,}"
             rows.append((name, width, needed))
@@ -304,7 +304,7 @@ def _camera_blocks(evaluation: Evaluation) -> Blocks:
             for cam, values in zip(matrix.query_cams, matrix.values.tolist(), strict=True)
         )
         heads = ("query cam", *map(str, matrix.gallery_cams.tolist()))
-        title = f"{name} in percent" if kind is FRACTION else name.replace("queries", "Queries")
+        title = f"{name} in percent" if kind == FRACTION else name.replace("queries", "Queries")
         for table in Table.of(heads, rows, align="r").cut(CAMERAS_ROOM):
             blocks += ["", f"{title}, by camera of positives", table]
     return blocks

@@ -22,7 +22,7 @@ from streameval.errors import InputError, OptionError, optional_package
 from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.cutoffs import precision_terms
 from streameval.protocols.labels import CAMERA_PAIRS
-from streameval.typing import JsonObject
+from streameval.typing import FloatArray, JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -143,14 +143,19 @@ class Curve:
     log: bool = False  # x is logarithmic
 
 
+def _check_known(values: FloatArray, what: str, look: JsonObject) -> None:
+    """Refuse, with an InputError, a curve that is undefined everywhere."""
+    if np.isnan(values).all():
+        raise InputError(f"{look['label']} has no value of {what}")
+
+
 def _over_tau(name: str, metric: str, mark: str = "") -> Curve:
     """Return a curve against τ; `mark` is the metric whose place is marked on it."""
     marked = mark.replace("tau", "τ")
 
     def draw(axes: Axes, result: Evaluation, look: JsonObject) -> None:
         curves = result.curves
-        if np.isnan(curves[name]).all():
-            raise InputError(f"{look['label']} has no value of {name} at any τ")
+        _check_known(curves[name], f"{name} at any τ", look)
         place = result.metrics.scalars.get(mark, math.nan)
         if not math.isnan(place):
             label = f"{look['label']} ({marked} = {place:.2f})"
@@ -166,6 +171,7 @@ def _over_tau(name: str, metric: str, mark: str = "") -> Curve:
 
 def _cmc(axes: Axes, result: Evaluation, look: JsonObject) -> None:
     cmc = result.curves["CMC"]
+    _check_known(cmc, "CMC: no query has a positive", look)
     axes.step(np.arange(1, len(cmc) + 1), cmc, where="post", **look)
 
 
@@ -177,6 +183,7 @@ def _precision(axes: Axes, result: Evaluation, look: JsonObject) -> None:
         )
     totals = RankedQueries(result.statistics, result.options).totals
     precision = totals.means(precision_terms)
+    _check_known(precision, "precision: no query has a positive", look)
     axes.plot(np.linspace(0, 1, len(precision)), precision, **look)
 
 
@@ -186,6 +193,7 @@ def _roc(axes: Axes, result: Evaluation, look: JsonObject) -> None:
     seen = curves["FAR"] > 0  # 0 has no place on a logarithmic axis
     if not seen.any():
         raise InputError(f"{look['label']} has no query of Q−, a stranger, to be accepted falsely")
+    _check_known(curves[name], f"{name}: no query has a positive", look)
     shown = {**look, "label": f"{look['label']} ({name})"}
     axes.step(curves["FAR"][seen], curves[name][seen], where="post", **shown)
 
@@ -282,6 +290,8 @@ def _heat_map(figure: Figure, axes: Axes, results: Results, metric: str) -> None
         matrix = result.camera_matrix(metric)
     except KeyError as error:
         raise OptionError(str(error.args[0])) from error
+    if not matrix.values.size:
+        raise InputError(f"{shortened(name)} has no pair of cameras: no query has a positive")
     percent = 100 * matrix.values
     image = axes.imshow(percent, cmap="cividis", vmin=0, vmax=100)
     for axis, cams, whose in (

@@ -123,12 +123,12 @@ def value_text(value: float, kind: Kind) -> str:
     """Return a value with its unit; a small fraction in as many digits as it takes."""
     if math.isnan(value):
         return DASH
-    return percent(value) if kind is FRACTION else number_text(value, kind) + kind.unit
+    return percent(value) if kind == FRACTION else number_text(value, kind) + kind.unit
 
 
 def interval_text(low: float, high: float, kind: Kind) -> str:
     """Return an interval with its unit; of fractions, with digits enough to tell them apart."""
-    if kind is not FRACTION:
+    if kind != FRACTION:
         return f"{number_text(low, kind)} – {number_text(high, kind)}{kind.unit}"
     for digits in range(2, 7):
         texts = [f"{100 * value:.{digits}f}" for value in (low, high)]

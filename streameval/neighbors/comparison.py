@@ -355,7 +355,7 @@ def _differences(
     result: dict[str, Difference] = {}
     for (key, (name, other)), values in zip(pairs.items(), np.transpose(left), strict=True):
         one, two, kind = exact[name], found[other], kinds.get(name, FRACTION)
-        between = interval(two - one, values) if kind is FRACTION else (math.nan, math.nan)
+        between = interval(two - one, values) if kind == FRACTION else (math.nan, math.nan)
         result[key] = Difference(one, two, two - one, *between, kind)
     return result
 

@@ -122,14 +122,14 @@ def differences_table(comparison: Comparison, run: str, heads: tuple[str, str]) 
     `heads` are what the first and this run are called.
     """
     own = [one for one in comparison.differences if one.run == run]
-    ends = [end for one in own if one.kind is FRACTION for end in one.interval or ()]
+    ends = [end for one in own if one.kind == FRACTION for end in one.interval or ()]
     scale = max(map(abs, ends), default=0.0) or 1.0
     limit = 1 - comparison.how.level + 1e-12
     rows = []
     for one in own:
         texts = [number_text(end, one.kind, signed=True) for end in one.interval or ()]
         span = None
-        if one.kind is FRACTION and one.interval is not None:
+        if one.kind == FRACTION and one.interval is not None:
             low, high = one.interval
             span = tuple(np.clip([low, one.difference, high], -scale, scale) / scale)
         p, p_holm = (DASH if math.isnan(p) else f"{p:.3g}" for p in (one.p, one.p_holm))
@@ -245,7 +245,7 @@ def index_blocks(comparison: IndexComparison) -> Blocks:
 def _index_change(one: IndexDifference) -> str:
     """Return a difference with half of its interval, in points of a percent."""
     text = number_text(one.value, one.kind, signed=True)
-    if one.kind is not FRACTION or math.isnan(one.value + one.high):
+    if one.kind != FRACTION or math.isnan(one.value + one.high):
         return text
     return f"{text} ± {50 * (one.high - one.low):.2f}"
 

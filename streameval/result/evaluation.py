@@ -196,7 +196,7 @@ class Evaluation(EvaluationValues):
         """
         from streameval.display.figures import plot
 
-        return plot({label: self}, curve, metric=metric)
+        return plot({str(label): self}, curve, metric=metric)
 
     def summary(self) -> JsonObject:
         """Return the content of ``summary.json``; undefined and infinite values are None."""

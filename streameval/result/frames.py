@@ -21,7 +21,7 @@ def to_pandas(result: Evaluation, table: str) -> DataFrame:
     """Return a table of `TABLES` as a DataFrame; see `Evaluation.to_pandas`."""
     import pyarrow as pa
 
-    if table not in TABLES:
+    if table not in tuple(TABLES):
         raise OptionError(f"table is {table!r}; known: {', '.join(TABLES)}")
     try:
         frame: DataFrame = pa.table(dict(TABLES[table](result))).to_pandas()
