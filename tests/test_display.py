@@ -86,6 +86,16 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
+def test_a_result_holds_labels_of_its_own(features: se.Features, labels: dict[str, Any]) -> None:
+    ids, groups = labels["query"].id.copy(), np.arange(QUERIES) % 2
+    query = {"id": ids, "cam": labels["query"].cam}
+    given = se.evaluate(features, query=query, gallery=labels["gallery"], group_by=groups)
+    grouped = given.grouped(groups)
+    ids[:], groups[:] = 0, 0
+    assert given.columns["id"].tolist() == labels["query"].id.tolist()
+    assert list(given.groups) == list(grouped.groups) == [0, 1]
+
+
 def test_a_copy_is_shown_alike(result: se.Evaluation) -> None:
     for made in (result, result.with_confidence(resamples=50).grouped("cam")):
         for copied in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):

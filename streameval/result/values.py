@@ -187,7 +187,7 @@ class EvaluationValues:
                 check_not_of_lists(self.lists, CAMERA_PAIRS)
             check_group_column(by, self.columns, self.positive_cams)
             return replace(self, group_by=by)
-        labels = group_labels(by, self.statistics.queries)
+        labels = group_labels(by, self.statistics.queries).copy()
         return replace(self, columns={**self.columns, GROUP: labels}, group_by=GROUP)
 
     def confidence(

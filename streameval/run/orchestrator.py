@@ -47,7 +47,8 @@ def carry_out(prepared: Prepared, session: Session) -> Evaluation:
         counted.statistics,
         request.options,
         range=prepared.range_summary(counted.range),
-        columns=prepared.columns,
+        # Copies: whoever holds the labels may write to them later.
+        columns={name: values.copy() for name, values in prepared.columns.items()},
         provenance=describe_run(prepared, started, seconds) | dict(counted.facts),
         positive_cams=_positive_cams(prepared, counted.statistics),
         lists=counted.reading,
