@@ -138,6 +138,9 @@ def test_metrics_are_a_mapping(result: se.Evaluation) -> None:
     assert "mAP" in metrics
     assert "nothing" not in metrics
     assert 3 not in metrics
+    assert "mAP" in result
+    assert "nothing" not in result
+    assert [*result] == [*metrics]
     assert metrics["mAP"] == metrics["map"] == result["mAP"] == metrics.get("mAP")
     assert metrics["rank1"] == metrics["CMC@1"]
     assert {cam: one["mAP"] for cam, one in result.grouped("cam").groups.items()}.keys() == {

@@ -72,6 +72,27 @@ def test_every_form_is_labels(form: str, expected: se.Evaluation) -> None:
     assert found.groups.keys() == expected.groups.keys() == {"wet", "dry"}
 
 
+def test_columns_of_a_table_that_are_no_labels_are_left_out(expected: se.Evaluation) -> None:
+    more = {"score": 0.5, "group": 3, "note": None, "when": "NA"}
+    sides = {
+        side: pl.DataFrame(labels_alone(own)).with_columns(
+            **{name: pl.lit(value) for name, value in more.items()}
+        )
+        for side, own in SIDES.items()
+    }
+    found = se.evaluate(SOURCE, **sides)
+    assert found.statistics.equals(expected.statistics)
+    assert set(found.columns) == {"id", "cam", "weather"}
+    with pytest.raises(se.InputError, match="note"):
+        se.evaluate(SOURCE, **sides, group_by="note")
+
+
+def test_objects_of_pandas_have_to_be_left_out() -> None:
+    frame = pd.DataFrame({"id": [1, 2], "thing": [object(), 3]})
+    with pytest.raises(se.InputError, match=r'leave columns of objects out, as by table\[\["id"'):
+        se.evaluate(SOURCE, query=frame, gallery=SIDES["gallery"])
+
+
 REFUSED: Mapping[str, tuple[Any, str]] = {
     "no id": (pd.DataFrame({"x": [1]}), "id"),
     "null": (pl.DataFrame({"id": [1, None]}), "row 1"),

@@ -17,7 +17,7 @@ import numpy as np
 
 from streameval.arrays.composed import natural_order
 from streameval.errors import InputError, check_path, refuse
-from streameval.protocols.labels import KNOWN_COLUMNS
+from streameval.protocols.labels import KNOWN_COLUMNS, RESERVED_COLUMNS
 from streameval.typing import AnyArray
 
 EMPTY = ("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "None")
@@ -105,7 +105,8 @@ def check_written_alike(columns: Sequence[Texts]) -> None:
 def columns_of(table: Any, what: str) -> Mapping[str, Any]:
     """Return the label columns of a table in memory: ``id`` and, where they are, all others.
 
-    Further columns of anything but integers or texts, as of floats or lists, are left out.
+    Further columns that can't be labels are left out: of floats or lists, with empty entries, or of
+    a reserved name.
 
     Parameters
     ----------
@@ -120,13 +121,20 @@ def columns_of(table: Any, what: str) -> Mapping[str, Any]:
         read = pa.RecordBatchReader.from_stream(table).read_all()
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(
-            f"{what} can't be read as a table ({_shown(str(error))}): a table with a column id, "
-            f"or {what}=Labels(id=..., cam=...), is needed"
+            f"{what} can't be read as a table ({_shown(str(error))}): leave columns of objects "
+            f'out, as by table[["id", "cam"]], or give {what}=Labels(id=..., cam=...)'
         ) from error
     names = [name for name in read.column_names if not _INDEX.fullmatch(name)]
-    more = [one.name for one in read.schema if one.name in names and _are_labels(one.type)]
-    places = _places(what, (), more, names)
-    return {name: _checked(what, name, read[name]) for name in places}
+    further = [one for one in read.schema if one.name in names and one.name not in RESERVED_COLUMNS]
+    more = [one.name for one in further if _are_labels(one.type)]
+    columns = {}
+    for name in _places(what, (), more, names):
+        try:
+            columns[name] = _checked(what, name, read[name])
+        except InputError:
+            if name in KNOWN_COLUMNS:
+                raise
+    return columns
 
 
 def _are_labels(kind: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
@@ -60,6 +60,12 @@ class EvaluationValues:
     def __getitem__(self, name: str) -> float:
         """Return a metric by its name here or in another tool (``rank1``); NaN if undefined."""
         return self.metrics[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.metrics
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.metrics)
 
     @property
     def curves(self) -> Columns:
