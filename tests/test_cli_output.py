@@ -106,7 +106,7 @@ def test_errors_of_the_system_are_words(monkeypatch: pytest.MonkeyPatch) -> None
     def broken(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(preparation, "prepare", broken)
+    monkeypatch.setattr(preparation, "plan_request", broken)
     result = run(*STORED, *CSV)
     assert (result.exit_code, result.stderr) == (2, "error: [Errno 5] Input/output error\n")
 
