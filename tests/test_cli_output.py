@@ -52,7 +52,7 @@ def test_names_in_messages_do_nothing_to_a_terminal() -> None:
 def test_output_is_tried_before_any_work(
     monkeypatch: pytest.MonkeyPatch, out: str, words: str
 ) -> None:
-    monkeypatch.setattr(preparation, "prepare", fail_to_work)
+    monkeypatch.setattr(preparation, "plan_request", fail_to_work)
     before = sorted(Path.cwd().iterdir())
     result = run(*STORED, *CSV, "--out", out)
     assert (result.exit_code, result.stdout) == (2, "")
