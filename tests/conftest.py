@@ -28,11 +28,15 @@ def run_block(request: pytest.FixtureRequest) -> Callable[[str, Path], str]:
     return run
 
 
-@pytest.fixture(params=["digits", "blas"])
+USUAL, OTHER = ("digits", "blas") if supported() else ("blas", "digits")
+
+
+@pytest.fixture(params=[USUAL, pytest.param(OTHER, marks=pytest.mark.slow)])
 def product(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to multiply float32: digits, by the matrix unit where there is one, and BLAS.
 
-    Without a matrix unit the digits are multiplied in plain loops, which write the same bits.
+    Without a matrix unit the digits are multiplied in plain loops, which write the same bits. The
+    way that evaluations do not take on this processor is for ``--all``.
     """
     way: str = request.param
     plain = os.environ.get(VARIABLE) == "digits" or not supported()

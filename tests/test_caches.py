@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numba
+import pytest
 from support.kernels import forget_older_kernels, pausing_for_compilation
 
 import streameval
@@ -71,6 +72,7 @@ def run(code: str, folder: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_second_start_compiles_nothing(tmp_path: Path) -> None:
     """In a copy: other tests may compile at the same time."""
     unfinished = shutil.ignore_patterns("*.tmp.*")

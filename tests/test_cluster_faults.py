@@ -116,6 +116,7 @@ def test_a_worker_killed_in_its_task(folder: Path) -> None:
     assert (folder / "attempts-50-600").stat().st_size >= 2
 
 
+@pytest.mark.slow
 def test_workers_lost_with_all_that_they_have_merged(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

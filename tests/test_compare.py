@@ -270,6 +270,7 @@ def run(*arguments: str) -> Result:
 
 
 @pytest.mark.usefixtures("saved")
+@pytest.mark.slow
 def test_the_command() -> None:
     printed = run("good", "bad", "--resamples", "100")
     assert printed.exit_code == 0, printed.output

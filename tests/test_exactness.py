@@ -252,6 +252,7 @@ def test_any_problem_under_any_tiling(
     dtype=st.sampled_from(["float16", "float32", "float64"]),
     strip=st.booleans(),
 )
+@pytest.mark.slow
 def test_any_chunking_of_a_stored_matrix(
     tmp_path_factory: pytest.TempPathFactory,
     seed: int,

@@ -27,6 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_shell_blocks_run(folder: Path, run_block: Callable[[str, Path], str]) -> None:
     for language, block in BLOCKS:
         if language == "bash":

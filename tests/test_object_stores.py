@@ -69,6 +69,7 @@ def test_features_and_labels_from_s3_are_those_on_disk(folder: Path) -> None:
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("layout", ["strips", "features"])
+@pytest.mark.slow
 def test_workers_open_s3_by_themselves(folder: Path, layout: str) -> None:
     if layout == "features":
         sources: list[Any] = [

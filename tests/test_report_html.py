@@ -100,6 +100,7 @@ def test_a_page_of_three_runs() -> None:
     assert not page.named("span", "placeholder")
 
 
+@pytest.mark.slow
 def test_nothing_is_from_elsewhere() -> None:
     page = page_of(*RUNS, "--images", IMAGES)
     allowed = {"class", "lang", "charset", "http-equiv", "content", "name", "title", "alt", "src"}
@@ -116,6 +117,7 @@ def test_nothing_is_from_elsewhere() -> None:
     assert "@import" not in "".join(styles)
 
 
+@pytest.mark.slow
 def test_the_same_runs_are_the_same_page() -> None:
     page_of(*RUNS, "--images", IMAGES)
     first = Path("page.html").read_bytes()
@@ -142,6 +144,7 @@ def test_identities_beside_a_column_are_what_they_were_evaluated_as() -> None:
     assert all(re.fullmatch(r".*\.png\+000\d is not there", one) for one in reasons)
 
 
+@pytest.mark.slow
 def test_best_values_are_marked_in_the_right_direction() -> None:
     page_of(*RUNS)
     text = Path("page.html").read_text()
@@ -161,6 +164,7 @@ def test_every_metric_says_which_way_it_is_better() -> None:
     assert [one.name for one in METRICS if one.better == "neither"] == ["tau_max"]
 
 
+@pytest.mark.slow
 def test_runs_that_differ_are_not_compared() -> None:
     evaluate("pixels", "lenient", "--ties", "optimistic", "--overwrite")
     page = page_of("pixels", "lenient", "--images", IMAGES)
@@ -201,6 +205,7 @@ def test_the_line_is_where_tau_max_is() -> None:
     assert lines > 0
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

@@ -14,6 +14,7 @@ TEXT = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
 BLOCKS = blocks(TEXT)
 
 
+@pytest.mark.slow
 def test_shell_blocks_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_block: Callable[[str, Path], str]
 ) -> None:

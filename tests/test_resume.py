@@ -197,6 +197,7 @@ def test_an_error_of_the_cluster_keeps_what_no_commit_was_due_for(folder: Path) 
 
 
 @pytest.mark.usefixtures("often")
+@pytest.mark.slow
 def test_begun_on_threads_and_ended_on_a_cluster(folder: Path) -> None:
     counted = stop_in_the_middle(folder)
     with cluster(1) as (_, client):
@@ -207,6 +208,7 @@ def test_begun_on_threads_and_ended_on_a_cluster(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("often")
+@pytest.mark.slow
 def test_a_cluster_goes_on_with_what_another_cluster_has_done(folder: Path) -> None:
     with cluster(2) as (_, client):
         connection = Connection(client)
@@ -366,6 +368,7 @@ def test_a_record_of_another_format_is_refused_by_name(folder: Path) -> None:
     shutil.rmtree(folder / "progress")  # nothing holds its lock
 
 
+@pytest.mark.slow
 def test_what_earlier_commits_held_is_deleted(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -471,6 +474,7 @@ def finished(folder: Path, command: list[str]) -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_the_command_line_killed_and_resumed(folder: Path) -> None:
     arguments = [*command(folder)[1:], "--threads", "16", "--json"]
     slow = [sys.executable, "-c", SLOW, *arguments]
@@ -528,6 +532,7 @@ def test_a_finished_result_that_is_read_otherwise_is_written_again(folder: Path)
     assert told("--resume")[1] == written  # nothing is asked for: as it is
 
 
+@pytest.mark.slow
 def test_a_finished_result_is_read_by_other_rules_and_counts_nothing(folder: Path) -> None:
     def told(out: str, *more: str) -> dict[str, Any]:
         arguments = [*command(folder, "--metrics", "CMC@1,mAP,mINP", "--json", *more), "--out", out]

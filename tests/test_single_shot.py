@@ -180,6 +180,7 @@ def test_any_problem_under_any_tiling(
     protocol=st.sampled_from(PROTOCOLS),
     strip=st.booleans(),
 )
+@pytest.mark.slow
 def test_any_chunking_of_a_stored_matrix(
     tmp_path_factory: pytest.TempPathFactory,
     seed: int,
