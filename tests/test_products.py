@@ -269,7 +269,7 @@ def test_products_by_any_kernels_of_blas_are_as_close_as_they_say(kernels: str) 
 import sys
 import pytest
 from support.kernels import description
-status = pytest.main(["-p", "no:cacheprovider", "-k", "blas", *sys.argv[1:]])
+status = pytest.main(["-p", "no:cacheprovider", "-m", "", "-k", "blas", *sys.argv[1:]])
 print(description())
 sys.exit(status)
 """
