@@ -24,6 +24,7 @@ RULES = st.lists(
     max_size=3,
 ).map(tuple)
 BLOCKS = st.sampled_from([1, 3, 1 << 16])
+SETS = st.sampled_from([0, 1, 32])
 COUNTED = ("indptr", "positive_distance", "closer", "tied", "tied_before", "nearest_negative")
 
 
@@ -36,7 +37,7 @@ def side(rng: np.random.Generator, count: int) -> se.Labels:
 
 def masks(query: se.Labels, gallery: se.Labels, protocol: se.Protocol) -> tuple[np.ndarray, ...]:
     """Return which pairs are positive, and which are ignored, [Q, G] bool: by the definition."""
-    agree = {name: query.columns[name][:, None] == gallery.columns[name][None] for name in COLUMNS}
+    agree = {name: own[:, None] == gallery.columns[name] for name, own in query.columns.items()}
     ignored = np.broadcast_to(np.isin(gallery.id, protocol.junk_ids), agree["id"].shape).copy()
     for rule in protocol.ignore:
         ignored |= np.logical_and.reduce([agree[name] for name in rule])
@@ -47,9 +48,9 @@ def masks(query: se.Labels, gallery: se.Labels, protocol: se.Protocol) -> tuple[
     return agree["id"] & ~ignored, ignored
 
 
-@given(RULES, st.integers(0, 2**32 - 1), st.sampled_from([None, "index", "key"]), BLOCKS)
+@given(RULES, st.integers(0, 2**32 - 1), st.sampled_from([None, "index", "key"]), BLOCKS, SETS)
 def test_pairs_and_their_counts_are_those_of_the_rules(
-    rules: tuple[tuple[str, ...], ...], seed: int, self_match: Any, block: int
+    rules: tuple[tuple[str, ...], ...], seed: int, self_match: Any, block: int, sets: int
 ) -> None:
     rng = np.random.default_rng(seed)
     query, gallery = side(rng, 20 if self_match == "index" else 7), side(rng, 20)
@@ -57,7 +58,9 @@ def test_pairs_and_their_counts_are_those_of_the_rules(
     positive, ignored = masks(query, gallery, protocol)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streameval.protocols.agreement.BLOCK", block)
-        patch.setattr("streameval.protocols.pairs.PAIRS", block)
+        for home in ("listed", "pairs"):
+            patch.setattr(f"streameval.protocols.{home}.PAIRS", block)
+        patch.setattr("streameval.protocols.counts.MOST_SETS", sets)
         pairs = find_pairs(query, gallery, protocol)
         counts = PairCounts.of(query, gallery, protocol)
     assert np.array_equal(counts.positive, positive.sum(axis=1))
@@ -78,6 +81,29 @@ def test_pairs_and_their_counts_are_those_of_the_rules(
         assert np.array_equal(counts[1], ignored[:, start:stop].sum(axis=1))
     part, kept = pairs.block(2, 5), ignored[2:5]
     assert np.array_equal(part.counts_in(3, 20)[1], kept[:, 3:].sum(axis=1))
+
+
+@pytest.mark.parametrize("count", [8, 40])
+def test_many_rules_on_different_columns(count: int) -> None:
+    """Their sets of columns, 2^40, are never built."""
+    rng = np.random.default_rng(2)
+    names = [f"column {number}" for number in range(count)]
+    query, gallery = (
+        se.Labels(
+            rng.integers(-1, 3, rows), more={name: rng.integers(0, 20, rows) for name in names}
+        )
+        for rows in (15, 90)
+    )
+    protocol = se.Protocol("many", tuple(("id", name) for name in names))
+    positive, _ = masks(query, gallery, protocol)
+    pairs, counts = find_pairs(query, gallery, protocol), PairCounts.of(query, gallery, protocol)
+    assert 0 < positive.sum() < len(pairs.item)
+    for numbers in (counts, pairs.counts):
+        assert np.array_equal(numbers.positive, positive.sum(axis=1))
+        assert np.array_equal(numbers.listed, np.diff(pairs.indptr))
+    words = se.Labels(gallery.id, more=gallery.more | {names[-1]: ["a"] * 90}, source="g.csv")
+    with pytest.raises(se.InputError, match=r"labels, g\.csv are integers and strings"):
+        PairCounts.of(query, words, protocol)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from streameval.protocols.listed import PAIRS
 from streameval.single_shot.ahead import SHOT_DOUBTS, SHOT_RANKS, shot_entries
 from streameval.typing import IntArray
-
-PAIRS = 1 << 17  # that are found at a time
 
 Holders = dict[str, int]
 """Bytes by what holds them."""

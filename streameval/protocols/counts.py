@@ -2,7 +2,8 @@
 
 A pair of one identity is positive unless it agrees in all columns of a rule. The product of
 (1 − agreement) over the rules is a sum over sets of columns, and the items that agree in a set are
-counted by their labels: no pair is looked at.
+counted by their labels: no pair is looked at. Many rules on different columns have too many sets;
+their pairs are found and counted, some queries at a time.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import numpy as np
 
 from streameval.errors import OptionError, refuse
 from streameval.protocols.agreement import Agreement
+from streameval.protocols.finder import PairFinder, junk_column, junk_labels
 from streameval.protocols.labels import Labels, check_kinds
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import Protocol
-from streameval.typing import AnyArray, IntArray
+from streameval.typing import IntArray
 
 INDEX = "#index"  # in a set of columns: a query's own image, by its index; no column's name
+MOST_SETS = 32  # of columns; beyond, pairs are counted one by one
 ColumnSet = frozenset[str]
 
 
@@ -78,22 +81,31 @@ class PairCounts:
         if own is not None:
             every = same + numbers.of(own) - numbers.of(own | {"id"})
             rules.append(own | {"id"})
-        positive = sum(
-            (factor * numbers.of(columns) for columns, factor in _expanded(rules).items()),
-            np.zeros(len(query), np.int64),
-        )
+        terms, classes = _expanded(rules), _classes(query, protocol)
+        if terms is None:
+            finder = PairFinder(query, gallery, protocol)
+            return cls(finder.positives(every), every, classes)
+        positive = np.zeros(len(query), np.int64)
+        for columns, factor in terms.items():
+            positive += factor * numbers.of(columns)
         positive[np.isin(query.id, junk_column(gallery, protocol))] = 0
-        return cls(positive, every, _classes(query, protocol))
+        return cls(positive, every, classes)
 
 
-def _expanded(rules: Iterable[ColumnSet]) -> dict[ColumnSet, int]:
-    """Return (1 − agreement) of all rules, multiplied out: the factor of each set of columns."""
+def _expanded(rules: Iterable[ColumnSet]) -> dict[ColumnSet, int] | None:
+    """Return (1 − agreement) of all rules, multiplied out: the factor of each set of columns.
+
+    None if there are more than `MOST_SETS` sets.
+    """
     terms = {ColumnSet({"id"}): 1}
     for rule in dict.fromkeys(rules):
         for columns, factor in list(terms.items()):
             joined = columns | rule
             terms[joined] = terms.get(joined, 0) - factor
-    return {columns: factor for columns, factor in terms.items() if factor}
+        terms = {columns: factor for columns, factor in terms.items() if factor}
+        if len(terms) > MOST_SETS:
+            return None
+    return terms
 
 
 class _Numbers:
@@ -116,7 +128,6 @@ class _Numbers:
             return Agreement(query, gallery, ordered).counts()
         same = np.ones(len(query), np.bool_)
         for name in columns - {INDEX}:
-            check_kinds(query, gallery, name)
             same &= query.columns[name] == gallery.columns[name]
         return same.astype(np.int64)
 
@@ -151,25 +162,6 @@ def item_rules(protocol: Protocol) -> list[tuple[str, ...]]:
     return [rule for rule in protocol.ignore if "id" not in rule]
 
 
-def junk_labels(gallery: Labels, protocol: Protocol) -> list[str | int]:
-    """Return the junk identities in the type of the gallery's; raise OptionError of others."""
-    strings = gallery.id.dtype.kind == "U"
-    for label in protocol.junk_ids:
-        if isinstance(label, str) and not strings:
-            raise OptionError(
-                f"junk id {label!r} is a string, and the ids of {gallery.source} are integers"
-            )
-    return [str(label) if strings else int(label) for label in protocol.junk_ids]
-
-
-def junk_column(gallery: Labels, protocol: Protocol) -> AnyArray:
-    """Return the junk identities as an array, but for integers that no label can be."""
-    junk, int64 = junk_labels(gallery, protocol), np.iinfo(np.int64)
-    if gallery.id.dtype.kind == "U":
-        return np.array(junk, np.str_)
-    return np.array([one for one in junk if int64.min <= int(one) <= int64.max], np.int64)
-
-
 def check_protocol(
     query: Labels, gallery: Labels, protocol: Protocol, listed: ListedPairs | None
 ) -> None:
@@ -189,7 +181,6 @@ def check_protocol(
     if listed is not None:
         return
     junk_labels(gallery, protocol)
-    check_kinds(query, gallery, "id")
     for column in protocol.columns:
         for side, labels in (("query", query), ("gallery", gallery)):
             if column in labels.columns:
@@ -210,3 +201,5 @@ def check_protocol(
                 f"protocol {protocol.name} ignores pairs by {by}, and {labels.source} has no "
                 f"{lacks} for the {side}: give {remedy}",
             )
+    for column in ("id", *protocol.columns):
+        check_kinds(query, gallery, column)

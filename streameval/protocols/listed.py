@@ -16,7 +16,7 @@ from streameval.errors import InputError, entry_point, refuse
 from streameval.statistics import rows_of
 from streameval.typing import BoolArray, IntArray, Span
 
-_ENTRIES = 1 << 17  # of lists that are merged at a time
+PAIRS = 1 << 17  # that are found, merged or counted at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ class ListedPairs:
             one.check(queries, gallery)
         good, listed = np.empty(queries, np.int64), np.empty(queries, np.int64)
         lengths = np.diff(self.good.indptr) + np.diff(self.junk.indptr)
-        for start, stop in spans(lengths, _ENTRIES):
+        for start, stop in spans(lengths):
             query, _, is_good = self.merged(start, stop, gallery)
             size = stop - start
             good[start:stop] = np.bincount(query[is_good], minlength=size)
@@ -160,12 +160,12 @@ class ListedPairs:
         return query, item, np.isin(pair, good)
 
 
-def spans(counts: IntArray, most: int) -> list[Span]:
-    """Cut queries into spans that have so many pairs at most; or one query, which has more."""
+def spans(counts: IntArray) -> list[Span]:
+    """Cut queries into spans that have `PAIRS` pairs at most; or one query, which has more."""
     ends, found, start = np.cumsum(counts), [], 0
     while start < len(counts):
         before = int(ends[start - 1]) if start else 0
-        stop = max(int(np.searchsorted(ends, before + most, side="right")), start + 1)
+        stop = max(int(np.searchsorted(ends, before + PAIRS, side="right")), start + 1)
         found.append((start, stop))
         start = stop
     return found

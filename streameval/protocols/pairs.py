@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from streameval.errors import StreamevalWarning
-from streameval.protocols.agreement import Agreement, Matches
-from streameval.protocols.counts import PairCounts, item_rules, junk_labels
+from streameval.protocols.agreement import Agreement
+from streameval.protocols.counts import PairCounts, item_rules
+from streameval.protocols.finder import PairFinder
 from streameval.protocols.labels import Labels, check_kinds
-from streameval.protocols.listed import ListedPairs, PairList, spans
+from streameval.protocols.listed import PAIRS, ListedPairs, PairList, spans
 from streameval.protocols.protocol import Protocol
 from streameval.statistics import cumulated, rows_of
 from streameval.typing import AnyArray, BoolArray, Int32Array, IntArray
 
-PAIRS = 1 << 17  # that are found, or counted, at a time
 MASKS = ("positive", "same_identity", "junk")
 
 
@@ -233,63 +233,24 @@ def find_pairs(
     """
     if counts is None:
         counts = PairCounts.of(query, gallery, protocol, listed)
-    indptr, none = cumulated(counts.listed), ItemClasses.none(len(query), len(gallery))
-    count, junk = int(indptr[-1]), np.zeros(len(gallery), np.bool_)
+    indptr = cumulated(counts.listed)
+    count = int(indptr[-1])
     item, positive = np.empty(count, np.int64), np.empty(count, np.bool_)
     if listed is not None:
-        for start, stop in spans(counts.listed, PAIRS):
+        for start, stop in spans(counts.listed):
             own = slice(*indptr[[start, stop]].tolist())
             _, item[own], positive[own] = listed.merged(start, stop, len(gallery))
         _warn_of_other_identities(query, gallery, listed.good)
-        return Pairs(indptr, item, positive, np.ones(count, np.bool_), junk, none)
+        every, junk = np.ones(count, np.bool_), np.zeros(len(gallery), np.bool_)
+        none = ItemClasses.none(len(query), len(gallery))
+        return Pairs(indptr, item, positive, every, junk, none)
     same_identity = np.empty(count, np.bool_)
-    for label in junk_labels(gallery, protocol):
-        junk |= gallery.id == label
-    finder = _Finder(query, gallery, protocol, junk)
-    for start, stop in spans(counts.listed, PAIRS):
+    finder = PairFinder(query, gallery, protocol)
+    for start, stop in spans(counts.listed):
         own = slice(*indptr[[start, stop]].tolist())
         item[own], positive[own], same_identity[own] = finder.find(start, stop)
     classes = ItemClasses.of(query, gallery, protocol)
-    return Pairs(indptr, item, positive, same_identity, junk, classes)
-
-
-class _Finder:
-    """Finds the listed pairs of some queries at a time."""
-
-    def __init__(self, query: Labels, gallery: Labels, protocol: Protocol, junk: BoolArray) -> None:
-        self._query, self._gallery, self._protocol = query, gallery, protocol
-        self._junk = junk
-        self._same = Matches(Agreement(query, gallery, ("id",)), len(gallery))
-        by_key = protocol.self_match == "key"
-        self._keys = Matches(Agreement(query, gallery, ("key",)), len(gallery)) if by_key else None
-
-    def find(self, start: int, stop: int) -> tuple[IntArray, BoolArray, BoolArray]:
-        """Return item, positive and same_identity of the pairs of some queries, as `Pairs` has."""
-        query, gallery = self._query, self._gallery
-        indptr, item = self._same.of(start, stop)
-        of_query = rows_of(indptr)
-        agree = {"id": np.ones(len(item), np.bool_)}
-        ignored = self._junk[item]
-        if self._protocol.self_match is not None:
-            same, own = of_query * len(gallery) + item, self._own_images(start, stop)
-            pair = np.union1d(same, own)
-            of_query, item = np.divmod(pair, max(len(gallery), 1))
-            agree["id"], ignored = np.isin(pair, same), np.isin(pair, own) | self._junk[item]
-        for rule in self._protocol.ignore:
-            for column in rule:
-                if column not in agree:
-                    labels = query.columns[column][start:stop][of_query]
-                    agree[column] = labels == gallery.columns[column][item]
-            ignored |= np.logical_and.reduce([agree[column] for column in rule])
-        return item, agree["id"] & ~ignored, agree["id"]
-
-    def _own_images(self, start: int, stop: int) -> IntArray:
-        """Return query * G + item of the pairs of some queries with their own images."""
-        gallery = len(self._gallery)
-        if self._keys is not None:
-            indptr, item = self._keys.of(start, stop)
-            return rows_of(indptr) * gallery + item
-        return np.arange(stop - start) * (gallery + 1) + start
+    return Pairs(indptr, item, positive, same_identity, finder.junk, classes)
 
 
 def _warn_of_other_identities(query: Labels, gallery: Labels, good: PairList) -> None:

@@ -13,7 +13,8 @@ from streameval.planning.plan import Cut, Limits, Plan
 from streameval.planning.problem import Problem, ShotSizes
 from streameval.planning.range import UNUSED, Range
 from streameval.protocols.agreement import coded, distinct, multiplicities
-from streameval.protocols.counts import PairCounts, junk_column
+from streameval.protocols.counts import PairCounts
+from streameval.protocols.finder import junk_column
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs, find_pairs
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
