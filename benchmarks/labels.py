@@ -23,16 +23,18 @@ PEAK, ALLOWED, SECONDS = "peak", "allowed", "seconds"
 LEAST = 100_000_000  # bytes that planning may take however few labels there are
 FACTOR = 1.2  # of the bytes of the labels
 MEMORY = "2GB"
-SIZES = {  # queries, gallery items, identities
-    "5000-positives": (50_000, 50_000, 10),
-    "10M-items": (10_000, 10_000_000, 1_000_000),
+SIZES = {  # queries, gallery items, identities, protocol
+    "5000-positives": (50_000, 50_000, 10, "market1501"),
+    "10M-items": (10_000, 10_000_000, 1_000_000, "market1501"),
+    "10M-items-cuhk03": (10_000, 10_000_000, 1_000_000, "cuhk03"),
 }
 
 
 def measure(name: str, bench: Bench) -> Measured:
     """Measure the planning of one size."""
-    queries, gallery, identities = SIZES[name]
-    sizes = [bench.count(queries, queries // 10), bench.count(gallery, gallery // 10), identities]
+    queries, gallery, identities, protocol = SIZES[name]
+    counts = [bench.count(queries, queries // 10), bench.count(gallery, gallery // 10)]
+    sizes = [*counts, identities, protocol]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.labels", json.dumps(sizes)],
         cwd=Path(__file__).parent.parent,
@@ -53,7 +55,7 @@ def main() -> None:
     from streameval.run.preparation import plan_request
     from streameval.run.session import open_session
 
-    queries, gallery, identities = json.loads(sys.argv[1])
+    queries, gallery, identities, protocol = json.loads(sys.argv[1])
     rng = np.random.default_rng(0)
     sides = {
         side: se.Labels(rng.integers(0, identities, count), rng.integers(0, 8, count))
@@ -61,7 +63,8 @@ def main() -> None:
     }
     rows = [np.zeros((count, 1), np.float32) for count in (queries, gallery)]
     source = se.Features(rows[0], rows[1], "euclidean")
-    given: dict[str, Any] = {"source": source, "range": (0, 1), "memory": MEMORY, **sides}
+    given: dict[str, Any] = {"source": source, "protocol": protocol, "memory": MEMORY, **sides}
+    given["range"] = (0, 1)
     reset_peak()
     held, begin, answer = held_bytes(), time.perf_counter(), "planned"
     try:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.protocols import PairCounts, find_pairs
+from support.protocols import PairCounts, find_pairs, multiplicities
 from test_cli import CSV, STORED, data, run
 from test_cli_metrics import refused, summary
 
@@ -81,6 +81,25 @@ def test_pairs_and_their_counts_are_those_of_the_rules(
         assert np.array_equal(counts[1], ignored[:, start:stop].sum(axis=1))
     part, kept = pairs.block(2, 5), ignored[2:5]
     assert np.array_equal(part.counts_in(3, 20)[1], kept[:, 3:].sum(axis=1))
+
+
+@given(
+    st.lists(st.integers(-2, 5), max_size=20),
+    st.lists(st.integers(-2, 7), max_size=3),
+    st.sampled_from(["int8", "uint16", "int32", "int64", ">i8", "<U1", "<U4", ">U4"]),
+    BLOCKS,
+)
+def test_multiplicities(values: list[int], left: list[int], dtype: str, block: int) -> None:
+    kind = np.dtype(dtype)
+    shift = 0 if kind.kind == "U" else 2 if kind.kind == "u" else np.iinfo(kind).min + 2
+    labels = np.array([value + shift for value in values], np.int64).astype(kind)
+    without = np.array([value + shift for value in left], np.int64).astype(kind.kind + "8")
+    known, count = np.unique(labels, return_counts=True)
+    expected = np.unique(np.where(np.isin(known, without), 0, count), return_counts=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streameval.protocols.agreement.BLOCK", block)
+        found = multiplicities(labels, without)
+    assert [part.tolist() for part in found] == [part.tolist() for part in expected]
 
 
 @pytest.mark.parametrize("count", [8, 40])

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -265,8 +266,21 @@ def test_no_more_entries_are_left_than_planned(hopeless: int) -> None:
         ahead.entries[:size].sort()
         size = fold(ahead, size, indptr, ONE // np.maximum(items, 1), ONE * hopeless)
         left = np.bincount((ahead.entries[:size] >> ahead.packing.row).astype(int) // (ROWS * 4))
-        assert left[:1].sum() <= most_entries(items, ROWS * 4, hopeless)
-        assert left[1:].sum() <= most_entries(items, ROWS * 7, hopeless)
+        sizes = np.unique(items, return_counts=True)
+        assert left[:1].sum() <= most_entries(*sizes, ROWS * 4, hopeless)
+        assert left[1:].sum() <= most_entries(*sizes, ROWS * 7, hopeless)
+
+
+@given(st.lists(st.integers(0, 12), max_size=40), st.integers(0, 15), st.sampled_from([1, 2, 5]))
+def test_most_entries_by_identity(items: list[int], rows: int, hopeless: int) -> None:
+    """The largest identities are listed while their weights, exact, are not beyond `hopeless`."""
+    expected, total = 0, Fraction(0)
+    for size in sorted(filter(None, items), reverse=True):
+        expected += min(size, rows)
+        total += Fraction(min(size, max(rows, 1)), size)
+        if total > hopeless:
+            break
+    assert most_entries(*np.unique(items, return_counts=True), rows, hopeless) == expected
 
 
 def small_problem(rng: np.random.Generator) -> tuple[Array, dict[str, se.Labels]]:

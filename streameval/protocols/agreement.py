@@ -6,6 +6,7 @@ beside the labels follows the queries.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -16,7 +17,6 @@ from streameval.typing import AnyArray, HashArray, Int32Array, IntArray
 
 BLOCK = 1 << 16  # gallery labels looked up at a time: temporaries stay small
 SLOTS = 8  # of a look-up table, for each label that is known
-PART = 1 << 21  # labels that are counted at a time
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd: 2⁶⁴ by the golden ratio spreads what lies close
 
 Lookup = Callable[[AnyArray], Int32Array]
@@ -145,21 +145,32 @@ def coded(known: AnyArray, labels: AnyArray) -> Int32Array:
     return codes
 
 
-def multiplicities(labels: AnyArray, without: AnyArray) -> IntArray:
-    """Return how often each label is there, in no order; 0 of those `without`.
+def multiplicities(labels: AnyArray, without: AnyArray) -> tuple[IntArray, IntArray]:
+    """Return how often labels occur: each frequency, ascending, and the number of such labels.
 
-    Labels are told apart by 64 bits: of texts, by a hash. It is for sizes of a plan.
+    Labels in `without` have frequency 0. Texts are told apart by a hash of 64 bits. A sorted copy
+    of the labels, or of the hashes, is held.
     """
-    shares = max(-(-len(labels) // PART), 1)
-    left_out, counts = _bits(without), []
-    for share in range(shares):
-        parts = []
-        for start in range(0, len(labels), BLOCK):
-            bits = _bits(labels[start : start + BLOCK])
-            parts.append(bits[(bits * _FACTOR >> np.uint64(40)) % np.uint64(shares) == share])
-        known, count = np.unique(np.concatenate(parts or [_bits(labels)]), return_counts=True)
-        counts.append(np.where(np.isin(known, left_out), 0, count))
-    return np.concatenate(counts)
+    texts = labels.dtype.kind == "U"
+    ordered = np.empty(len(labels), np.uint64 if texts else labels.dtype.newbyteorder("="))
+    for start in range(0, len(labels), BLOCK):
+        block = labels[start : start + BLOCK]
+        ordered[start : start + BLOCK] = _bits(block) if texts else block
+    ordered.sort()
+    left_out, begin = _bits(without), 0
+    labels_of: Counter[int] = Counter()
+    for start in range(0, len(ordered), BLOCK):
+        block = ordered[start : start + BLOCK + 1]
+        end = start + 1 + np.flatnonzero(block[1:] != block[:-1])
+        if start + BLOCK >= len(ordered):
+            end = np.append(end, len(ordered))
+        frequency = np.diff(end, prepend=begin)
+        frequency[np.isin(_bits(ordered[end - 1]), left_out)] = 0
+        begin = end[-1] if len(end) else begin
+        known, number = np.unique(frequency, return_counts=True)
+        labels_of.update(dict(zip(known.tolist(), number.tolist(), strict=True)))
+    frequencies = sorted(labels_of)
+    return np.array(frequencies, np.int64), np.array([labels_of[n] for n in frequencies], np.int64)
 
 
 def lookup(known: AnyArray) -> Lookup:

@@ -226,6 +226,6 @@ def shot_sizes(
         ends = np.minimum(starts + queries, len(positives))
         return int((indptr[ends] - indptr[starts]).max())
 
-    items = multiplicities(gallery.id, without=junk_column(gallery, protocol))
-    entries = entries_of_query(items, int(positives.max(initial=0)))
-    return ShotSizes(len(items), entries, most_positives, len(needs & SHOT_FIELDS))
+    items, number = multiplicities(gallery.id, without=junk_column(gallery, protocol))
+    entries = entries_of_query(items, number, int(positives.max(initial=0)))
+    return ShotSizes(int(number.sum()), entries, most_positives, len(needs & SHOT_FIELDS))

@@ -35,6 +35,7 @@ from streameval.typing import HashArray, IntArray
 ROWS = 3  # of each positive
 SHOT_DOUBTS = 1 << 17  # pairs close to a positive that are kept, to be decided together
 SHOT_RANKS = 100  # ranks of CMC that are counted
+ROUNDING = 1e-6  # of identities: of a number that is rounded down, in a bound
 ONE = 1 << 32  # the weight of a whole identity: in whole numbers, sums don't depend on the order
 
 
@@ -76,22 +77,26 @@ class Ahead(NamedTuple):
         return cls(np.empty(capacity, np.uint64), packing, ROWS * indptr[1:])
 
 
-def most_entries(items: IntArray, rows: int, hopeless: int) -> int:
+def most_entries(items: IntArray, number: IntArray, rows: int, hopeless: int) -> int:
     """Return how many entries of a query are left at most after `fold`.
 
     Parameters
     ----------
-    items : [H] int64
-        Of each identity.
+    items : [n] int64
+        Items of an identity, ascending, each number once.
+    number : [n] int64
+        Identities of so many items.
     rows : int
         Of the query.
     hopeless : int
         Identities ahead from which on a row is hopeless.
     """
-    largest = np.sort(items[items > 0])[::-1]
-    own = np.minimum(largest, rows)  # entries of an identity, which has a weight of own / largest
-    whole = np.searchsorted(np.cumsum(own / np.maximum(largest, 1)), hopeless, side="right")
-    return int(own[: whole + 1].sum())
+    largest, number = items[items > 0][::-1], number[items > 0][::-1]
+    weight = np.minimum(largest, max(rows, 1)) / largest  # of the entries of an identity
+    before = np.cumsum(number * weight) - number * weight
+    whole = np.floor((hopeless - before) / weight + ROUNDING)
+    listed = np.clip(whole + 1, 0, number)
+    return int(listed @ np.minimum(largest, rows))
 
 
 def shot_entries(kept: int, spare: int) -> int:

@@ -65,13 +65,14 @@ class Shots:
         known = distinct(gallery.id)
         code = coded(known, gallery.id)
         items = np.bincount(code[~pairs.junk], minlength=len(known))
-        entries = entries_of_query(items, int(np.diff(pairs.positives()[0]).max(initial=0)))
+        positives = int(np.diff(pairs.positives()[0]).max(initial=0))
+        entries = entries_of_query(*np.unique(items, return_counts=True), positives)
         return cls(code, items, draws, seed, entries)
 
 
-def entries_of_query(items: IntArray, positives: int) -> int:
-    """Return the most entries of a query, of so many items of each identity, and positives."""
-    return most_entries(items, ROWS * positives, hopeless_from(SHOT_RANKS))
+def entries_of_query(items: IntArray, number: IntArray, positives: int) -> int:
+    """Return the most entries of a query of so many positives; see `most_entries`."""
+    return most_entries(items, number, ROWS * positives, hopeless_from(SHOT_RANKS))
 
 
 class ShotCounter:

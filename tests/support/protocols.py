@@ -1,6 +1,7 @@
 """What tests use of `streameval.protocols` beside its public names."""
 
 from streameval.protocols import protocol as protocol_module
+from streameval.protocols.agreement import multiplicities as multiplicities
 from streameval.protocols.counts import PairCounts as PairCounts
 from streameval.protocols.pairs import Pairs as Pairs
 from streameval.protocols.pairs import find_pairs as find_pairs
@@ -11,5 +12,6 @@ __all__ = [
     "PairCounts",
     "Pairs",
     "find_pairs",
+    "multiplicities",
     "protocol_module",
 ]
