@@ -171,8 +171,8 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
     array = as_numpy(values, what)
     if array.shape == (0,) and not hasattr(values, "dtype"):
         return np.empty(0, np.int64)
-    if array.dtype.kind in "US" and not hasattr(values, "dtype"):
-        array = np.asarray(values, object)  # of a list [1, "a"] NumPy would make strings
+    if array.dtype.kind in "iuUS" and not hasattr(values, "dtype"):
+        array = np.asarray(values, object)  # a list [1, "a"] would become strings, [1, True] ones
     if array.ndim == 2 and 1 in array.shape:
         array = array.reshape(-1)
     if array.ndim != 1:
@@ -204,16 +204,20 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
 def _of_objects(array: AnyArray, what: str) -> AnyArray:
     """Return integers or strings that an object array holds, Python's or NumPy's."""
     values = array.tolist()
-    kinds: Any
-    for kinds, dtype in ((str, np.str_), (bytes, np.bytes_), (int | np.integer, np.int64)):
-        if all(isinstance(value, kinds) and not isinstance(value, bool) for value in values):
+    kinds = set(map(type, values))
+    if type(None) in kinds:
+        row = next(row for row, value in enumerate(values) if value is None)
+        raise InputError(f"{what} row {row} is None: a label is needed, an integer or a string")
+    kind: Any
+    for kind, dtype in ((str, np.str_), (bytes, np.bytes_), (int | np.integer, np.int64)):
+        if all(issubclass(one, kind) and one is not bool for one in kinds):
             try:
                 return array.astype(dtype)
             except OverflowError as error:
                 raise InputError(
                     f"{what} holds an integer beyond int64; give such labels as strings"
                 ) from error
-    names = ", ".join(sorted({type(value).__name__ for value in values}))
+    names = ", ".join(sorted({one.__name__ for one in kinds}))
     raise InputError(
         f"{what} holds values of type {names}; integers or strings are needed, all of one kind"
     )
