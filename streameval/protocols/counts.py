@@ -181,6 +181,7 @@ def check_protocol(
     if listed is not None:
         return
     junk_labels(gallery, protocol)
+    check_kinds(query, gallery, "id")
     for column in protocol.columns:
         for side, labels in (("query", query), ("gallery", gallery)):
             if column in labels.columns:
@@ -201,5 +202,5 @@ def check_protocol(
                 f"protocol {protocol.name} ignores pairs by {by}, and {labels.source} has no "
                 f"{lacks} for the {side}: give {remedy}",
             )
-    for column in ("id", *protocol.columns):
+    for column in protocol.columns:
         check_kinds(query, gallery, column)
