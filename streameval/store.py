@@ -34,6 +34,8 @@ BRANCH = "main"
 CHUNK = 16 << 20  # bytes, at most
 MESSAGE = 200  # characters of an error's message that are quoted: icechunk says where, at length
 
+FORMAT = {"spec_version": 1}  # of a repository: every version of icechunk reads and writes it
+
 _WORD = 8  # bytes that hold the length of the table of contents; packed arrays begin at multiples
 
 
@@ -88,7 +90,9 @@ class Store:
 
         if self.local is not None:
             shutil.rmtree(self.local / self.inside, ignore_errors=True)
-        self._repository = icechunk.Repository.create(self._storage())
+        create: Any = icechunk.Repository.create
+        chosen = FORMAT if hasattr(icechunk, "SpecVersion") else {}  # icechunk 1 knows no other
+        self._repository = create(self._storage(), **chosen)
 
     def open(self) -> None:
         """Open the repository."""

@@ -357,10 +357,9 @@ def test_a_record_without_resume_another_writer_and_damage_are_refused(folder: P
 
 def test_a_record_of_another_format_is_refused_by_name(folder: Path) -> None:
     """As the first format was: a manifest among the attributes, and an array a field."""
-    import icechunk
-
-    storage = icechunk.local_filesystem_storage(str(folder / "progress" / "record"))
-    session = icechunk.Repository.create(storage).writable_session("main")
+    store = checkpoint_module._WorkStore(folder / "progress")
+    store.create()
+    session = store.writable()
     zarr.open_group(session.store, mode="a").attrs["manifest"] = "{}"
     session.commit("1 tasks")
     with pytest.raises(OutputError, match=r"progress was written .* in format 1, and format 4 is"):
