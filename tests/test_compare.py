@@ -270,6 +270,16 @@ def run(*arguments: str) -> Result:
 
 
 @pytest.mark.usefixtures("saved")
+def test_printed_it_is_what_the_command_prints() -> None:
+    found = se.compare("good", "bad", resamples=50)
+    assert f"{found}\n" == run("good", "bad", "--resamples", "50").stdout
+    shown = found._repr_html_()
+    for words in ("Compared with", "Queries that got worse", "mAP"):
+        assert words in str(found)
+        assert words in shown
+
+
+@pytest.mark.usefixtures("saved")
 @pytest.mark.slow
 def test_the_command() -> None:
     printed = run("good", "bad", "--resamples", "100")

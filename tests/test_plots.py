@@ -148,6 +148,28 @@ def test_what_a_result_does_not_hold(results: dict[str, se.Evaluation]) -> None:
         plot(bare, "nonsense")
 
 
+def lists(k: int, positives: range) -> se.Evaluation:
+    """Evaluate lists of the first k of 40 items."""
+    index = np.tile(np.arange(k), (6, 1))
+    gallery = [0 if item in positives else 1 for item in range(40)]
+    return se.evaluate(
+        se.Neighbors(index, np.sort(np.random.default_rng(0).random((6, k)))),
+        query={"id": [0, 0, 0, 0, 90, 91]},
+        gallery={"id": gallery},
+        protocol="no-camera",
+        range=(0, 1),
+        threads=1,
+    )
+
+
+@pytest.mark.parametrize("curve", ["CMC", "mReP", "mRP", "mVP", "precision-recall"])
+def test_a_curve_between_bounds_is_not_drawn(curve: str) -> None:
+    assert lists(5, range(3)).plot("precision-recall").axes[0].lines
+    words = f"this run holds only bounds of the curve {curve}, which lists of k = 5 leave open: "
+    with pytest.raises(se.InputError, match=f"{words}evaluate with a larger k"):
+        lists(5, range(7, 12)).plot(curve)
+
+
 @pytest.mark.parametrize("curve", ["CMC", "mReP", "precision-recall", "DIR-FAR", "camera-pairs"])
 def test_a_result_without_positives_has_no_curves_of_them(curve: str) -> None:
     with pytest.warns(se.StreamevalWarning, match="no query has a positive"):

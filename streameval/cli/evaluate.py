@@ -213,7 +213,7 @@ def compare_index(settings: tuple[str, ...], **values: Any) -> None:
     with show_progress(quiet=values["quiet"]) as progress, Interruption(progress.close):
         from streameval.metrics.options import MetricOptions
         from streameval.neighbors import comparison
-        from streameval.report.comparison import check_plot, index_blocks, write_plot
+        from streameval.report.indexes import check_plot, index_blocks, write_plot
 
         plot, overwrite = values["plot"], values["overwrite"]
         check_effect("overwrite", plot is not None, "give --plot FILE.svg")

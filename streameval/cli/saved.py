@@ -120,7 +120,7 @@ def compare(folders: tuple[str, ...], queries: int, **values: Any) -> None:
     bootstrap over the identities of the queries, and the queries that improved and worsened. Runs
     that differ in protocol, gallery or options need --despite.
     """
-    from streameval.report.comparison import comparison_blocks, comparison_table
+    from streameval.display.comparison import comparison_blocks, comparison_table
     from streameval.result.comparison import compare
 
     check_effect("overwrite", values["text_file"] is not None, "give --out FILE")

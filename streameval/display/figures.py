@@ -149,6 +149,15 @@ def _check_known(values: FloatArray, what: str, look: JsonObject) -> None:
         raise InputError(f"{look['label']} has no value of {what}")
 
 
+def _only_bounds(label: str, curve: str, result: Evaluation) -> InputError:
+    """Return the error of a curve that lies between bounds, as lists leave it open."""
+    depth = "" if result.lists is None else f" of k = {result.lists.depth}"
+    return InputError(
+        f"{label} holds only bounds of the curve {curve}, which lists{depth} leave open: evaluate "
+        "with a larger k, or the features or distances"
+    )
+
+
 def _over_tau(name: str, metric: str, mark: str = "") -> Curve:
     """Return a curve against τ; `mark` is the metric whose place is marked on it."""
     marked = mark.replace("tau", "τ")
@@ -181,15 +190,19 @@ def _precision(axes: Axes, result: Evaluation, look: JsonObject) -> None:
             "an interpolated precision has no closed expectation over tie-breaks: read the result "
             "under another tie rule"
         )
-    totals = RankedQueries(result.statistics, result.options).totals
-    precision = totals.means(precision_terms)
+    best = None if result.lists is None else result.lists.best
+    ends = [result.statistics] if best is None else [result.statistics, best]
+    totals = [RankedQueries(one, result.options).totals for one in ends]
+    precision, *other = [one.means(precision_terms) for one in totals]
+    if not all(np.array_equal(precision, one, equal_nan=True) for one in other):
+        raise _only_bounds(look["label"], "precision-recall", result)
     _check_known(precision, "precision: no query has a positive", look)
     axes.plot(np.linspace(0, 1, len(precision)), precision, **look)
 
 
 def _roc(axes: Axes, result: Evaluation, look: JsonObject) -> None:
     curves = result.curves
-    name = next((name for name in curves if name.startswith("DIR@")), "DIR@")
+    name = next((name for name in curves if name.startswith("DIR@")), "DIR@").partition("/")[0]
     seen = curves["FAR"] > 0  # 0 has no place on a logarithmic axis
     if not seen.any():
         raise InputError(f"{look['label']} has no query of Q−, a stranger, to be accepted falsely")
@@ -270,6 +283,8 @@ def _lines(axes: Axes, results: Results, curve: str) -> None:
         try:
             kind.draw(axes, result, look(at, name))
         except KeyError as error:
+            if f"{error.args[0]}/lower" in result.curves:
+                raise _only_bounds(name, curve, result) from error
             raise InputError(
                 f"{name} holds no curve {curve}: evaluate, or show, with --metrics "
                 f"{kind.metric!r} among its metrics"

@@ -9,12 +9,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streameval.display import figures, provenance
+from streameval.display import comparison, figures, provenance
 from streameval.display.text import shown
 from streameval.errors import InputError, OptionError, optional_package
 from streameval.metrics.confidence import Resampling
 from streameval.planning.plan import format_bytes, plural
-from streameval.report import comparison, inputs, ranked_lists
+from streameval.report import inputs, ranked_lists
 from streameval.report.ranked_lists import Pictures
 from streameval.result import Evaluation, Results
 from streameval.result.comparison import Comparison, compare

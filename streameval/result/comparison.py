@@ -14,9 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval.display.shown import Shown
 from streameval.errors import OptionError, entry_point
 from streameval.metrics.blocks import RankedQueries
 from streameval.metrics.confidence import Resampling, interval, resampled_values, withheld
@@ -26,6 +28,9 @@ from streameval.result import Evaluation, Results
 from streameval.result.same_task import check_comparable, check_despite
 from streameval.result.saved import plain
 from streameval.typing import AnyArray, FloatArray, JsonObject
+
+if TYPE_CHECKING:
+    from streameval.display.table import Blocks
 
 RESAMPLES = 10_000
 ROUNDING = 1e-12  # a smaller difference of two runs is none
@@ -68,7 +73,7 @@ class Difference:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Shown):
     """Runs compared with the first.
 
     Attributes
@@ -86,6 +91,11 @@ class Comparison:
     how: Resampling
     differences: tuple[Difference, ...]
     remarks: tuple[str, ...]
+
+    def _blocks(self) -> Blocks:
+        from streameval.display.comparison import comparison_blocks
+
+        return comparison_blocks(self)
 
     @property
     def first(self) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from streameval.choices import AveragePrecision, CmcReading, TieRule, VerificationPrecision
+from streameval.display.shown import Shown
 from streameval.errors import check_path, entry_points
 from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.compute import Metrics, compute_metrics
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
+    from streameval.display.table import Blocks
+
 
 @entry_points
 @dataclass(frozen=True, eq=False, repr=False)
-class Evaluation(EvaluationValues):
+class Evaluation(Shown, EvaluationValues):
     """The result of an evaluation.
 
     Attributes
@@ -136,17 +139,10 @@ class Evaluation(EvaluationValues):
         """Return the same evaluation with confidence intervals in its summary."""
         return replace(self, resampling=Resampling(level, resamples, seed))
 
-    def __str__(self) -> str:
+    def _blocks(self) -> Blocks:
         from streameval.display.evaluation import evaluation_blocks
-        from streameval.display.text import render
 
-        return render(evaluation_blocks(self), plain=True).rstrip("\n")
-
-    def _repr_html_(self) -> str:
-        from streameval.display.evaluation import evaluation_blocks
-        from streameval.display.html import as_html
-
-        return as_html(evaluation_blocks(self))
+        return evaluation_blocks(self)
 
     def to_pandas(
         self, table: Literal["metrics", "per_query", "positives"] = "metrics"
