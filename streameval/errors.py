@@ -7,12 +7,17 @@ that it made: see `entry_point`.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import os
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import ContextDecorator, contextmanager
 from functools import cached_property
 from numbers import Integral
+from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -158,3 +163,14 @@ def check_path(given: object, what: str = "path") -> None:
 
 class StreamevalWarning(UserWarning):
     """A result is valid but may be unexpected, such as an undefined metric."""
+
+
+_INNER = (f"{Path(__file__).parent}{os.sep}", contextlib.__file__, functools.__file__)
+
+
+def warn(message: str) -> None:
+    """Issue a StreamevalWarning, at the line of the user that called the package."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, StreamevalWarning, stacklevel=level)

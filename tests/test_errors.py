@@ -178,3 +178,45 @@ def test_every_public_name_is_an_entry_point(name: str) -> None:
     elif inspect.isclass(given) and not issubclass(given, BaseException | se.Progress):
         made = (vars(given).get(one) for one in ("__init__", "__post_init__", "of"))
         assert any(is_entry(one) for one in made if one) or name == "RankStatistics"
+
+
+def strangers() -> se.Evaluation:
+    with pytest.warns(se.StreamevalWarning):
+        return evaluate(query=se.Labels(id=IDS + 9))
+
+
+WARNINGS: dict[str, tuple[Callable[[], object], str]] = {
+    "no positive": (lambda: evaluate(query=se.Labels(id=IDS + 9)), "no query has a positive"),
+    "no range": (
+        lambda: evaluate(protocol=se.Protocol("junk", junk_ids=(0, 1, 2))),
+        "every pair is ignored|no query has",
+    ),
+    "listed pairs": (
+        lambda: evaluate(protocol=None, listed=se.ListedPairs.of([[1], *[[]] * 5])),
+        "different identities",
+    ),
+    "lists": (
+        lambda: evaluate(source=se.Neighbors(np.tile([0, 1, 1], (6, 1)), np.ones((6, 3)))),
+        "lists|had before",
+    ),
+    "an index": (
+        lambda: evaluate(
+            source=se.Neighbors(features=se.Features(np.eye(6), np.eye(6)), index="IVF2,Flat", k=2)
+        ),
+        "FAISS asks for",
+    ),
+    "other metrics": (lambda: strangers().with_options(ties="optimistic"), "no query has"),
+}
+
+
+@pytest.mark.parametrize("name", WARNINGS)
+def test_a_warning_names_the_line_of_the_user(name: str) -> None:
+    call, words = WARNINGS[name]
+    with pytest.warns(se.StreamevalWarning, match=words) as caught:
+        call()
+    own = [one for one in caught if isinstance(one.message, se.StreamevalWarning)]
+    assert own
+    assert {one.filename for one in own} == {__file__}
+    lines = Path(__file__).read_text().splitlines()
+    for one in own:
+        assert "evaluate(" in lines[one.lineno - 1] or "with_options(" in lines[one.lineno - 1]

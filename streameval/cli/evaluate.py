@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
@@ -15,7 +14,7 @@ from streameval.cli import inputs
 from streameval.cli.config import in_force
 from streameval.cli.options import INDEX, SIDES, Values, bundle, check_effect, command, take
 from streameval.cli.output import Interruption, Output, chosen_format, print_answer
-from streameval.errors import OptionError, StreamevalWarning
+from streameval.errors import OptionError, warn
 from streameval.output import NewFile
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def evaluate(**given: Any) -> None:
         known = not opened["without_labels"]
         findings = audit.check_labels(query, gallery, request.protocol) if known else []
         for finding in findings:
-            warnings.warn(str(finding), StreamevalWarning, stacklevel=2)
+            warn(str(finding))
         if values["dry_run"]:
             print_plan(values, planned)
             return

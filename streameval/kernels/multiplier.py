@@ -10,7 +10,6 @@ the matrix unit's digits in plain loops.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
@@ -19,7 +18,7 @@ import llvmlite.binding
 import numpy as np
 import threadpoolctl
 
-from streameval.errors import OptionError, StreamevalWarning
+from streameval.errors import OptionError, warn
 from streameval.kernels.matrix_unit import (
     ITEMS,
     LINE_BYTES,
@@ -174,10 +173,8 @@ def warn_of_slow_kernels(flops: float) -> None:
 
 @cache
 def _warn_once() -> None:
-    warnings.warn(
+    warn(
         f"OpenBLAS multiplies with kernels for {blas_kernels()}, and this processor has AVX-512: "
         f"with {CORETYPE}=SkylakeX in the environment, before Python starts, products are about "
-        "1.6 times as fast",
-        StreamevalWarning,
-        stacklevel=8,
+        "1.6 times as fast"
     )

@@ -9,7 +9,6 @@ segments.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
@@ -20,7 +19,7 @@ import numpy as np
 from streameval.arrays.array import Array
 from streameval.arrays.composed import SelectedArray
 from streameval.arrays.fingerprint import content
-from streameval.errors import BadRowError, InputError, StreamevalWarning, refuse
+from streameval.errors import BadRowError, InputError, refuse, warn
 from streameval.ledger.block import Part
 from streameval.ledger.gallery import Gallery, check_queries, open_input, place_of
 from streameval.ledger.head import Head, Segment, Settings
@@ -287,11 +286,9 @@ def forget_identities(gallery: Gallery, wanted: AnyArray) -> Change:
     segments = {segment.number: segment for segment in head.segments}
     unknown = np.setdiff1d(wanted, np.concatenate([part.labels.id for part in parts]))
     if len(unknown):
-        warnings.warn(
+        warn(
             f"{len(unknown)} of the {len(np.unique(wanted))} identities to be forgotten are not in "
-            f"the gallery: {_listed(unknown)}",
-            StreamevalWarning,
-            stacklevel=6,
+            f"the gallery: {_listed(unknown)}"
         )
     known = gallery.state.positives
     kept = ~np.isin(gallery.queries.id[known.query], wanted)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from streameval.errors import StreamevalWarning
+from streameval.errors import warn
 from streameval.metrics.blocks import RankedQueries, Shared, Totals, gathered
 from streameval.metrics.metric import EMPTY, FRACTION, Bounds, Kind, Measure, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
@@ -144,7 +143,7 @@ def compute_metrics(
                 f"; of {counts['queries_excluded']} queries every item of the same identity is "
                 "ignored"
             )
-        warnings.warn(message, StreamevalWarning, stacklevel=2)
+        warn(message)
     return metrics
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -18,7 +17,7 @@ from streameval.arrays.array import reading
 from streameval.arrays.fingerprint import fingerprint
 from streameval.distances.distance import Filter
 from streameval.distances.sums import Vectors
-from streameval.errors import InputError, OptionError, StreamevalWarning, refuse
+from streameval.errors import InputError, OptionError, refuse, warn
 from streameval.output import NewFile
 from streameval.planning.plan import Plan, ranges
 from streameval.run.progress import Watch
@@ -220,7 +219,7 @@ class Recipe:
             )
         if self.train_rows < asked:
             message = f"{trained}, {self.centroids} centroids: FAISS asks for {asked} rows or more"
-            warnings.warn(message, StreamevalWarning, stacklevel=2)
+            warn(message)
         set_search(self.index, search)
         return self.index
 

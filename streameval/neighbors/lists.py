@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from streameval.errors import InputError, StreamevalWarning
+from streameval.errors import InputError, warn
 from streameval.protocols.pairs import Pairs
 from streameval.statistics import cumulated, rows_of
 from streameval.typing import BoolArray, FloatArray, IntArray
@@ -159,7 +158,7 @@ class Repairs:
             if self.count[kind] and not (deployed and kind == "short"):
                 message = f"{self.where}: {self.count[kind]} {message}"
                 first = f"(first: query {self.first[kind]})"
-                warnings.warn(f"{message} {first}", StreamevalWarning, stacklevel=4)
+                warn(f"{message} {first}")
 
     def clean(self, indices: IntArray, distances: FloatArray | None, first: int) -> Lists:
         """Return lists sorted by distance, then item, each once, without padding; note repairs.

@@ -8,14 +8,13 @@ other pairs are negatives.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from streameval.errors import StreamevalWarning
+from streameval.errors import warn
 from streameval.protocols.agreement import Agreement
 from streameval.protocols.counts import PairCounts, item_rules
 from streameval.protocols.finder import PairFinder
@@ -259,10 +258,8 @@ def _warn_of_other_identities(query: Labels, gallery: Labels, good: PairList) ->
     other = np.flatnonzero(query.id[good.query] != gallery.id[good.item])
     if len(other):
         at = int(other[0])
-        warnings.warn(
+        warn(
             f"{len(other)} of {len(good.item)} good pairs are of different identities, first item "
             f"{good.item[at] + good.base} in {good.place(at)}: the list counts, if it counts "
-            "items, from elsewhere, or the ids are not those of its data set",
-            StreamevalWarning,
-            stacklevel=4,
+            "items, from elsewhere, or the ids are not those of its data set"
         )

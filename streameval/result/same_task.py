@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import asdict
 
 import numpy as np
 
 from streameval.choices import GALLERY, KINDS, OPTIONS, PROTOCOL
-from streameval.errors import InputError, OptionError, StreamevalWarning, check_type
+from streameval.errors import InputError, OptionError, check_type, warn
 from streameval.protocols.protocol import saved_protocol
 from streameval.result.evaluation import Evaluation, Results
 from streameval.result.groups import check_not_of_lists
@@ -62,7 +61,7 @@ def warn_of_others(results: Results) -> None:
     for pair, kind, said in _differing_pairs(results):
         if kind != OPTIONS:
             text = f"{pair} differ in {kind}: {said}; their numbers are of different tasks"
-            warnings.warn(text, StreamevalWarning, stacklevel=2)
+            warn(text)
 
 
 def _differing_pairs(results: Results) -> Iterator[tuple[str, str, str]]:

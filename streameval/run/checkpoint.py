@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -29,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from streameval.errors import OutputError, StreamevalWarning, TaskError
+from streameval.errors import OutputError, TaskError, warn
 from streameval.output import hidden_path
 from streameval.planning.plan import Cut, Plan, Task, plural
 from streameval.run.record import Item, Manifest, Record, Stage, digest
@@ -115,13 +114,11 @@ class Checkpoint(Record):
         stage = self._stages.pop(where, None)
         if stage is None:
             for other in (one for key, one in self._stages.items() if key.startswith(stages)):
-                warnings.warn(
+                warn(
                     f"the plan in {self._folder} does not fit the memory and threads of this run: "
                     f"{name} begins again, in {plural(len(tasks), 'task')}; of the plan's "
                     f"{plural(len(other.done), 'task')}, {np.count_nonzero(other.done):,} were "
-                    "finished",
-                    StreamevalWarning,
-                    stacklevel=4,
+                    "finished"
                 )
             return Stage(len(tasks), partial(self._mark, where))
         if len(stage.done) != len(tasks):

@@ -5,7 +5,6 @@ Its inputs are matrices of numbers: opened, checked, and converted to floats tha
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from streameval.arrays.array import Array
 from streameval.arrays.uri import open_array
-from streameval.errors import BadRowError, InputError, StreamevalWarning
+from streameval.errors import BadRowError, InputError, warn
 from streameval.kernels.tiles import Tile
 from streameval.planning.plan import Limits, Plan, Task
 from streameval.planning.planner import make_plan
@@ -217,11 +216,7 @@ class TiledSource(Source):
 def _range_of(low: float, high: float) -> Range:
     """Return the range between the least and the greatest distance."""
     if low > high:
-        warnings.warn(
-            "every pair is ignored: there is no distance to take a range from",
-            StreamevalWarning,
-            stacklevel=3,
-        )
+        warn("every pair is ignored: there is no distance to take a range from")
         low, high = 0.0, 1.0
     if not np.isfinite(high - low):
         raise InputError(
