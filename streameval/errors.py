@@ -34,6 +34,10 @@ class InputError(StreamevalError, ValueError):
     """An input file, array or label is invalid."""
 
 
+class ChangedError(InputError):
+    """An input is not what it was when it was first looked at."""
+
+
 class BadRowError(InputError):
     """A row of features or distances that can't be evaluated.
 

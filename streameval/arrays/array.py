@@ -8,11 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise, product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval.arrays.witness import witness
 from streameval.errors import InputError, StreamevalError
 from streameval.typing import AnyArray, Indices, IntArray, Span
+
+if TYPE_CHECKING:
+    from streameval.arrays.identity import Files
 
 Spans = tuple[Span, ...]  # one an axis
 Shape = tuple[int, ...]
@@ -56,6 +61,10 @@ class Array(ABC):
     edges: tuple[IntArray, ...] | None = None
     in_memory: bool = False
     """Whether it can't be opened again by path."""
+    files: Files | None = None
+    """What its files were known by before it was opened; None if it has none of its own."""
+    is_read_again: bool = False
+    """Whether reading it alone tells that it has changed."""
 
     def __repr__(self) -> str:
         return f"<{self.uri}: {self.dtype} {self.shape}>"
@@ -96,6 +105,13 @@ class Array(ABC):
             If the block reaches beyond the array.
         """
         spans = self._spans(rows, columns)
+        block = self._read(spans, out)
+        if (seen_by := witness()) is not None:
+            seen_by.saw(self, spans, block)
+        return block
+
+    def _read(self, spans: Spans, out: AnyArray | None = None) -> AnyArray:
+        """Read the block at `spans`, one an axis; see `read`."""
         shape = tuple(stop - start for start, stop in spans)
         block = np.empty(shape, self.dtype) if out is None else out[: shape[0]]
         if block.shape != shape or block.dtype != self.dtype:
@@ -104,6 +120,10 @@ class Array(ABC):
             with self._reading(spans):
                 self._fill(block, spans)
         return block
+
+    def opened(self) -> Iterator[Array]:
+        """Yield the arrays that this one is read from: itself, unless it is made of others."""
+        yield self
 
     def read_all(self) -> AnyArray:
         """Read the whole array; meant for label columns."""
@@ -138,6 +158,8 @@ class Array(ABC):
             if out.size:
                 with self._reading(spans):
                     self._take(out, rows)
+        if (seen_by := witness()) is not None:
+            seen_by.took(self, rows, out)
         return out
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
@@ -165,7 +187,7 @@ class Array(ABC):
                 self._fill(out[own], spans)
                 continue
             for block in blocks(spans, self.chunks):
-                out[own, *slices(block[1:])] = self.read(*block)[rows[own] - first]
+                out[own, *slices(block[1:])] = self._read(block)[rows[own] - first]
 
     def _reading(self, spans: Spans) -> AbstractContextManager[None]:
         where = region(spans, " and ")

@@ -48,6 +48,14 @@ class ComposedArray(Array):
         chunks = zip(largest.chunks, self.shape, strict=True)
         self.chunks = tuple(max(min(chunk, size), 1) for chunk, size in chunks)
 
+    def opened(self) -> Iterator[Array]:
+        """Yield the arrays that it is made of, unless it was opened as a whole."""
+        if self.files is not None:
+            yield self
+            return
+        for array, _ in self._chosen:
+            yield from array.opened()
+
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return what reading takes of the part that takes most, and its block if copied."""
         axis, most = self._axis, 0

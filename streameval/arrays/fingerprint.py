@@ -1,36 +1,30 @@
 """Fingerprints: whether an input is what it was, and whether two hold the same.
 
 `fingerprint` is quick, and of an array in its place, `of_file` of any file; `content` reads all of
-an array, and is the same wherever and however it is stored; `state` reads nothing, and changes
-with the files. `of_labels` is of labels in memory.
+an array, and is the same wherever and however it is stored. `of_labels` is of labels in memory.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from streameval.arrays.array import Array, reading
-from streameval.arrays.composed import is_pattern, matching
+from streameval.arrays.identity import entries, identify
 from streameval.arrays.memory import MemoryArray
 from streameval.arrays.npy import Header, NpyArray
-from streameval.arrays.remote import is_remote, remote_state
-from streameval.arrays.uri import parse_uri
 from streameval.typing import AnyArray
 
 READ_BYTES = 256 << 20  # an array up to this size is read as a whole
 SAMPLES = 64  # blocks of rows of a larger one
 HASHING = 4  # threads
 BLOCK_BYTES = 1 << 20
-WRITTEN = ("st_size", "st_mtime_ns")  # of a file: its size, and when it was written
 BLOCK_LABELS = 1 << 16
 
 _hash = partial(hashlib.blake2b, digest_size=16)
@@ -66,7 +60,9 @@ def of_file(path: Path) -> str:
     with reading(str(path), "opened", "check the path"):
         size = path.stat().st_size
     header = Header((size,), False, np.dtype(np.uint8))
-    return fingerprint(NpyArray(path, header, 0, str(path)))
+    array = NpyArray(path, header, 0, str(path))
+    array.files = identify(path)
+    return fingerprint(array)
 
 
 def content(array: Array) -> str:
@@ -113,30 +109,13 @@ def of_labels(labels: AnyArray) -> str:
     return digest.hexdigest()
 
 
-def state(array: Array) -> str:
-    """Return a text that changes where a file of an array does, by its size or times of change.
-
-    One of these is that of the file system, which no tool sets back. Nothing is read of the
-    array. One in memory has none: "".
-    """
-    if array.in_memory:
-        return ""
-    lines = _files(array, (*WRITTEN, "st_ctime_ns"))
-    return _hash("".join(lines).encode()).hexdigest()
-
-
-def _files(array: Array, known_by: Sequence[str] = WRITTEN) -> list[str]:
-    """Return a line for each file of an array: its name, and what it is known by."""
-    if is_remote(array.uri):
-        return remote_state(array.uri.partition("::")[0])
-    path, _ = parse_uri(array.uri)
-    lines = []
-    for shard in matching(path, array.uri) if is_pattern(path) else [path]:
-        prefix = f"{shard} " if shard is not path else ""
-        for file in sorted(shard.rglob("*")) if shard.is_dir() else [shard]:
-            with suppress(FileNotFoundError):  # it has gone since, or is a link to nothing
-                status = file.stat()
-                if stat.S_ISREG(status.st_mode):
-                    known = " ".join(str(getattr(status, field)) for field in known_by)
-                    lines.append(f"{prefix}{file.relative_to(shard)} {known}\n")
-    return lines
+def _files(array: Array) -> Iterator[str]:
+    """Yield a line for each file of an array: its name, its size, and when it was written."""
+    for one in array.opened():
+        if one.files is None:
+            continue
+        place = one.files.place
+        for entry in entries(place):
+            name = entry.name.removeprefix(str(place))
+            if entry.size:  # of folders the files in them count
+                yield f"{name} {entry.size} {entry.written}\n"

@@ -12,7 +12,7 @@ import numpy as np
 from streameval.arrays.array import Array, Spans, native_dtype, slices
 from streameval.errors import InputError
 from streameval.protocols.labels import as_numpy
-from streameval.typing import AnyArray, IntArray, Span
+from streameval.typing import AnyArray, IntArray
 
 PREFIX = "shape:"  # of the URI of an array that is only declared
 
@@ -70,7 +70,7 @@ class MemoryArray(Array):
         If its shape or dtype can't be evaluated.
     """
 
-    in_memory = True
+    in_memory = is_read_again = True
 
     def __init__(self, values: AnyArray, uri: str = "array in memory") -> None:
         self.uri = uri
@@ -79,12 +79,9 @@ class MemoryArray(Array):
         self.chunks = (1, *values.shape[1:])
         self._values = values
 
-    def read(
-        self, rows: Span, columns: Span | None = None, *, out: AnyArray | None = None
-    ) -> AnyArray:
+    def _read(self, spans: Spans, out: AnyArray | None = None) -> AnyArray:
         """Return a block: a view if it is C-contiguous and of native byte order as it is."""
-        block = self._values[slices(self._spans(rows, columns))]
-        return np.ascontiguousarray(block, self.dtype)
+        return np.ascontiguousarray(self._values[slices(spans)], self.dtype)
 
     def _fill(self, out: AnyArray, spans: Spans) -> None:
         out[...] = self._values[slices(spans)]
@@ -96,7 +93,7 @@ class MemoryArray(Array):
 class LoadedArray(MemoryArray):
     """An array loaded whole from a file; a worker calls `opener` again."""
 
-    in_memory = False
+    in_memory = is_read_again = False
 
     def __init__(
         self, values: AnyArray, uri: str, opener: Opener, path: Path, key: str | None

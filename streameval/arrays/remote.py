@@ -106,10 +106,10 @@ def explain(error: BaseException) -> str | None:
 
 def remote_state(url: str) -> list[str]:
     """Return a line for each object under a URL: name, size, tag; none where there is no list."""
-    import obstore
-
     if url.startswith("http"):
         return []
+    with optional_package("obstore", "object-stores", url):
+        import obstore
     with reading(url, "listed", lambda error: explain(error) or "check the store"):
         found = [entry for batch in obstore.list(_from_url(url)) for entry in batch]
     return sorted(f"{entry['path']} {entry['size']} {entry['e_tag']}\n" for entry in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from streameval.arrays.array import Array, reading
 from streameval.arrays.composed import is_pattern, join_shards, matching, open_folder
 from streameval.arrays.dask_array import DaskArray
 from streameval.arrays.hdf5 import SUFFIXES, open_dataset, open_hdf5, open_mat
+from streameval.arrays.identity import identify
 from streameval.arrays.memory import PREFIX, DeclaredArray, Opener, in_memory
 from streameval.arrays.npy import VECS, VecsArray, open_map, open_npy, open_npz
 from streameval.arrays.parquet import ParquetArray
@@ -20,8 +22,9 @@ from streameval.arrays.pytorch import open_tensor, open_torch
 from streameval.arrays.remote import SCHEMES, is_remote
 from streameval.arrays.xarray_array import open_data_array
 from streameval.arrays.zarr_array import open_zarr, open_zarr_array
-from streameval.errors import InputError, check_type
+from streameval.errors import InputError, OptionError, check_type
 
+_CHECK_PATH = "check the path and its permissions"
 FOLDER = ".zarr"  # what a folder of any name is taken for
 
 FORMATS: Mapping[str, Opener] = {
@@ -62,13 +65,26 @@ def parse_uri(uri: str | Path) -> tuple[Path, str | None]:
     return Path(path), key if separator else None
 
 
+def place_of(uri: str) -> Path | str:
+    """Return where the files of an array are: of a group, the array's own folder."""
+    if is_remote(uri):
+        return uri.partition("::")[0]
+    path, key = parse_uri(uri)
+    return path / key.strip("/") if key is not None and path.is_dir() else path
+
+
 def open_object(held: Any, name: str | None = None) -> Array:
     """Open an array that the caller holds; its package, if it isn't NumPy, is loaded already."""
     for one in type(held).__mro__:
         kind = f"{one.__module__.partition('.')[0]}.{one.__name__}"
         if kind in OBJECTS:
             with reading(f"the {kind} that is given", "opened", "give its path, or NumPy's array"):
-                return OBJECTS[kind](held, name)
+                array = OBJECTS[kind](held, name)
+                if not array.in_memory:
+                    files = identify(place_of(array.uri))
+                    array = OBJECTS[kind](held, name)  # as it is now that its files are known
+                    array.files = files
+                return array
     return in_memory(held, name)
 
 
@@ -98,14 +114,25 @@ def open_array(source: str | Path | npt.ArrayLike | Array, name: str | None = No
     uri = str(source)
     if uri.startswith(PREFIX):
         return DeclaredArray(uri)
+    files = None
+    is_stored = is_remote(uri)
+    with suppress(InputError, OptionError) if is_stored else reading(uri, "opened", _CHECK_PATH):
+        files = identify(place_of(uri))  # a store that can't be listed may be read all the same
+    array = _open(uri)
+    array.files = files
+    return array
+
+
+def _open(uri: str) -> Array:
+    """Open an array that lies in files, or in an object store."""
     if is_remote(uri):
         url, _, name = uri.rpartition("::") if "::" in uri else (uri, "", "")
         return open_zarr(url, name, uri)
-    path, key = parse_uri(source)
-    with reading(uri, "opened", "check the path and its permissions"):
+    path, key = parse_uri(uri)
+    with reading(uri, "opened", _CHECK_PATH):
         if is_pattern(path):
             suffix = "" if key is None else f"::{key}"
-            return join_shards([open_array(f"{one}{suffix}") for one in matching(path, uri)], uri)
+            return join_shards([_open(f"{one}{suffix}") for one in matching(path, uri)], uri)
         if not path.exists():
             raise InputError(f"{path} does not exist")
         suffix = FOLDER if path.is_dir() else path.suffix.lower()

@@ -42,7 +42,7 @@ MEANINGS: Mapping[ExitStatus, str] = {
     ExitStatus.DONE: "success",
     ExitStatus.FAULT: "a bug in streameval (with a traceback), or stdout was closed by its reader",
     ExitStatus.REFUSED: "an unusable input, option, file or memory budget, or a difference found "
-    "by ledger verify: one message on stderr says what was received, what was expected and what "
+    "by verify: one message on stderr says what was received, what was expected and what "
     "to do",
     ExitStatus.INTERRUPTED: "interrupted by Ctrl-C (SIGINT); no result is written",
     ExitStatus.TERMINATED: "terminated by SIGTERM; no result is written",
@@ -196,6 +196,6 @@ def completion(shell: str) -> None:
 
 for added in (
     *(evaluate.evaluate, evaluate.compare_index, ledger.ledger, data.audit, data.convert),
-    *(saved.show, saved.compare, saved.plot, saved.report, saved.conventions),
+    *(saved.show, saved.verify, saved.compare, saved.plot, saved.report, saved.conventions),
 ):
     main.add_command(added)

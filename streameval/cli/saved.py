@@ -1,4 +1,4 @@
-"""The commands that read saved results: show, conventions, compare, plot and report."""
+"""The commands that read saved results: show, verify, conventions, compare, plot and report."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from streameval.cli.options import DIR, check_effect, command, places
 from streameval.cli.output import (
     chosen_format,
     print_answer,
+    print_lines,
     print_or_write,
     print_out,
 )
@@ -86,6 +87,30 @@ def run_config(folders: tuple[str, ...]) -> str:
             "of an older version; write a config by hand"
         )
     return f"# streameval evaluate --config, in the folder of that run\n{as_toml(given)}"
+
+
+@command("json", "verify result")
+@click.argument("folder", metavar="DIR", type=DIR)
+def verify(folder: str, **values: Any) -> None:
+    """Read the inputs of a saved result again, and report any difference.
+
+    A result of features or distances keeps a digest of what was read. verify tells whether the
+    same is there still.
+    """
+    from streameval.display.table import plural
+    from streameval.result import Evaluation
+    from streameval.result.verification import differences
+
+    result = Evaluation.load(folder)
+    found = list(differences(result, folder))
+    inputs = list(result.provenance["read"])
+    same = f"{folder}: {' and '.join(inputs)} hold what was read"
+    print_lines(values, {"inputs": inputs, "differences": found}, *found or [same])
+    if found:
+        raise InputError(
+            f"{plural(len(found), 'input')} of {folder} changed: put back what was evaluated, or "
+            "evaluate again"
+        )
 
 
 @command("metrics json", "conventions result", 'conventions result --metrics "CMC@1,mAP"')

@@ -13,7 +13,8 @@ import numpy as np
 from streameval.arrays.array import Array
 from streameval.arrays.composed import SelectedArray
 from streameval.arrays.fingerprint import content
-from streameval.arrays.fingerprint import state as files_state
+from streameval.arrays.identity import check_unchanged
+from streameval.arrays.identity import state as files_state
 from streameval.arrays.remote import is_remote
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError
@@ -54,8 +55,7 @@ def open_input(uri: str | Path, what: str) -> Array:
 
 def place_of(array: Array) -> Place:
     """Return the place of an array, with fingerprints of its content and its files."""
-    files = files_state(array)  # before it is read: a change since is seen later
-    return Place(array.uri, content(array), files)
+    return Place(array.uri, content(array), files_state(array))
 
 
 def check_queries(labels: Labels, array: Array | None, settings: Settings) -> None:
@@ -101,7 +101,7 @@ class Gallery:
     ) -> None:
         self.contents, self.state = contents, contents.state()
         self._path, self._session, self._thorough = path, session, thorough
-        self._opened: dict[tuple[str, str], tuple[Array, str]] = {}  # with the state of its files
+        self._opened: dict[tuple[str, str], Array] = {}
 
     @property
     def head(self) -> Head:
@@ -262,13 +262,13 @@ class Gallery:
     def place(self, array: Array) -> Place:
         """Return the place of an array that is added; `settled` checks that it has not changed."""
         place = place_of(array)
-        self._opened[place.uri, place.content] = array, place.files
+        self._opened[place.uri, place.content] = array
         return place
 
     def _open(self, place: Place, what: str, option: str) -> Array:
         known = place.uri, place.content  # another segment's place may be the same
         if known in self._opened:
-            return self._opened[known][0]
+            return self._opened[known]
         moved = (
             f"where it has moved, say so: streameval ledger move {shlex.quote(self._path)} {option}"
         )
@@ -279,28 +279,25 @@ class Gallery:
                 f"{what} of {self._path} can't be read: {error}. Nothing has been changed in the "
                 f"ledger: put it back, or, {moved}"
             ) from error
-        files = files_state(array)
-        if (self._thorough or files != place.files) and content(array) != place.content:
+        if (self._thorough or files_state(array) != place.files) and content(
+            array
+        ) != place.content:
             raise InputError(
                 f"{what} of {self._path}, {place.uri}, has changed since it came. Nothing has been "
                 f"changed in the ledger: restore it; or, {moved}; or remove the segment, and "
                 "append it anew"
             )
-        self._opened[known] = array, files
+        self._opened[known] = array
         return array
 
     def settled(self, after: State) -> State:
         """Return the state after a change, with new times of files whose content is unchanged."""
-        for (uri, _), (array, files) in self._opened.items():
-            if files_state(array) != files:
-                raise InputError(
-                    f"{uri} has changed while it was read: nothing has been changed in the ledger; "
-                    "run this again when it is written"
-                )
+        for array in self._opened.values():
+            check_unchanged(array)
 
         def put(place: Place) -> Place:
             opened = self._opened.get((place.uri, place.content))
-            return place if opened is None else replace(place, files=opened[1])
+            return place if opened is None else replace(place, files=files_state(opened))
 
         return replace(after, head=after.head.with_places(put))
 

@@ -7,6 +7,7 @@ moment. Only the client writes, and holds a lock.
     evaluation             what is evaluated and how it is cut into tasks, as JSON
     VARIANT/STAGE/NAME     the arrays of each name of the stage's state
     VARIANT/STAGE/done     [n] bool: the finished tasks
+    VARIANT/STAGE/read     digests of what they have read, and what its files were known by
 
 A stage is known by its name and by a digest of its tasks, so that none goes on with others.
 Another budget, other threads or workers go on with the cut of the record, where it fits. Where it
@@ -28,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from streameval.arrays.witness import Readings
 from streameval.errors import OutputError, TaskError, warn
 from streameval.output import hidden_path
 from streameval.planning.plan import Cut, Plan, Task, plural
@@ -36,10 +38,10 @@ from streameval.statistics import RankStatistics
 from streameval.store import Arrays, Store, View
 from streameval.typing import AnyArray, FloatArray, JsonObject
 
-FORMAT = 4  # of what is written; no other one is read
+FORMAT = 5  # of what is written; no other one is read
 COMMIT_SECONDS = 5.0  # between commits, and before the first
 SWEEP_EVERY = 20  # commits, after which what earlier ones held is deleted
-EVALUATION, DONE = "evaluation", "done"
+EVALUATION, DONE, READ, FILES = "evaluation", "done", "read", "files"
 
 
 class _WorkStore(Store):
@@ -158,10 +160,13 @@ class Checkpoint(Record):
                 change.write(f"{where}/{name}", _arrays_of(stage.state[name]))
             if self._anew:
                 self._write_evaluation(change)
-            stages = {where: stage.done for (where, _), stage in self._changed.items()}
-            for where, done in stages.items():
-                change.write(f"{where}/{DONE}", {DONE: done})
-            change.commit(f"{sum(map(np.count_nonzero, stages.values()))} tasks")
+            stages = {where: stage for (where, _), stage in self._changed.items()}
+            for where, stage in stages.items():
+                files = np.frombuffer(stage.files.encode(), np.uint8)
+                change.write(f"{where}/{READ}", {**stage.readings.arrays(), FILES: files})
+                change.write(f"{where}/{DONE}", {DONE: stage.done})
+            done = sum(np.count_nonzero(stage.done) for stage in stages.values())
+            change.commit(f"{done} tasks")
             self._anew = False
             self._commits += 1
             if self._commits % SWEEP_EVERY == 0:
@@ -236,8 +241,10 @@ class Checkpoint(Record):
             for name, names in stages.groups():
                 where = f"{variant}/{name}"
                 stage = self._stages[where] = Stage(0, partial(self._mark, where))
-                for key in names.array_keys():
-                    stage.state[key] = _counted_of(view.read(f"{where}/{key}"))
+                kept = {key: view.read(f"{where}/{key}") for key in names.array_keys()}
+                read = kept.pop(READ)
+                stage.readings, stage.files = Readings.of(read), read[FILES].tobytes().decode()
+                stage.state = {key: _counted_of(arrays) for key, arrays in kept.items()}
                 stage.done = stage.state.pop(DONE)
 
 

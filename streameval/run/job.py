@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from streameval.arrays.witness import Readings
 from streameval.kernels.edges import Positives
 from streameval.kernels.matrix_unit import LINE_BYTES
 from streameval.planning.plan import Plan
@@ -175,6 +176,8 @@ class Job:
         Which group each query is in, where the histogram is kept by group, too.
     near : Near, optional
         Where the nearest negatives of each query are to be found.
+    known : Readings
+        Rows of the inputs that were read in an earlier pass.
     cache : Cache
         What the tasks of a process share; left behind where the job is sent to another.
     """
@@ -187,6 +190,7 @@ class Job:
     shots: Shots | None = None
     groups: IntArray | None = None
     near: Near | None = None
+    known: Readings = field(default_factory=Readings)
     cache: Cache = field(default_factory=Cache)
 
     @property

@@ -49,7 +49,9 @@ def carry_out(prepared: Prepared, session: Session) -> Evaluation:
         range=prepared.range_summary(counted.range),
         # Copies: whoever holds the labels may write to them later.
         columns={name: values.copy() for name, values in prepared.columns.items()},
-        provenance=describe_run(prepared, started, seconds) | dict(counted.facts),
+        provenance=describe_run(prepared, started, seconds)
+        | {"read": session.guard(source).digests()}
+        | dict(counted.facts),
         positive_cams=_positive_cams(prepared, counted.statistics),
         lists=counted.reading,
     )

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from streameval.arrays.witness import Readings
 from streameval.planning.plan import Cut, Plan
 
 Item = TypeVar("Item")  # a task of a pass
@@ -23,11 +24,16 @@ class Stage:
         Which tasks are finished.
     state : dict of str to array or RankStatistics
         What the finished tasks have counted, by name.
+    readings : Readings
+        What they have read.
+    files : str
+        What the inputs' files were known by then.
     """
 
     def __init__(self, tasks: int, changed: Callable[[Stage, str], None] | None = None) -> None:
         self.done = np.zeros(tasks, np.bool_)
         self.state: dict[str, Any] = {}
+        self.readings, self.files = Readings(), ""
         self._changed = changed
 
     def left(self, items: Sequence[Item]) -> dict[int, Item]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from streameval.errors import OptionError, check_path
+from streameval.arrays.witness import Readings
+from streameval.errors import OptionError, StreamevalError, check_path
 from streameval.kernels.caches import forget_stale_kernels, pausing_for_compilation
 from streameval.metrics.options import is_count, is_number
 from streameval.planning.plan import Limits, Task, Workers
@@ -21,6 +23,7 @@ from streameval.run.checkpoint import Checkpoint
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import Connection, open_cluster
 from streameval.run.executor import Executor, Item, Part, Parts, Pass, ThreadExecutor
+from streameval.run.guard import Guard
 from streameval.run.job import Job
 from streameval.run.memory import (
     IMPORT_BYTES,
@@ -57,6 +60,8 @@ class Session:
     progress : Progress
     record : Record
         Finished work.
+    guards : mapping of Source to Guard
+        Of the inputs that are evaluated.
     collect : callable, optional
         Receives the lists of each block of queries, in order, where lists of neighbours of a
         fixed length are evaluated.
@@ -71,6 +76,7 @@ class Session:
     progress: Progress = field(default_factory=Progress)
     record: Record = NO_RECORD
     collect: Callable[[Any], None] | None = None
+    guards: MutableMapping[Source, Guard] = field(default_factory=WeakKeyDictionary)
 
     @cached_property
     def watch(self) -> Watch:
@@ -99,13 +105,33 @@ class Session:
         stage : Stage, optional
             Tasks that are finished in it are left out.
         """
-        left = dict(enumerate(items)) if stage is None else stage.left(items)
+        stage = Stage(len(items)) if stage is None else stage
+        left, guard = stage.left(items), self.guard(job.source)
+        guard.check()
+        guard.resume(stage)
         self.progress.start(work.name, sum(item.pairs for item in items))
         self.watch.advance(sum(item.pairs for i, item in enumerate(items) if i not in left))
-        tasks = self.executor.run(work, job, left, self.watch)
-        with pausing_for_compilation(self.watch), closing(tasks) as parts:
-            yield from parts
+        job = replace(job, known=Readings(rows=guard.readings.rows))
+        tasks = self.executor.run(guard.witnessed(work), job, left, self.watch)
+        try:
+            with pausing_for_compilation(self.watch), closing(tasks) as parts:
+                for indices, seen in parts:
+                    guard.readings.add(seen.readings)
+                    stage.readings.add(seen.readings)
+                    yield indices, seen.part
+        except StreamevalError as error:
+            guard.check(failed=error)
+            raise
+        guard.check()
+        guard.check_read_again()
         self.progress.finish()
+
+    def guard(self, source: Source) -> Guard:
+        """Return the guard of a source's inputs: one and the same as long as it is evaluated."""
+        known = self.guards.get(source)
+        if known is None:
+            known = self.guards[source] = Guard(source)
+        return known
 
     def sums(self, work: Pass[Task, Part], job: Job, stage: Stage | None = None) -> dict[Any, Part]:
         """Run a pass over the tasks of a plan; return the sum of each group, in their order.

@@ -4,36 +4,62 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from streameval.arrays.array import Array, Spans
 from streameval.errors import InputError, OptionError, entry_point
 from streameval.metrics.options import is_count
 from streameval.planning.problem import Data
 from streameval.source import Input
 from streameval.sources.distances import MatrixSource
 from streameval.sources.tiled import convert
-from streameval.typing import FloatingArray, Span
+from streameval.typing import AnyArray, FloatingArray, Span
+
+Function = Callable[[slice, slice], npt.ArrayLike]
 
 
-@dataclass(frozen=True, eq=False)
-class FunctionInput(Input):
-    """A function, identified by the name that the user gives it, if any."""
+class FunctionArray(Array):
+    """What a function returns, read by blocks; recognised by the name that the user gives it."""
 
-    named: bool = False
+    dtype, chunks = np.dtype(np.float64), (1, 4096)
 
-    def fingerprint(self) -> str:
-        """Return the name; raise OptionError if there is none."""
-        if not self.named:
+    def __init__(self, function: Function, shape: tuple[int, int], name: str | None) -> None:
+        self.uri = name or str(getattr(function, "__name__", type(function).__name__))
+        self.shape, self._function, self._name = shape, function, name
+
+    @property
+    def identity(self) -> str:
+        """Its name.
+
+        Raises
+        ------
+        OptionError
+            If it has none.
+        """
+        if self._name is None:
             raise OptionError(
                 f"function {self.uri} has no name, and a checkpoint can't tell it from others: "
                 "give Computed(function, shape, name=...)"
             )
-        return self.uri
+        return self._name
+
+    def _reading(self, spans: Spans) -> AbstractContextManager[None]:
+        return nullcontext()  # an error of the function is the user's to see
+
+    def _fill(self, out: AnyArray, spans: Spans) -> None:
+        queries, items = spans
+        given = np.asarray(self._function(slice(*queries), slice(*items)))
+        name = f"function {self.uri} {self.shape}"
+        if given.shape != out.shape or given.dtype.kind not in "fiu":
+            raise InputError(
+                f"{name} returned {given.dtype} {given.shape} for queries {queries[0]}:"
+                f"{queries[1]} and items {items[0]}:{items[1]}; numbers {out.shape} are needed"
+            )
+        convert(given, self.dtype, name, np.arange(*queries), items[0], out)
 
 
 class Computed(MatrixSource):
@@ -59,12 +85,12 @@ class Computed(MatrixSource):
         If `function` is not callable, or `shape` is not two numbers.
     """
 
-    remedy, dtype, chunks = "correct the function", np.dtype(np.float64), (1, 4096)
+    remedy, dtype, chunks = "correct the function", FunctionArray.dtype, FunctionArray.chunks
 
     @entry_point
     def __init__(
         self,
-        function: Callable[[slice, slice], npt.ArrayLike],
+        function: Function,
         shape: tuple[int, int],
         name: str | None = None,
     ) -> None:
@@ -74,8 +100,8 @@ class Computed(MatrixSource):
         if np.shape(shape) != (2,) or not all(size == 0 or is_count(size) for size in shape):
             raise InputError(f"shape is {shape!r}; the numbers of queries and items are needed")
         self.function, self._shape, self._name = function, (int(shape[0]), int(shape[1])), name
-        self._label = name or str(getattr(function, "__name__", type(function).__name__))
-        self.name = f"function {self._label} {self._shape}"
+        self._array = FunctionArray(function, self._shape, name)
+        self.name = f"function {self._array.uri} {self._shape}"
 
     def __reduce__(self) -> tuple[type[Computed], tuple[Any, ...]]:
         try:
@@ -94,7 +120,7 @@ class Computed(MatrixSource):
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the function; what it reads is its own."""
-        return (FunctionInput("function", "function", Path(self._label), named=bool(self._name)),)
+        return (Input("function", "function", self._array),)
 
     def sides(self) -> tuple[str, str]:
         """Return what messages call the queries and the gallery, with their numbers."""
@@ -106,10 +132,4 @@ class Computed(MatrixSource):
 
     def write(self, queries: Span, items: Span, out: FloatingArray) -> None:
         """Write what the function returns for a block, as float64."""
-        given = np.asarray(self.function(slice(*queries), slice(*items)))
-        if given.shape != out.shape or given.dtype.kind not in "fiu":
-            raise InputError(
-                f"{self.name} returned {given.dtype} {given.shape} for queries {queries[0]}:"
-                f"{queries[1]} and items {items[0]}:{items[1]}; numbers {out.shape} are needed"
-            )
-        convert(given, self.dtype, self.name, np.arange(*queries), items[0], out)
+        self._array.read(queries, items, out=out)

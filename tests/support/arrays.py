@@ -1,6 +1,7 @@
 """What tests use of `streameval.arrays` beside its public names."""
 
 from streameval.arrays import convert as conversion
+from streameval.arrays import digest as digest
 from streameval.arrays import fingerprint as fingerprint_module
 from streameval.arrays import npy as npy_module
 from streameval.arrays import open_array as open_array
@@ -31,6 +32,7 @@ __all__ = [
     "content",
     "conversion",
     "convert",
+    "digest",
     "fingerprint",
     "fingerprint_module",
     "natural_order",

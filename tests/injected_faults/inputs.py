@@ -1,0 +1,140 @@
+"""Inputs of every registered format, and what may befall their files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import combinations, product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import array_files
+import numpy as np
+import pytest
+import test_formats
+
+Writer = Callable[[np.ndarray], str]
+HERE = Path()
+
+
+def zarr(**options: object) -> Writer:
+    return lambda values: array_files.write_zarr(HERE, values, **options)
+
+
+def vecs(name: str, dtype: str) -> Writer:
+    return lambda values: test_formats.write_vecs(values.astype(dtype), name)
+
+
+WRITERS: Mapping[str, Writer] = {
+    ".npy": partial(array_files.write_npy, HERE),
+    ".npz": partial(array_files.write_npz, HERE),
+    ".npz compressed": partial(array_files.write_npz_compressed, HERE),
+    ".mat": partial(array_files.write_mat, HERE),
+    ".mat 7.3": test_formats.write_mat73,
+    ".zarr": zarr(compressors=None),
+    ".zarr compressed": zarr(),
+    ".zarr sharded": zarr(chunks=(9, 4), shards=(27, 8)),
+    ".zarr 2": zarr(zarr_format=2),
+    ".zarr of files": test_formats.write_images,
+    ".zarr of shards": test_formats.write_shard_folder,
+    ".npy shards": test_formats.write_shards,
+    ".h5": test_formats.write_hdf5_chunked,
+    ".hdf5": test_formats.write_hdf5,
+    ".fvecs": vecs("a.fvecs", "f4"),
+    ".ivecs": vecs("a.ivecs", "i4"),
+    ".bvecs": vecs("a.bvecs", "u1"),
+    ".parquet": test_formats.write_parquet_fixed,
+}
+"""What writes small whole numbers in the working folder, by format; returns the URI."""
+
+Fault = Callable[[list[Path], Path], None]
+"""What befalls files, given another version of them in a folder: by the same names."""
+
+
+def in_place(files: list[Path], other: Path) -> None:
+    for file in files:
+        with file.open("r+b") as opened:
+            opened.write((other / file).read_bytes())
+            opened.truncate()
+
+
+def restored_mtime(files: list[Path], other: Path) -> None:
+    times = [file.stat() for file in files]
+    in_place(files, other)
+    for file, status in zip(files, times, strict=True):
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def replaced(files: list[Path], other: Path) -> None:
+    for file in files:
+        shutil.copy(other / file, f"{file}.new")
+        Path(f"{file}.new").replace(file)
+
+
+def truncated(files: list[Path], other: Path) -> None:
+    largest = max(files, key=lambda file: file.stat().st_size)
+    os.truncate(largest, largest.stat().st_size // 2)
+
+
+def extended(files: list[Path], other: Path) -> None:
+    with max(files, key=lambda file: file.stat().st_size).open("ab") as opened:
+        opened.write(bytes(1000))
+
+
+def deleted(files: list[Path], other: Path) -> None:
+    for file in files:
+        file.unlink()
+
+
+def chunk_deleted(files: list[Path], other: Path) -> None:
+    max(files, key=lambda file: file.stat().st_size).unlink()
+
+
+def dangling(files: list[Path], other: Path) -> None:
+    largest = max(files, key=lambda file: file.stat().st_size)
+    largest.unlink()
+    largest.symlink_to("nowhere")
+
+
+FAULTS: tuple[Fault, ...] = (
+    in_place,
+    restored_mtime,
+    replaced,
+    truncated,
+    extended,
+    deleted,
+    chunk_deleted,
+    dangling,
+)
+
+
+def files_of(uri: str) -> list[Path]:
+    """Return the files of an array in the working folder."""
+    path = uri.rpartition("::")[0] or uri
+    found = [Path(path)] if Path(path).exists() else sorted(HERE.glob(path))
+    return [
+        file
+        for one in found
+        for file in ([one] if one.is_file() else sorted(one.rglob("*")))
+        if file.is_file()
+    ]
+
+
+def pairwise_first(*axes: Iterable[Any]) -> list[Any]:
+    """Return all combinations as parameters of a test; those that are slow add no pair of values.
+
+    A combination is for every day if a pair of its values is in none before.
+    """
+    seen: set[tuple[int, int, object, object]] = set()
+    cases = []
+    every = list(product(*axes))
+    Random(0).shuffle(every)
+    for case in every:
+        pairs = {(i, j, case[i], case[j]) for i, j in combinations(range(len(case)), 2)}
+        marks = [pytest.mark.slow] if pairs <= seen else []
+        seen |= pairs
+        cases.append(pytest.param(*case, marks=marks))
+    return cases
