@@ -134,7 +134,7 @@ def test_work_is_resumed_under_the_same_name(
 def test_on_workers() -> None:
     from distributed import Client
 
-    with Client(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+    with Client(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:
         source = se.Computed(Table(MATRIX), MATRIX.shape)
         result = se.evaluate(source, **SIDES, client=client)
         assert result.statistics.equals(se.evaluate(se.Distances(MATRIX), **SIDES).statistics)
