@@ -7,13 +7,17 @@ import gc
 import json
 import os
 import pickle
+import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 from clusters import GALLERY, QUERIES, cluster, labels, prepared, write_inputs
@@ -35,7 +39,15 @@ from support.run import (
 from waiting import wait_until
 
 import streameval as se
-from streameval import PROTOCOLS, BudgetError, InputError, MetricOptions, OptionError, TaskError
+from streameval import (
+    PROTOCOLS,
+    BudgetError,
+    InputError,
+    MetricOptions,
+    OptionError,
+    StreamevalWarning,
+    TaskError,
+)
 
 ALL = MetricOptions(metrics=("all",))
 PASSES: dict[str, dict[str, Any]] = {
@@ -327,9 +339,13 @@ class TellsOfFive:
             }
         }
 
-    def run(self, function: object, on_error: str) -> dict[str, Memory]:
-        """Return what each worker says of its memory; two are on each machine."""
-        return {str(number): Memory(self.free, 10**8, 3 * 10**8 + number) for number in range(8)}
+    def sync(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        return asyncio.run(function())
+
+    async def run(self, function: object, workers: list[str], on_error: str) -> dict[str, Any]:
+        """Return what a worker says of its memory; two are on each machine."""
+        (number,) = workers
+        return {number: Memory(self.free, 10**8, 3 * 10**8 + int(number))}
 
     free = 20 * 10**9
 
@@ -358,19 +374,68 @@ class WithoutThePackage(TellsOfFive):
     def __init__(self, *having: str) -> None:
         self.having = having
 
-    def run(self, function: object, on_error: str) -> dict[str, Any]:
+    async def run(self, function: object, workers: list[str], on_error: str) -> dict[str, Any]:
         """Return what those say that can."""
-        told: dict[str, Any] = super().run(function, on_error)
-        error = ModuleNotFoundError("No module named 'streameval'")
-        return {at: one if at in self.having else error for at, one in told.items()}
+        if workers[0] in self.having:
+            return await super().run(function, workers, on_error)
+        return {workers[0]: ModuleNotFoundError("No module named 'streameval'")}
 
 
-def test_workers_that_do_not_answer_are_not_planned_with() -> None:
+class Hung(WithoutThePackage):
+    """A client whose workers do not answer, but for some."""
+
+    async def run(self, function: object, workers: list[str], on_error: str) -> dict[str, Any]:
+        """Return what those say that answer."""
+        if workers[0] not in self.having:
+            await asyncio.Event().wait()
+        return await super().run(function, workers, on_error)
+
+
+def test_workers_with_errors_are_not_planned_with() -> None:
     client: Any = WithoutThePackage("2", "3")
     assert Connection(client).workers(None).count == 2
     client = WithoutThePackage()
     with pytest.raises(TaskError, match=r"No module named 'streameval'.*: start workers"):
         Connection(client).workers(None)
+
+
+def test_workers_that_do_not_answer_in_time_are_not_planned_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "ANSWER", 0.01)
+    client: Any = Hung("0", "1", "2", "3", "4", "5")
+    with pytest.warns(StreamevalWarning, match=r"no answer .* from 2 workers: 6, 7\. .*resume or"):
+        workers = Connection(client).workers(None)
+    assert workers.count == 6
+    assert workers.memory == 28 * 10**8 - 10**8  # of those that answer
+    with pytest.raises(TaskError, match=r"no worker .* says what memory it has within 0 s: start"):
+        Connection(Hung()).workers(None)
+
+
+@SLOW
+def test_a_stopped_worker_is_left_out_until_it_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "ANSWER", 1.0)
+    with dask.config.set({"distributed.scheduler.worker-ttl": None}), cluster(2) as (_, client):
+        connection = Connection(client)
+        (stopped, process), (other, _) = client.run(os.getpid).items()
+        os.kill(process, signal.SIGSTOP)
+        try:
+            wait_until(lambda: [*connection.ask(os.getpid, (stopped, other))] == [other])
+            wait_until(lambda: planned(connection) == (1, [stopped]))
+        finally:
+            os.kill(process, signal.SIGCONT)
+        wait_until(lambda: planned(connection) == (2, []))
+
+
+def planned(connection: Connection) -> tuple[int, list[str]]:
+    """Return the number of workers that answer in time, and the addresses that a warning names."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StreamevalWarning)
+        try:
+            count = connection.workers(10**9).count
+        except TaskError:  # none, on a busy machine
+            count = 0
+    return count, re.findall(r"tcp://[^,\s]*\d", " ".join(str(one.message) for one in caught))
 
 
 def test_the_local_cluster_ends_with_its_context_and_keeps_to_loopback() -> None:

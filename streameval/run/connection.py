@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import OptionError, TaskError, check_type
-from streameval.planning.plan import Workers
+from streameval.errors import OptionError, TaskError, check_type, warn
+from streameval.planning.plan import Workers, plural
 from streameval.run.memory import Memory, check_budget, default_budget, process_memory
 from streameval.typing import Keywords
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 PATIENCE = 300.0  # seconds without a scheduler, or without a worker
 TICK = 0.25  # seconds
 CONNECT = 20.0  # seconds within which a scheduler is to answer
+ANSWER = 20.0  # seconds within which a worker is to answer
 SHARE = 0.7  # of a worker's memory that is planned with: Dask spills, pauses and kills above
 WORKER_BYTES = 200 << 20  # at least those of a worker's process before it has any work
 # A cluster closes a worker that starts again, and has not come back by then, for good.
@@ -73,6 +75,11 @@ class Connection:
             If that is less than 200 MB.
         TaskError
             If no worker answers.
+
+        Warns
+        -----
+        StreamevalWarning
+            If some workers do not answer in time; they are left out.
         """
         try:
             self.client.wait_for_workers(1, timeout=PATIENCE)
@@ -83,14 +90,21 @@ class Connection:
             ) from error
         # Of all: some versions of distributed tell of five where no number is given.
         found = self.client.scheduler_info(n_workers=-1)["workers"]
-        answers = self.client.run(process_memory, on_error="return")
+        answers = self.ask(process_memory, found)
         states = {at: one for at, one in answers.items() if isinstance(one, Memory)}
-        present = {address: found[address] for address in states if address in found}
+        present = {address: found[address] for address in states}
         if not present:
             reason = "".join(f" ({type(one).__name__}: {one})" for one in [*answers.values()][:1])
+            reason = reason or f" within {ANSWER:.0f} s"
             raise TaskError(
                 f"no worker of the scheduler ({self.client}) says what memory it has{reason}: "
                 "start workers that have this version of streameval"
+            )
+        if silent := [address for address in found if address not in answers]:
+            warn(
+                f"no answer within {ANSWER:.0f} s from {plural(len(silent), 'worker')}: "
+                f"{', '.join(silent)}. The plan leaves them out, but Dask may send them tasks: "
+                "resume or close them"
             )
         on_host = Counter(one["host"] for one in present.values())
         budgets = []
@@ -106,6 +120,27 @@ class Connection:
             memory=min(budgets),
             libraries=max(states[address].libraries for address in present),
         )
+
+    def ask(self, function: Callable[[], object], addresses: Iterable[str]) -> dict[str, Any]:
+        """Return what a function returns, or raises, on each worker that answers in time.
+
+        Dask itself waits for minutes for a worker that is stopped.
+        """
+        asked = [*addresses]
+
+        async def answer(address: str) -> dict[str, Any]:
+            run: Any = self.client.run(function, workers=[address], on_error="return")
+            told: dict[str, Any] = await asyncio.wait_for(run, ANSWER)
+            return told
+
+        async def answers() -> list[dict[str, Any] | BaseException]:
+            return await asyncio.gather(*map(answer, asked), return_exceptions=True)
+
+        found: dict[str, Any] = {}
+        for address, told in zip(asked, self.client.sync(answers), strict=True):
+            if not isinstance(told, TimeoutError):
+                found |= told if isinstance(told, dict) else {address: told}
+        return found
 
 
 def connect(address: str) -> Connection:
