@@ -26,7 +26,7 @@ import psutil
 import streameval as se
 from benchmarks.data import make_features
 from benchmarks.figure import Bench, Case, Figure, Measured, Skip
-from benchmarks.noop import prepared
+from benchmarks.noop import planned
 from streameval.planning.plan import Plan, Workers
 from streameval.run.connection import local_cluster
 from streameval.run.memory import IMPORT_BYTES
@@ -60,7 +60,7 @@ def beside_threads(bench: Bench) -> Measured:
 def large_plan() -> Plan:
     """Return the plan of the simulated job."""
     workers = Workers(count=200, threads=1, memory=4 * 10**9, libraries=IMPORT_BYTES)
-    return prepared(se.Features(*LARGE), workers).plan
+    return planned(se.Features(*LARGE), workers).plan
 
 
 def tasks_of_nothing(bench: Bench) -> Measured:

@@ -32,6 +32,12 @@ def test_options_of_a_protocol_hold_for_a_protocol_object_too() -> None:
     assert prepare(se.Features(g, g), **same, protocol=own).request.protocol == own
 
 
+def test_without_labels_no_pairs_are_made_up() -> None:
+    q, g, _ = problem()
+    with pytest.raises(RuntimeError, match="without labels there are no pairs"):
+        prepare(se.Features(q, g), without_labels=True)
+
+
 def test_single_metric_options_go_before_the_whole_set() -> None:
     q, g, sides = problem()
     options = se.MetricOptions(ap="trapezoid", cmc_ranks=(1, 3))

@@ -128,7 +128,7 @@ class Pairs:
 
     @classmethod
     def assumed(cls, queries: int, gallery: int, positives: int) -> Pairs:
-        """Return pairs to plan with before there are labels: so many positives a query.
+        """Return pairs of no labels: so many positives a query.
 
         They take no memory, and can't be evaluated.
         """

@@ -161,11 +161,11 @@ def plan_request(request: Request, session: Session) -> Planned:
 def with_pairs(planned: Planned) -> Prepared:
     """Find the pairs of what is planned, and what goes with them."""
     request = planned.request
-    own = {one.name: getattr(planned, one.name) for one in fields(planned)}
-    own["request"] = request.without_labels()
     query, gallery, protocol = request.query, request.gallery, request.protocol
     if query is None or gallery is None:
-        return Prepared(**own, pairs=Pairs.assumed(*request.source.shape, ASSUMED_POSITIVES))
+        raise RuntimeError("without labels there are no pairs to find")
+    own = {one.name: getattr(planned, one.name) for one in fields(planned)}
+    own["request"] = request.without_labels()
     pairs = find_pairs(query, gallery, protocol, request.listed, planned.counts)
     shots = cams = None
     if _draws(request):

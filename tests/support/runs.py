@@ -36,9 +36,8 @@ def session_of(given: dict[str, Any]) -> Session:
 
 
 def prepare(source: Source, *, workers: Workers | None = None, **asked: Any) -> Prepared:
-    """Prepare an evaluation by the keywords of `evaluate`; of no labels, plan it."""
-    without = asked.get("query") is None
-    request = Request.of({**asked, "source": source, "without_labels": without})
+    """Prepare an evaluation by the keywords of `evaluate`."""
+    request = Request.of({**asked, "source": source})
     session = replace(session_of(asked), planned_workers=workers)
     return prepare_request(request, session)
 
