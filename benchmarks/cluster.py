@@ -27,9 +27,9 @@ import streameval as se
 from benchmarks.data import make_features
 from benchmarks.figure import Bench, Case, Figure, Measured, Skip
 from benchmarks.noop import planned
+from streameval.memory import IMPORT_BYTES
 from streameval.planning.plan import Plan, Workers
 from streameval.run.connection import local_cluster
-from streameval.run.memory import IMPORT_BYTES
 
 WORKERS, THREADS = "2 workers", "2 threads"
 QUERIES, GALLERY, WIDTH = (1024, 256), (500_000, 40_000), 512  # full, quick

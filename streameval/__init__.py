@@ -24,6 +24,7 @@
     protocols    labels, pairs, named protocols, the conventions of other tools
     choices      names of the choices of options
     statistics   RankStatistics: the counts from which metrics are computed
+    memory       what is free, budgets, and what libraries take
     output       files and folders, written atomically
     errors       exceptions and the warning
     typing       types for annotations

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from support.run import budget, default_budget, free_bytes
+from support.package import default_budget, free_bytes
+from support.run import budget
 
 import streameval as se
 from streameval import BudgetError

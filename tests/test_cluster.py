@@ -23,13 +23,13 @@ import pytest
 from clusters import GALLERY, QUERIES, cluster, labels, prepared, write_inputs
 from distributed import Client
 from support import runs
+from support.package import Memory
 from support.planning import Limits, Workers, make_plan
 from support.protocols import find_pairs
 from support.run import (
     ClusterExecutor,
     Connection,
     Job,
-    Memory,
     cluster_module,
     connection_module,
     local_cluster,

@@ -11,6 +11,7 @@ import numpy as np
 
 from streameval.arrays.array import Array, Spans, native_dtype, slices
 from streameval.errors import InputError
+from streameval.memory import free_bytes
 from streameval.protocols.labels import as_numpy
 from streameval.typing import AnyArray, IntArray
 
@@ -24,9 +25,7 @@ def check_fits(uri: str, nbytes: int) -> None:
 
     A small compressed file may promise terabytes.
     """
-    import psutil
-
-    available = psutil.virtual_memory().available
+    available = free_bytes()
     if nbytes > available:
         raise InputError(
             f"{uri} takes {nbytes} bytes once it is loaded, which its format needs, and "

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError, TaskError, check_type, warn
+from streameval.memory import Memory, check_budget, default_budget, process_memory
 from streameval.planning.plan import Workers, plural
-from streameval.run.memory import Memory, check_budget, default_budget, process_memory
 from streameval.typing import Keywords
 
 if TYPE_CHECKING:

@@ -17,6 +17,13 @@ import numpy as np
 from streameval.arrays.witness import Readings
 from streameval.errors import OptionError, StreamevalError, check_path
 from streameval.kernels.caches import forget_stale_kernels, pausing_for_compilation
+from streameval.memory import (
+    IMPORT_BYTES,
+    check_budget,
+    default_budget,
+    free_bytes,
+    library_bytes,
+)
 from streameval.metrics.options import is_count, is_number
 from streameval.planning.plan import Limits, Task, Workers
 from streameval.run.checkpoint import Checkpoint
@@ -25,13 +32,6 @@ from streameval.run.connection import Connection, open_cluster
 from streameval.run.executor import Executor, Item, Part, Parts, Pass, ThreadExecutor
 from streameval.run.guard import Guard
 from streameval.run.job import Job
-from streameval.run.memory import (
-    IMPORT_BYTES,
-    check_budget,
-    default_budget,
-    free_bytes,
-    library_bytes,
-)
 from streameval.run.progress import Progress, Watch
 from streameval.run.progress_bar import opened_progress
 from streameval.run.record import NO_RECORD, Record, Stage

@@ -1,5 +1,8 @@
 """What tests use of the modules at the root of the package."""
 
+from streameval.memory import Memory as Memory
+from streameval.memory import default_budget as default_budget
+from streameval.memory import free_bytes as free_bytes
 from streameval.output import NewFile as NewFile
 from streameval.planning.range import uniform_edges as uniform_edges
 from streameval.request import Terms as Terms
@@ -12,9 +15,12 @@ from streameval.store import unpack as unpack
 __all__ = [
     "FIELDS",
     "REQUIRED",
+    "Memory",
     "NewFile",
     "Terms",
     "View",
+    "default_budget",
+    "free_bytes",
     "pack",
     "uniform_edges",
     "unpack",

@@ -16,9 +16,6 @@ from streameval.run.executor import Pass as Pass
 from streameval.run.executor import ThreadExecutor as ThreadExecutor
 from streameval.run.job import Job as Job
 from streameval.run.job import Thresholds as Thresholds
-from streameval.run.memory import Memory as Memory
-from streameval.run.memory import default_budget as default_budget
-from streameval.run.memory import free_bytes as free_bytes
 from streameval.run.passes import find_positives as find_positives
 from streameval.run.preparation import BINS as BINS
 from streameval.run.preparation import Prepared as Prepared
@@ -35,7 +32,6 @@ __all__ = [
     "ClusterExecutor",
     "Connection",
     "Job",
-    "Memory",
     "Pass",
     "Prepared",
     "ThreadExecutor",
@@ -47,9 +43,7 @@ __all__ = [
     "connect",
     "connection_module",
     "count",
-    "default_budget",
     "find_positives",
-    "free_bytes",
     "local_cluster",
     "open_cluster",
     "parse_bytes",

@@ -25,7 +25,7 @@ from streameval.source import Source
 
 def plan_any_budget(patch: pytest.MonkeyPatch) -> None:
     """Plan within any budget, however small, and without what libraries take."""
-    patch.setattr("streameval.run.memory.LEAST", 0)
+    patch.setattr("streameval.memory.LEAST", 0)
     patch.setattr("streameval.run.session.library_bytes", lambda: 0)
 
 
