@@ -56,6 +56,18 @@ def test_figures_are_those_of_single_evaluations() -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.filterwarnings("ignore::streameval.errors.StreamevalWarning")
+def test_k_beyond_the_gallery_is_the_gallery() -> None:
+    found = [
+        compare_index(features(), ["Flat", "HNSW8"], k=k, **sides())
+        for k in (GALLERY, 10**6, 10**30)
+    ]
+    assert {one.k for one in found} == {GALLERY}
+    outcomes = [[(one.recall, repr(one.differences)) for one in each.outcomes] for each in found]
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.filterwarnings("ignore::streameval.errors.StreamevalWarning")
 def test_recall_counts_neighbours_that_are_as_near() -> None:
     """Copies: which of them an index returns is no loss."""
     gallery = np.repeat(np.load("gallery.npy")[:40], 10, axis=0)

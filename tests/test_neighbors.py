@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from support.arrays import fingerprint, open_array
 from support.cli import main
 from support.distances import find_distance
+from support.runs import prepare
 
 import streameval as se
 
@@ -661,7 +662,6 @@ def test_a_tight_budget_cuts_the_queries_and_changes_nothing() -> None:
     from dataclasses import replace
 
     from support import runs
-    from support.runs import prepare
 
     source = se.Neighbors(features=features(), index="Flat", k=40, tighten=True)
     work = prepare(source, **sides(), threads=2)
@@ -683,6 +683,36 @@ def test_a_tight_budget_cuts_the_queries_and_changes_nothing() -> None:
             prepare(source, **sides(), memory="10MB")
 
 
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("index", ["Flat", "IVF8,Flat", "HNSW8", "stored"])
+@pytest.mark.filterwarnings("ignore::streameval.errors.StreamevalWarning")
+def test_k_beyond_the_gallery_is_the_gallery(index: str) -> None:
+    found = []
+    for k in (GALLERY, GALLERY + 1, 10**6, 10**30):
+        if index == "stored":
+            source: Any = se.Neighbors(*exact_lists(GALLERY), k=k)
+        else:
+            source = se.Neighbors(features=features(), index=index, k=k)
+        work = prepare(source, **sides(), memory="2GB")
+        result = se.evaluate(source, **sides(), memory="2GB")
+        lists = result.provenance["lists"]
+        figures = result.metrics.scalars, result.summary()["bounds"], lists["k"]
+        found.append((work.plan.parts, work.plan.tile, work.source.options()["k"], figures))
+    assert all(one == found[0] for one in found[1:])
+
+
+@pytest.mark.usefixtures("folder")
+def test_stored_lists_wider_than_the_gallery_are_planned_as_wide_as_they_are() -> None:
+    indices, distances = exact_lists(GALLERY)
+    wide = [np.pad(one, ((0, 0), (0, 5000)), constant_values=-1) for one in (indices, distances)]
+    expected = se.evaluate(se.Neighbors(indices, distances), **sides())
+    found = se.evaluate(se.Neighbors(*wide), **sides())
+    assert found.statistics.equals(expected.statistics)
+    assert found.metrics.scalars == expected.metrics.scalars
+    plans = [prepare(se.Neighbors(*one), **sides()).plan for one in ((indices, distances), wide)]
+    assert plans[1].parts["lists"] * GALLERY == plans[0].parts["lists"] * (GALLERY + 5000)
+
+
 def run(*arguments: str) -> Result:
     labels = [
         f"--{side}-{what}={side}_{what}.npy"
@@ -698,6 +728,11 @@ def test_on_the_command_line() -> None:
     done = run(*both, "--index", "Flat", "-k", "20")
     assert done.exit_code == 0, done.output
     assert "places certain" in done.output
+    told = [
+        json.loads(run(*both, "--index", "Flat", "-k", k, "--json").stdout)
+        for k in (str(GALLERY), "1000000", "1" + 30 * "0")
+    ]
+    assert told[0]["metrics"] == told[1]["metrics"] == told[2]["metrics"]
     assert "closed by" in done.output
     done = run(*both, "--index", "Flat", "-k", "20", "--json", "--tighten", "--out", "out")
     assert done.exit_code == 0, done.output

@@ -216,7 +216,7 @@ def compare_index(
         Indexes with search parameters: ``IVF1024,PQ16@nprobe=16``. Consecutive settings of one
         index share it; it is built once.
     k : int
-        Items per list.
+        Items per list; the gallery's size if that is less.
     query, gallery : Labels, mapping or table
     options : MetricOptions, optional
         Metrics to compare; by default the default metrics, mAP@k/total and recall@k.
@@ -250,6 +250,7 @@ def compare_index(
     if not chosen:
         raise OptionError("there is no setting to compare: give an index, such as IVF64,Flat")
     request = Request.of({**given, "source": features})
+    k = min(int(k), max(features.shape[1], 1))
     measures = _compared_measures(request.options, k)
     names = tuple(measure.name for measure in measures)
     request = replace(request, options=replace(request.options, metrics=names))

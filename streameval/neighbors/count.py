@@ -61,7 +61,7 @@ def count_lists(source: ListSource, prepared: Prepared, session: Session) -> Cou
 def begin_work(source: ListSource, prepared: Prepared, session: Session) -> None:
     """Tell the progress how much there is to do, as far as that is known."""
     queries, gallery = source.shape
-    pairs = queries * (gallery * source.searches + min(source.depth, gallery) * source.canonical)
+    pairs = queries * (gallery * source.searches + source.depth * source.canonical)
     session.progress.begin(max(pairs, 1), prepared.plan.bytes_read)
 
 
@@ -70,7 +70,7 @@ def count_built(source: ListSource, prepared: Prepared, session: Session) -> Cou
     gallery, auto = source.shape[1], source.k == "auto"
     if auto:
         session = replace(session, collect=None)
-        source = replace(source, k=min(source.depth, gallery))
+        source = replace(source, k=source.depth)
     longest = math.nan  # of the gallery's vectors; not needed, or a search tells it
     if source.needs_lengths:
         features = cast("Features", source.features)
@@ -82,7 +82,7 @@ def count_built(source: ListSource, prepared: Prepared, session: Session) -> Cou
         if close or _widest(counted, prepared.request.options) <= source.width:
             counter.repairs.warn(deployed=source.reading == "never")
             return counted
-        source = replace(source, k=min(source.depth * DEEPER, gallery))
+        source = replace(source, k=source.depth * DEEPER)
         prepared = replace(prepared, plan=source.plan(prepared.problem, prepared.limits))
 
 

@@ -103,14 +103,15 @@ class IndexSearch(ListSource):
         return self.features.shape
 
     @property
-    def depth(self) -> int:
-        """Items of a list; of ``k="auto"`` at first."""
-        return self.k if isinstance(self.k, int) else min(FIRST_DEPTH, max(self.shape[1], 1))
+    def usual_depth(self) -> int:
+        """Items of a list of ``k="auto"`` at first."""
+        return FIRST_DEPTH
 
     @property
     def searched(self) -> int:
         """Items that are searched: some more than k where the nearest k of them are the list."""
-        return self.depth + (SPARE if self.is_flat or self.reading == "bounds" else 0)
+        spare = SPARE if self.is_flat or self.reading == "bounds" else 0
+        return min(self.depth + spare, max(self.shape[1], 1))
 
     @property
     def is_flat(self) -> bool:

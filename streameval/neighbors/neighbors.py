@@ -75,10 +75,9 @@ class StoredLists(ListSource):
             and features is None
             and f"neighbours {uri} come without distances: give them (--neighbor-distances), or "
             "the features (--query and --gallery)",
-            self.depth > lists.shape[1]
-            and f"k is {self.k}, and the lists of {uri} have {lists.shape[1]} items: choose fewer, "
-            "or search again",
         )
+        if features is not None or self.gallery is not None:
+            self._check_depth()
         refuse(
             InputError,
             features is not None
@@ -99,10 +98,17 @@ class StoredLists(ListSource):
         items = self.gallery or 0 if self.features is None else self.features.shape[1]
         return self.lists.shape[0], items
 
+    def _check_depth(self) -> None:
+        if self.depth > self.lists.shape[1]:
+            raise OptionError(
+                f"k is {self.k}, and the lists of {self.lists.uri} have {self.lists.shape[1]} "
+                "items: choose fewer, or search again"
+            )
+
     @property
-    def depth(self) -> int:
-        """Items of a list: all that are stored, by default."""
-        return self.k if isinstance(self.k, int) else self.lists.shape[1]
+    def usual_depth(self) -> int:
+        """Items of a list that are stored."""
+        return self.lists.shape[1]
 
     @property
     def canonical(self) -> bool:
@@ -150,6 +156,7 @@ class StoredLists(ListSource):
         )
         if gallery is not None and features is None:
             source = replace(self, gallery=len(gallery))
+        source._check_depth()
         return super(StoredLists, source).check(request)
 
     def data(self) -> Data:
@@ -215,8 +222,8 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
     index : str or Path, optional
         A FAISS factory string (``Flat``, ``IVF1024,PQ16``), or a file with an index.
     k : int or "auto", optional
-        Items per list; by default all stored items. ``auto`` makes the lists longer until every
-        metric is known to within `width`.
+        Items per list, at most the gallery's; by default all stored items. ``auto`` makes the
+        lists longer until every metric is known to within `width`.
     search : str
         Search parameters: ``nprobe=16,efSearch=64``.
     train_rows : int, optional

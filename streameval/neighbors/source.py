@@ -105,8 +105,14 @@ class ListSource(Source):
 
     @property
     @abstractmethod
+    def usual_depth(self) -> int:
+        """Items of a list where k is no number; of ``k="auto"`` at first."""
+
+    @property
     def depth(self) -> int:
-        """Items of a list; of ``k="auto"`` at first."""
+        """Items of a list: k, or as many as the gallery has, where it is known."""
+        depth = self.k if isinstance(self.k, int) else self.usual_depth
+        return min(depth, self.shape[1] or depth)
 
     @property
     def is_flat(self) -> bool:
@@ -136,7 +142,7 @@ class ListSource(Source):
     @property
     @abstractmethod
     def searched(self) -> int:
-        """Items that are searched or read for each query: k, or some more."""
+        """Items that are searched or read for each query: those of a list, or some more."""
 
     @property
     def recipe(self) -> Recipe | None:
@@ -169,7 +175,8 @@ class ListSource(Source):
 
     def options(self) -> JsonObject:
         """Return how lists are made and read."""
-        read = {name: getattr(self, name) for name in ("k", "missing", "tighten", "rerank")}
+        read = {name: getattr(self, name) for name in ("missing", "tighten", "rerank")}
+        read = {"k": self.depth if isinstance(self.k, int) else self.k} | read
         return read if self.features is None else read | self.features.options()
 
     def check(self, request: Request) -> Self:
@@ -220,15 +227,14 @@ class ListSource(Source):
         recipe, is_flat = self.recipe, self.is_flat
         process.kept.update(FAISS=FAISS_BYTES * self.searches, index=self.index_bytes)
         read = 16 * problem.queries * self.searched * (not self.searches)
-        depth = min(self.searched, max(problem.gallery, 1))
         train_rows = 0 if recipe is None else recipe.train_rows
-        queries, block, parts = _fit(problem, self, depth, train_rows, process)
+        queries, block, parts = _fit(problem, self, train_rows, process)
         blocks = ranges(problem.queries, queries)
         row_bytes = problem.data.width * problem.data.stored_itemsize
         gallery_bytes = problem.gallery * row_bytes
         read += gallery_bytes * (len(blocks) * is_flat + (recipe is not None))
         if self.canonical:
-            read += min(problem.queries * depth * row_bytes, len(blocks) * gallery_bytes)
+            read += min(problem.queries * self.searched * row_bytes, len(blocks) * gallery_bytes)
         shards = [(0, problem.gallery)]
         if is_flat:
             rows = math.ceil(problem.gallery / (process.shares * block)) * block
@@ -241,7 +247,7 @@ class ListSource(Source):
             "lists",
             tuple(Task(some, shard) for some in blocks for shard in shards),
             block,
-            (queries, depth),
+            (queries, self.searched),
             process.threads,
             process.memory,
             parts,
@@ -283,7 +289,7 @@ class ListSource(Source):
 
 
 def _fit(
-    problem: Problem, source: ListSource, depth: int, train_rows: int, process: Process
+    problem: Problem, source: ListSource, train_rows: int, process: Process
 ) -> tuple[int, int, dict[str, int]]:
     """Return the most queries and gallery rows of a block that fit, and the bytes they take."""
     data, width = problem.data, problem.data.width
@@ -295,7 +301,7 @@ def _fit(
     while True:
         of_block = (block * row_bytes + data.scratch(block, width)) * bool(width)
         held = {
-            "lists": queries * depth * ENTRY_BYTES,
+            "lists": queries * source.searched * ENTRY_BYTES,
             "queries": 2 * queries * width * (data.itemsize + 8),
             "gallery blocks": process.threads * of_block,
             "searching": process.threads * SEARCH_BYTES * source.searches,
