@@ -49,7 +49,7 @@ def _digest_rows(words, first, own, out):  # type: ignore[no-untyped-def]
             some, times = words[row, left : left + count], own[at : at + count]
             part = np.uint64(0)
             for i in range(count):
-                part += times[i] * np.uint64(some[i])
+                part += np.uint64(times[i]) * np.uint64(some[i])
             total += part * _multiplier(_COLUMNS + np.uint64(segment))
             left += count
         out[row] = total
@@ -65,10 +65,11 @@ def _sum(digests, rows):  # type: ignore[no-untyped-def]
 
 
 @cache
-def _own_multipliers() -> DigestArray:
-    """Return the multiplier of each word of a segment."""
+def _own_multipliers() -> npt.NDArray[np.uint32]:
+    """Return the multiplier of each word of a segment, of 32 bits: a product takes 64."""
     numbers = range(int(_COLUMNS) - _SEGMENT, int(_COLUMNS))
-    return np.array([_multiplier(np.uint64(number)) for number in numbers], np.uint64)
+    bits = np.array([_multiplier(np.uint64(number)) for number in numbers], np.uint64)
+    return (bits >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
 
 
 def of_rows(block: AnyArray, first_column: int = 0) -> DigestArray:

@@ -33,7 +33,7 @@ from streameval.arrays.witness import Readings
 from streameval.errors import OutputError, TaskError, warn
 from streameval.output import hidden_path
 from streameval.planning.plan import Cut, Plan, Task, plural
-from streameval.run.record import Item, Manifest, Record, Stage, digest
+from streameval.run.record import PLACES, Item, Manifest, Record, Stage, digest
 from streameval.statistics import RankStatistics
 from streameval.store import Arrays, Store, View
 from streameval.typing import AnyArray, FloatArray, JsonObject
@@ -268,7 +268,7 @@ def discard(folder: Path) -> None:
 
 def _compare(recorded: Manifest, manifest: Manifest, folder: Path) -> None:
     """Raise OutputError where the manifest of a record differs, with what differs."""
-    for section in manifest:
+    for section in (section for section in manifest if section != PLACES):
         for name in sorted({*recorded[section], *manifest[section]}):
             was, now = recorded[section].get(name), manifest[section].get(name)
             if was == now:
@@ -278,7 +278,7 @@ def _compare(recorded: Manifest, manifest: Manifest, folder: Path) -> None:
                 was, now = ({key: side.get(key) for key in keys} for side in (was, now))
             what = f"it was {was!r}, and is {now!r}"
             if section == "inputs":
-                what = "their content has changed"
+                what = f"the content of {manifest[PLACES].get(name, name)} has changed"
             raise OutputError(
                 f"{folder} is of another evaluation; {section} differ, {name}: "
                 f"{what}. Resume with what it was, or remove the folder"

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 
 from streameval.run.preparation import Prepared
-from streameval.run.record import Manifest
+from streameval.run.record import PLACES, Manifest
 from streameval.run.session import cores
 from streameval.source import Source
 from streameval.statistics import SHOT_FIELDS
@@ -96,6 +96,8 @@ def _processor() -> str:
 def manifest(prepared: Prepared) -> Manifest:
     """Return what is counted, as JSON values: the content of the inputs, and options.
 
+    Beside them, which do not decide, are the places of the inputs.
+
     Options that are read off the same counts, as the rule of average precision, are left out,
     unless the source's counts depend on them. No number depends on memory, threads or workers.
     """
@@ -116,12 +118,14 @@ def manifest(prepared: Prepared) -> Manifest:
         options |= asdict(request.options)
     described: JsonObject = json.loads(json.dumps(options, default=str))
     # Options first: the pairs, which are hashed as labels, change with them, too.
-    return {"options": described, "inputs": inputs}
+    places = {item.name: item.uri for item in source.inputs()}
+    return {"options": described, "inputs": inputs, PLACES: places}
 
 
 def identity(described: Manifest) -> str:
     """Return a text that two evaluations have in common only where they count the same."""
-    text = json.dumps(described, sort_keys=True)
+    decides = {section: of for section, of in described.items() if section != PLACES}
+    text = json.dumps(decides, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

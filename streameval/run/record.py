@@ -49,7 +49,9 @@ class Stage:
 
 
 Manifest = Mapping[str, Mapping[str, Any]]
-"""What is counted, as JSON values: ``inputs`` and ``options``."""
+"""What is counted, as JSON values: ``inputs`` and ``options``; and `PLACES` of the inputs."""
+
+PLACES = "places"
 
 
 def digest(tasks: Sequence[Any]) -> str:

@@ -1,0 +1,61 @@
+"""Arrays in memory that change, and functions that don't repeat themselves, are errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_inputs_that_change import GALLERY, LABELS, MOMENTS, QUERY, attempt, moments
+
+import streameval as se
+
+MATRIX = ((QUERY[:, None] - GALLERY[None]) ** 2).sum(-1)
+
+
+def evaluated(source: Any, **options: Any) -> se.Evaluation:
+    return se.evaluate(source, **LABELS, range="minmax", threads=1, **options)
+
+
+def check(found: se.Evaluation | str, name: str, versions: list[Any]) -> None:
+    """Check that what is found is that of one version, or says what has changed."""
+    if isinstance(found, str):
+        assert f"{name} has changed while it was read" in found
+    else:
+        assert any(found.statistics.equals(evaluated(one).statistics) for one in versions)
+
+
+@pytest.mark.parametrize("when", MOMENTS)
+@pytest.mark.parametrize("side", ["query", "gallery", "matrix"])
+def test_an_array_that_changes(side: str, when: tuple[int, int]) -> None:
+    given = {"query": QUERY, "gallery": GALLERY, "matrix": MATRIX}
+    own = given[side].copy()
+
+    def source(array: np.ndarray) -> Any:
+        if side == "matrix":
+            return se.Distances(array)
+        return se.Features(*({**given, side: array}[name] for name in ("query", "gallery")))
+
+    versions = [source(own.copy()), source(own[::-1].copy())]
+
+    def turned() -> None:
+        own[...] = own[::-1].copy()
+
+    with moments({when: turned}) as progress:
+        found = attempt(lambda: evaluated(source(own), progress=progress))
+    check(found, "array in memory", versions)
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3, 4])
+def test_a_function_that_does_not_repeat_itself(kept: int) -> None:
+    """It returns the same a few times, and then other distances."""
+    calls = 0
+
+    def distances(queries: slice, items: slice) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        return MATRIX[queries, items] + (calls > kept)
+
+    found = attempt(lambda: evaluated(se.Computed(distances, MATRIX.shape)))
+    check(found, "distances", [se.Distances(MATRIX + more) for more in (0, 1)])
+    assert isinstance(found, str) or calls <= kept
