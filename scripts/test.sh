@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 tier=()
 if [[ "${1:-}" == --all ]]; then
-    tier=(-m "" --hypothesis-profile ci)
+    tier=(-m "not nightly" --hypothesis-profile ci)
     shift
 fi
 make_environment test,demo

@@ -26,6 +26,7 @@
     statistics   RankStatistics: the counts from which metrics are computed
     memory       what is free, budgets, and what libraries take
     output       files and folders, written atomically
+    interruption signals that end the process
     errors       exceptions and the warning
     typing       types for annotations
 

@@ -14,12 +14,14 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Self
 
 from streameval.errors import OutputError
+from streameval.interruption import at_end, held
 
 ESCAPED = "backslashreplace"  # how JSON shows the bytes of a path that are not UTF-8
 
@@ -41,14 +43,17 @@ class Output:
         self._target = target
         self.partial = hidden_path(target, "partial")
         self._replaced: Path | None = None
-        self._lock: int | None = None
+        self._opened = ExitStack()
 
     def __enter__(self) -> Self:
-        with self._refused():
+        with self._refused(), ExitStack() as stack:
+            stack.enter_context(at_end(self.discard))
             sweep(self._target)
             self._make()
             with suppress(OSError):  # where nothing can be locked, nothing is swept either
-                self._lock = lock(self.partial)
+                stack.callback(os.close, lock(self.partial))
+            stack.callback(self.discard)
+            self._opened = stack.pop_all()
         return self
 
     def _make(self) -> None:
@@ -56,14 +61,12 @@ class Output:
         raise NotImplementedError
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.discard()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._opened.close()
 
     def put_in_place(self) -> None:
         """Rename what is finished to its place."""
-        self._replaced = put_in_place(self.partial, self._target)
+        with held():
+            self._replaced = put_in_place(self.partial, self._target)
 
     def discard(self) -> None:
         """Remove what is unfinished, and what has been replaced."""
@@ -173,6 +176,22 @@ def sweep(target: Path) -> None:
             replaced = prefix == old and target.exists()  # else it is the only copy
             if re.fullmatch("[0-9a-f]{8}", token) and (unfinished or replaced):
                 remove(left)
+
+
+@contextmanager
+def scratch_folder(within: str | None = None) -> Iterator[str]:
+    """Make a folder for temporary files, and remove it with all that is in it.
+
+    Parameters
+    ----------
+    within : str, optional
+        Where to make it; by default where the system has such folders.
+    """
+    with (
+        TemporaryDirectory(prefix="streameval-", dir=within, ignore_cleanup_errors=True) as folder,
+        at_end(lambda: remove(Path(folder))),
+    ):
+        yield folder
 
 
 def hidden_path(target: Path, state: str) -> Path:

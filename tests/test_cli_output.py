@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.cli import Interruption
+from support.cli import SIGNALS, Interruption
 from support.run import preparation_module as preparation
 from test_cli import CSV, STORED, data, run
 from waiting import PATIENCE, wait_until
@@ -195,20 +195,33 @@ def test_signals_while_saving(data: Path, number: signal.Signals, status: int, a
         Evaluation.load("result")
 
 
-def test_a_signal_waits_only_while_it_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    ends: list[int] = []
-    calls: list[str] = []
-    monkeypatch.setattr(os, "_exit", ends.append)
-    before = signal.getsignal(signal.SIGTERM)
-    with Interruption(lambda: calls.append("release")) as interruption:
-        with interruption.discarding(lambda: calls.append("discard")):
-            with interruption.held():
-                signal.raise_signal(signal.SIGTERM)
-                assert (ends, calls) == ([], [])
-            assert (ends, calls) == ([143], ["release", "discard"])
-        signal.raise_signal(signal.SIGINT)
-        assert (ends, calls) == ([143, 130], ["release", "discard", "release"])
-    assert signal.getsignal(signal.SIGTERM) is before
+HELD = """
+import signal
+import sys
+from streameval.interruption import Interruption, at_end, held
+
+def discard():
+    print("discarded", file=sys.stderr, flush=True)
+
+with Interruption(), at_end(lambda: "some is kept"), at_end(discard):
+    with held():
+        signal.raise_signal(signal.SIGTERM)
+        print("whole", file=sys.stderr, flush=True)
+    print("after", file=sys.stderr, flush=True)
+"""
+
+
+def test_a_signal_waits_only_while_it_is_held() -> None:
+    done = subprocess.run([sys.executable, "-c", HELD], capture_output=True, text=True, check=False)
+    assert done.stderr == "whole\ndiscarded\ninterrupted; some is kept\n"
+    assert done.returncode == 143
+
+
+def test_signals_are_given_back() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with Interruption():
+        assert [signal.getsignal(number) for number in SIGNALS] != before
+    assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are texts there")

@@ -89,8 +89,8 @@ def test_a_reader_that_is_gone() -> None:
 def test_signals(number: signal.Signals, status: ExitStatus) -> None:
     code = (
         "import os\n"
-        "from streameval.cli.output import Interruption\n"
-        "with Interruption(lambda: None):\n"
+        "from streameval.interruption import Interruption\n"
+        "with Interruption():\n"
         f"    os.kill(os.getpid(), {int(number)})\n"
         "    input()\n"
     )

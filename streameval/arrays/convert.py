@@ -20,6 +20,7 @@ from streameval.arrays.array import Array, Shape, Spans, blocks, slices
 from streameval.arrays.fingerprint import fingerprint
 from streameval.arrays.zarr_array import open_zarr
 from streameval.errors import BudgetError, InputError, OptionError, OutputError
+from streameval.interruption import at_end, held
 from streameval.output import check_new, lock, put_in_place, refused, remove, sweep
 
 CHUNK_BYTES = 4 << 20
@@ -79,16 +80,19 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
                 f"{progress} is being written by another process; wait for it, or choose another "
                 "output"
             ) from error
+        left = f"finished work is kept in {progress}: the same command goes on with it"
+        stack.enter_context(at_end(lambda: left))
         array = _begin(source, progress, chunks)
         count, kept = _write(source, array, progress / _ARRAY, block)
         for stray in progress.rglob("*.partial"):  # what a killed run was writing
             stray.unlink()
         open_zarr(progress / _ARRAY, None, str(target))  # checks that every chunk is there
         sweep(target)
-        replaced = put_in_place(progress / _ARRAY, target)
-        if replaced is not None:
-            remove(replaced)
-        remove(progress)
+        with held():
+            replaced = put_in_place(progress / _ARRAY, target)
+            if replaced is not None:
+                remove(replaced)
+            remove(progress)
     return Converted(target, source.shape, chunks, str(source.dtype), count, kept)
 
 

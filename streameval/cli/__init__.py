@@ -10,7 +10,7 @@ options    all options, each declared once; examples of ``--help``
 types      types of options: read, shown, completed; in config files, too
 config     options from a file, ``--config``
 inputs     sources, labels, protocols and groups that the options name
-output     stdout, files, the folder of a result; signals that end a run
+output     stdout, files, the folder of a result
 
 Nothing heavy is imported here: ``streameval --help`` answers at once.
 """

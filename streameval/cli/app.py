@@ -21,6 +21,7 @@ from streameval.cli.options import command, examples
 from streameval.cli.output import print_answer, print_out
 from streameval.cli.types import Choice
 from streameval.errors import StreamevalError, StreamevalWarning
+from streameval.interruption import Interruption
 from streameval.kernels.processor import CORETYPE, better_kernels
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -60,10 +61,11 @@ class Commands(click.Group):
         Also --help may meet a stdout that is full.
         """
         given = [prog_name or "streameval", *(sys.argv[1:] if args is None else args)]
-        try:
-            return super().main(args, prog_name, obj=given, **extra)
-        except OSError as error:
-            fail(str(error))
+        with Interruption():
+            try:
+                return super().main(args, prog_name, obj=given, **extra)
+            except OSError as error:
+                fail(str(error))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -81,9 +83,6 @@ class Commands(click.Group):
         except click.UsageError as error:
             hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
             fail(f"{error.format_message()}{hint}")
-        except KeyboardInterrupt:  # before the command has taken over the signals
-            click.echo("interrupted", err=True)
-            sys.exit(ExitStatus.INTERRUPTED)
 
 
 def choose_blas_kernels() -> None:

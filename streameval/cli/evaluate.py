@@ -13,8 +13,9 @@ import click
 from streameval.cli import inputs
 from streameval.cli.config import in_force
 from streameval.cli.options import INDEX, SIDES, Values, bundle, check_effect, command, take
-from streameval.cli.output import Interruption, Output, chosen_format, print_answer
+from streameval.cli.output import Output, chosen_format, print_answer
 from streameval.errors import OptionError, warn
+from streameval.interruption import at_end
 from streameval.output import NewFile
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def evaluate(**given: Any) -> None:
     quiet = values["quiet"] or values["dry_run"]
     with (
         show_progress(quiet=quiet) as progress,
-        Interruption(progress.close) as interruption,
+        at_end(progress.close),
         ExitStack() as stack,
     ):
         from streameval import audit
@@ -68,8 +69,8 @@ def evaluate(**given: Any) -> None:
 
         resampling = None if values["ci"] is None else inputs.parse_level(values)
         check_trec(values, inputs.check_terms(values).ties)  # before kept work may be discarded
-        output = stack.enter_context(Output(values, interruption))
-        files = stack.enter_context(open_trec(values, interruption))
+        output = stack.enter_context(Output(values))
+        files = stack.enter_context(open_trec(values))
         opened = inputs.read_inputs(values)
         request = Request.of(opened)
         conditions = {**values, "progress": progress, "resume": False}
@@ -162,14 +163,14 @@ def check_trec(values: Values, ties: str) -> None:
 
 
 @contextmanager
-def open_trec(values: Values, signals: Interruption) -> Iterator[dict[str, NewFile]]:
+def open_trec(values: Values) -> Iterator[dict[str, NewFile]]:
     """Open the files of ``--trec-run`` and ``--trec-qrels``; they are there when all is done."""
     named = [] if values["dry_run"] else [name for name in TREC if values[name] is not None]
     with ExitStack() as stack:
         files: dict[str, NewFile] = {}
         for name in named:
             files[name] = file = NewFile(values[name], overwrite=values["overwrite"])
-            stack.enter_context(signals.discarding(stack.enter_context(file).discard))
+            stack.enter_context(file)
         yield files
 
 
@@ -209,7 +210,7 @@ def compare_index(settings: tuple[str, ...], **values: Any) -> None:
     """
     from streameval.run.progress_bar import show_progress
 
-    with show_progress(quiet=values["quiet"]) as progress, Interruption(progress.close):
+    with show_progress(quiet=values["quiet"]) as progress, at_end(progress.close):
         from streameval.metrics.options import MetricOptions
         from streameval.neighbors import comparison
         from streameval.report.indexes import check_plot, index_blocks, write_plot

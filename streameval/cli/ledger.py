@@ -20,8 +20,9 @@ from streameval.cli.options import (
     examples,
     places,
 )
-from streameval.cli.output import Interruption, print_answer, print_lines, save
+from streameval.cli.output import print_answer, print_lines
 from streameval.errors import InputError, OptionError, OutputError
+from streameval.interruption import at_end
 from streameval.output import write_new
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _session(values: Values) -> Iterator[dict[str, Any]]:
     """Open what counts; a signal ends the process, and the ledger is as it was before."""
     from streameval.run.progress_bar import show_progress
 
-    with show_progress(quiet=values["quiet"]) as progress, Interruption(progress.close):
+    with show_progress(quiet=values["quiet"]) as progress, at_end(progress.close):
         from streameval.run.session import open_session
 
         with open_session({**values, "dry_run": False}) as session:
@@ -244,13 +245,12 @@ def evaluate(path: str, at: str | None, **values: Any) -> None:
 
     out = values["out"]
     check_effect("overwrite", out is not None, "give --out DIR")
-    with Interruption(lambda: None) as interruption:
-        result = _open(path).evaluation(at)
-        groups = inputs.open_groups(values)
-        if groups is not None:
-            result = result.grouped(groups)
-        if out is not None:
-            save(result, out, values["overwrite"], interruption)
+    result = _open(path).evaluation(at)
+    groups = inputs.open_groups(values)
+    if groups is not None:
+        result = result.grouped(groups)
+    if out is not None:
+        result.save(out, overwrite=values["overwrite"])
     print_answer(values, result.summary, lambda: evaluation_blocks(result, out))
 
 

@@ -1,4 +1,4 @@
-"""Where answers go: stdout, files, the folder of a result; and signals that end a run.
+"""Where answers go: stdout, files, the folder of a result.
 
 Finished work is kept beside the folder until the result is in it.
 """
@@ -6,19 +6,17 @@ Finished work is kept beside the folder until the result is in it.
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING
 
 import click
 
 from streameval.cli.options import Values
 from streameval.errors import OptionError, OutputError, StreamevalError
+from streameval.interruption import at_end
 from streameval.output import ESCAPED, as_json, check_new, write_new
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from streameval.run.session import Session
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SUFFIX = ".progress"
 IDENTITY, FINGERPRINTS = "evaluation", "fingerprints"  # in the provenance of a result
 
@@ -96,79 +93,6 @@ def print_or_write(content: str | bytes, values: Values) -> None:
         print_out(content if isinstance(content, str) else content.decode())
 
 
-class Interruption:
-    """While entered, a signal ends the process: 130 after SIGINT, 143 after SIGTERM.
-
-    A thread that compiles, decodes or writes can't be told to stop: the process just ends.
-    What it would leave behind is discarded first: see `discarding`.
-
-    Parameters
-    ----------
-    release : callable
-        Gives the terminal back before the process ends.
-
-    Attributes
-    ----------
-    remains : callable
-        Returns what there is to say about what is left behind; "" of nothing.
-    """
-
-    def __init__(self, release: Callable[[], None]) -> None:
-        self.remains: Callable[[], str] = str
-        self._calls = [release]
-        self._held = False
-        self._received: int | None = None
-        self._previous: dict[signal.Signals, Any] = {}
-
-    @contextmanager
-    def discarding(self, discard: Callable[[], None]) -> Iterator[None]:
-        """While entered, a signal calls this before the process ends."""
-        self._calls.append(discard)
-        try:
-            yield
-        finally:
-            self._calls.remove(discard)
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """While entered, signals wait: for what is over at once, and is not to be cut in two."""
-        self._held = True
-        try:
-            yield
-        finally:
-            self._held = False
-            if self._received is not None:
-                self._end(self._received)
-
-    def __enter__(self) -> Self:
-        # Python lets the main thread alone receive signals. A SIGINT that the shell set to be
-        # ignored, as it does for jobs in the background, is received too: who sends it means it.
-        if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._receive) for number in SIGNALS}
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self._held:
-            self._received = number
-        else:
-            self._end(number)
-
-    def _end(self, number: int) -> NoReturn:
-        for call in self._calls:
-            with suppress(Exception):  # whatever fails, the process ends
-                call()
-        remains = ""
-        with suppress(Exception):
-            remains = self.remains()
-        with suppress(OSError):
-            os.write(2, f"interrupted{remains and '; '}{remains}\n".encode())
-        os._exit(128 + number)
-
-
 class Output(ExitStack):
     """The folder of ``--out``, with finished work in ``DIR.progress``: a context.
 
@@ -178,16 +102,15 @@ class Output(ExitStack):
     ----------
     values : mapping of str to object
         Of the command: ``out``, ``overwrite``, ``resume``, ``save_index``.
-    interruption : Interruption
     """
 
-    def __init__(self, values: Values, interruption: Interruption) -> None:
+    def __init__(self, values: Values) -> None:
         from streameval.result.saved import check_output
         from streameval.run.checkpoint import Checkpoint, discard
 
         super().__init__()
         self._out, self._overwrite = values["out"], values["overwrite"]
-        self._resume, self._interruption = values["resume"], interruption
+        self._resume = values["resume"]
         self._checkpoint: Checkpoint | None = None
         self._saved: Evaluation | None = None
         again = self._overwrite or self._resume
@@ -202,7 +125,7 @@ class Output(ExitStack):
             discard(folder)
         self._checkpoint = Checkpoint(folder, resume=self._resume)
         self.push(self._checkpoint)
-        interruption.remains = self._remains
+        self.enter_context(at_end(self._remains))
 
     def count(self, prepared: Prepared, session: Session) -> Evaluation:
         """Return the result: evaluated, or read again where the same evaluation is saved."""
@@ -256,7 +179,7 @@ class Output(ExitStack):
         replaces = self._overwrite or self._saved is not None
         try:
             if not self.holds(result):
-                save(result, self._out, replaces, self._interruption)
+                result.save(self._out, overwrite=replaces)
             if self._checkpoint is not None:
                 self._checkpoint.remove()
         except (StreamevalError, OSError, MemoryError) as error:
@@ -270,17 +193,3 @@ class Output(ExitStack):
         if self._checkpoint is None or not self._checkpoint.begun:
             return ""
         return f"finished work is kept in {self._out}{SUFFIX}: --resume goes on with it"
-
-
-def save(result: Evaluation, out: str, overwrite: bool, interruption: Interruption) -> None:
-    """Save the result; a signal ends the process and leaves nothing behind.
-
-    Only the renaming itself is not to be interrupted: from then on the result is there.
-    """
-    from streameval.result.saved import ResultFolder
-
-    folder = ResultFolder(out, overwrite=overwrite)
-    with interruption.discarding(folder.discard), folder:
-        result.write(folder.partial)
-        with interruption.held():
-            folder.put_in_place()

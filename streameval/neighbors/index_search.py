@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -18,6 +17,7 @@ from streameval.neighbors import faiss_index
 from streameval.neighbors.count import NO_PAIRS
 from streameval.neighbors.lists import NOTHING, Lists, Repairs
 from streameval.neighbors.source import ListSource
+from streameval.output import scratch_folder
 from streameval.planning.plan import Plan, Task, pieces
 from streameval.planning.problem import Data
 from streameval.request import Request
@@ -196,7 +196,7 @@ class IndexSearch(ListSource):
             yield self, {}
             return
         path = None if self.save_index else session.record.file(BUILT)
-        with TemporaryDirectory(prefix="streameval-index-") as folder:
+        with scratch_folder() as folder:
             if path is None or not faiss_index.is_whole(path):
                 path = Path(self.save_index or f"{folder}/{BUILT}").absolute()
                 recipe.build(path, plan, session.watch)

@@ -28,6 +28,7 @@ import numpy as np
 
 from streameval.arrays.zarr_array import check_complete
 from streameval.errors import InputError, OutputError, check_path
+from streameval.interruption import held
 from streameval.metrics.bounds import ListReading
 from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Resampling
@@ -110,8 +111,9 @@ def _try_writing(target: Path) -> None:
     with suppress(FileNotFoundError):
         (above / target.name).lstat()  # its name may be too long
     trial = hidden_path(above / target.name, "partial")
-    trial.mkdir()
-    trial.rmdir()
+    with held():
+        trial.mkdir()
+        trial.rmdir()
 
 
 class ResultFolder(NewFolder):

@@ -31,7 +31,8 @@ import numpy as np
 
 from streameval.arrays.witness import Readings
 from streameval.errors import OutputError, TaskError, warn
-from streameval.output import hidden_path
+from streameval.interruption import at_end
+from streameval.output import hidden_path, remove
 from streameval.planning.plan import Cut, Plan, Task, plural
 from streameval.run.record import PLACES, Item, Manifest, Record, Stage, digest
 from streameval.statistics import RankStatistics
@@ -203,8 +204,9 @@ class Checkpoint(Record):
                     raise OutputError(
                         f"{self._folder} was made by another process: choose another folder"
                     )
-                self._lock.enter_context(self._store.locked())
-                self._store.create()
+                with at_end(lambda: remove(self._folder)):
+                    self._lock.enter_context(self._store.locked())
+                    self._store.create()
             if self._store.is_empty:
                 change = View(self._store, self._store.writable())
                 self._write_evaluation(change)

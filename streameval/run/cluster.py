@@ -24,6 +24,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic
 
 from streameval.errors import StreamevalError, TaskError
+from streameval.interruption import heed
 from streameval.planning.plan import FAN_IN
 from streameval.run.connection import PATIENCE, TICK, Connection
 from streameval.run.executor import Item, Part, Parts, Pass
@@ -119,6 +120,7 @@ class _Run(Generic[Item, Part]):
     def parts(self) -> Parts[Part]:
         """Yield the parts of the result that come to the client."""
         while self._left and not self._settled():
+            heed()
             self._connection.revive()
             self._count_threads()
             self._submit()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError, TaskError, check_type, warn
 from streameval.memory import Memory, check_budget, default_budget, process_memory
+from streameval.output import scratch_folder
 from streameval.planning.plan import Workers, plural
 from streameval.typing import Keywords
 
@@ -242,7 +243,8 @@ def local_cluster(workers: int, threads: int, memory: int) -> Iterator[Connectio
     # Spilling helps nothing where next to nothing is kept; --memory is what a worker plans with.
     spilling = {f"distributed.worker.memory.{name}": False for name in ("target", "spill", "pause")}
     with (
-        dask.config.set({**spilling, **LASTING, **LEAN}),
+        scratch_folder(dask.config.get("temporary-directory", None)) as scratch,
+        dask.config.set({**spilling, **LASTING, **LEAN, "temporary-directory": scratch}),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=threads,

@@ -18,6 +18,7 @@ from typing import Generic, Protocol, TypeVar
 from threadpoolctl import ThreadpoolController
 
 from streameval.errors import StreamevalError, TaskError
+from streameval.interruption import heed
 from streameval.planning.range import NotUnitError
 from streameval.run.job import Job
 from streameval.run.progress import Cancelled, Watch
@@ -170,6 +171,7 @@ class ThreadExecutor:
                 start()
                 while running and min(running) < min(errors, default=math.inf):
                     wait(running.values(), return_when=FIRST_COMPLETED)
+                    heed()
                     finished = {i: running.pop(i) for i in list(running) if running[i].done()}
                     errors |= {i: e for i, done in finished.items() if (e := done.exception())}
                     if not errors:

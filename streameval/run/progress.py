@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from streameval.interruption import is_interrupted
+
 
 class Progress:
     """Receiver of progress events. Subclass it to show them; the base class does nothing.
@@ -65,7 +67,7 @@ class Watch:
 
     def advance(self, pairs: int) -> None:
         """Report so many pairs done."""
-        if self._cancelled.is_set():
+        if self._cancelled.is_set() or is_interrupted():
             raise Cancelled
         if pairs:
             with self._lock:

@@ -16,6 +16,7 @@ import numpy as np
 
 from streameval.arrays.witness import Readings
 from streameval.errors import OptionError, StreamevalError, check_path
+from streameval.interruption import noticing
 from streameval.kernels.caches import forget_stale_kernels, pausing_for_compilation
 from streameval.memory import (
     IMPORT_BYTES,
@@ -188,6 +189,7 @@ def open_session(given: Keywords) -> Iterator[Session]:
             "resume goes on with the work kept in a checkpoint: give its folder, checkpoint=..."
         )
     with (
+        noticing(),
         opened_progress(given.get("progress")) as progress,
         open_cluster(given, memory) as connection,
     ):

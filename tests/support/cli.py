@@ -14,8 +14,10 @@ from streameval.cli.config import options_by_key as options_by_key
 from streameval.cli.config import read_config as read_config
 from streameval.cli.evaluate import evaluate as evaluate
 from streameval.cli.options import commands_of as commands_of
-from streameval.cli.output import SIGNALS as SIGNALS
-from streameval.cli.output import Interruption as Interruption
 from streameval.cli.types import Metrics as Metrics
 from streameval.cli.types import Range as Range
 from streameval.cli.types import Value as Value
+from streameval.interruption import SIGNALS as SIGNALS
+from streameval.interruption import Interruption as Interruption
+from streameval.interruption import at_end as at_end
+from streameval.interruption import held as held

@@ -1,0 +1,156 @@
+"""A signal at any time ends a run, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from support.cli import SIGNALS
+from waiting import PATIENCE, wait_until
+
+from streameval import Evaluation
+
+SECONDS = 10.0  # within which a run ends
+BUSY = 4
+QUERIES, ITEMS, WIDTH = 400, 40_000, 64
+KINDS = {
+    "threads": ([], {}),
+    "workers": (["--workers", "2"], {}),
+    "compiling": ([], {"NUMBA_CACHE_DIR": "kernels"}),
+}
+"""Options and environment of runs."""
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inputs")
+    rng = np.random.default_rng(0)
+    for side, count in (("query", QUERIES), ("gallery", ITEMS)):
+        np.save(folder / f"{side}.npy", rng.standard_normal((count, WIDTH), dtype=np.float32))
+        ids, cameras = rng.integers(0, 200, count), rng.integers(0, 4, count)
+        rows = [f"{a},{b}" for a, b in zip(ids, cameras, strict=True)]
+        (folder / f"{side}.csv").write_text("\n".join(["id,cam", *rows]))
+    return folder
+
+
+class Run:
+    """A run of the command in a folder of its own, with the processes that it starts."""
+
+    def __init__(self, inputs: Path, folder: Path, kind: str) -> None:
+        options, environment = KINDS[kind]
+        self.folder = folder
+        for name in ("out", "scratch"):
+            (folder / name).mkdir(parents=True)
+        command = [
+            sys.executable,
+            "-m",
+            "streameval",
+            "evaluate",
+            "--quiet",
+            "--out",
+            "out/result",
+            *options,
+        ]
+        for side in ("query", "gallery"):
+            command += [f"--{side}", inputs / f"{side}.npy"]
+            command += [f"--{side}-labels", inputs / f"{side}.csv"]
+        self.process = subprocess.Popen(
+            list(map(str, command)),
+            cwd=folder,
+            env=os.environ | {"TMPDIR": str(folder / "scratch")} | environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def end(self, timeout: float = PATIENCE) -> tuple[int, str]:
+        """Wait for its end; return its status as a shell tells it, and stderr."""
+        _, stderr = self.process.communicate(timeout=timeout)
+        status = self.process.returncode
+        return (128 - status if status < 0 else status), stderr
+
+    def lives(self) -> bool:
+        """Whether a process of it lives."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, 0)
+            return True
+        return False
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def check(inputs: Path, folder: Path, kind: str, number: int, delay: float, bound: float) -> int:
+    """Send a signal to a run after some seconds; return its status."""
+    run = Run(inputs, folder, kind)
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            run.process.wait(delay)
+        run.process.send_signal(number)
+        status, stderr = run.end(bound)
+        told = (kind, signal.Signals(number).name, delay, status, stderr)
+        assert status in (0, 128 + number), told
+        assert "Traceback" not in stderr or stderr.endswith("\nKeyboardInterrupt\n"), told
+        wait_until(lambda: not run.lives(), told)
+    finally:
+        run.kill()
+    left = {path.name for path in (folder / "out").iterdir()}
+    if "finished work is kept" in stderr:
+        left.remove("result.progress")
+    if "result" in left:
+        Evaluation.load(folder / "out" / "result")
+    assert left == {"result"} if status == 0 else left <= {"result"}, told
+    assert list((folder / "scratch").iterdir()) == [], told
+    return status
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Keep so many processes busy beside."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        yield
+
+
+def interrupt(inputs: Path, folder: Path, runs: dict[str, int], bound: float) -> None:
+    """Send signals at random times to so many runs of each kind."""
+    random = Random(sum(runs.values()))
+    for kind, count in runs.items():
+        begun = time.monotonic()
+        whole = Run(inputs, folder / kind, kind)
+        assert whole.end() == (0, "")
+        whole_time = time.monotonic() - begun
+        for i in range(count):
+            delay, number = random.uniform(0, whole_time), SIGNALS[i % 2]
+            check(inputs, folder / f"{kind}-{i}", kind, number, delay, bound)
+
+
+def test_signals_at_random_times(inputs: Path, tmp_path: Path) -> None:
+    interrupt(inputs, tmp_path, {"threads": 4}, PATIENCE)
+
+
+@pytest.mark.slow
+def test_signals_to_busy_machines(inputs: Path, tmp_path: Path) -> None:
+    with busy(BUSY):
+        interrupt(inputs, tmp_path, {"threads": 4, "workers": 6, "compiling": 4}, PATIENCE)
+
+
+@pytest.mark.nightly
+def test_signals_end_runs_in_seconds(inputs: Path, tmp_path: Path) -> None:
+    with busy(BUSY):
+        interrupt(inputs, tmp_path, {"threads": 80, "workers": 80, "compiling": 40}, SECONDS)
