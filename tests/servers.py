@@ -10,9 +10,10 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 from waiting import PATIENCE, wait_until
@@ -20,10 +21,16 @@ from waiting import PATIENCE, wait_until
 BIN = Path(sys.executable).parent
 
 
+PORTS = range(10_000, 30_000)  # systems give none of these to whoever binds to port 0
+
+
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    """Return a port for a server that is started next; nothing else takes it by chance."""
+    while True:
+        port = SystemRandom().choice(PORTS)
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager
