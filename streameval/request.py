@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from streameval.errors import InputError, OptionError, check_type
+from streameval.errors import InputError, OptionError, check_type, refuse
 from streameval.labels.columns import labels_of
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import (
@@ -227,6 +227,12 @@ def _range(wanted: Any) -> RangeOption:
     if len(given) != 2 or not all(map(is_number, given)):
         raise OptionError(f"range is {wanted!r}; expected auto, minmax, or two numbers LO,HI")
     low, high = float(given[0]), float(given[1])
-    if not (low < high and np.isfinite(high - low)):
-        raise OptionError(f"range is {low},{high}; expected two finite numbers LO,HI with LO < HI")
+    finite = np.isfinite(low) and np.isfinite(high)
+    refuse(
+        OptionError,
+        not (low < high and finite)
+        and f"range is {low},{high}; expected two finite numbers LO,HI with LO < HI",
+        not np.isfinite(high - low)
+        and f"range is {low},{high}, and HI - LO is beyond float64: choose a narrower range",
+    )
     return Range(low, high, strict=True)

@@ -51,6 +51,31 @@ def test_by_any_column_of_the_table(tables: list[str]) -> None:
                 assert found == {"by": column, "values": expected}
 
 
+@pytest.mark.parametrize("name", ["site/zone", "zone v1.0", "Zoné (%)"])
+def test_a_column_of_any_name(tables: list[str], name: str, tmp_path: Path) -> None:
+    expected = groups("--query-labels", tables[0], *CSV[2:], "--group-by", "weather")["values"]
+    for table in tables:
+        if table.endswith(".csv"):
+            Path(table).write_text(Path(table).read_text().replace("weather", name, 1))
+        else:
+            read = pq.read_table(table)
+            pq.write_table(read.rename_columns({"weather": name}), table)
+        more = ("--query-labels", table, *CSV[2:])
+        out = tmp_path / f"out-{table}"
+        found = groups(*more, "--group-by", name, "--out", str(out))
+        assert found == {"by": name, "values": expected}
+        loaded = se.Evaluation.load(out)
+        assert (loaded.group_by, loaded.columns[name].tolist()) == (name, WEATHER)
+        (tmp_path / "conf").mkdir(exist_ok=True)
+        config = tmp_path / "conf" / "config.toml"
+        config.write_text(f"group-by = {json.dumps(name, ensure_ascii=False)}\n")
+        assert groups(*more, "--config", str(config)) == found
+    with Path("labels.npy").open("wb") as file:
+        np.save(file, np.array(WEATHER))
+    (tmp_path / "conf/config.toml").write_text(f'group-by = "{Path.cwd()}/labels.npy"\n')
+    assert groups(*CSV, "--config", str(tmp_path / "conf/config.toml"))["values"] == expected
+
+
 def test_a_saved_result_keeps_the_column(tables: list[str]) -> None:
     more = ("--query-labels", tables[0], *CSV[2:], "--group-by", "weather", "--out", "out")
     printed = groups(*more)

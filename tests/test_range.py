@@ -112,6 +112,12 @@ def test_a_range_that_is_none_is_refused(wanted: Any) -> None:
         evaluate(se.Features(np.ones((1, 2)), np.ones((1, 2))), **sides, range=wanted)
 
 
+def test_a_range_whose_width_is_not_finite_is_refused() -> None:
+    sides = {"query": se.Labels(np.array([1])), "gallery": se.Labels(np.array([1]))}
+    with pytest.raises(se.OptionError, match=r"HI - LO is beyond float64: choose a narrower range"):
+        evaluate(se.Features(np.ones((1, 2)), np.ones((1, 2))), **sides, range=(-1e308, 1e308))
+
+
 def test_pairs_that_are_all_ignored_have_no_range() -> None:
     sides = {"query": se.Labels(np.array([1]), np.array([1]))}
     sides["gallery"] = se.Labels(np.array([1]), np.array([1]))

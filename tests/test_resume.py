@@ -289,7 +289,14 @@ def least_budget(plan: Callable[[int], Any]) -> int:
         ({"protocol": "no-camera"}, r"options differ, protocol: "),
         ({"junk_ids": (3,)}, r"options differ, protocol: "),
         ({"range": "minmax"}, r"options differ, range: "),
-        ({"refine": ("EER",)}, r"options differ, histogram edges: it was 0, and is 1001"),
+        (
+            {"refine": ("EER",)},
+            r"options differ, histogram edges of the metrics: it was 0, and is 1001",
+        ),
+        (
+            {"metrics": "CMC@1"},
+            r"options differ, thresholds of the metrics: it was 101, and is 0",
+        ),
     ],
 )
 def test_another_evaluation_is_refused_and_its_difference_named(

@@ -20,7 +20,7 @@ Values = Mapping[str, Any]
 URI, FILE, TABLE, SVG = (Value(name, "file") for name in ("URI", "FILE", "TABLE", "FILE.svg"))
 FAISS, TOML = Value("FILE.faiss", "file"), Value("FILE.toml", "file")
 DIR, LEDGER = Value("DIR", "dir"), Value("L", "dir")
-COLUMN = Value("COLUMN|URI", "file", f"{LOCAL}(?!{types.COLUMN})")
+COLUMN = types.Column("COLUMN|URI", "file")
 SPEC, INDEX = (
     Value(name, "file", rf"{LOCAL}.*(/|(?i:\.faiss|\.index)\Z)")
     for name in ("SPEC|FILE.faiss", "INDEX")

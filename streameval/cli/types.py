@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 LOCAL = r"(?![A-Za-z][\w+.-]*://|shape:)"
 """How a path of this disk begins, as a regular expression: not as a URI that no folder holds."""
-COLUMN = r"[\w -]+\Z"
-"""The name of a column, as a regular expression; a URI has a suffix, or a folder."""
 
 
 class Value(click.ParamType[Any]):
@@ -104,6 +103,14 @@ class Number(Value):
     def parse(self, value: Any) -> Any:
         """Return a text."""
         return str(value)
+
+
+class Column(Value):
+    """The name of a column, or the URI of an array."""
+
+    def is_path(self, value: Any) -> bool:
+        """Return whether a value is a path on this disk."""
+        return super().is_path(value) and not is_column(value)
 
 
 class Choice(Value):
@@ -229,5 +236,11 @@ def flag(param: click.Parameter | None) -> str:
 
 
 def is_column(text: str) -> bool:
-    """Return whether a text is the name of a column."""
-    return re.match(COLUMN, text) is not None
+    """Return whether a text is the name of a column, and not the URI of an array.
+
+    A URI has the suffix of a format, or a key, or begins with ``/`` or ``./``.
+    """
+    from streameval.arrays.uri import FORMATS
+
+    has_suffix = Path(text).suffix.lower() in FORMATS
+    return text != "" and not has_suffix and re.match(r"\.{0,2}/|.*::|.*://", text) is None

@@ -271,7 +271,7 @@ def discard(folder: Path) -> None:
 def _compare(recorded: Manifest, manifest: Manifest, folder: Path) -> None:
     """Raise OutputError where the manifest of a record differs, with what differs."""
     for section in (section for section in manifest if section != PLACES):
-        for name in sorted({*recorded[section], *manifest[section]}):
+        for name in {**manifest[section], **recorded[section]}:
             was, now = recorded[section].get(name), manifest[section].get(name)
             if was == now:
                 continue

@@ -101,17 +101,18 @@ def manifest(prepared: Prepared) -> Manifest:
     Options that are read off the same counts, as the rule of average precision, are left out,
     unless the source's counts depend on them. No number depends on memory, threads or workers.
     """
-    source, request = prepared.source, prepared.request
+    source, request, problem = prepared.source, prepared.request, prepared.problem
+    used, has_range = prepared.range, problem.thresholds > 0 or problem.edges > 0
     inputs = {item.name: item.fingerprint() for item in source.inputs()}
     inputs["labels"] = _label_hash(prepared)
     options: JsonObject = {
         **source.options(),
         "protocol": asdict(request.protocol),
-        "range": None if prepared.range is None else asdict(prepared.range),
-        "thresholds": prepared.problem.thresholds,
-        "histogram edges": prepared.problem.edges,
+        "thresholds of the metrics": problem.thresholds,
+        "histogram edges of the metrics": problem.edges,
         "refine": [measure.name for measure in request.refine],
         "shots": sorted(request.fields_needed & SHOT_FIELDS),
+        "range": asdict(used) if used is not None and has_range else None,
         "streameval": version("streameval"),
     }
     if source.depends_on_reading:
