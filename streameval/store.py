@@ -4,7 +4,9 @@
     INSIDE/    the repository: transactional Zarr
 
 Arrays that are written together are packed into one array of bytes: an array of Zarr takes some
-milliseconds to be written and to be read, however small it is. Every chunk has a checksum.
+milliseconds to be written and to be read, however small it is. The digests of all arrays are kept
+in one more, ``digests``, and what is read is compared with them: a damaged file is an error, as is
+one that is lost, for which Zarr reads zeros.
 Changes are committed one after the other: on a local folder a lock sees to that, in an object
 store the second of two commits is refused. Whenever a process is killed, the store is in the
 state before its change, or after it.
@@ -12,6 +14,7 @@ state before its change, or after it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -32,6 +35,7 @@ Arrays = Mapping[str, AnyArray]
 
 BRANCH = "main"
 CHUNK = 16 << 20  # bytes, at most
+DIGESTS = "digests"
 MESSAGE = 200  # characters of an error's message that are quoted: icechunk says where, at length
 
 FORMAT = {"spec_version": 1}  # of a repository: every version of icechunk reads and writes it
@@ -148,6 +152,11 @@ class Store:
         finally:
             lock.release()
 
+    def refusal(self, what: str, reason: str) -> OutputError:
+        """Return the error of a store that can't be "read" or "written"."""
+        template: str = getattr(self, what)
+        return OutputError(template.format(place=self.location, error=reason))
+
     @contextmanager
     def guard(self, what: str) -> Iterator[None]:
         """Raise OutputError, in the store's words, where it can't be "read" or "written"."""
@@ -165,10 +174,7 @@ class Store:
         except Exception as error:  # icechunk's own, zarr's, the codecs', the file system's
             text = " ".join(str(error).split())
             text = text if len(text) < MESSAGE else f"{text[:MESSAGE]} ..."
-            template: str = getattr(self, what)
-            raise OutputError(
-                template.format(place=self.location, error=f"{type(error).__name__}: {text}")
-            ) from error
+            raise self.refusal(what, f"{type(error).__name__}: {text}") from error
 
     def _storage(self) -> Any:
         import icechunk
@@ -205,6 +211,14 @@ class View:
     """What a session sees of a store: a snapshot, or a change in the making.
 
     The session is that of `Store.readable`, or of `Store.writable`, which ends with `commit`.
+
+    Attributes
+    ----------
+    root : zarr.Group
+    digests : dict of str to str
+        Of each array, by path.
+    digested : bool
+        Whether the snapshot has them; those of earlier versions have none.
     """
 
     def __init__(self, store: Store, session: Any) -> None:
@@ -213,6 +227,12 @@ class View:
         self._store, self._session = store, session
         with store.guard("read" if session.read_only else "written"):
             self.root = zarr.open_group(session.store, mode="r" if session.read_only else "a")
+            self.digested = DIGESTS in self.root
+            self.digests: dict[str, str] = {}
+            if self.digested:
+                found, _, content = self._bytes(DIGESTS).tobytes().partition(b"\n")
+                self.compare(DIGESTS, found.decode(errors="replace"), _digest(content))
+                self.digests = json.loads(content)
 
     def read(self, path: str) -> dict[str, AnyArray]:
         """Read the arrays that `write` has written."""
@@ -222,8 +242,26 @@ class View:
     def read_bytes(self, path: str) -> ByteArray:
         """Read what `write_bytes` has written."""
         with self._store.guard("read"):
-            array: Any = self.root[path]
-            return np.asarray(array[...])
+            content = self._bytes(path)
+            self.check(path, _digest(content))
+            return content
+
+    def check(self, path: str, found: str) -> None:
+        """Raise OutputError unless the digest of what was read is that of what was written.
+
+        Of a snapshot without digests, it is taken as it is.
+        """
+        if self.digested:
+            self.compare(path, self.digests.get(path), found)
+        else:
+            self.digests[path] = found
+
+    def compare(self, path: str, known: str | None, found: str) -> None:
+        """Raise OutputError unless two digests of an array are equal."""
+        if known != found:
+            raise self._store.refusal(
+                "read", f"a file is damaged: the digest of {path!r} is {found}, not {known}"
+            )
 
     def write(self, path: str, arrays: Arrays) -> None:
         """Write arrays as one, in place of what is there."""
@@ -236,11 +274,29 @@ class View:
             chunks = -(-len(packed) // CHUNK)  # of one size: the last would be filled with zeros
             size = -(-len(packed) // chunks)
             create_array(self.root, path, packed.shape, packed.dtype, (size,))[...] = packed
+            self.digests[path] = _digest(packed)
+
+    def delete(self, path: str) -> None:
+        """Delete what `write_bytes` has written."""
+        with self._store.guard("written"):
+            del self.root[path]
+            self.digests.pop(path, None)
 
     def commit(self, message: str) -> None:
         """Keep what has been written, at once and as a whole."""
+        self.digests.pop(DIGESTS, None)
+        content = json.dumps(self.digests, separators=(",", ":")).encode()
+        self.write_bytes(DIGESTS, _digest(content).encode() + b"\n" + content)
         with self._store.guard("written"):
             self._session.commit(message)
+
+    def _bytes(self, path: str) -> ByteArray:
+        array: Any = self.root[path]
+        return np.asarray(array[...])
+
+
+def _digest(content: Any) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def create_array(

@@ -448,7 +448,7 @@ def test_a_ledger_of_another_format_is_refused(
     with monkeypatch.context() as patch:
         patch.setattr("streameval.ledger.head.FORMAT", written)
         create()
-    with pytest.raises(OutputError, match="format 2 is expected"):
+    with pytest.raises(OutputError, match="format 3 is expected"):
         se.Ledger("L").trajectory  # noqa: B018
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 
 import streameval as se
 from streameval import OutputError
@@ -187,3 +189,35 @@ def test_a_wrong_count_is_found() -> None:
     change.save(replace(state, statistics=replace(state.statistics, closer=closer)))
     found = se.Ledger("L").verify()
     assert any(line.startswith("closer: 1 of") and "at (7,)" in line for line in found)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("fault", ["swapped", "lost chunk", "lost array", "zeros"])
+def test_an_array_that_is_not_what_was_written_is_found(fault: str) -> None:
+    """As damaged manifests and snapshots would have it: with right checksums of all chunks."""
+    from support.ledger import LedgerStore
+
+    store = LedgerStore("L")
+    store.open()
+    session = store.writable()
+    root: Any = zarr.open_group(session.store, mode="a")
+    one, other = root["record-1"], root["record-2"]
+    if fault == "swapped":
+        values = one[...], other[...]
+        for name, array in zip(("record-2", "record-1"), values, strict=True):
+            root.create_array(name, data=array, overwrite=True)
+    elif fault == "lost array":
+        del root["record-1"]
+    elif fault == "zeros":
+        root["gallery/id"][7] = 0
+    else:
+        asyncio.run(session.store.delete("record-1/c/0"))
+    session.commit("damage")
+    contents = store.contents()
+
+    def read() -> None:
+        contents.gallery()
+        contents.read("record-1")
+
+    with pytest.raises(OutputError, match=r"can't be read .*(record-1|gallery/id)"):
+        read()

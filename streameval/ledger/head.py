@@ -23,7 +23,8 @@ from streameval.sources.distances import Distances
 from streameval.sources.features import Features
 from streameval.typing import FloatArray
 
-FORMAT = 2  # of what is written; another one is not read
+FORMAT = 3  # of what is written
+UNDIGESTED = 2  # the format before, which is read, too: its arrays have no digests
 MOST_NEAR = 4096  # nearest negatives that are kept of a query
 NEAR_BYTES = 12  # of each
 
@@ -298,19 +299,19 @@ class Head:
         return b"\n".join((as_line(first), *self.happened))
 
     @classmethod
-    def of(cls, written: bytes) -> Head:
-        """Read what `as_lines` returns; raise OutputError if it is of another format."""
+    def of(cls, written: bytes) -> tuple[Head, int]:
+        """Read what `as_lines` returns, and its format; raise OutputError if it is of another."""
         first, *happened = written.split(b"\n")
         values = json.loads(first)
         written_in = values.pop("format", None)
-        if written_in != FORMAT:
+        if written_in not in (UNDIGESTED, FORMAT):
             raise OutputError(
                 f"the ledger was written in format {written_in or 'without a number'}, and format "
                 f"{FORMAT} is expected: use it with the version of streameval that made it, or "
                 "create it again"
             )
         head: Head = _from_json(cls, values)
-        return replace(head, happened=tuple(happened))
+        return replace(head, happened=tuple(happened)), written_in
 
 
 _types: Callable[[type], dict[str, Any]] = cache(get_type_hints)

@@ -7,7 +7,8 @@
     gallery/    labels of all items that were ever appended, in order
     queries     labels of the queries
 
-Labels are kept as an array a column: small integers, strings as code points.
+Labels are kept as an array a column: small integers, strings as code points. The digest of a column
+is a sum over its rows: more are added to it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
+from streameval.arrays import digest
+from streameval.arrays.witness import MODULUS
 from streameval.errors import InputError, OptionError, OutputError, check_path
-from streameval.ledger.head import Head, Record
+from streameval.ledger.head import UNDIGESTED, Head, Record
 from streameval.ledger.state import (
     Near,
     Positives,
@@ -40,6 +43,7 @@ from streameval.typing import AnyArray, FloatArray, IntArray
 HEAD, STATE, GALLERY, QUERIES = "ledger", "state", "gallery", "queries"
 RECORD, WITHIN = "record-{}", "within-{}"
 LABELS = 1 << 18  # labels in a chunk: the last one is written anew
+_COLUMN = GALLERY + "/{}"
 _MORE = "more:"  # before the name of a further column
 
 
@@ -118,22 +122,31 @@ class LedgerStore(Store):
         if at is None:
             return Contents(self, self.readable())
         snapshots = self.snapshots()
-        known: dict[int | str, str] = dict(enumerate(snapshots))
-        known |= {str(number): snapshot for number, snapshot in enumerate(snapshots)}
+        known: dict[int | str, int] = {number: number for number in range(len(snapshots))}
+        known |= {str(number): number for number in range(len(snapshots))}
         if at not in known:  # the newest may be damaged
             for entry in self.contents().head().trajectory:
                 if entry["change"] == "append":
-                    known[entry["name"]] = snapshots[entry["number"]]
+                    known[entry["name"]] = entry["number"]
         if at not in known:
             raise OptionError(
                 f"{self.location} has no snapshot {at!r}; there are 0 to {len(snapshots) - 1}, and "
                 "the names of segments"
             )
-        return Contents(self, self.readable(known[at]))
+        contents = Contents(self, self.readable(snapshots[known[at]]))
+        number = contents.head().last["number"]
+        if number != known[at]:
+            raise self.refusal(
+                "read", f"a file is damaged: in place of snapshot {known[at]} is {number}"
+            )
+        return contents
 
     def change(self) -> Contents:
         """Return the contents of the ledger, to be changed."""
-        return Contents(self, self.writable())
+        contents = Contents(self, self.writable())
+        if not contents.digested:  # of an earlier version, or new
+            contents.take_digests()
+        return contents
 
 
 class Contents(View):
@@ -145,7 +158,10 @@ class Contents(View):
     def head(self) -> Head:
         """Read everything but the arrays."""
         with self._store.guard("read"):
-            return Head.of(self.read_bytes(HEAD).tobytes())
+            head, written_in = Head.of(self.read_bytes(HEAD).tobytes())
+            if not self.digested and written_in != UNDIGESTED:
+                raise self._store.refusal("read", "a file is damaged: there are no digests")
+            return head
 
     def state(self) -> State:
         """Read the state."""
@@ -165,7 +181,21 @@ class Contents(View):
         """Read the labels of all items that were ever appended, by column."""
         with self._store.guard("read"):
             group: Any = self.root[GALLERY]
-            return _columns_of({name: np.asarray(array[...]) for name, array in group.arrays()})
+            begin = _COLUMN.format("")
+            own = [path.removeprefix(begin) for path in self.digests if path.startswith(begin)]
+            names = own if self.digested else group.array_keys()
+            columns = {name: np.asarray(group[name][...]) for name in names}
+            for name, values in columns.items():
+                self.check(_COLUMN.format(name), _digest_of(values))
+            return _columns_of(columns)
+
+    def take_digests(self) -> None:
+        """Read everything that was written without digests, and take them."""
+        with self._store.guard("read"):
+            for path in self.root.array_keys():
+                self.read_bytes(path)
+            if GALLERY in self.root:
+                self.gallery()
 
     def write_queries(self, labels: Labels) -> None:
         """Write the labels of all queries."""
@@ -193,6 +223,8 @@ class Contents(View):
                 width = tuple(map(max, array.shape[1:], values.shape[1:]))
                 array.resize((begin + len(labels), *width))
                 array[(slice(begin, None), *map(slice, values.shape[1:]))] = values
+                path = _COLUMN.format(name)
+                self.digests[path] = _digest_of(values, begin, self.digests.get(path, ":0"))
 
     def write_record(
         self,
@@ -225,9 +257,8 @@ class Contents(View):
 
     def delete_record(self, number: int) -> None:
         """Delete the arrays of a record."""
-        with self._store.guard("written"):
-            for path in (RECORD, WITHIN):
-                del self.root[path.format(number)]
+        for path in (RECORD, WITHIN):
+            self.delete(path.format(number))
 
     def shares(
         self, head: Head, positives: Positives, numbers: Collection[int] = ()
@@ -293,6 +324,17 @@ def check_kinds(what: str, values: Any, others: str, known: Any) -> None:
     ]
     if kinds[0] != kinds[1]:
         raise InputError(f"{what} are {kinds[0]}, {others} {kinds[1]}: give both as the same")
+
+
+def _digest_of(values: AnyArray, begin: int = 0, known: str = ":0") -> str:
+    """Return the digest of a column whose rows are known up to one, and given from there on."""
+    found = int(known.partition(":")[2], 16)
+    if len(values):
+        # Of one type: columns are widened.
+        table = values if values.ndim > 1 else values.astype(np.int64)
+        rows = np.arange(begin, begin + len(values))
+        found = (found + digest.total(digest.of_rows(table), rows)) % MODULUS
+    return f"{begin + len(values)}:{found:x}"
 
 
 def _label_arrays(labels: Labels) -> dict[str, AnyArray]:

@@ -39,7 +39,7 @@ from streameval.statistics import RankStatistics
 from streameval.store import Arrays, Store, View
 from streameval.typing import AnyArray, FloatArray, JsonObject
 
-FORMAT = 5  # of what is written; no other one is read
+FORMAT = 6  # of what is written; no other one is read
 COMMIT_SECONDS = 5.0  # between commits, and before the first
 SWEEP_EVERY = 20  # commits, after which what earlier ones held is deleted
 EVALUATION, DONE, READ, FILES = "evaluation", "done", "read", "files"
@@ -238,16 +238,19 @@ class Checkpoint(Record):
                 f"streameval, in format {written}, and format {FORMAT} is expected: "
                 "go on with it with that version, or remove it, and begin again"
             )
+        if not view.digested:
+            raise self._store.refusal("read", "a file is damaged: there are no digests")
         self._evaluation = evaluation
-        for variant, stages in view.root.groups():
-            for name, names in stages.groups():
-                where = f"{variant}/{name}"
-                stage = self._stages[where] = Stage(0, partial(self._mark, where))
-                kept = {key: view.read(f"{where}/{key}") for key in names.array_keys()}
-                read = kept.pop(READ)
-                stage.readings, stage.files = Readings.of(read), read[FILES].tobytes().decode()
-                stage.state = {key: _counted_of(arrays) for key, arrays in kept.items()}
-                stage.done = stage.state.pop(DONE)
+        for path in view.digests.keys() - {EVALUATION}:
+            where, _, name = path.rpartition("/")
+            stage = self._stages.setdefault(where, Stage(0, partial(self._mark, where)))
+            kept = view.read(path)
+            if name == READ:
+                stage.readings, stage.files = Readings.of(kept), kept[FILES].tobytes().decode()
+            elif name == DONE:
+                stage.done = np.array(kept[DONE])
+            else:
+                stage.state[name] = _counted_of(kept)
 
 
 def _arrays_of(counted: FloatArray | RankStatistics) -> Arrays:
