@@ -222,6 +222,11 @@ def test_an_index_is_read_as_deployed_and_kept(capfd: pytest.CaptureFixture[str]
     assert told["index"]["train_rows"] == 400
     opened = search("cosine", 30, "kept.faiss", search="nprobe=2")
     assert opened.statistics.equals(built.statistics)
+    whole = Path("kept.faiss").read_bytes()
+    Path("kept.faiss").write_bytes(whole[:-5] + bytes([whole[-5] ^ 4]) + whole[-4:])
+    with pytest.raises(se.InputError, match=r"kept.faiss is damaged or replaced: its digest is"):
+        search("cosine", 30, "kept.faiss", search="nprobe=2")
+    Path("kept.faiss").write_bytes(whole)
     everywhere = search("cosine", 30, "kept.faiss", search="nprobe=16")
     assert everywhere.provenance["lists"]["missing"] == "bounds"  # it is exact then
     contains(everywhere, se.evaluate(features(), **sides()))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ DESCRIPTION = ".json"  # after the name of an index
 PER_CENTROID = 39  # training vectors: what FAISS asks for
 USUAL_PER_CENTROID = 64
 TRAINING_BYTES = 128 << 20  # of a sample, as float32, where no number of rows is given
+DIGEST = "digest"  # of the file of an index, in its description
 
 
 def faiss_metric(features: Features) -> Filter:
@@ -78,9 +80,19 @@ def _reason(error: Exception) -> str:
 
 @lru_cache(maxsize=4)
 def _open(path: str, changed: int, search: str) -> Any:
-    """Return an index, memory-mapped, with the parameters of the search; once a process."""
+    """Return an index, memory-mapped, with the parameters of the search; once a process.
+
+    Raises InputError if the file is not the one that is described beside it.
+    """
     import faiss
 
+    known = _described(Path(path)).get(DIGEST)
+    if known not in (None, found := known and _digest(Path(path))):
+        raise InputError(
+            f"{path} is damaged or replaced: its digest is {found}, and {description(Path(path))} "
+            f"says {known}; build it again, restore it from a copy, or, if it is another index, "
+            "remove that description"
+        )
     try:
         index = faiss.read_index(path, faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
     except RuntimeError as error:
@@ -127,7 +139,8 @@ def check_index(index: Any, path: Path, features: Features) -> None:
     (rows, width), uri = features.gallery.shape, features.gallery.uri
     needed, code = metric_code(features), int(index.metric_type)
     names = {faiss.METRIC_INNER_PRODUCT: "inner product", faiss.METRIC_L2: "L2"}
-    metric, printed = _described(path)
+    described = _described(path)
+    metric, printed = described.get("metric"), described.get("fingerprint")
     refuse(
         InputError,
         index.d != width
@@ -153,14 +166,19 @@ def check_index(index: Any, path: Path, features: Features) -> None:
         )
 
 
-def _described(path: Path) -> tuple[Any, Any]:
-    """Return the metric and the gallery's fingerprint beside an index; None where there is none."""
+def _described(path: Path) -> JsonObject:
+    """Return what is written beside an index; nothing where it was made by others."""
     beside = description(path)
     if not beside.exists():
-        return None, None
+        return {}
     with reading(str(beside), "read", "remove it, or build the index again"):
-        described = json.loads(beside.read_text(encoding="utf-8"))
-        return described["metric"], described["fingerprint"]
+        described: JsonObject = json.loads(beside.read_text(encoding="utf-8"))
+        return described | {name: described[name] for name in ("metric", "fingerprint")}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16)).hexdigest()
 
 
 class Recipe:
@@ -261,6 +279,7 @@ class Recipe:
             path.parent.mkdir(parents=True, exist_ok=True)
             with NewFile(path, overwrite=True) as file, NewFile(beside, overwrite=True) as other:
                 faiss.write_index(index, str(file.partial))
+                facts[DIGEST] = _digest(file.partial)
                 other.write(json.dumps(facts, indent=2).encode() + b"\n")
         except (OSError, RuntimeError) as error:
             raise InputError(f"the index can't be written to {path}: {_reason(error)}") from error
