@@ -13,12 +13,19 @@ from documents import run_in_process, run_shell
 from support.kernels import VARIABLE, supported
 from support.report import LogProgress
 from support.skips import pytest_sessionfinish as pytest_sessionfinish
+from waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
 def _no_lines_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep lines that only a slow run shows out of stderr, which tests compare."""
     monkeypatch.setattr(LogProgress.__init__, "__defaults__", (math.inf,))
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings_of_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep warnings of waits, which only a busy machine makes long, out of tests."""
+    monkeypatch.setattr("streameval.run.connection.TOLD", PATIENCE)
 
 
 @pytest.fixture(params=[run_in_process, pytest.param(run_shell, marks=pytest.mark.slow)])

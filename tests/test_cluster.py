@@ -12,10 +12,12 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dask
 import numpy as np
@@ -269,7 +271,9 @@ def test_one_cluster_at_most() -> None:
 
 def test_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "CONNECT", 0.5)
+    monkeypatch.setattr(connection_module, "TOLD", 0.2)
     with (
+        pytest.warns(StreamevalWarning, match=r"waiting for a scheduler at tcp://127\.0\.0\.1:9,"),
         pytest.raises(TaskError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9 .*start one"),
         open_cluster({"scheduler": "tcp://127.0.0.1:9"}, 1),
     ):
@@ -326,8 +330,16 @@ def test_clients_of_no_use_are_refused(folder: Path) -> None:
 class TellsOfFive:
     """A client as of distributed 2025.4, which tells of five workers where no number is given."""
 
-    def wait_for_workers(self, n_workers: int, timeout: float) -> None:
-        pass
+    status = "running"
+    free = 20 * 10**9
+
+    def __init__(self, answers: Mapping[tuple[str, str], str | Exception | None] = {}) -> None:
+        """Take what workers say that differ, by address and by what is asked; None never comes."""
+        self.answers = answers
+        self.runner = asyncio.Runner()
+
+    def close(self) -> None:
+        self.runner.close()
 
     def scheduler_info(self, n_workers: int = 5) -> dict[str, Any]:
         limits = [4 * 10**9] * 7 + [10**9]
@@ -340,76 +352,94 @@ class TellsOfFive:
         }
 
     def sync(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        return asyncio.run(function())
+        return self.runner.run(function())
 
-    async def run(self, function: object, workers: list[str], on_error: str) -> dict[str, Any]:
-        """Return what a worker says of its memory; two are on each machine."""
+    async def run(
+        self, function: Callable[..., Any], *asked: str, workers: list[str], on_error: str
+    ) -> dict[str, Any]:
+        """Return what a worker says of its packages or its memory; two are on each machine."""
         (number,) = workers
-        return {number: Memory(self.free, 10**8, 3 * 10**8 + int(number))}
+        memory = Memory(self.free, 10**8, 3 * 10**8 + int(number))
+        usual = function(*asked) if asked else memory
+        answer = self.answers.get((number, *(asked or ("memory",))), usual)
+        if answer is None:
+            await asyncio.Event().wait()
+        return {number: answer}
 
-    free = 20 * 10**9
+
+def workers_of(
+    answers: Mapping[tuple[str, str], str | Exception | None], memory: int | None = None
+) -> Workers:
+    with closing(TellsOfFive(answers)) as client:
+        return Connection(cast(Any, client)).workers(memory)
 
 
 def test_all_workers_are_planned_with() -> None:
-    client: Any = TellsOfFive()
-    workers = Connection(client).workers(None)
+    workers = workers_of({})
     assert (workers.count, workers.threads) == (8, 2)
     assert workers.memory == 7 * 10**8 - 10**8  # beyond what the worker of the least limit holds
     assert workers.libraries == 3 * 10**8 + 7
-    assert Connection(client).workers(5 * 10**8).memory == 5 * 10**8
+    assert workers_of({}, 5 * 10**8).memory == 5 * 10**8
 
 
-def test_workers_share_what_is_free_on_their_machine() -> None:
-    client: Any = TellsOfFive()
-    client.free = 2 * 10**9
-    assert Connection(client).workers(None).memory == 5 * 10**8
-    client.free = 6 * 10**8
+def test_workers_share_what_is_free_on_their_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TellsOfFive, "free", 2 * 10**9)
+    assert workers_of({}).memory == 5 * 10**8
+    monkeypatch.setattr(TellsOfFive, "free", 6 * 10**8)
     with pytest.raises(BudgetError, match="shared by 2 processes: 150 MB, and at least 200 MB"):
-        Connection(client).workers(None)
+        workers_of({})
 
 
-class WithoutThePackage(TellsOfFive):
-    """A client whose workers cannot import streameval, but for some."""
-
-    def __init__(self, *having: str) -> None:
-        self.having = having
-
-    async def run(self, function: object, workers: list[str], on_error: str) -> dict[str, Any]:
-        """Return what those say that can."""
-        if workers[0] in self.having:
-            return await super().run(function, workers, on_error)
-        return {workers[0]: ModuleNotFoundError("No module named 'streameval'")}
-
-
-class Hung(WithoutThePackage):
-    """A client whose workers do not answer, but for some."""
-
-    async def run(self, function: object, workers: list[str], on_error: str) -> dict[str, Any]:
-        """Return what those say that answer."""
-        if workers[0] not in self.having:
-            await asyncio.Event().wait()
-        return await super().run(function, workers, on_error)
-
-
-def test_workers_with_errors_are_not_planned_with() -> None:
-    client: Any = WithoutThePackage("2", "3")
-    assert Connection(client).workers(None).count == 2
-    client = WithoutThePackage()
-    with pytest.raises(TaskError, match=r"No module named 'streameval'.*: start workers"):
-        Connection(client).workers(None)
+def test_workers_have_the_packages_of_the_client() -> None:
+    for package in ("streameval", "numpy"):
+        client = f"the client {version(package)}: install the same on both"
+        with pytest.raises(TaskError, match=f"worker 3 has no {package}, {client}"):
+            workers_of({("3", package): PackageNotFoundError(package)})
+    with pytest.raises(
+        TaskError, match=f"worker 3 has streameval 1, the client {version('streameval')}"
+    ):
+        workers_of({("3", "streameval"): "1"})
+    with pytest.warns(StreamevalWarning, match=f"worker 3 has numpy 1, {client}"):
+        assert workers_of({("3", "numpy"): "1"}).count == 8
+    error = ModuleNotFoundError("No module named 'streameval'")
+    with pytest.raises(TaskError, match=r"worker 3 can't load streameval \(Module.*install"):
+        workers_of({("3", "memory"): error})
 
 
 def test_workers_that_do_not_answer_in_time_are_not_planned_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection_module, "ANSWER", 0.01)
-    client: Any = Hung("0", "1", "2", "3", "4", "5")
-    with pytest.warns(StreamevalWarning, match=r"no answer .* from 2 workers: 6, 7\. .*resume or"):
-        workers = Connection(client).workers(None)
+    monkeypatch.setattr(connection_module, "TOLD", 0.01)
+    monkeypatch.setattr(connection_module, "ANSWER", 0.02)
+    with pytest.warns(StreamevalWarning) as told:
+        workers = workers_of({("6", "streameval"): None, ("7", "streameval"): None})
+    waiting, left_out = (str(one.message) for one in told)
+    assert waiting == "waiting for an answer of 6, 7, at most 0 s"
+    assert re.match(r"no answer .* from 2 workers: 6, 7\. .*resume or", left_out)
     assert workers.count == 6
     assert workers.memory == 28 * 10**8 - 10**8  # of those that answer
-    with pytest.raises(TaskError, match=r"no worker .* says what memory it has within 0 s: start"):
-        Connection(Hung()).workers(None)
+    with (
+        pytest.warns(StreamevalWarning, match="waiting for an answer of 0, 1, 2, 3, 4, 5, 6, 7"),
+        pytest.raises(TaskError, match=r"no worker .* says what memory it has within 0 s: start"),
+    ):
+        workers_of({(str(number), "streameval"): None for number in range(8)})
+
+
+def test_waits_are_told_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "TOLD", 0.1)
+    monkeypatch.setattr(connection_module, "PATIENCE", 0.5)
+    monkeypatch.setattr(TellsOfFive, "scheduler_info", lambda *_, **__: {"workers": {}})
+    with (
+        pytest.warns(StreamevalWarning, match=r"waiting for workers: the scheduler .* has none"),
+        pytest.raises(TaskError, match=r"has had no worker for .*: start workers"),
+    ):
+        workers_of({})
+    monkeypatch.setattr(TellsOfFive, "status", "connecting")
+    with (
+        pytest.warns(StreamevalWarning, match=r"waiting for the scheduler .*, which is gone, at"),
+        pytest.raises(TaskError, match="is gone, and has not come back"),
+    ):
+        workers_of({})
 
 
 @SLOW

@@ -38,6 +38,7 @@ from streameval import Evaluation, MetricOptions, Progress, TaskError
 
 OPTIONS = MetricOptions()
 BIN = Path(sys.executable).parent
+pytestmark = pytest.mark.filterwarnings("ignore:waiting for:streameval.StreamevalWarning")
 
 
 @pytest.fixture
@@ -272,7 +273,8 @@ def test_a_worker_that_is_slow_to_come_back_is_waited_for() -> None:
 def processes(folder: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Yield what starts processes of Dask; all of them are ended with their groups."""
     started: list[subprocess.Popen[bytes]] = []
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    paths = filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
     def start(*arguments: str) -> subprocess.Popen[bytes]:
         with (folder / f"log{len(started)}").open("wb") as log:
@@ -368,3 +370,81 @@ def test_a_scheduler_that_does_not_come_back(folder: Path, monkeypatch: pytest.M
         ):
             evaluate(folder, connection, faults.gated)
         connection.client.close()
+
+
+IMPATIENT = """
+from streameval.run import cluster, connection
+connection.TOLD, connection.PATIENCE, cluster.PATIENCE = 0.5, 3.0, 3.0
+from streameval.cli import main
+main()
+"""
+BARE_WORKER = """
+import sys
+sys.meta_path.insert(0, type("Absent", (), {"find_spec": staticmethod(absent)}))
+from distributed.cli.dask_worker import main
+main()
+"""
+ABSENT = """
+def absent(name, *_):
+    if name.partition(".")[0] == "streameval":
+        raise ModuleNotFoundError(f"No module named {name!r}")
+"""
+
+
+def command(folder: Path, port: int) -> subprocess.Popen[str]:
+    """Start an evaluation of the command line, which gives up soon."""
+    arguments = ["--query", "q.npy", "--gallery", "g.npy", "--query-ids", "qid.npy"]
+    arguments += ["--gallery-ids", "gid.npy", "--protocol", "no-camera", "--quiet"]
+    arguments += ["--scheduler", f"tcp://127.0.0.1:{port}"]
+    return subprocess.Popen(
+        [sys.executable, "-c", IMPATIENT, "evaluate", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def message(process: subprocess.Popen[str]) -> str:
+    """Return what a command says that is refused."""
+    stdout, stderr = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, stdout) == (2, ""), stderr
+    assert "Traceback" not in stderr
+    assert stderr.count("error: ") == 1
+    return stderr
+
+
+@pytest.mark.slow
+def test_the_command_says_what_it_waits_for(folder: Path) -> None:
+    port = free_port()
+    with processes(folder) as start:
+        scheduler = start(*scheduler_options(port))
+        connected(f"tcp://127.0.0.1:{port}").client.close()
+        told = message(command(folder, port))
+        assert f"waiting for workers: the scheduler tcp://127.0.0.1:{port} has none" in told
+        assert "has had no worker for 3 s: start workers" in told
+        end(scheduler)
+    told = message(command(folder, port))
+    assert f"waiting for a scheduler at tcp://127.0.0.1:{port}, at most 20 s" in told
+    assert f"no scheduler answers at tcp://127.0.0.1:{port}" in told
+
+
+@pytest.mark.slow
+def test_a_worker_without_the_package_is_named(folder: Path) -> None:
+    port = free_port()
+    with processes(folder) as start:
+        start(*scheduler_options(port))
+        connection = connected(f"tcp://127.0.0.1:{port}")
+        bare = [sys.executable, "-c", ABSENT + BARE_WORKER, *worker_options(port)[1:]]
+        worker = subprocess.Popen(
+            [*bare, "--no-nanny", "--nworkers", "1"], stderr=subprocess.DEVNULL
+        )
+        try:
+            connection.client.wait_for_workers(1, timeout=PATIENCE)
+            (address,) = connection.client.scheduler_info()["workers"]
+            told = message(command(folder, port))
+        finally:
+            worker.kill()
+            worker.wait()
+            connection.client.close()
+    assert f"error: worker {address} can't load streameval" in told

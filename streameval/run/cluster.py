@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from streameval.errors import StreamevalError, TaskError
 from streameval.interruption import heed
 from streameval.planning.plan import FAN_IN
-from streameval.run.connection import PATIENCE, TICK, Connection
+from streameval.run.connection import PATIENCE, TICK, Connection, Wait
 from streameval.run.executor import Item, Part, Parts, Pass
 from streameval.run.job import Job
 from streameval.run.progress import Watch
@@ -115,7 +115,7 @@ class _Run(Generic[Item, Part]):
         self._failed = 0.0  # when the first error came
         self._threads = 0
         self._counted = -THREADS_SECONDS  # when the threads were counted
-        self._idle_since: float | None = None
+        self._idle: Wait | None = None
 
     def parts(self) -> Parts[Part]:
         """Yield the parts of the result that come to the client."""
@@ -179,10 +179,10 @@ class _Run(Generic[Item, Part]):
         with suppress(OSError, TimeoutError):
             self._threads = sum(self._connection.client.nthreads().values())
         if self._threads:
-            self._idle_since = None
-        elif self._idle_since is None:
-            self._idle_since = now
-        elif now - self._idle_since > PATIENCE:
+            self._idle = None
+        elif self._idle is None:
+            self._idle = Wait(f"workers to go on with {self._work.name}", PATIENCE)
+        elif self._idle.is_over():
             raise TaskError(
                 f"there has been no worker for {PATIENCE:.0f} s, and {len(self._pending)} tasks "
                 f"of {self._work.name} have not begun: start workers"

@@ -6,14 +6,17 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError, TaskError, check_type, warn
+from streameval.interruption import heed
 from streameval.memory import Memory, check_budget, default_budget, process_memory
 from streameval.output import scratch_folder
 from streameval.planning.plan import Workers, plural
+from streameval.run.worker import VERSION
 from streameval.typing import Keywords
 
 if TYPE_CHECKING:
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
 PATIENCE = 300.0  # seconds without a scheduler, or without a worker
 TICK = 0.25  # seconds
 CONNECT = 20.0  # seconds within which a scheduler is to answer
+TOLD = 5.0  # seconds that a wait lasts before a warning tells of it
 ANSWER = 20.0  # seconds within which a worker is to answer
+COMPARED = ("streameval", "numpy")  # packages whose versions are compared with those of workers
 SHARE = 0.7  # of a worker's memory that is planned with: Dask spills, pauses and kills above
 WORKER_BYTES = 200 << 20  # at least those of a worker's process before it has any work
 # A cluster closes a worker that starts again, and has not come back by then, for good.
@@ -44,20 +49,23 @@ class Connection:
         self.client = client
         self.address = address
 
+    @property
+    def place(self) -> str:
+        """Where the scheduler is, as messages tell."""
+        return self.address or str(self.client)
+
     def revive(self) -> None:
         """Wait until the client is connected; make a new one where it has given up."""
-        deadline = time.monotonic() + PATIENCE
+        wait = Wait(f"the scheduler {self.place}, which is gone", PATIENCE)
         while self.client.status != "running":
-            if time.monotonic() > deadline or (self.client.status == "closed" and not self.address):
-                where = self.address or "of the client that was given"
+            if wait.is_over() or (self.client.status == "closed" and not self.address):
                 raise TaskError(
-                    f"the scheduler {where} is gone, and has not come back within "
+                    f"the scheduler {self.place} is gone, and has not come back within "
                     f"{PATIENCE:.0f} s: start it again"
                 )
             if self.client.status == "closed" and self.address:
-                with suppress(TaskError):
-                    self.client = connect(self.address).client
-                    continue
+                with suppress(OSError):
+                    self.client = _join(self.address, min(TOLD, CONNECT))
             time.sleep(TICK)
 
     def workers(self, memory: int | None) -> Workers:
@@ -75,38 +83,16 @@ class Connection:
         BudgetError
             If that is less than 200 MB.
         TaskError
-            If no worker answers.
+            If no worker answers, or one lacks streameval or has another version of it.
 
         Warns
         -----
         StreamevalWarning
-            If some workers do not answer in time; they are left out.
+            If some workers do not answer in time, and are left out; if one has another NumPy.
         """
-        try:
-            self.client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError as error:
-            raise TaskError(
-                f"the scheduler ({self.client}) has had no worker for "
-                f"{PATIENCE:.0f} s: start workers"
-            ) from error
-        # Of all: some versions of distributed tell of five where no number is given.
-        found = self.client.scheduler_info(n_workers=-1)["workers"]
-        answers = self.ask(process_memory, found)
-        states = {at: one for at, one in answers.items() if isinstance(one, Memory)}
+        found = self._found()
+        states = self._states(found)
         present = {address: found[address] for address in states}
-        if not present:
-            reason = "".join(f" ({type(one).__name__}: {one})" for one in [*answers.values()][:1])
-            reason = reason or f" within {ANSWER:.0f} s"
-            raise TaskError(
-                f"no worker of the scheduler ({self.client}) says what memory it has{reason}: "
-                "start workers that have this version of streameval"
-            )
-        if silent := [address for address in found if address not in answers]:
-            warn(
-                f"no answer within {ANSWER:.0f} s from {plural(len(silent), 'worker')}: "
-                f"{', '.join(silent)}. The plan leaves them out, but Dask may send them tasks: "
-                "resume or close them"
-            )
         on_host = Counter(one["host"] for one in present.values())
         budgets = []
         for address, one in present.items():
@@ -122,32 +108,119 @@ class Connection:
             libraries=max(states[address].libraries for address in present),
         )
 
-    def ask(self, function: Callable[[], object], addresses: Iterable[str]) -> dict[str, Any]:
+    def _found(self) -> Mapping[str, Any]:
+        """Return what the scheduler tells of its workers, by address; wait for the first."""
+        wait = Wait(f"workers: the scheduler {self.place} has none", PATIENCE)
+        while not wait.is_over():
+            self.revive()
+            with suppress(OSError):  # the scheduler has just gone
+                # Of all: some versions of distributed tell of five where no number is given.
+                found: Mapping[str, Any] = self.client.scheduler_info(n_workers=-1)["workers"]
+                if found:
+                    return found
+            time.sleep(TICK)
+        raise TaskError(
+            f"the scheduler ({self.place}) has had no worker for {PATIENCE:.0f} s: start workers"
+        )
+
+    def _states(self, found: Mapping[str, Any]) -> Mapping[str, Memory]:
+        """Return the memory of the workers that answer, whose versions must be those here."""
+        answering: Iterable[str] = found
+        for package in COMPARED:
+            versions = self.ask(version, answering, package)
+            for address, theirs in versions.items():
+                _compare(address, package, theirs)
+            answering = versions
+        states = self.ask(process_memory, answering)
+        for address, state in states.items():
+            if isinstance(state, Exception):
+                raise TaskError(
+                    f"worker {address} can't load streameval ({type(state).__name__}: {state}): "
+                    f"install version {VERSION} there, or close it"
+                )
+        if not states:
+            raise TaskError(
+                f"no worker of the scheduler ({self.place}) says what memory it has within "
+                f"{ANSWER:.0f} s: start workers"
+            )
+        if silent := [address for address in found if address not in states]:
+            warn(
+                f"no answer within {ANSWER:.0f} s from {plural(len(silent), 'worker')}: "
+                f"{', '.join(silent)}. The plan leaves them out, but Dask may send them tasks: "
+                "resume or close them"
+            )
+        return states
+
+    def ask(
+        self, function: Callable[..., object], addresses: Iterable[str], *arguments: Any
+    ) -> dict[str, Any]:
         """Return what a function returns, or raises, on each worker that answers in time.
 
         Dask itself waits for minutes for a worker that is stopped.
         """
-        asked = [*addresses]
+        tasks: dict[str, asyncio.Future[Any]] = {}
 
-        async def answer(address: str) -> dict[str, Any]:
-            run: Any = self.client.run(function, workers=[address], on_error="return")
-            told: dict[str, Any] = await asyncio.wait_for(run, ANSWER)
-            return told
+        async def answer(address: str) -> Any:
+            run: Any = self.client.run(function, *arguments, workers=[address], on_error="return")
+            return (await asyncio.wait_for(run, ANSWER))[address]
 
-        async def answers() -> list[dict[str, Any] | BaseException]:
-            return await asyncio.gather(*map(answer, asked), return_exceptions=True)
+        async def begun() -> list[str]:
+            """Return the workers that have not answered soon."""
+            tasks.update({at: asyncio.ensure_future(answer(at)) for at in addresses})
+            if tasks:
+                await asyncio.wait(tasks.values(), timeout=TOLD)
+            return [at for at, task in tasks.items() if not task.done()]
 
-        found: dict[str, Any] = {}
-        for address, told in zip(asked, self.client.sync(answers), strict=True):
-            if not isinstance(told, TimeoutError):
-                found |= told if isinstance(told, dict) else {address: told}
-        return found
+        async def answers() -> list[Any]:
+            return await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+        if late := self.client.sync(begun):
+            warn(f"waiting for an answer of {', '.join(late)}, at most {ANSWER:.0f} s")
+        told = zip(tasks, self.client.sync(answers), strict=True)
+        return {at: one for at, one in told if not isinstance(one, OSError)}  # gone, or too late
+
+
+class Wait:
+    """A wait of limited time, of which a warning tells once it has lasted.
+
+    Parameters
+    ----------
+    reason : str
+        What is waited for.
+    limit : float
+        Seconds.
+    """
+
+    def __init__(self, reason: str, limit: float) -> None:
+        self._reason, self._limit = reason, limit
+        self._begun, self._told = time.monotonic(), False
+
+    def is_over(self) -> bool:
+        """Return whether the time is over; warn where it takes long."""
+        heed()
+        lasted = time.monotonic() - self._begun
+        if lasted >= TOLD and not self._told:
+            self._told = True
+            warn(f"waiting for {self._reason}, at most {self._limit:.0f} s")
+        return lasted >= self._limit
+
+
+def _compare(address: str, package: str, theirs: str | Exception) -> None:
+    """Check that a worker has a package in the version of this process."""
+    ours = version(package)
+    if theirs == ours:
+        return
+    lacks = isinstance(theirs, Exception)
+    has = f"has no {package}" if lacks else f"has {package} {theirs}"
+    told = f"worker {address} {has}, the client {ours}: install the same on both"
+    if lacks or package == "streameval":
+        raise TaskError(told)
+    warn(told)
 
 
 def connect(address: str) -> Connection:
     """Connect to the scheduler at an address, with the TLS certificates of Dask's configuration."""
-    import dask
-    from distributed import Client, Security
+    from distributed import Security
     from distributed.comm.addressing import resolve_address
 
     try:
@@ -160,13 +233,25 @@ def connect(address: str) -> Connection:
                 "distributed.comm.tls.ca-file, .client.cert and .client.key, or in the environment "
                 "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and __CLIENT__KEY"
             )
-        with dask.config.set(LEAN):
-            return Connection(Client(address, timeout=CONNECT, set_as_default=False), address)
+        try:
+            return Connection(_join(address, min(TOLD, CONNECT)), address)
+        except OSError:
+            warn(f"waiting for a scheduler at {address}, at most {CONNECT:.0f} s")
+        return Connection(_join(address, max(CONNECT - TOLD, 0)), address)
     except (OSError, ValueError) as error:
         raise TaskError(
             f"no scheduler answers at {address} ({type(error).__name__}: {error}): start one with "
             "dask scheduler, and give its address, tcp://HOST:PORT"
         ) from error
+
+
+def _join(address: str, timeout: float) -> Client:
+    """Return a new client of a scheduler that answers within so many seconds."""
+    import dask
+    from distributed import Client
+
+    with dask.config.set(LEAN):
+        return Client(address, timeout=timeout, set_as_default=False)
 
 
 @contextmanager
@@ -198,11 +283,16 @@ def open_cluster(given: Keywords, memory: int) -> Iterator[Connection | None]:
         with local_cluster(value, given.get("threads", 1), memory) as connection:
             yield connection
     elif kind == "scheduler":
-        connection = connect(value)
-        try:
-            yield connection
-        finally:
-            connection.client.close()
+        from distributed.utils import silence_logging_cmgr
+
+        # What goes wrong with the scheduler is told in an error of ours, once.
+        with silence_logging_cmgr(logging.CRITICAL):
+            connection = connect(value)
+            try:
+                yield connection
+            finally:
+                with suppress(OSError):  # the scheduler may be gone
+                    connection.client.close()
     else:
         _check_client(value)
         yield Connection(value)
