@@ -104,7 +104,9 @@ def library_bytes() -> int:
 
 
 def free_bytes(own: Path = OWN_CGROUPS, root: Path = CGROUPS) -> int:
-    """Return the bytes that are free: of the machine, and of each control group of the process.
+    """Return the bytes that are free: of the machine, and of each limit of the process.
+
+    Its limits are those of its control groups, and of its address space (``ulimit -v``).
 
     Parameters
     ----------
@@ -113,7 +115,17 @@ def free_bytes(own: Path = OWN_CGROUPS, root: Path = CGROUPS) -> int:
     root : Path
         The folder of all groups: of version 2, or with a folder ``memory`` of version 1.
     """
-    return max(min([int(psutil.virtual_memory().available), *_cgroup_bytes(own, root)]), 0)
+    free = [int(psutil.virtual_memory().available), *_cgroup_bytes(own, root), *_address_space()]
+    return max(min(free), 0)
+
+
+def _address_space() -> Iterator[int]:
+    """Yield the bytes of address space that are left to the process, where that is limited."""
+    import resource  # not on every system
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        yield limit - int(psutil.Process().memory_info().vms)
 
 
 def _cgroup_bytes(own: Path, root: Path) -> Iterator[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -84,3 +86,21 @@ def test_too_little_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         se.evaluate(features, **sides)
     found = se.evaluate(features, **sides, memory="2GB", metrics="CMC@1")
     assert found.provenance["plan"]["memory"] == 2 * 10**9
+
+
+LIMITED = """
+import resource
+import psutil
+from streameval.memory import free_bytes
+
+held = psutil.Process().memory_info().vms
+resource.setrlimit(resource.RLIMIT_AS, (held + 10**8, held + 10**8))
+print(free_bytes())
+"""
+
+
+def test_a_limit_of_the_address_space_is_one_of_what_is_free() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True
+    )
+    assert 0 <= int(done.stdout) <= 10**8
