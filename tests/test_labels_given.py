@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import zarr
 
 import streameval as se
 
@@ -118,3 +121,73 @@ def test_other_forms_are_refused_in_one_line(name: str) -> None:
         se.evaluate(SOURCE, query=given, gallery=SIDES["gallery"])
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def write_csv(texts: list[str]) -> se.Labels:
+    Path("a.csv").write_text("\n".join(["id", *texts]) + "\n")
+    return se.read_label_table("a.csv")
+
+
+def write_parquet(texts: list[str]) -> se.Labels:
+    pq.write_table(pa.table({"id": texts}), "a.parquet")
+    return se.read_label_table("a.parquet")
+
+
+def write_parquet_array(texts: list[str]) -> se.Labels:
+    pq.write_table(pa.table({"id": texts}), "a.parquet")
+    return se.read_labels("a.parquet::id")
+
+
+def write_zarr(texts: list[str]) -> se.Labels:
+    zarr.create_array("a.zarr", data=np.array(texts, np.dtypes.StringDType()), overwrite=True)
+    return se.read_labels("a.zarr")
+
+
+def write_names(texts: list[str]) -> se.Labels:
+    Path("a.txt").write_text("".join(f"000{at}_c1s1.jpg{text}\n" for at, text in enumerate(texts)))
+    return se.read_label_table("a.txt")
+
+
+WAYS: Mapping[str, Callable[[list[str]], Any]] = {
+    "a list": se.Labels,
+    "bytes": lambda texts: se.Labels([text.encode() for text in texts]),
+    "objects": lambda texts: se.Labels(np.array(texts, object)),
+    "texts of any length": lambda texts: se.Labels(np.array(texts, np.dtypes.StringDType())),
+    "cameras": lambda texts: se.Labels(range(len(texts)), texts),
+    "a further column": lambda texts: se.Labels(range(len(texts)), more={"weather": texts}),
+    ".csv": write_csv,
+    ".parquet": write_parquet,
+    ".parquet::id": write_parquet_array,
+    ".zarr": write_zarr,
+    "file names": write_names,
+    "junk": lambda texts: se.Protocol("mine", ignore=[], junk_ids=texts),
+    **{
+        f"a table of {name}": lambda texts, made=made: evaluated(made({"id": texts}))
+        for name, made in {
+            "pandas": pd.DataFrame,
+            "polars": pl.DataFrame,
+            "pyarrow": pa.table,
+        }.items()
+    },
+    "a table of categories": lambda texts: evaluated(pd.DataFrame({"id": pd.Categorical(texts)})),
+    "a mapping": lambda texts: evaluated({"id": texts}),
+    "groups": lambda texts: evaluated({"id": ["3", "4"]}, group_by=texts),
+}
+
+
+def evaluated(query: Any, **options: Any) -> se.Evaluation:
+    source = se.Distances(np.array([[0.1, 0.2], [0.3, 0.4]]))
+    return se.evaluate(
+        source, query=query, gallery={"id": ["3", "4"]}, protocol="no-camera", **options
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("text", ["3\0", "\0", "3\x004"])
+def test_a_label_with_a_nul_is_refused(
+    way: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    WAYS[way](["3", "4"] if way != "file names" else ["", ""])
+    with pytest.raises(se.StreamevalError, match="NUL character"):
+        WAYS[way]([text, "4"] if way != "file names" else [text, ""])

@@ -234,6 +234,13 @@ def test_hostile_texts_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert "\u202e" not in shown
     page_of("one", "--images", "images/{id}/{row}.png")
     assert "leads out of images" in Path("page.html").read_text()
+    for row in range(40):  # a link from within the folder to outside of it
+        Path(f"images/link{row}.png").symlink_to(Path("page.html").absolute())
+    page_of("one", "--images", "images/link{row}.png")
+    assert "link0.png leads out of images" in Path("page.html").read_text()
+    Path("linked").symlink_to("images")  # the folder itself may be a link
+    page_of("one", "--images", "linked/{row}.png")
+    assert "leads out" not in Path("page.html").read_text()
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

@@ -350,4 +350,4 @@ def read_names(path: Path) -> dict[str, AnyArray]:
                 "for others give a CSV table with columns id,cam"
             )
         ids[row], cams[row] = int(match["id"]), int(match["cam"])
-    return {"id": ids, "cam": cams, "key": np.array(names)}
+    return {"id": ids, "cam": cams, "key": np.array(names, object)}

@@ -181,6 +181,8 @@ def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
         )
     if array.dtype.kind == "O":
         array = _of_objects(array, what)
+    if array.dtype.kind == "T":
+        _refuse_nul(array.tolist(), what)
     kind = array.dtype.kind
     needed = f"{what} is of dtype {array.dtype}; integers or strings are needed"
     bad = np.flatnonzero(~np.isfinite(array) if kind == "f" else ())
@@ -211,6 +213,8 @@ def _of_objects(array: AnyArray, what: str) -> AnyArray:
     kind: Any
     for kind, dtype in ((str, np.str_), (bytes, np.bytes_), (int | np.integer, np.int64)):
         if all(issubclass(one, kind) and one is not bool for one in kinds):
+            if dtype is not np.int64:
+                _refuse_nul(values, what)
             try:
                 return array.astype(dtype)
             except OverflowError as error:
@@ -221,6 +225,16 @@ def _of_objects(array: AnyArray, what: str) -> AnyArray:
     raise InputError(
         f"{what} holds values of type {names}; integers or strings are needed, all of one kind"
     )
+
+
+def _refuse_nul(texts: Sequence[Any], what: str) -> None:
+    """Refuse texts that NumPy would cut short: those with a NUL character."""
+    nul: Any = b"\0" if texts and isinstance(texts[0], bytes) else "\0"
+    for row in (row for row, text in enumerate(texts) if nul in text):
+        raise InputError(
+            f"{what} row {row} is {texts[row][:100]!r}, with a NUL character, which no label can "
+            "have (NumPy drops it): write the label without"
+        )
 
 
 def check_kinds(query: Labels, gallery: Labels, column: str) -> None:

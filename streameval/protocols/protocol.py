@@ -53,8 +53,8 @@ _VALUES: Mapping[str, tuple[Test, str]] = {
         "'first-match', 'all-shots' or 'single-gallery-shot'",
     ),
     "junk_ids": (
-        _is_tuple(lambda value: _is_text(value) or is_whole(value)),
-        "a list of integers or strings",
+        _is_tuple(lambda value: (_is_text(value) and "\0" not in value) or is_whole(value)),
+        "a list of integers or strings, without NUL characters,",
     ),
     "self_match": (lambda value: value in (None, *get_args(SelfMatch)), "'index' or 'key'"),
     "listed": (lambda value: isinstance(value, bool), _FLAG),

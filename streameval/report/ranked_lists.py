@@ -94,7 +94,8 @@ class Images:
 
     def _thumbnail(self, path: Path) -> tuple[str, str]:
         try:
-            if self._root and Path(os.path.relpath(path, self._root)).parts[:1] == (os.pardir,):
+            # Links are followed first: one may lead out, too.
+            if self._root and not path.resolve().is_relative_to(Path(self._root).resolve()):
                 return "", f"{path} leads out of {self._root}"
             if not path.is_file():
                 return "", f"{path} is not there"
