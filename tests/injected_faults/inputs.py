@@ -18,6 +18,7 @@ import test_formats
 
 Writer = Callable[[np.ndarray], str]
 HERE = Path()
+NIGHTLY = 20  # combinations, of which one is not for the night alone
 
 
 def zarr(**options: object) -> Writer:
@@ -124,9 +125,10 @@ def files_of(uri: str) -> list[Path]:
 
 
 def pairwise_first(*axes: Iterable[Any]) -> list[Any]:
-    """Return all combinations as parameters of a test; those that are slow add no pair of values.
+    """Return all combinations as parameters of a test.
 
-    A combination is for every day if a pair of its values is in none before.
+    One is for every day if a pair of its values is in none before; of the others, few are slow,
+    and most are for the night.
     """
     seen: set[tuple[int, int, object, object]] = set()
     cases = []
@@ -134,7 +136,8 @@ def pairwise_first(*axes: Iterable[Any]) -> list[Any]:
     Random(0).shuffle(every)
     for case in every:
         pairs = {(i, j, case[i], case[j]) for i, j in combinations(range(len(case)), 2)}
-        marks = [pytest.mark.slow] if pairs <= seen else []
+        other = pytest.mark.nightly if len(cases) % NIGHTLY else pytest.mark.slow
+        marks = [other] if pairs <= seen else []
         seen |= pairs
         cases.append(pytest.param(*case, marks=marks))
     return cases

@@ -235,12 +235,11 @@ def kill() -> None:
 
 
 @pytest.mark.parametrize(
-    ("route", "kind", "fault", "when"),
+    ("route", "kind", "fault", "when", "restored"),
     inputs.pairwise_first(
-        ["gallery", "query", "matrix"], inputs.WRITERS, inputs.FAULTS, MOMENTS[1:]
+        ["gallery", "query", "matrix"], inputs.WRITERS, inputs.FAULTS, MOMENTS[1:], [False, True]
     ),
 )
-@pytest.mark.parametrize("restored", [False, True])
 def test_an_input_that_changes_before_a_run_is_resumed(
     route: str,
     kind: str,
