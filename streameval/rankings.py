@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from streameval.arrays.array import Array
+from streameval.arrays.identity import unchanging
 from streameval.arrays.remote import is_remote
 from streameval.errors import InputError
 from streameval.labels.columns import read_sides
@@ -183,14 +185,18 @@ def nearest_items(
     kept: list[list[AnyArray]] = [[] for _ in queries]
     of_matches: list[list[FloatArray]] = [[] for _ in queries]
     nearest_negative = [math.inf] * len(queries)
-    for start, block in inputs.source.distance_blocks(queries, BLOCK_BYTES):
-        for at, (query, distances) in enumerate(zip(queries, block, strict=True)):
-            kinds = _kinds(inputs.pairs, query, start, start + len(distances))
-            of_matches[at].append(distances[kinds == Kind.MATCH])
-            others = distances[kinds == Kind.MISMATCH]
-            nearest_negative[at] = min(nearest_negative[at], float(others.min(initial=math.inf)))
-            first = _first(distances, kinds, result.options.ties, most, start)
-            kept[at] = [np.sort(np.concatenate([*kept[at], first]))[:most]]
+    read = (item.data for item in inputs.source.inputs() if isinstance(item.data, Array))
+    with unchanging(*read):
+        for start, block in inputs.source.distance_blocks(queries, BLOCK_BYTES):
+            for at, (query, distances) in enumerate(zip(queries, block, strict=True)):
+                kinds = _kinds(inputs.pairs, query, start, start + len(distances))
+                of_matches[at].append(distances[kinds == Kind.MATCH])
+                others = distances[kinds == Kind.MISMATCH]
+                nearest_negative[at] = min(
+                    nearest_negative[at], float(others.min(initial=math.inf))
+                )
+                first = _first(distances, kinds, result.options.ties, most, start)
+                kept[at] = [np.sort(np.concatenate([*kept[at], first]))[:most]]
     for at, query in enumerate(queries):
         statistics = result.statistics
         positives = slice(*statistics.indptr[query : query + 2].tolist())

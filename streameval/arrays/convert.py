@@ -18,6 +18,7 @@ import numpy as np
 
 from streameval.arrays.array import Array, Shape, Spans, blocks, slices
 from streameval.arrays.fingerprint import fingerprint
+from streameval.arrays.identity import state, unchanging
 from streameval.arrays.zarr_array import open_zarr
 from streameval.errors import BudgetError, InputError, OptionError, OutputError
 from streameval.interruption import at_end, held
@@ -82,8 +83,9 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
             ) from error
         left = f"finished work is kept in {progress}: the same command goes on with it"
         stack.enter_context(at_end(lambda: left))
-        array = _begin(source, progress, chunks)
-        count, kept = _write(source, array, progress / _ARRAY, block)
+        with unchanging(source):
+            array = _begin(source, progress, chunks)
+            count, kept = _write(source, array, progress / _ARRAY, block)
         for stray in progress.rglob("*.partial"):  # what a killed run was writing
             stray.unlink()
         open_zarr(progress / _ARRAY, None, str(target))  # checks that every chunk is there
@@ -141,14 +143,15 @@ def _begin(source: Array, progress: Path, chunks: Shape) -> Any:
     content = {
         "format": 1,
         "fingerprint": fingerprint(source),
+        "files": state(source),
         "shape": source.shape,
         "dtype": source.dtype.str,
         "chunks": chunks,
     }
-    state = json.dumps(content)
+    begun = json.dumps(content)
     folder, file = progress / _ARRAY, progress / _STATE
     with suppress(OSError, ValueError):  # there is none, or it was not written whole
-        if file.read_text() == state:
+        if file.read_text() == begun:
             return zarr.open_array(folder, mode="r+")
     file.unlink(missing_ok=True)
     remove(folder)
@@ -160,7 +163,7 @@ def _begin(source: Array, progress: Path, chunks: Shape) -> Any:
         compressors=None,
         config={"write_empty_chunks": True},
     )
-    file.write_text(state)
+    file.write_text(begun)
     return array
 
 

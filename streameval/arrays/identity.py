@@ -13,6 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -99,9 +100,37 @@ def check_unchanged(array: Array) -> None:
     ------
     ChangedError
     """
-    for one in array.opened():
-        if one.files is not None and identify(one.files.place) != one.files:
-            raise changed(one.files)
+    with unchanging(array):
+        pass
+
+
+@contextmanager
+def unchanging(*read: Array | Path) -> Iterator[None]:
+    """Check when the context ends, with an error too, that files are what they were before.
+
+    Those of an array are what they were before it was opened.
+
+    Raises
+    ------
+    ChangedError
+    """
+    before = [identify(one) for one in read if isinstance(one, Path)]
+    arrays = [one for one in read if not isinstance(one, Path)]
+    before += [own.files for one in arrays for own in one.opened() if own.files is not None]
+
+    def check(error: Exception | None = None) -> None:
+        for files in before:
+            if identify(files.place) != files:
+                raise changed(files) from error
+
+    try:
+        yield
+    except ChangedError:
+        raise
+    except Exception as error:  # data that change show in many ways
+        check(error)
+        raise
+    check()
 
 
 def changed(files: Files) -> ChangedError:

@@ -26,6 +26,7 @@ def audit(**given: Any) -> None:
     Run it before an evaluation. It takes the same inputs as evaluate; labels alone are enough.
     Findings do not change the exit status.
     """
+    from streameval.arrays.identity import unchanging
     from streameval.audit import audit_features, audit_labels
     from streameval.errors import BudgetError
     from streameval.protocols.pairs import find_pairs
@@ -52,7 +53,8 @@ def audit(**given: Any) -> None:
                 f"memory is {memory} bytes; 40 bytes a gallery row take {rows}: raise --memory by "
                 "64 MB beyond that at least"
             )
-        report += audit_features(features, memory - rows, gallery, pairs)
+        with unchanging(features.query, features.gallery):
+            report += audit_features(features, memory - rows, gallery, pairs)
     print_answer(values, report.summary, lambda: audit_blocks(report))
 
 

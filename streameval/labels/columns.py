@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.arrays.array import Array
+from streameval.arrays.identity import unchanging
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError, entry_point
 from streameval.labels.tables import Texts, check_written_alike, columns_of, read_table
@@ -109,9 +110,10 @@ def _column(source: Any) -> Any:
         raise InputError(
             f"{array.uri} has shape {array.shape}; labels need one column, one entry an item"
         )
-    if array.dtype.kind not in "iu" or len(array.shape) != 1:
-        return array.read_all()
-    return _compact(array)
+    with unchanging(array):
+        if array.dtype.kind not in "iu" or len(array.shape) != 1:
+            return array.read_all()
+        return _compact(array)
 
 
 def _compact(array: Array) -> AnyArray:

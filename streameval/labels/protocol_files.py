@@ -10,6 +10,7 @@ from typing import get_args
 
 import numpy as np
 
+from streameval.arrays.identity import unchanging
 from streameval.choices import ListedAs
 from streameval.errors import InputError, OptionError, check_path, entry_point, refuse
 from streameval.labels.columns import LabelsLike, labels_of
@@ -45,7 +46,8 @@ def read_protocol(path: str | Path) -> Protocol:
     check_path(path)
     path = Path(path)
     try:
-        given = tomllib.loads(path.read_bytes().decode())
+        with unchanging(path):
+            given = tomllib.loads(path.read_bytes().decode())
     except FileNotFoundError:
         raise InputError(
             f"protocol {path} does not exist: give a TOML file, or one of {', '.join(PROTOCOLS)}"
@@ -136,7 +138,8 @@ def read_listed_pairs(
 def _read_list(path: str | Path, queries: int, gallery: Labels, listed_as: ListedAs) -> PairList:
     check_path(path)
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        with unchanging(Path(path)):
+            lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"list of pairs {path} can't be read: {error}") from error
     while len(lines) > queries and not lines[-1].strip():

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from streameval.arrays.composed import natural_order
+from streameval.arrays.identity import unchanging
 from streameval.errors import InputError, check_path, refuse
 from streameval.protocols.labels import KNOWN_COLUMNS, RESERVED_COLUMNS
 from streameval.typing import AnyArray
@@ -175,10 +176,11 @@ def read_table(
             not (folder or path.is_file()) and f"{path} does not exist, or is not a file",
             named and more and f"{path} holds file names, which have no column {more[0]}",
         )
-        if named:
-            return read_names(path)
-        read = TABLES[suffix](path, partial(_places, path, more, shared))
-        return {name: _checked(path, name, cells) for name, cells in read.items()}
+        with unchanging(path):
+            if named:
+                return read_names(path)
+            read = TABLES[suffix](path, partial(_places, path, more, shared))
+            return {name: _checked(path, name, cells) for name, cells in read.items()}
     except UnicodeDecodeError as error:
         raise InputError(
             f"label table {path} is no text in UTF-8 (byte {error.object[error.start]:#x} at "

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from streameval.arrays.array import Array
+from streameval.arrays.identity import unchanging
 from streameval.errors import InputError, StreamevalWarning
 from streameval.metrics.bounds import ListReading, compute_list_metrics
 from streameval.metrics.options import MetricOptions
@@ -51,7 +53,8 @@ def count_lists(source: ListSource, prepared: Prepared, session: Session) -> Cou
         for block in ranges(features.shape[0], plan.block):
             used.check_unit(features.read_query(*block).norms)
         used.check_unit(gallery_lengths(features, plan, session))
-    with source.built(plan, session) as (ready, facts):
+    arrays = [item.data for item in source.inputs() if isinstance(item.data, Array)]
+    with unchanging(*arrays), source.built(plan, session) as (ready, facts):
         counted = count_built(ready, prepared, session)
     if facts:
         counted.facts["lists"]["index"] = facts

@@ -16,6 +16,7 @@ import numpy as np
 
 from streameval.arrays.array import reading
 from streameval.arrays.fingerprint import fingerprint
+from streameval.arrays.identity import check_unchanged
 from streameval.distances.distance import Filter
 from streameval.distances.sums import Vectors
 from streameval.errors import InputError, OptionError, refuse, warn
@@ -265,6 +266,7 @@ class Recipe:
             index.add(faiss_vectors(features, features.read_gallery(first, last)))
             watch.advance(last - first)
         watch.progress.finish()
+        check_unchanged(features.gallery)
         facts = {
             "spec": self.spec,
             "train_rows": self.train_rows,
