@@ -302,7 +302,9 @@ def _absent_chunks(array: Any, folder: Path | None) -> Iterator[str]:
 def _names_in(folder: Any) -> set[str]:
     """Return the names in a folder, or at a place in a store; none where there is no such."""
     if isinstance(folder, Path):
-        return {file.name for file in os.scandir(folder)} if folder.is_dir() else set()
+        if not folder.is_dir():
+            return set()
+        return {entry.name for entry in os.scandir(folder) if entry.is_file()}  # no link to nothing
     from zarr.core.sync import sync
 
     async def names() -> set[str]:
