@@ -1,34 +1,34 @@
 """streameval: exact re-identification and retrieval metrics in one streaming pass.
 
-    cli          the command line
-    report       reports on several results, plans and ledgers
-    ledger       the growing gallery: an evaluation on disk, updated with each change
-    rankings     ranked lists of a few queries, from the inputs of a saved result
-    audit        likely mistakes in the inputs
-    evaluation   evaluate()
-    neighbors    lists of neighbours, stored or from FAISS; comparison of indexes
-    sources      sources of distances: features, stored distances, functions
-    run          sessions that run requests: tasks, passes, threads, Dask, finished work
-    result       Evaluation: values, curves, per-query table; save, load and compare
-    display      tables, text, HTML and figures of a result
-    request      all inputs and options of an evaluation, checked once
-    source       the contract of sources
-    planning     the byte model and the tiling, without I/O
-    single_shot  single gallery shot: one item of each gallery identity
-    kernels      filters, edges, counting
-    labels       labels, lists of pairs and protocols from files
-    store        transactions on disk, for checkpoints and ledgers
-    arrays       arrays by URI, one file per format; conversion, fingerprints
-    distances    one file per distance: canonical value, filter, equivalent in FAISS
-    metrics      RankStatistics -> scalars and curves
-    protocols    labels, pairs, named protocols, the conventions of other tools
-    choices      names of the choices of options
-    statistics   RankStatistics: the counts from which metrics are computed
-    memory       what is free, budgets, and what libraries take
-    output       files and folders, written atomically
-    interruption signals that end the process
-    errors       exceptions and the warning
-    typing       types for annotations
+    cli           the command line
+    report        reports on several results, plans and ledgers
+    ledger        the growing gallery: an evaluation on disk, updated with each change
+    rankings      ranked lists of a few queries, from the inputs of a saved result
+    audit         likely mistakes in the inputs
+    evaluation    evaluate()
+    neighbors     lists of neighbours, stored or from FAISS; comparison of indexes
+    sources       sources of distances: features, stored distances, functions
+    run           sessions that run requests: tasks, passes, threads, Dask, finished work
+    result        Evaluation: values, curves, per-query table; save, load and compare
+    display       tables, text, HTML and figures of a result
+    request       all inputs and options of an evaluation, checked once
+    source        the contract of sources
+    planning      the byte model and the tiling, without I/O
+    single_shot   single gallery shot: one item of each gallery identity
+    kernels       filters, edges, counting
+    labels        labels, lists of pairs and protocols from files
+    store         transactions on disk, for checkpoints and ledgers
+    arrays        arrays by URI, one file per format; conversion, fingerprints
+    distances     one file per distance: canonical value, filter, equivalent in FAISS
+    metrics       RankStatistics -> scalars and curves
+    protocols     labels, pairs, named protocols, the conventions of other tools
+    choices       names of the choices of options
+    statistics    RankStatistics: the counts from which metrics are computed
+    memory        what is free, budgets, and what libraries take
+    output        files and folders, written atomically
+    interruption  signals that end the process
+    errors        exceptions and the warning
+    typing        types for annotations
 
 Imports point downwards. This module imports nothing heavy: a public name loads what it needs
 when it is first used.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, reduce
 from importlib.metadata import version
 from typing import Any
 
-from streameval.errors import InputError, TaskError
+from streameval.errors import InputError, StreamevalError, TaskError
 from streameval.planning.plan import format_bytes
 from streameval.run.executor import Item, Part, Pass, run_task
 from streameval.run.job import Job
@@ -18,6 +20,18 @@ SENT_BYTES = 100_000_000  # of arrays in memory that are sent to every worker
 VERSION = version("streameval")
 
 
+@contextmanager
+def _errors_alone() -> Iterator[None]:
+    """Raise errors without what led to them: exceptions of libraries may not be unpickled."""
+    try:
+        yield
+    except StreamevalError as error:
+        if not error.shows_cause:
+            error.__cause__ = error.__context__ = None
+        raise
+
+
+@_errors_alone()
 def load_job(client_version: str, blob: bytes) -> Job:
     """Open the inputs of a job on a worker."""
     _check_version(client_version)
@@ -28,6 +42,7 @@ def load_job(client_version: str, blob: bytes) -> Job:
     return job
 
 
+@_errors_alone()
 def run_on_worker(client_version: str, work: Pass[Item, Part], job: Job, item: Item) -> Part:
     """Run a task on a worker: `run_task`, with one BLAS thread."""
     _check_version(client_version)
