@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Set up, then run the tests of a day's work, or with --all every test, with the examples of CI.
+# Set up, then run the tests of a day's work; with --all those of CI, with its examples; with
+# --nightly every test, with the products of all faults.
 # Further arguments go to pytest: bash scripts/test.sh tests/test_ranks.py -k cuhk03
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -7,6 +8,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 tier=()
 if [[ "${1:-}" == --all ]]; then
     tier=(-m "not nightly" --hypothesis-profile ci)
+    shift
+elif [[ "${1:-}" == --nightly ]]; then
+    tier=(-m "" --hypothesis-profile nightly)
     shift
 fi
 make_environment test,demo
