@@ -141,6 +141,7 @@ def test_a_flipped_bit(
     count: int | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for side, own in LABELS.items():
@@ -151,7 +152,8 @@ def test_a_flipped_bit(
     expected = read()
     files = sorted(file for file in Path("kept").rglob("*") if file.is_file())
     wrong, refused = [], 0
-    for file, at, bit in flips(files, count):
+    drawn = flips(files, count)
+    for file, at, bit in drawn:
         whole = file.read_bytes()
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
         try:
@@ -164,5 +166,7 @@ def test_a_flipped_bit(
             if not all(map(same, found, expected)):
                 wrong.append((str(file), at, bit, "other numbers"))
         file.write_bytes(whole)
+    counts = {"flips": len(drawn), "errors": refused, "wrong": len(wrong)}
+    request.node.user_properties += counts.items()  # shown by --junitxml
     assert not wrong
     assert refused
