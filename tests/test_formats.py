@@ -243,6 +243,22 @@ def test_rows_that_were_never_written_are_refused() -> None:
     refused("a.h5::w", "0 of 2048000000 bytes")
 
 
+def test_values_that_lie_in_other_files_are_refused() -> None:
+    VALUES.tofile("raw.bin")
+    with h5py.File("part.h5", "w") as file:
+        file["v"] = VALUES
+    layout = h5py.VirtualLayout(VALUES.shape, VALUES.dtype)
+    layout[:] = h5py.VirtualSource("part.h5", "v", VALUES.shape)
+    with h5py.File("a.h5", "w") as file:
+        file.create_virtual_dataset("virtual", layout)
+        outside = [("raw.bin", 0, VALUES.nbytes)]
+        file.create_dataset("external", VALUES.shape, VALUES.dtype, external=outside)
+        file["link"] = h5py.ExternalLink("part.h5", "/v")
+    refused("a.h5::virtual", "lie elsewhere (part.h5)", "part-*.h5::features")
+    refused("a.h5::external", "lie elsewhere (raw.bin)")
+    refused("a.h5::link", "no such dataset")
+
+
 def test_parquet_is_read_by_row_groups_and_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streameval.arrays.parquet._PIECE_BYTES", 60)
     for groups in (1, 7, ROWS):

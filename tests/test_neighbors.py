@@ -533,6 +533,12 @@ def test_bad_indexes_are_refused() -> None:
             index.add(rows)
         faiss.write_index(index, f"{name}.faiss")
     Path("broken.faiss").write_bytes(b"xxxx")
+    split = faiss.index_factory(WIDTH, "IVF4,Flat")
+    split.train(gallery)
+    lists = faiss.OnDiskInvertedLists(split.nlist, split.code_size, "lists.ivfdata")
+    split.replace_invlists(lists)
+    split.add(gallery)
+    faiss.write_index(split, "split.faiss")
     for name, message in (
         ("narrow", "vectors of 5 columns, the gallery features gallery.npy have 12"),
         ("inner", "FAISS's metric inner product, and --metric euclidean needs L2"),
@@ -540,6 +546,7 @@ def test_bad_indexes_are_refused() -> None:
         ("untrained", "is not trained"),
         ("other", "of other features, or of another metric"),
         ("broken", "can't be read as a FAISS index"),
+        ("split", r"split.faiss lie in another file \(lists.ivfdata\)"),
         ("nowhere", "can't be opened: No such file"),
     ):
         with pytest.raises(se.InputError, match=message):

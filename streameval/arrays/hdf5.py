@@ -70,6 +70,13 @@ class Hdf5Array(Array):
 
         if dataset.shape is None:
             raise InputError(f"{self.uri} is an empty dataset without a shape; store the array")
+        sources = [one.file_name for one in dataset.virtual_sources()] if dataset.is_virtual else []
+        for file in (*sources, *(name for name, _, _ in dataset.external or ())):
+            raise InputError(
+                f"the values of {self.uri} lie elsewhere ({file}), where they may be absent or "
+                "change unnoticed: give the files that hold them, several by a pattern such as "
+                "'part-*.h5::features', or copy the values into one"
+            )
         text = h5py.check_string_dtype(dataset.dtype)
         self._is_text = text is not None and text.length is None
         self.shape = tuple(dataset.shape)

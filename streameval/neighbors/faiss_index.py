@@ -16,7 +16,7 @@ import numpy as np
 
 from streameval.arrays.array import reading
 from streameval.arrays.fingerprint import fingerprint
-from streameval.arrays.identity import check_unchanged
+from streameval.arrays.identity import check_unchanged, identify
 from streameval.distances.distance import Filter
 from streameval.distances.sums import Vectors
 from streameval.errors import InputError, OptionError, refuse, warn
@@ -80,7 +80,7 @@ def _reason(error: Exception) -> str:
 
 
 @lru_cache(maxsize=4)
-def _open(path: str, changed: int, search: str) -> Any:
+def _open(path: str, known_by: str, search: str) -> Any:
     """Return an index, memory-mapped, with the parameters of the search; once a process.
 
     Raises InputError if the file is not the one that is described beside it.
@@ -101,6 +101,14 @@ def _open(path: str, changed: int, search: str) -> Any:
             f"{path} can't be read as a FAISS index ({_reason(error)}): write it with "
             "faiss.write_index, or with --save-index"
         ) from error
+    ivf = faiss.try_extract_index_ivf(index)
+    lists = ivf and getattr(faiss.downcast_InvertedLists(ivf.invlists), "filename", "")
+    if lists:  # of those in the index's own file there is no name
+        raise InputError(
+            f"the inverted lists of {path} lie in another file ({lists}), which may be absent or "
+            "change unnoticed: build one without OnDiskInvertedLists, in one file, such as with "
+            "--index and --save-index"
+        )
     set_search(index, search)
     return index
 
@@ -108,10 +116,10 @@ def _open(path: str, changed: int, search: str) -> Any:
 def open_index(path: Path, search: str) -> Any:
     """Open an index of a file, memory-mapped where FAISS can, for ``nprobe=16,efSearch=64``."""
     try:
-        changed = path.stat().st_mtime_ns
+        path.stat()
     except OSError as error:
         raise InputError(f"the index {path} can't be opened: {error.strerror}") from error
-    return _open(str(path), changed, search)
+    return _open(str(path), identify(path).known_by, search)
 
 
 def set_search(index: Any, search: str) -> None:
