@@ -133,9 +133,26 @@ def optional_package(name: str, extra: str, what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
+        if lacks_memory(error):
+            raise
         raise OptionError(
             f"{what} needs {name}, which is not installed: pip install 'streameval[{extra}]'"
         ) from error
+
+
+LACKING = (
+    "bad_alloc",
+    "can't start new thread",
+    "cannot allocate memory",
+    "failed to map segment",
+)
+"""What libraries say in errors of other types where there is no memory for them."""
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Tell whether an error says that memory could not be had."""
+    said = str(error).lower()
+    return isinstance(error, MemoryError) or any(words in said for words in LACKING)
 
 
 def is_whole(value: Any, least: float = -math.inf) -> bool:

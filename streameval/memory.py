@@ -8,16 +8,20 @@ It loads no NumPy: a worker of a cluster imports it to say what it holds before 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
-from streameval.errors import BudgetError
+from streameval.errors import BudgetError, warn
 
 MOST, LEAST = 8_000_000_000, 200_000_000  # bytes: of the default budget, and of any
+LEAST_SPACE = 1_000_000 << 10  # bytes of address space: of libraries and the least budget
+PROCESS_SPACE = 50_000_000  # bytes of address space: of the threads that watch a process
 IMPORT_BYTES = 300 << 20  # of a process that has not imported what tasks need
 LIBRARY_BYTES = 160 << 20  # kernels, compiled or loaded, codecs, allocators
 USED_LIBRARY_BYTES = 48 << 20  # what these may still take where they have been used before
@@ -36,11 +40,14 @@ class Memory(NamedTuple):
         Resident memory of the process.
     libraries : int
         What libraries take yet.
+    most : float
+        Half of the address space that is left, where that is limited.
     """
 
     free: int
     held: int
     libraries: int
+    most: float = math.inf
 
 
 class _Version(NamedTuple):
@@ -63,7 +70,8 @@ _VERSIONS = {
 
 def process_memory() -> Memory:
     """Return the memory of this process."""
-    return Memory(free_bytes(), int(psutil.Process().memory_info().rss), library_bytes())
+    held = int(psutil.Process().memory_info().rss)
+    return Memory(free_bytes(), held, library_bytes(), most_bytes())
 
 
 def default_budget(free: int, processes: int = 1) -> int:
@@ -80,17 +88,18 @@ def default_budget(free: int, processes: int = 1) -> int:
         raise BudgetError(
             f"{free / 1e6:,.0f} MB of memory is free, and the budget is half of it{shared}: "
             f"{budget / 1e6:,.0f} MB, and at least {LEAST / 1e6:.0f} MB is needed; free memory, "
-            "start fewer workers, or say what may be taken: --memory SIZE"
+            "raise its limit (ulimit -v, control group), start fewer workers, or say what may be "
+            "taken: --memory SIZE"
         )
     return budget
 
 
-def check_budget(budget: int, of: str = "") -> int:
+def check_budget(budget: int, of: str = "", remedy: str = "raise --memory") -> int:
     """Return a budget in bytes; raise BudgetError where it is below 200 MB."""
     if budget < LEAST:
         raise BudgetError(
             f"a memory budget of {budget / 1e6:.1f} MB{of} is too small: at least "
-            f"{LEAST / 1e6:.0f} MB is needed beyond what the process holds; raise --memory"
+            f"{LEAST / 1e6:.0f} MB is needed beyond what the process holds; {remedy}"
         )
     return budget
 
@@ -115,17 +124,60 @@ def free_bytes(own: Path = OWN_CGROUPS, root: Path = CGROUPS) -> int:
     root : Path
         The folder of all groups: of version 2, or with a folder ``memory`` of version 1.
     """
-    free = [int(psutil.virtual_memory().available), *_cgroup_bytes(own, root), *_address_space()]
-    return max(min(free), 0)
+    free = [int(psutil.virtual_memory().available), *_cgroup_bytes(own, root), _space_left()]
+    return int(max(min(free), 0))
 
 
-def _address_space() -> Iterator[int]:
-    """Yield the bytes of address space that are left to the process, where that is limited."""
-    import resource  # not on every system
+def address_space() -> float:
+    """Return the bytes that the address space of the process may have, as ``ulimit -v`` sets."""
+    with suppress(ImportError):
+        import resource  # not on every system
 
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY:
-        yield limit - int(psutil.Process().memory_info().vms)
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        return math.inf if limit == resource.RLIM_INFINITY else limit
+    return math.inf
+
+
+def check_address_space() -> None:
+    """Raise BudgetError where the libraries do not fit, before one ends the process as it loads."""
+    if (limit := address_space()) < LEAST_SPACE:
+        raise BudgetError(
+            f"the address space is limited to {limit / 1e9:.2f} GB, and at least "
+            f"{LEAST_SPACE / 1e9:.1f} GB is needed: raise the limit (ulimit -v {LEAST_SPACE >> 10}"
+            ", in KiB), or limit the memory by --memory or a control group instead"
+        )
+
+
+HALF = ", half of the address space that is left"
+RAISE = "raise its limit (ulimit -v)"
+
+
+def most_bytes(processes: int = 0) -> float:
+    """Return half of the address space that is left: the other half is for libraries, threads.
+
+    Parameters
+    ----------
+    processes : int
+        That are to be started.
+    """
+    return (_space_left() - PROCESS_SPACE * processes) / 2
+
+
+def within_address_space(budget: int, processes: int = 0) -> int:
+    """Return a budget, lowered to half of the address space that is left; warn where it is."""
+    most = most_bytes(processes)
+    if budget <= most:
+        return budget
+    lowered = check_budget(int(max(most, 0)), HALF, RAISE)
+    warn(
+        f"a memory budget of {budget / 1e6:,.0f} MB is more than half of the address space that is "
+        f"left (ulimit -v): {lowered / 1e6:,.0f} MB is planned with"
+    )
+    return lowered
+
+
+def _space_left() -> float:
+    return address_space() - int(psutil.Process().memory_info().vms)
 
 
 def _cgroup_bytes(own: Path, root: Path) -> Iterator[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -20,13 +21,22 @@ from streameval.cli import data, evaluate, ledger, saved
 from streameval.cli.options import command, examples
 from streameval.cli.output import print_answer, print_out
 from streameval.cli.types import Choice
-from streameval.errors import StreamevalError, StreamevalWarning
+from streameval.display.characters import visible
+from streameval.errors import StreamevalError, StreamevalWarning, lacks_memory
 from streameval.interruption import Interruption
 from streameval.kernels.processor import CORETYPE, better_kernels
+from streameval.memory import address_space, check_address_space
 
 CPUINFO = Path("/proc/cpuinfo")
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_STREAMEVAL_COMPLETE"  # what click looks for in the environment
+ARENAS = -8  # glibc's M_ARENA_MAX
+SPARING = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # the other one reserves 1 GB
+    "MALLOC_ARENA_MAX": "1",  # 64 MB for each thread
+    "OPENBLAS_NUM_THREADS": "1",  # 40 to 130 MB for each thread; tasks use one anyway
+}
+"""Settings with which libraries reserve little address space."""
 
 
 class ExitStatus(IntEnum):
@@ -70,6 +80,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         choose_blas_kernels()
+        spare_address_space()
         try:
             with warnings_in_words():
                 return super().invoke(ctx)
@@ -77,12 +88,36 @@ class Commands(click.Group):
             raise
         except (StreamevalError, OSError) as error:
             fail(str(error))
-        except MemoryError as error:
-            detail = f" ({error})" if str(error) else ""
-            fail(f"out of memory{detail}: lower --memory or --threads, or use a larger machine")
         except click.UsageError as error:
             hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
             fail(f"{error.format_message()}{hint}")
+        except Exception as error:
+            if not lacks_memory(error):
+                raise
+            detail = f" ({error})" if str(error) else ""
+            fail(
+                f"out of memory{detail}: lower --memory or --threads, raise the limit (ulimit -v), "
+                "or use a larger machine"
+            )
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find a command; refuse one that loads what the address space does not hold."""
+        found = super().resolve_command(ctx, args)
+        is_light = found[1] is completion or set(args) & set(ctx.help_option_names)
+        if not is_light and not ctx.resilient_parsing:
+            check_address_space()
+        return found
+
+
+def spare_address_space() -> None:
+    """Have libraries, here and in workers, reserve little of an address space that is limited."""
+    if address_space() < math.inf:
+        import ctypes
+
+        for name, value in SPARING.items():
+            os.environ.setdefault(name, value)
+        with suppress(AttributeError):  # of a process that runs: the variable is read as it starts
+            ctypes.CDLL(None).mallopt(ARENAS, 1)
 
 
 def choose_blas_kernels() -> None:
@@ -101,7 +136,7 @@ def choose_blas_kernels() -> None:
 def fail(message: str) -> NoReturn:
     """Print the message on stderr and exit with `ExitStatus.REFUSED`."""
     with suppress(OSError):
-        click.echo(f"error: {harmless(message)}", err=True)
+        click.echo(f"error: {_one_line(message)}", err=True)
     try:
         sys.stdout.flush()
     except OSError:  # Python would try once more on exit, and fail with a message of its own
@@ -109,11 +144,8 @@ def fail(message: str) -> NoReturn:
     sys.exit(ExitStatus.REFUSED)
 
 
-def harmless(message: str) -> str:
-    """Return a message in one line that does nothing to a terminal, whatever labels are in it."""
-    from streameval.display.text import shown
-
-    return shown(" ".join(message.split("\n")))
+def _one_line(message: str) -> str:
+    return visible(" ".join(message.split("\n")))
 
 
 @contextmanager
@@ -125,7 +157,7 @@ def warnings_in_words() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *place: Any) -> None:
             if issubclass(category, StreamevalWarning):
-                click.echo(f"warning: {harmless(str(message))}", err=True)
+                click.echo(f"warning: {_one_line(str(message))}", err=True)
             else:
                 as_python_does(message, category, *place)
 

@@ -2,6 +2,7 @@
 
 table         tables as data; their numbers; CSV, Markdown, LaTeX and Parquet
 text, html    lines and tables as text, with its colours; and as HTML
+characters    those that a terminal obeys
 provenance    what a result was made from, in words
 evaluation    a result in words and tables: metrics, groups of queries and pairs of cameras
 comparison    runs side by side, and against the first of them

@@ -9,17 +9,13 @@ from io import StringIO
 from textwrap import wrap
 from typing import TYPE_CHECKING, TextIO
 
+from streameval.display.characters import visible
 from streameval.display.table import ROOM, SEPARATOR, Blocks, Table
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
 WIDE = 10_000  # columns: a number is never wrapped or cut; a narrow terminal wraps by itself
-
-_HARMFUL = dict.fromkeys(
-    [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd"
-)
-"""Characters that would move the cursor, colour the terminal or turn its text around."""
 
 _ASCII = str.maketrans(
     {"×": "x", "−": "-", "–": "-", "·": "*", "τ": "tau", "≤": "<=", "…": "...", "█": "#", "●": "*"}
@@ -33,7 +29,7 @@ def shown(text: str, *, plain: bool = False) -> str:
 
     Plain is ASCII without colours or boxes: for files, pipes and NO_COLOR.
     """
-    text = text.translate(_HARMFUL)
+    text = visible(text)
     return text.replace(SEPARATOR, " | ").translate(_ASCII) if plain else text
 
 

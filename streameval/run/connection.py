@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError, TaskError, check_type, warn
 from streameval.interruption import heed
-from streameval.memory import Memory, check_budget, default_budget, process_memory
+from streameval.memory import HALF, RAISE, Memory, check_budget, default_budget, process_memory
 from streameval.output import scratch_folder
 from streameval.planning.plan import Workers, plural
 from streameval.run.worker import VERSION
@@ -76,7 +77,7 @@ class Connection:
         memory : int, optional
             Bytes that each may take beyond what it holds; by default half of what is free on its
             machine, shared with the other workers there, 8 GB at most. In either case no more
-            than the cluster gives it.
+            than the cluster gives it, and no more than half of the address space that it has left.
 
         Raises
         ------
@@ -98,6 +99,9 @@ class Connection:
         for address, one in present.items():
             state, share = states[address], on_host[one["host"]]
             budgets.append(default_budget(state.free, share) if memory is None else memory)
+            if state.most < math.inf:
+                most = check_budget(int(state.most), f"{HALF} of the worker {address}", RAISE)
+                budgets.append(most)
             if one["memory_limit"]:
                 left = round(SHARE * one["memory_limit"]) - state.held
                 budgets.append(check_budget(max(left, 0), f" for the worker {address}"))

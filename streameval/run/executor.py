@@ -17,7 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from streameval.errors import StreamevalError, TaskError
+from streameval.errors import StreamevalError, TaskError, lacks_memory
 from streameval.interruption import heed
 from streameval.planning.range import NotUnitError
 from streameval.run.job import Job
@@ -92,9 +92,11 @@ def run_task(work: Pass[Item, Part], job: Job, item: Item, watch: Watch) -> Part
         progress = _Attempt(watch)
         try:
             return work.compute(job, item, progress)
-        except (Cancelled, NotUnitError, MemoryError):
+        except (Cancelled, NotUnitError):
             raise
         except Exception as error:
+            if lacks_memory(error):
+                raise MemoryError(f"{work.name} of {item}: {error}") from error
             ours = isinstance(error, StreamevalError)
             if ours and (attempt == ATTEMPTS or not _may_pass(error)):
                 raise

@@ -24,6 +24,7 @@ from streameval.memory import (
     default_budget,
     free_bytes,
     library_bytes,
+    within_address_space,
 )
 from streameval.metrics.options import is_count, is_number
 from streameval.planning.plan import Limits, Task, Workers
@@ -177,11 +178,12 @@ def open_session(given: Keywords) -> Iterator[Session]:
     workers, resume = given.get("workers", 1), bool(given.get("resume"))
     if workers < 1:
         raise OptionError(f"--workers is {workers}; a whole number of at least 1 is needed")
-    memory = budget(given.get("memory"), workers)
+    each = _given_budget(given.get("memory"), workers)
     if given.get("dry_run") and "workers" in given and "scheduler" not in given:
-        planned = Workers(workers, given.get("threads", 1), memory, IMPORT_BYTES)
-        yield Session(memory, threads, ThreadExecutor(threads), planned_workers=planned)
+        planned = Workers(workers, given.get("threads", 1), each, IMPORT_BYTES)
+        yield Session(each, threads, ThreadExecutor(threads), planned_workers=planned)
         return
+    memory = within_address_space(each, given.get("workers", 0))
     if folder is not None:
         check_path(folder, "checkpoint")
     elif resume:
@@ -191,13 +193,13 @@ def open_session(given: Keywords) -> Iterator[Session]:
     with (
         noticing(),
         opened_progress(given.get("progress")) as progress,
-        open_cluster(given, memory) as connection,
+        open_cluster(given, each) as connection,
     ):
         session = Session(
             memory,
             threads,
             ThreadExecutor(threads) if connection is None else ClusterExecutor(connection),
-            memory if "memory" in given else None,
+            each if "memory" in given else None,
             connection,
             progress=progress,
         )
@@ -209,14 +211,13 @@ def open_session(given: Keywords) -> Iterator[Session]:
             record.remove()
 
 
-def budget(memory: str | float | None, processes: int = 1) -> int:
-    """Return what each of some processes of this machine may take beyond what it holds, in bytes.
+def budget(memory: str | float | None) -> int:
+    """Return what this process may take beyond what it holds, in bytes.
 
     Parameters
     ----------
     memory : str or float, optional
         A size as `parse_bytes` reads it; by default half of what is free, 8 GB at most.
-    processes : int
 
     Raises
     ------
@@ -225,6 +226,11 @@ def budget(memory: str | float | None, processes: int = 1) -> int:
     OptionError
         If it is no size.
     """
+    return within_address_space(_given_budget(memory, 1))
+
+
+def _given_budget(memory: str | float | None, processes: int) -> int:
+    """Return the budget of each of some processes of this machine."""
     if memory is None:
         return default_budget(free_bytes(), processes)
     return check_budget(parse_bytes(memory))

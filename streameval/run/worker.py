@@ -54,7 +54,7 @@ def run_on_worker(client_version: str, work: Pass[Item, Part], job: Job, item: I
             raise _unreadable(error) from error
         raise
     except MemoryError as error:
-        raise MemoryError(f"{work.name} of {item}, on worker {_worker()}: {error}") from error
+        raise MemoryError(f"{error} (on worker {_worker()})") from error
 
 
 def merge_on_worker(client_version: str, work: Pass[Any, Part], *parts: Part) -> Part:

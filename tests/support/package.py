@@ -1,5 +1,6 @@
 """What tests use of the modules at the root of the package."""
 
+from streameval.memory import LEAST_SPACE as LEAST_SPACE
 from streameval.memory import Memory as Memory
 from streameval.memory import default_budget as default_budget
 from streameval.memory import free_bytes as free_bytes
@@ -14,6 +15,7 @@ from streameval.store import unpack as unpack
 
 __all__ = [
     "FIELDS",
+    "LEAST_SPACE",
     "REQUIRED",
     "Memory",
     "NewFile",
