@@ -37,7 +37,7 @@ def load_job(client_version: str, blob: bytes) -> Job:
     _check_version(client_version)
     try:
         job: Job = pickle.loads(blob)
-    except InputError as error:
+    except (InputError, OSError) as error:
         raise _unreadable(error) from error
     return job
 
@@ -65,7 +65,7 @@ def merge_on_worker(client_version: str, work: Pass[Any, Part], *parts: Part) ->
     return reduce(work.merge, parts)
 
 
-def _unreadable(error: InputError) -> InputError:
+def _unreadable(error: Exception) -> InputError:
     return InputError(
         f"{error} (on worker {_worker()}); every worker must be able to read the inputs: put them "
         "where all can, at the same path"
