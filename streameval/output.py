@@ -1,19 +1,20 @@
 """Files and folders that are written whole, or not at all.
 
-An output is written beside its place, under a hidden name, and renamed into it. What a killed
-process leaves under hidden names is removed by the next one that writes to the same place: an
-output is locked for as long as the process that writes it lives.
+An output is written beside its place, under a hidden name, and renamed into it. Its place is
+claimed for as long as the process that writes it lives. What a killed process leaves under hidden
+names is removed by the next one that claims the same place.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -33,28 +34,30 @@ _ATTEMPTS = 10  # at removing a folder that a thread is still writing to
 class Output:
     """A file or folder being written: a context that leaves it whole in its place, or not at all.
 
-    What is in its place, the target, is replaced; `partial` is where to write it, beside its place.
+    What is in its place, the `target`, is replaced; `partial` is where to write it, beside that.
     Entering and leaving raise OutputError if it can't be written.
     """
 
     failure, remedy = "{} can't be written", "give a file that can be made"
 
     def __init__(self, target: Path) -> None:
-        self._target = target
+        self.target = target
         self.partial = hidden_path(target, "partial")
         self._replaced: Path | None = None
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
         with self._refused(), ExitStack() as stack:
+            self._enter_folder(stack)
+            stack.enter_context(claimed(self.target))
             stack.enter_context(at_end(self.discard))
-            sweep(self._target)
-            self._make()
-            with suppress(OSError):  # where nothing can be locked, nothing is swept either
-                stack.callback(os.close, lock(self.partial))
             stack.callback(self.discard)
+            self._make()
             self._opened = stack.pop_all()
         return self
+
+    def _enter_folder(self, stack: ExitStack) -> None:
+        """Make the folders above."""
 
     def _make(self) -> None:
         """Make what is written to."""
@@ -66,7 +69,7 @@ class Output:
     def put_in_place(self) -> None:
         """Rename what is finished to its place."""
         with held():
-            self._replaced = put_in_place(self.partial, self._target)
+            self._replaced = put_in_place(self.partial, self.target)
 
     def discard(self) -> None:
         """Remove what is unfinished, and what has been replaced."""
@@ -75,7 +78,7 @@ class Output:
             remove(self._replaced)
 
     def _refused(self) -> AbstractContextManager[None]:
-        return refused(self.failure.format(self._target), self.remedy)
+        return refused(self.failure.format(self.target), self.remedy)
 
 
 class NewFile(Output):
@@ -85,11 +88,12 @@ class NewFile(Output):
     """
 
     def __init__(self, path: str | Path, *, overwrite: bool) -> None:
-        check_new(path, overwrite=overwrite)
         super().__init__(Path(path))
+        self._overwrite = overwrite
 
     def _make(self) -> None:
-        if self._target.is_dir():
+        check_new(self.target, overwrite=self._overwrite)
+        if self.target.is_dir():
             raise IsADirectoryError(0, "Is a directory")
         self._file = self.partial.open("wb")
 
@@ -115,19 +119,21 @@ class NewFile(Output):
 
 
 class NewFolder(Output):
-    """A folder being written; it is in its place once `put_in_place` is called."""
+    """A folder being written; it is in its place once `fill` is called."""
 
     remedy = "make room or choose another folder"
 
+    def _enter_folder(self, stack: ExitStack) -> None:
+        stack.enter_context(folders_above(self.target))
+
     def _make(self) -> None:
-        self._target.parent.mkdir(parents=True, exist_ok=True)
         self.partial.mkdir()
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        super().__exit__(kind, error, trace)
-        if isinstance(error, OSError):
-            with self._refused():
-                raise error
+    def fill(self, write: Callable[[Path], None]) -> None:
+        """Have the folder written, and put it in its place."""
+        with self._refused():
+            write(self.partial)
+            self.put_in_place()
 
 
 def as_json(value: object) -> str:
@@ -167,14 +173,13 @@ def put_in_place(partial: Path, target: Path) -> Path | None:
 
 
 def sweep(target: Path) -> None:
-    """Remove what killed processes of this host have left of outputs for the same place."""
+    """Remove what killed processes of this host have left of outputs for a claimed place."""
     partial, old = (_hidden_prefix(target, state) for state in ("partial", "old"))
     with suppress(OSError):
         for left in list(target.parent.iterdir()):
             prefix, _, token = left.name.rpartition(".")
-            unfinished = prefix == partial and not is_locked(left)
             replaced = prefix == old and target.exists()  # else it is the only copy
-            if re.fullmatch("[0-9a-f]{8}", token) and (unfinished or replaced):
+            if re.fullmatch("[0-9a-f]{8}", token) and (prefix == partial or replaced):
                 remove(left)
 
 
@@ -202,32 +207,83 @@ def hidden_path(target: Path, state: str) -> Path:
 def _hidden_prefix(target: Path, state: str) -> str:
     """Return how hidden names begin: with the host, as another's processes can't be known."""
     host = re.sub(r"[^A-Za-z0-9-]", "_", platform.node())[:_NAME_KEPT]
-    return f".{target.name[:_NAME_KEPT]}.{host}.{state}"
+    return f"{_hidden_name(target)}.{host}.{state}"
 
 
-def lock(path: Path) -> int:
-    """Return a descriptor that locks a file or folder until it is closed, or the process ends.
+def _hidden_name(target: Path) -> str:
+    """Return a hidden name of no other target of the folder, however long their names are."""
+    token = hashlib.blake2b(os.fsencode(target.name), digest_size=4).hexdigest()
+    return f".{target.name[:_NAME_KEPT]}.{token}"
 
-    Raises BlockingIOError if another process holds the lock.
+
+@contextmanager
+def folders_above(target: Path) -> Iterator[None]:
+    """Make the folders above a target, and remove in the end those of them that are empty."""
+    made = [parent for parent in target.parents if not parent.exists()]
+
+    def remove_empty() -> None:
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()
+
+    with ExitStack() as stack:
+        stack.callback(remove_empty)
+        stack.enter_context(at_end(remove_empty))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield
+
+
+@contextmanager
+def claimed(target: Path) -> Iterator[None]:
+    """Keep a place from other processes, by a lock beside it that dies with this process.
+
+    What killed processes have left there is removed. Where nothing can be locked, nothing is kept.
+
+    Raises
+    ------
+    OutputError
+        If another process writes to it.
+    OSError
+        If nothing can be written there.
     """
+    claim = target.parent / f"{_hidden_name(target)}.lock"
+    with ExitStack() as stack:
+        with held():
+            descriptor, is_locked = _claim(claim, target)
+            stack.callback(os.close, descriptor)
+            stack.callback(remove, claim)
+            stack.enter_context(at_end(lambda: remove(claim)))
+        with suppress(FileNotFoundError):
+            target.lstat()  # its name may be too long
+        if is_locked:
+            sweep(target)
+        yield
+
+
+def _claim(claim: Path, target: Path) -> tuple[int, bool]:
+    """Return a descriptor of a file, and whether it is locked; see `claimed`."""
     import fcntl  # not on every system
 
-    held = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(held)
-        raise
-    return held
-
-
-def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock of a file or folder; True where that is unknown."""
-    try:
-        os.close(lock(path))
-    except OSError:
-        return True
-    return False
+    while True:
+        descriptor = os.open(claim, os.O_CREAT | os.O_RDWR, 0o666)  # over NFS, no other is locked
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            who = os.read(descriptor, 200).decode(errors="replace")
+            os.close(descriptor)
+            raise OutputError(
+                f"another process{f' ({who})' if who else ''} writes to {target}: wait for it, or "
+                "choose another place"
+            ) from error
+        except OSError:
+            return descriptor, False
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), claim.stat()):
+                with suppress(OSError):  # the disk is full
+                    os.truncate(descriptor, 0)
+                    os.write(descriptor, f"{os.getpid()} on {platform.node()}".encode())
+                return descriptor, True
+        os.close(descriptor)  # whoever held it has just removed it
 
 
 @contextmanager

@@ -23,10 +23,11 @@ def write(content):
         with NewFile(TARGET, overwrite=True) as file:
             file.write_all([content] * 3)
     else:
-        with NewFolder(TARGET) as folder:
+        def fill(partial):
             for name in "abc":
-                (folder.partial / name).write_text(content)
-            folder.put_in_place()
+                (partial / name).write_text(content)
+        with NewFolder(TARGET) as folder:
+            folder.fill(fill)
 
 def read():
     if not TARGET.exists():

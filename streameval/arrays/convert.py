@@ -22,7 +22,7 @@ from streameval.arrays.identity import state, unchanging
 from streameval.arrays.zarr_array import open_zarr
 from streameval.errors import BudgetError, InputError, OptionError, OutputError
 from streameval.interruption import at_end, held
-from streameval.output import check_new, lock, put_in_place, refused, remove, sweep
+from streameval.output import check_new, claimed, folders_above, put_in_place, refused, remove
 
 CHUNK_BYTES = 4 << 20
 CHUNK_COLUMNS = 4096  # at most; of features, all
@@ -73,14 +73,10 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
     progress = target.with_name(target.name + ".progress")
     remedy = "make room or choose another output"
     with refused(f"{target} can't be written", remedy), ExitStack() as stack:
-        progress.mkdir(parents=True, exist_ok=True)
-        try:
-            stack.callback(os.close, lock(progress))
-        except BlockingIOError as error:
-            raise OutputError(
-                f"{progress} is being written by another process; wait for it, or choose another "
-                "output"
-            ) from error
+        stack.enter_context(folders_above(target))
+        stack.enter_context(claimed(target))
+        check_new(out, overwrite=overwrite)  # another process may just have made it
+        progress.mkdir(exist_ok=True)
         left = f"finished work is kept in {progress}: the same command goes on with it"
         stack.enter_context(at_end(lambda: left))
         with unchanging(source):
@@ -89,7 +85,6 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
         for stray in progress.rglob("*.partial"):  # what a killed run was writing
             stray.unlink()
         open_zarr(progress / _ARRAY, None, str(target))  # checks that every chunk is there
-        sweep(target)
         with held():
             replaced = put_in_place(progress / _ARRAY, target)
             if replaced is not None:

@@ -5,12 +5,11 @@ Finished work is kept beside the folder until the result is in it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -105,27 +104,32 @@ class Output(ExitStack):
     """
 
     def __init__(self, values: Values) -> None:
-        from streameval.result.saved import check_output
-        from streameval.run.checkpoint import Checkpoint, discard
-
         super().__init__()
         self._out, self._overwrite = values["out"], values["overwrite"]
         self._resume = values["resume"]
         self._checkpoint: Checkpoint | None = None
         self._saved: Evaluation | None = None
-        again = self._overwrite or self._resume
         if values["save_index"] is not None:
-            check_new(values["save_index"], overwrite=again)
+            check_new(values["save_index"], overwrite=self._overwrite or self._resume)
+        if self._out is None and self._resume:
+            raise OptionError("--resume goes on with the work kept for --out: give --out DIR")
+
+    def __enter__(self) -> Self:
+        from streameval.result.saved import ResultFolder
+        from streameval.run.checkpoint import Checkpoint, discard
+
         if self._out is None:
-            if self._resume:
-                raise OptionError("--resume goes on with the work kept for --out: give --out DIR")
-            return
-        folder = Path(os.fspath(check_output(self._out, overwrite=again)) + SUFFIX)
-        if self._overwrite and not self._resume:
-            discard(folder)
-        self._checkpoint = Checkpoint(folder, resume=self._resume)
-        self.push(self._checkpoint)
-        self.enter_context(at_end(self._remains))
+            return self
+        with ExitStack() as opened:
+            new = ResultFolder(self._out, overwrite=self._overwrite or self._resume)
+            self._folder = opened.enter_context(new)
+            work = Path(f"{new.target}{SUFFIX}")
+            if self._overwrite and not self._resume:
+                discard(work)
+            self._checkpoint = opened.enter_context(Checkpoint(work, resume=self._resume))
+            opened.enter_context(at_end(self._remains))
+            self.push(opened.pop_all())
+        return self
 
     def count(self, prepared: Prepared, session: Session) -> Evaluation:
         """Return the result: evaluated, or read again where the same evaluation is saved."""
@@ -174,12 +178,15 @@ class Output(ExitStack):
 
         It may be the work of hours, and is printed all the same; finished work is kept then.
         """
+        from streameval.result.saved import check_output
+
         if self._out is None:
             return None
         replaces = self._overwrite or self._saved is not None
         try:
             if not self.holds(result):
-                result.save(self._out, overwrite=replaces)
+                check_output(self._out, overwrite=replaces)
+                self._folder.fill(result.write)
             if self._checkpoint is not None:
                 self._checkpoint.remove()
         except (StreamevalError, OSError, MemoryError) as error:

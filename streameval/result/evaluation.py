@@ -213,8 +213,7 @@ class Evaluation(Shown, EvaluationValues):
             If the path exists and may not be replaced, or cannot be written.
         """
         with ResultFolder(path, overwrite=overwrite) as folder:
-            self.write(folder.partial)
-            folder.put_in_place()
+            folder.fill(self.write)
 
     def write(self, folder: Path) -> None:
         """Write the files of the result into an existing folder."""

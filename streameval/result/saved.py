@@ -28,14 +28,13 @@ import numpy as np
 
 from streameval.arrays.zarr_array import check_complete
 from streameval.errors import InputError, OutputError, check_path
-from streameval.interruption import held
 from streameval.metrics.bounds import ListReading
 from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Resampling
 from streameval.metrics.groups import PositiveCameras
 from streameval.metrics.metric import FRACTION, TAU
 from streameval.metrics.options import MetricOptions
-from streameval.output import ESCAPED, NewFolder, as_json, check_new, hidden_path, refused
+from streameval.output import ESCAPED, NewFolder, as_json, check_new, refused
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.groups import check_group_column, label_columns, write_groups
 from streameval.statistics import REQUIRED, RankStatistics
@@ -56,10 +55,10 @@ FORMAT = 4  # of results; those of earlier formats are read, too
 
 
 def check_output(path: str | Path, *, overwrite: bool) -> Path:
-    """Return the path where a result may be written, tried out by making a folder beside it.
+    """Return the path where a result may be written.
 
-    Raises OutputError if it exists and is not to be replaced, is no folder of a result and nothing
-    else, or can't be written.
+    Raises OutputError if it exists and is not to be replaced, or is no folder of a result and
+    nothing else.
     """
     check_path(path)
     if not str(path):
@@ -73,9 +72,9 @@ def check_output(path: str | Path, *, overwrite: bool) -> Path:
         ) from error
     with refused(f"no result can be written to {path}", "give a folder that can be made"):
         target = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a link
-        if target.exists() or target.is_symlink():
+        with suppress(FileNotFoundError):
+            target.lstat()
             _check_replaceable(path, target, overwrite=overwrite)
-        _try_writing(target)
     return target
 
 
@@ -101,19 +100,6 @@ def _check_replaceable(path: str | Path, target: Path, *, overwrite: bool) -> No
             f"{path} holds {foreign[0]}, which is no part of a result ({', '.join(ENTRIES)}); "
             "it is not replaced: move that elsewhere, or choose another"
         )
-
-
-def _try_writing(target: Path) -> None:
-    """Make a folder beside the target and remove it; or in the nearest folder that is there."""
-    above = target.parent
-    while not above.exists():
-        above = above.parent
-    with suppress(FileNotFoundError):
-        (above / target.name).lstat()  # its name may be too long
-    trial = hidden_path(above / target.name, "partial")
-    with held():
-        trial.mkdir()
-        trial.rmdir()
 
 
 class ResultFolder(NewFolder):

@@ -2,7 +2,7 @@
 
 A transactional store. Every few seconds what the finished tasks have counted is committed,
 together with which tasks these are: whenever the process is killed, the record is that of one
-moment. Only the client writes, and holds a lock.
+moment. Only the client writes, and claims the folder from the beginning of the run.
 
     evaluation             what is evaluated and how it is cut into tasks, as JSON
     VARIANT/STAGE/NAME     the arrays of each name of the stage's state
@@ -32,7 +32,7 @@ import numpy as np
 from streameval.arrays.witness import Readings
 from streameval.errors import OutputError, TaskError, warn
 from streameval.interruption import at_end
-from streameval.output import hidden_path, remove
+from streameval.output import claimed, folders_above, hidden_path, remove
 from streameval.planning.plan import Cut, Plan, Task, plural
 from streameval.run.record import PLACES, Item, Manifest, Record, Stage, digest
 from streameval.statistics import RankStatistics
@@ -47,7 +47,6 @@ EVALUATION, DONE, READ, FILES = "evaluation", "done", "read", "files"
 
 class _WorkStore(Store):
     inside = "record"
-    busy = "another process writes to {place}: wait for it, or choose another folder"
     read = "{place} can't be read ({error}): remove it, and begin again"
     written = (
         "finished work can't be kept in {place} ({error}): make room, or choose another folder"
@@ -73,7 +72,6 @@ class Checkpoint(Record):
     def __init__(self, folder: Path, *, resume: bool) -> None:
         self._folder = folder
         self._store = _WorkStore(folder)
-        self._lock = ExitStack()
         self._evaluation: JsonObject = {}
         self._anew = False  # whether the work is cut otherwise than the record says
         self._stages: dict[str, Stage] = {}
@@ -81,13 +79,18 @@ class Checkpoint(Record):
         self._changed: dict[tuple[str, str], Stage] = {}
         self._commits = 0
         self._committed = time.monotonic()
-        if folder.exists():
-            if not resume:
-                raise OutputError(
-                    f"{folder} holds the unfinished work of an earlier run: go on with it "
-                    "(--resume), or remove it"
-                )
-            self._open()
+        with ExitStack() as claim:
+            with self._store.guard("written"):
+                claim.enter_context(folders_above(folder.absolute()))
+                claim.enter_context(claimed(folder.absolute()))
+            if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+                if not resume:
+                    raise OutputError(
+                        f"{folder} holds the unfinished work of an earlier run: go on with it "
+                        "(--resume), or remove it"
+                    )
+                self._open()
+            self._claim = claim.pop_all()
 
     def start(
         self, describe: Callable[[], Manifest], plan: Plan, with_cut: Callable[[Cut], Plan]
@@ -184,7 +187,7 @@ class Checkpoint(Record):
         """Remove the record: the result is written."""
         self._changed.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._lock.close()
+        self._claim.close()
 
     def __enter__(self) -> Checkpoint:
         return self
@@ -194,18 +197,14 @@ class Checkpoint(Record):
             if isinstance(error, TaskError) or (error is not None and self.begun):
                 self.commit()
         finally:
-            self._lock.close()
+            self._claim.close()
 
     def _begin(self) -> None:
         """Write what is evaluated, where that is not written."""
         with self._store.guard("written"):
             if not self.begun:
-                if self._folder.exists():
-                    raise OutputError(
-                        f"{self._folder} was made by another process: choose another folder"
-                    )
                 with at_end(lambda: remove(self._folder)):
-                    self._lock.enter_context(self._store.locked())
+                    self._folder.mkdir(exist_ok=True)
                     self._store.create()
             if self._store.is_empty:
                 change = View(self._store, self._store.writable())
@@ -217,16 +216,13 @@ class Checkpoint(Record):
 
     def _open(self) -> None:
         """Open the record and read all of it: it is no larger than the result."""
-        with ExitStack() as lock:
-            lock.enter_context(self._store.locked())
-            with self._store.guard("read"):
-                if self._store.exists():
-                    self._store.open()
-                else:  # killed while it was made
-                    self._store.create()
-                if not self._store.is_empty:
-                    self._read(View(self._store, self._store.readable()))
-            self._lock = lock.pop_all()
+        with self._store.guard("read"):
+            if self._store.exists():
+                self._store.open()
+            else:  # killed while it was made
+                self._store.create()
+            if not self._store.is_empty:
+                self._read(View(self._store, self._store.readable()))
 
     def _read(self, view: View) -> None:
         known = EVALUATION in view.root
@@ -266,8 +262,8 @@ def _counted_of(arrays: Arrays) -> AnyArray | RankStatistics:
 
 def discard(folder: Path) -> None:
     """Remove a record, if there is one; raise OutputError if another process writes to it."""
-    if (folder / "lock").exists():
-        with _WorkStore(folder).locked():
+    if (folder / _WorkStore.inside).exists():
+        with claimed(folder.absolute()):
             shutil.rmtree(folder, ignore_errors=True)
 
 
