@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -92,14 +93,18 @@ class Run:
         self.process.wait()
 
 
-def check(inputs: Path, folder: Path, kind: str, number: int, delay: float, bound: float) -> int:
-    """Send a signal to a run after some seconds; return its status."""
+def check(
+    inputs: Path, folder: Path, kind: str, number: int, delay: float, bound: float
+) -> tuple[int, float]:
+    """Send a signal to a run after some seconds; return its status, and the seconds it took."""
     run = Run(inputs, folder, kind)
     try:
         with suppress(subprocess.TimeoutExpired):
             run.process.wait(delay)
         run.process.send_signal(number)
+        sent = time.monotonic()
         status, stderr = run.end(bound)
+        took = time.monotonic() - sent
         told = (kind, signal.Signals(number).name, delay, status, stderr)
         assert status in (0, 128 + number), told
         assert "Traceback" not in stderr or stderr.endswith("\nKeyboardInterrupt\n"), told
@@ -113,7 +118,7 @@ def check(inputs: Path, folder: Path, kind: str, number: int, delay: float, boun
         Evaluation.load(folder / "out" / "result")
     assert left == {"result"} if status == 0 else left <= {"result"}, told
     assert list((folder / "scratch").iterdir()) == [], told
-    return status
+    return status, took
 
 
 @contextmanager
@@ -127,9 +132,11 @@ def busy(count: int) -> Iterator[None]:
         yield
 
 
-def interrupt(inputs: Path, folder: Path, runs: dict[str, int], bound: float) -> None:
-    """Send signals at random times to so many runs of each kind."""
-    random = Random(sum(runs.values()))
+def interrupt(
+    inputs: Path, folder: Path, runs: dict[str, int], bound: float
+) -> list[tuple[int, float]]:
+    """Send signals at random times to so many runs of each kind; return how they end."""
+    random, ends = Random(sum(runs.values())), []
     for kind, count in runs.items():
         begun = time.monotonic()
         whole = Run(inputs, folder / kind, kind)
@@ -137,7 +144,8 @@ def interrupt(inputs: Path, folder: Path, runs: dict[str, int], bound: float) ->
         whole_time = time.monotonic() - begun
         for i in range(count):
             delay, number = random.uniform(0, whole_time), SIGNALS[i % 2]
-            check(inputs, folder / f"{kind}-{i}", kind, number, delay, bound)
+            ends.append(check(inputs, folder / f"{kind}-{i}", kind, number, delay, bound))
+    return ends
 
 
 def test_signals_at_random_times(inputs: Path, tmp_path: Path) -> None:
@@ -151,6 +159,10 @@ def test_signals_to_busy_machines(inputs: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_signals_end_runs_in_seconds(inputs: Path, tmp_path: Path) -> None:
+def test_signals_end_runs_in_seconds(
+    inputs: Path, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     with busy(BUSY):
-        interrupt(inputs, tmp_path, {"threads": 80, "workers": 80, "compiling": 40}, SECONDS)
+        ends = interrupt(inputs, tmp_path, {"threads": 80, "workers": 80, "compiling": 40}, SECONDS)
+    record_property("ends", dict(Counter(status for status, _ in ends)))
+    record_property("longest", max(took for _, took in ends))
