@@ -31,7 +31,7 @@ import numpy as np
 
 from streameval.arrays.witness import Readings
 from streameval.errors import OutputError, TaskError, warn
-from streameval.interruption import at_end
+from streameval.interruption import at_end, held
 from streameval.output import claimed, folders_above, hidden_path, remove
 from streameval.planning.plan import Cut, Plan, Task, plural
 from streameval.run.record import PLACES, Item, Manifest, Record, Stage, digest
@@ -186,7 +186,11 @@ class Checkpoint(Record):
     def remove(self) -> None:
         """Remove the record: the result is written."""
         self._changed.clear()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        with ExitStack() as ends:
+            with held():  # from here on, a signal finds nothing that is kept
+                self._store = _WorkStore(self._folder)
+                ends.enter_context(at_end(lambda: remove(self._folder)))
+            remove(self._folder)
         self._claim.close()
 
     def __enter__(self) -> Checkpoint:

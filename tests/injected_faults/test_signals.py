@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -29,6 +29,26 @@ KINDS = {
     "compiling": ([], {"NUMBA_CACHE_DIR": "kernels"}),
 }
 """Options and environment of runs."""
+PROGRAM = [sys.executable, "-m", "streameval"]
+SIGNALLED = """
+import os, signal, sys, threading
+from streameval import cli
+from streameval.run import checkpoint
+
+checkpoint.COMMIT_SECONDS = 0.0
+remove, when = checkpoint.remove, sys.argv.pop(1)
+
+def signalled(path):
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and when == "before":
+        os.kill(os.getpid(), signal.SIGTERM)
+    remove(path)
+    if in_main and when == "after":
+        os.kill(os.getpid(), signal.SIGTERM)
+
+checkpoint.remove = signalled
+cli.main()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -40,27 +60,21 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ids, cameras = rng.integers(0, 200, count), rng.integers(0, 4, count)
         rows = [f"{a},{b}" for a, b in zip(ids, cameras, strict=True)]
         (folder / f"{side}.csv").write_text("\n".join(["id,cam", *rows]))
+    assert Run(folder, folder / "first", "threads").end() == (0, "")  # it compiles kernels
     return folder
 
 
 class Run:
     """A run of the command in a folder of its own, with the processes that it starts."""
 
-    def __init__(self, inputs: Path, folder: Path, kind: str) -> None:
+    def __init__(
+        self, inputs: Path, folder: Path, kind: str, program: Sequence[str] = PROGRAM
+    ) -> None:
         options, environment = KINDS[kind]
         self.folder = folder
         for name in ("out", "scratch"):
             (folder / name).mkdir(parents=True)
-        command = [
-            sys.executable,
-            "-m",
-            "streameval",
-            "evaluate",
-            "--quiet",
-            "--out",
-            "out/result",
-            *options,
-        ]
+        command = [*program, "evaluate", "--quiet", "--out", "out/result", *options]
         for side in ("query", "gallery"):
             command += [f"--{side}", inputs / f"{side}.npy"]
             command += [f"--{side}-labels", inputs / f"{side}.csv"]
@@ -146,6 +160,16 @@ def interrupt(
             delay, number = random.uniform(0, whole_time), SIGNALS[i % 2]
             ends.append(check(inputs, folder / f"{kind}-{i}", kind, number, delay, bound))
     return ends
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_finished_work_is_not_told_of_once_it_is_removed(
+    inputs: Path, tmp_path: Path, when: str
+) -> None:
+    run = Run(inputs, tmp_path, "threads", [sys.executable, "-c", SIGNALLED, when])
+    assert run.end() == (143, "interrupted\n")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["result"]
+    Evaluation.load(tmp_path / "out" / "result")
 
 
 def test_signals_at_random_times(inputs: Path, tmp_path: Path) -> None:
