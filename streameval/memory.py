@@ -143,7 +143,7 @@ def check_address_space() -> None:
     if (limit := address_space()) < LEAST_SPACE:
         raise BudgetError(
             f"the address space is limited to {limit / 1e9:.2f} GB, and at least "
-            f"{LEAST_SPACE / 1e9:.1f} GB is needed: raise the limit (ulimit -v {LEAST_SPACE >> 10}"
+            f"{LEAST_SPACE / 1e9:.2f} GB is needed: raise the limit (ulimit -v {LEAST_SPACE >> 10}"
             ", in KiB), or limit the memory by --memory or a control group instead"
         )
 
