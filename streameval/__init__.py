@@ -25,6 +25,7 @@
     choices       names of the choices of options
     statistics    RankStatistics: the counts from which metrics are computed
     memory        what is free, budgets, and what libraries take
+    compilation   compilation of kernels
     output        files and folders, written atomically
     interruption  signals that end the process
     errors        exceptions and the warning

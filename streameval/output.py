@@ -7,6 +7,7 @@ names is removed by the next one that claims the same place.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -18,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Self
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, Self
 
 from streameval.errors import OutputError
 from streameval.interruption import at_end, held
@@ -122,6 +123,7 @@ class NewFolder(Output):
     """A folder being written; it is in its place once `fill` is called."""
 
     remedy = "make room or choose another folder"
+    _reserved: IO[bytes] | None = None
 
     def _enter_folder(self, stack: ExitStack) -> None:
         stack.enter_context(folders_above(self.target))
@@ -129,9 +131,33 @@ class NewFolder(Output):
     def _make(self) -> None:
         self.partial.mkdir()
 
+    def reserve(self, size: int) -> None:
+        """Take so many bytes of the disk until the folder is filled, where it can be done.
+
+        They are those of a file without a name, which ends with this process.
+
+        Raises
+        ------
+        OutputError
+            If they are not free.
+        """
+        with self._refused():
+            room = TemporaryFile(dir=self.partial)  # noqa: SIM115 - closed where it is filled
+            self._opened.enter_context(room)
+            try:
+                os.posix_fallocate(room.fileno(), 0, size)
+            except AttributeError:  # not on every system
+                pass
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise
+            self._reserved = room
+
     def fill(self, write: Callable[[Path], None]) -> None:
         """Have the folder written, and put it in its place."""
         with self._refused():
+            if self._reserved is not None:
+                self._reserved.close()
             write(self.partial)
             self.put_in_place()
 

@@ -14,10 +14,12 @@ state before its change, or after it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,6 +42,7 @@ MESSAGE = 200  # characters of an error's message that are quoted: icechunk says
 
 FORMAT = {"spec_version": 1}  # of a repository: every version of icechunk reads and writes it
 
+_TIMES = re.compile(r"timestamp.* parent: `([^.`]+).*child: `([^.`]+)")  # what icechunk says
 _WORD = 8  # bytes that hold the length of the table of contents; packed arrays begin at multiples
 
 
@@ -57,7 +60,7 @@ class Store:
         Folder of the repository in a local folder.
     busy, read, written : str
         Error messages: another process holds the lock for longer than ``{wait}`` s; the store
-        ``{place}`` can't be read, or written, because of ``{error}``.
+        ``{place}`` can't be read, or written, because of ``{error}``, with what to do.
     """
 
     inside: str
@@ -172,14 +175,14 @@ class Store:
                 "change has been kept: run it again"
             ) from error
         except Exception as error:  # icechunk's own, zarr's, the codecs', the file system's
-            text = " ".join(str(error).split())
-            text = text if len(text) < MESSAGE else f"{text[:MESSAGE]} ..."
-            raise self.refusal(what, f"{type(error).__name__}: {text}") from error
+            raise self.refusal(what, _reason(error)) from error
 
     def _storage(self) -> Any:
         import icechunk
 
-        icechunk.set_logs_filter("error")  # that local commits must not be concurrent: see `locked`
+        icechunk.set_logs_filter(
+            "off"
+        )  # errors are raised; of concurrent local commits see `locked`
         if self.local is not None:
             return icechunk.local_filesystem_storage(str(self.local / self.inside))
         scheme, _, rest = self.location.partition("://")
@@ -293,6 +296,19 @@ class View:
     def _bytes(self, path: str) -> ByteArray:
         array: Any = self.root[path]
         return np.asarray(array[...])
+
+
+def _reason(error: Exception) -> str:
+    """Return why a store can't be read or written; where it is known, with what to do."""
+    text = " ".join(str(error).split())
+    if any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EDQUOT)):
+        return "the disk is full; make room"
+    times = _TIMES.search(text)
+    if times is not None:
+        last, now = times.groups()
+        return f"the clock was set back: it is {now}, and what is there is of {last}; set it right"
+    text = text if len(text) < MESSAGE else f"{text[:MESSAGE]} ..."
+    return f"{type(error).__name__}: {text}"
 
 
 def _digest(content: Any) -> str:

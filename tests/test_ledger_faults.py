@@ -73,7 +73,9 @@ def test_a_full_disk_changes_nothing() -> None:
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (600, limits[1]))  # bytes of a file
-        with pytest.raises(OutputError, match=r"can't be written .* as it was: make room"):
+        with pytest.raises(
+            OutputError, match=r"can't be written .* as it was; mend that, and run it"
+        ):
             append()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -25,7 +25,7 @@ MOST_CODE_LINES = 60
 MOST_PARAMETERS = 8
 MOST_FIELDS = 12
 DECLARATIONS = {"Request", "RankStatistics", "Metric"}
-KERNEL = re.compile(r"\b_?(njit|intrinsic|instruction|extending)\b")
+KERNEL = re.compile(r"\b_?(njit|compiled|intrinsic|instruction|extending)\b")
 KINDS = re.compile(r"\b(Features|Distances|Computed|StoredLists|IndexSearch|Neighbors)\b")
 ENTRY_POINTS = {*se.__all__, "__init__", "create", "append", "evaluate", "command"}
 

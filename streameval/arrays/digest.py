@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from functools import cache
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from streameval.arrays.array import Array, blocks
 from streameval.arrays.witness import MODULUS
+from streameval.compilation import compiled
 from streameval.typing import AnyArray, IntArray, Span
 
 PIECE_BYTES = 4 << 20  # read again at a time, or a chunk
@@ -28,7 +28,7 @@ _COLUMNS = np.uint64(1 << 63)  # multipliers of columns are others than those of
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint32}
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _multiplier(number):  # type: ignore[no-untyped-def]
     """Return an odd number that looks drawn at random (SplitMix64: Steele et al., 2014)."""
     bits = np.uint64(number) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
@@ -37,7 +37,7 @@ def _multiplier(number):  # type: ignore[no-untyped-def]
     return bits ^ (bits >> np.uint64(31)) | np.uint64(1)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _digest_rows(words, first, own, out):  # type: ignore[no-untyped-def]
     """Write the digest of each row of words, the first of which has a number: see `of_rows`.
 
@@ -69,7 +69,7 @@ def _digest_rows(words, first, own, out):  # type: ignore[no-untyped-def]
         out[row], out[b], out[c], out[d] = total_a, total_b, total_c, total_d
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _sum(digests, rows):  # type: ignore[no-untyped-def]
     """Return the sum of the digests of rows, each times the multiplier of its number."""
     total = np.uint64(0)

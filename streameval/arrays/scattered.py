@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numba import types
+
+from streameval.compilation import compiled
 
 # ssize_t pread(int, void *, size_t, off_t), of the C library; an address is an integer here.
 _pread: Any = types.ExternalFunction(
@@ -18,7 +19,7 @@ _pread: Any = types.ExternalFunction(
 )
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def read_scattered(fileno, offset, rows, pieces, window, out):  # type: ignore[no-untyped-def]
     """Copy rows out of a file, until a piece of it can't be read in one call.
 

@@ -134,6 +134,7 @@ class Output(ExitStack):
     def count(self, prepared: Prepared, session: Session) -> Evaluation:
         """Return the result: evaluated, or read again where the same evaluation is saved."""
         from streameval.result import Evaluation
+        from streameval.result.saved import least_bytes
         from streameval.run.orchestrator import carry_out
         from streameval.run.provenance import identity, manifest
 
@@ -152,6 +153,9 @@ class Output(ExitStack):
                     f"{self._out} holds the result of another evaluation, of other inputs or "
                     "options; choose another folder, or replace it: --overwrite"
                 )
+        problem = prepared.problem
+        listed = prepared.plan.layout == "lists"
+        self._folder.reserve(least_bytes(problem.queries, 0 if listed else problem.positives))
         if self._checkpoint is not None:
             plan = self._checkpoint.start(lambda: content, prepared.plan, prepared.with_cut)
             prepared = replace(prepared, plan=plan)

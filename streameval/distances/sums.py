@@ -16,11 +16,11 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba import types
 from numba.core.errors import TypingError
 
+from streameval.compilation import compiled
 from streameval.distances import llvm
 from streameval.typing import AnyArray, FloatArray, FloatingArray, IntArray
 
@@ -127,7 +127,7 @@ squared_difference = _lane_sum(lambda builder, a, b: _square(builder, builder.fs
 absolute_difference = _lane_sum(lambda builder, a, b: _absolute(builder, builder.fsub(a, b)))
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def _sum(term, a, i, b, k):  # type: ignore[no-untyped-def]
     """Return the sum of a term over rows a[i] and b[k].
 
@@ -141,7 +141,7 @@ def _sum(term, a, i, b, k):  # type: ignore[no-untyped-def]
     return absolute_difference(a, i, b, k)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
     """Write the sums of listed pairs, column by column: each b[k] is fetched once.
 
@@ -164,7 +164,7 @@ def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
         out[t] = _sum(term, a, i[t], b, k[t])
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def block_sums(term, a, b, out):  # type: ignore[no-untyped-def]
     """Write the sums of all rows of a with all rows of b, [m, n] float64."""
     block = max(L1_ELEMENTS // max(b.shape[1], 1), 1)
@@ -174,7 +174,7 @@ def block_sums(term, a, b, out):  # type: ignore[no-untyped-def]
                 out[i, k] = _sum(term, a, i, b, k)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def row_norms(rows):  # type: ignore[no-untyped-def]
     """Return the Euclidean norm of each row, [n] float64; not finite where the row is not."""
     out = np.empty(rows.shape[0])

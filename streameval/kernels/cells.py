@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numba import types
 from numba.core.errors import TypingError
 
+from streameval.compilation import compiled
 from streameval.distances import llvm
 from streameval.kernels.grids import ABOVE, BITS, LAST
 
@@ -100,7 +100,7 @@ def quantise(typing_context, values, weight, offset, origin, scale, far, row, ce
     return returns(values, weight, offset, number, number, number, row, cells), generate
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def bin_row(cells, code, bins, fours, touched):  # type: ignore[no-untyped-def]
     """Count the codes of cells, and collect the touched ones; return how many these are.
 
@@ -138,7 +138,7 @@ def bin_row(cells, code, bins, fours, touched):  # type: ignore[no-untyped-def]
     return np.int64(count)
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
+@compiled(fastmath={"nnan", "nsz"})
 def least_of(row):  # type: ignore[no-untyped-def]
     """Return the least value of a row without NaN; +inf of an empty one. Vectorises."""
     least = row.dtype.type(np.inf)

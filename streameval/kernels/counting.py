@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.kernels.cells import bin_row, least_of, quantise
 from streameval.kernels.edges import Edges, note_tie, read_slots, slot_of
 from streameval.kernels.grids import (
@@ -139,7 +139,7 @@ class RankCounter:
         return read_slots(self.edges, self.counts.slots, self.counts.ties, negatives)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def count_tile(  # type: ignore[no-untyped-def]
     rows, levels, grid, row, left, right, edges, code, counts, doubts, filled, crowd, crowded
 ):
@@ -217,7 +217,7 @@ def count_tile(  # type: ignore[no-untyped-def]
     return row, filled, not_finite
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
     """Count values in touched cells, list those in doubt; return the least, and how many."""
     values, cells, code, places = touch
@@ -246,7 +246,7 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
     return least, filled
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def place_doubts(exact, item, edges, counts, doubts):  # type: ignore[no-untyped-def]
     """Count doubts of one set of columns by their canonical distances, [filled] float64."""
     indptr, distances, known, _ = edges

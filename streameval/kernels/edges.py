@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from streameval.compilation import compiled
 from streameval.typing import BoolArray, FloatArray, IntArray
 
 STEPS = 100  # of τ
@@ -130,7 +130,7 @@ class Edges(NamedTuple):
         return cls(indptr, distance, positives, thresholds)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _merge_edges(indptr, positives, thresholds):  # type: ignore[no-untyped-def]
     """Merge two ascending lists a query, dropping repetitions; return where each begins, and it."""
     begins, end = np.zeros_like(indptr), 0
@@ -151,7 +151,7 @@ def _merge_edges(indptr, positives, thresholds):  # type: ignore[no-untyped-def]
     return begins, out[:end].copy()
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def read_slots(edges, slots, ties, negatives):  # type: ignore[no-untyped-def]
     """Turn slot counts into counts per positive and per threshold.
 
@@ -192,7 +192,7 @@ def read_slots(edges, slots, ties, negatives):  # type: ignore[no-untyped-def]
     return closer, tied, before, within
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def first_reached(value, edges, band, low, high):  # type: ignore[no-untyped-def]
     """Return the first edge, from `low` on, whose band does not end before the value, or `high`."""
     while low < high:
@@ -204,7 +204,7 @@ def first_reached(value, edges, band, low, high):  # type: ignore[no-untyped-def
     return low
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def slot_of(value, near, edges, begin, end):  # type: ignore[no-untyped-def]
     """Return the slot of a canonical distance, from the query's first: odd where it is at an edge.
 
@@ -219,7 +219,7 @@ def slot_of(value, near, edges, begin, end):  # type: ignore[no-untyped-def]
     return 2 * (k - begin) + (k < end and edges[k] == value)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def note_tie(value, item, positives, items, first, last, ties):  # type: ignore[no-untyped-def]
     """Note a negative that ties with positives, at the first of them that it is ahead of.
 

@@ -12,14 +12,14 @@ tasks run first, or again.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.kernels.tiles import Doubts, Rows, Tile, list_values, product
 from streameval.typing import BoolArray, FloatArray
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _find(rows, row, low, high, doubts, crowd, crowded):  # type: ignore[no-untyped-def]
     """List the values of a tile up to one limit, or from another on, as doubts.
 
@@ -142,7 +142,7 @@ class NearestCounter:
         return np.sort(self.heaps, axis=1)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _put(value, reach, heap):  # type: ignore[no-untyped-def]
     """Put a distance within reach in place of the greatest of a heap, if it is less."""
     if value > reach or value >= heap[0]:
@@ -158,14 +158,14 @@ def _put(value, reach, heap):  # type: ignore[no-untyped-def]
     heap[at] = value
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _put_all(exact, query, reach, heaps):  # type: ignore[no-untyped-def]
     """Put canonical distances into the heaps of their queries."""
     for t in range(len(exact)):
         _put(exact[t], reach[query[t]], heaps[query[t]])
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _put_exact(rows, limit, reach, heaps):  # type: ignore[no-untyped-def]
     """Put the values of an exact tile, up to the limits of its rows, into the heaps."""
     for row in range(len(rows.query)):

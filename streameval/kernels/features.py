@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import numba
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.distances.distance import LEAST_FLOAT32, MOST_FLOAT32, Distance, Filter
 from streameval.distances.sums import Vectors
 from streameval.kernels.multiplier import Multiplier, choose_multiplier
@@ -31,7 +31,7 @@ def _power_of_two(value: float) -> float:
     return 2.0 ** -math.floor(math.log2(value)) if 1e-300 < value < 1e300 else 1.0
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _scaled(rows, factor):  # type: ignore[no-untyped-def]
     """Return rows times factors, rounded to float32 once."""
     out = np.empty(rows.shape, np.float32)

@@ -13,10 +13,10 @@ and the edge has to be searched for.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from streameval.compilation import compiled
 from streameval.kernels.edges import first_reached
 from streameval.kernels.tiles import product
 from streameval.typing import ByteArray, IntArray
@@ -43,19 +43,19 @@ def codes_for(indptr: IntArray) -> Codes:
     return np.empty(size, np.uint8) if most < 200 else np.empty(size, np.uint16)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def touched_bit(code):  # type: ignore[no-untyped-def]
     """Return the bit that tells touched cells."""
     return 1 << BITS[code.itemsize - 1]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def bins_for(code):  # type: ignore[no-untyped-def]
     """Return a zeroed histogram of codes, [WAYS, codes] uint32."""
     return np.zeros((WAYS, 2 * touched_bit(code)), np.uint32)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def cell_of(value, origin, scale):  # type: ignore[no-untyped-def]
     """Return the cell of one value, as `quantise` does; `ABOVE` beyond the grid."""
     zero = origin - origin
@@ -66,7 +66,7 @@ def cell_of(value, origin, scale):  # type: ignore[no-untyped-def]
     return np.int64(x)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _bulk(values, weight, offset):  # type: ignore[no-untyped-def]
     """Return between what most values of a row lie; (inf, −inf) where that can't be told."""
     low, high = np.inf, -np.inf
@@ -79,7 +79,7 @@ def _bulk(values, weight, offset):  # type: ignore[no-untyped-def]
     return low - margin, high + margin
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _fill(code, start, stop, value):  # type: ignore[no-untyped-def]
     """Write a code to cells, in order: what follows them may be overwritten, too.
 
@@ -91,7 +91,7 @@ def _fill(code, start, stop, value):  # type: ignore[no-untyped-def]
         start += RUN
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def lay_grid(closer, tied, band, pitch, phase, values, weight, offset, code):  # type: ignore[no-untyped-def]
     """Lay a grid over the bulk of a row.
 
@@ -164,7 +164,7 @@ def lay_grid(closer, tied, band, pitch, phase, values, weight, offset, code):  #
     return origin, scale, far, base, e
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def may_be_within(lowest, value, origin, scale):  # type: ignore[no-untyped-def]
     """Tell whether a row may have values up to this one beside those before the grid.
 
@@ -174,7 +174,7 @@ def may_be_within(lowest, value, origin, scale):  # type: ignore[no-untyped-def]
     return lowest > 0 and (lowest <= cell or cell == ABOVE)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def fold(bins, edges, slots, first_slot):  # type: ignore[no-untyped-def]
     """Add bins to the slots before, between and after a grid's edges, from a slot on; zero them."""
     for number in range(edges + 1):
@@ -184,7 +184,7 @@ def fold(bins, edges, slots, first_slot):  # type: ignore[no-untyped-def]
     bins[:, edges + 1] = 0  # beyond all edges: nobody asks
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def edge_of(value, code, bit, base, tied, band):  # type: ignore[no-untyped-def]
     """Return the first edge whose band does not end before the value; m where all do.
 

@@ -22,9 +22,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.kernels import plain_unit
 from streameval.kernels.matrix_unit import (
     AHEAD_BYTES,
@@ -137,7 +137,7 @@ def multiply(
     _multiply(queries, start, gallery, steps, unit, sums, part, out)
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(fastmath={"reassoc", "contract", "nsz"})
 def _squares(row):  # type: ignore[no-untyped-def]
     total = np.float32(0)
     for d in range(row.shape[0]):
@@ -145,7 +145,7 @@ def _squares(row):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
+@compiled(fastmath={"nnan", "nsz"})
 def _exponent(row):  # type: ignore[no-untyped-def]
     """Return k: 2ᵏ times the greatest magnitude is what three digits hold, and twice that is not.
 
@@ -159,7 +159,7 @@ def _exponent(row):  # type: ignore[no-untyped-def]
     return min(23 - above - full, 120) if most > 0 else 0
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _fill(rows, first, column, out):  # type: ignore[no-untyped-def]
     """Copy what there is of 16 rows × 64 columns; zeros beyond."""
     part = rows[first : first + TILE_ROWS, column : column + STEP]
@@ -167,7 +167,7 @@ def _fill(rows, first, column, out):  # type: ignore[no-untyped-def]
     out[: part.shape[0], : part.shape[1]] = part
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _pack(rows, digits, scale, panel, unit):  # type: ignore[no-untyped-def]
     """Write the panels and scales of some rows; return the attributes of `Panels`."""
     n, width = rows.shape
@@ -214,7 +214,7 @@ def _pack(rows, digits, scale, panel, unit):  # type: ignore[no-untyped-def]
     return rounding, middle, low
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _multiply(queries, start, gallery, steps, unit, sums, part, out):  # type: ignore[no-untyped-def]
     """As `multiply`: the queries stay in L2, and each panel of the gallery comes once.
 

@@ -12,6 +12,7 @@ import numba
 import numpy as np
 from numba import types
 
+from streameval.compilation import compiled
 from streameval.distances.llvm import intrinsic
 from streameval.kernels.matrix_unit import (
     DIGITS,
@@ -37,7 +38,7 @@ def _pointer(typing_context, address):  # type: ignore[no-untyped-def]
     return types.voidptr(types.intp), generate
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def pack_step(rows, stride, scales, target, apart, transposed, squares):  # type: ignore[no-untyped-def]
     """As `matrix_unit.pack_step`."""
     by = carray(_pointer(scales), TILE_ROWS, np.float32)
@@ -57,7 +58,7 @@ def pack_step(rows, stride, scales, target, apart, transposed, squares):  # type
                     sums[digit - 1, row, column // 4] += value * value
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def write_rows(sums, out, stride, by_query, by_item):  # type: ignore[no-untyped-def]
     """As `matrix_unit.write_rows`. In float64 each step is exact, then rounded once: an FMA."""
     totals = carray(_pointer(sums), (DIGITS, QUERIES, ITEMS), np.int32)
@@ -76,7 +77,7 @@ def write_rows(sums, out, stride, by_query, by_item):  # type: ignore[no-untyped
             products[item] = total * query_scale[row] * item_scale[item]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def multiply_panels(  # type: ignore[no-untyped-def]
     queries, items, steps, sums, ahead, before, out, stride, by_query, by_item
 ):
@@ -98,7 +99,7 @@ def multiply_panels(  # type: ignore[no-untyped-def]
                 _add_tile(left[digit], rows[other], totals[digit + other])
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _add_tile(left, right, totals):  # type: ignore[no-untyped-def]
     """Add the products of a digit of queries and one of gallery rows."""
     for half in range(2):

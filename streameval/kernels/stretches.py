@@ -6,9 +6,9 @@ within the band of a limit is decided by its distance.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.kernels.edges import Positives
 from streameval.kernels.tiles import Doubts, LevelTable, Tile, list_values, round_up, weighted
 from streameval.typing import IntArray
@@ -53,7 +53,7 @@ class StretchCounter:
                     np.add.at(self.ahead[:, kind], (stretch[chosen], edge[chosen]), 1)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _compare(values, left, right, low, high):  # type: ignore[no-untyped-def]
     """Return how many values of a part of a row are below one limit, and up to another."""
     below, within = 0, 0
@@ -63,7 +63,7 @@ def _compare(values, left, right, low, high):  # type: ignore[no-untyped-def]
     return below, within
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _count(rows, levels, row, done, begin, indptr, ahead, doubts):  # type: ignore[no-untyped-def]
     """Count the negatives of a tile ahead of each positive; list those in doubt, at least n.
 

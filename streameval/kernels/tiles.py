@@ -10,9 +10,9 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.kernels.edges import first_reached
 from streameval.typing import BoolArray, FloatArray, FloatingArray, Indices, Int32Array, IntArray
 
@@ -258,7 +258,7 @@ def column_offsets(
     return offset
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _mask(tile, query, item, indptr, listed, masked):  # type: ignore[no-untyped-def]
     finite = 0
     if tile.shape[1] == 0:
@@ -276,7 +276,7 @@ def _mask(tile, query, item, indptr, listed, masked):  # type: ignore[no-untyped
     return finite
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def all_finite(values):  # type: ignore[no-untyped-def]
     """Tell whether all values of a matrix are finite."""
     bad = 0
@@ -287,7 +287,7 @@ def all_finite(values):  # type: ignore[no-untyped-def]
     return bad == 0
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def product(row, weight, k):  # type: ignore[no-untyped-def]
     """Return ``row[k] * weight[k]``, or ``row[k]`` where `weight` is None."""
     if weight is None:
@@ -295,21 +295,21 @@ def product(row, weight, k):  # type: ignore[no-untyped-def]
     return row[k] * weight[k]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def weighted(row, weight, offset, out):  # type: ignore[no-untyped-def]
     """Write ``row * weight + offset``; vectorises."""
     for k in range(row.shape[0]):
         out[k] = product(row, weight, k) + offset[k]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def round_up(value, like):  # type: ignore[no-untyped-def]
     """Return a float64 as a value of another dtype that is not less."""
     rounded = like.dtype.type(value)
     return rounded if rounded >= value else np.nextafter(rounded, like.dtype.type(np.inf))
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def list_values(row, weight, offset, low, high, most):  # type: ignore[no-untyped-def]
     """List the values of a row that are finite, and up to `low` or between `high` and `most`.
 

@@ -60,8 +60,8 @@ class LedgerStore(Store):
         "from a copy; other snapshots may be whole: streameval ledger evaluate --at"
     )
     written = (
-        "the ledger {place} can't be written ({error}): the last snapshot is as it was: make "
-        "room, or mend the permissions, and run it again"
+        "the ledger {place} can't be written ({error}): the last snapshot is as it was; mend that, "
+        "and run it again"
     )
 
     def __init__(self, location: str | Path) -> None:

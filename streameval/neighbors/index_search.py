@@ -201,8 +201,7 @@ class IndexSearch(ListSource):
                 path = Path(self.save_index or f"{folder}/{BUILT}").absolute()
                 recipe.build(path, plan, session.watch)
                 if not self.save_index:
-                    session.record.keep(faiss_index.description(path))
-                    path = session.record.keep(path)
+                    path = session.record.keep(faiss_index.description(path), path)
             del recipe  # the index is read from its file
             yield replace(self, path=path), faiss_index.facts_of(path)
 

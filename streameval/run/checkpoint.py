@@ -22,7 +22,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,7 @@ EVALUATION, DONE, READ, FILES = "evaluation", "done", "read", "files"
 class _WorkStore(Store):
     inside = "record"
     read = "{place} can't be read ({error}): remove it, and begin again"
-    written = (
-        "finished work can't be kept in {place} ({error}): make room, or choose another folder"
-    )
+    written = "finished work can't be kept in {place} ({error})"
 
 
 class Checkpoint(Record):
@@ -78,6 +76,8 @@ class Checkpoint(Record):
         self._variant = ""
         self._changed: dict[tuple[str, str], Stage] = {}
         self._commits = 0
+        self._failures = 0  # since the last commit
+        self._holds_work = False  # whether there has been a commit, of this run or before
         self._committed = time.monotonic()
         with ExitStack() as claim:
             with self._store.guard("written"):
@@ -138,25 +138,47 @@ class Checkpoint(Record):
         """Return where a file of a stage is kept, in the folder of the record."""
         return self._folder / name
 
-    def keep(self, made: Path) -> Path:
-        """Move a file that is finished into the folder of the record."""
-        self._begin()
-        kept = self.file(made.name)
-        with self._store.guard("written"):
-            partial = hidden_path(kept, "partial")
-            shutil.move(made, partial)
-            return partial.replace(kept)
+    def keep(self, *made: Path) -> Path:
+        """Keep files that are finished in the folder of the record; return where the last is."""
+        kept = [self.file(one.name) for one in made]
+        partial = [hidden_path(one, "partial") for one in kept]
+        try:
+            with self._store.guard("written"):
+                self._begin()
+                for one, other in zip(made, partial, strict=True):
+                    shutil.copyfile(one, other)
+                for one, other in zip(partial, kept, strict=True):
+                    one.replace(other)
+        except OutputError as error:
+            for one in partial:
+                remove(one)
+            self._go_on_without(error)
+            return made[-1]
+        for one in made:
+            remove(one)
+        return kept[-1]
 
     def _mark(self, where: str, stage: Stage, name: str) -> None:
         """Mark a name of a stage as changed; commit where that is due."""
         self._changed[where, name] = stage
-        if time.monotonic() - self._committed >= COMMIT_SECONDS:
+        if time.monotonic() - self._committed >= COMMIT_SECONDS * 2**self._failures:
             self.commit()
 
     def commit(self) -> None:
-        """Write what has changed, at once and as a whole; raise OutputError if that can't be."""
+        """Write what has changed, at once and as a whole; warn where that can't be."""
         if not self._changed:
             return
+        try:
+            self._write()
+        except OutputError as error:
+            self._go_on_without(error)
+        else:
+            self._changed.clear()
+            self._failures = 0
+        self._committed = time.monotonic()
+
+    def _write(self) -> None:
+        """Commit what has changed."""
         self._begin()
         with self._store.guard("written"):
             change = View(self._store, self._store.writable())
@@ -175,8 +197,18 @@ class Checkpoint(Record):
             self._commits += 1
             if self._commits % SWEEP_EVERY == 0:
                 self._store.expire()
-        self._changed.clear()
-        self._committed = time.monotonic()
+
+    def _go_on_without(self, error: OutputError) -> None:
+        """Warn, once in a row, and remove what the attempt has left."""
+        if not self._failures:
+            warn(f"{error}; the run goes on, and tries again now and then")
+        self._failures += 1
+        with suppress(Exception):  # it may fail for the same reason
+            if self._holds_work:
+                self._store.expire()
+            else:
+                self._store = _WorkStore(self._folder)
+                remove(self._folder)
 
     @property
     def begun(self) -> bool:
@@ -214,6 +246,7 @@ class Checkpoint(Record):
                 change = View(self._store, self._store.writable())
                 self._write_evaluation(change)
                 change.commit("begun")
+                self._holds_work = True
 
     def _write_evaluation(self, change: View) -> None:
         change.write_bytes(EVALUATION, json.dumps(self._evaluation).encode())
@@ -227,6 +260,7 @@ class Checkpoint(Record):
                 self._store.create()
             if not self._store.is_empty:
                 self._read(View(self._store, self._store.readable()))
+                self._holds_work = True
 
     def _read(self, view: View) -> None:
         known = EVALUATION in view.root

@@ -80,9 +80,9 @@ class Record:
         """Return where a file of a stage is kept; None where none is."""
         return None
 
-    def keep(self, made: Path) -> Path:
-        """Keep a file that is finished, and return where it is now."""
-        return made
+    def keep(self, *made: Path) -> Path:
+        """Keep files that are finished, all or none; return where the last is now."""
+        return made[-1]
 
     def begin(self, variant: str) -> None:
         """Keep the stages that follow apart from those of other variants."""

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.kernels.edges import Edges, Positives, first_reached, slot_of
 from streameval.kernels.tiles import list_values, product
 from streameval.metrics.ranks import tie_groups
@@ -126,13 +126,13 @@ class Leading(NamedTuple):
         return cls(Edges.build(positives, np.empty(0)), first)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def pack(row, identity, packing):  # type: ignore[no-untyped-def]
     """Return the entry of one negative."""
     return np.uint64(row) << packing.row | np.uint64(identity) << packing.identity | np.uint64(1)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def unpack(entry, packing):  # type: ignore[no-untyped-def]
     """Return the row, the identity and the number of negatives of an entry."""
     row_bit, identity_bit = packing
@@ -141,7 +141,7 @@ def unpack(entry, packing):  # type: ignore[no-untyped-def]
     return np.int64(entry >> row_bit), identity, np.int64(number)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def fold(ahead, size, indptr, weight, most):  # type: ignore[no-untyped-def]
     """Add up what is equal in a sorted list, and leave out what is hopeless.
 
@@ -187,7 +187,7 @@ def fold(ahead, size, indptr, weight, most):  # type: ignore[no-untyped-def]
     return kept
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def collect(  # type: ignore[no-untyped-def]
     rows, levels, row, identity, leading, ahead, size, room, doubts, crowd, crowded
 ):
@@ -249,7 +249,7 @@ def collect(  # type: ignore[no-untyped-def]
     return row, size, filled
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def place(item, identity, leading, ahead, size, doubts, exact):  # type: ignore[no-untyped-def]
     """List the doubts by their canonical distances; return the number of entries."""
     edges, first = leading.edges, leading.first

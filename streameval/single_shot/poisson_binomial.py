@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.single_shot.ahead import ROWS, unpack
 
 NEGLIGIBLE = 1e-20  # of probability: where no more is left below rank R, it is taken for 0
@@ -41,7 +41,7 @@ def hopeless_from(ranks: int) -> int:
     return mean
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def shots_of_query(  # type: ignore[no-untyped-def]
     entries,
     packing,
@@ -110,7 +110,7 @@ def shots_of_query(  # type: ignore[no-untyped-def]
         sampled[rule] = np.cumsum(sampled[rule]) / max(len(drawn), 1)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _add(entries, packing, begin, row, ahead, active, found):  # type: ignore[no-untyped-def]
     """Add the entries up to a row; return the next, and how many identities have some ahead."""
     while begin < len(entries):
@@ -125,7 +125,7 @@ def _add(entries, packing, begin, row, ahead, active, found):  # type: ignore[no
     return begin, found
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _tally(  # type: ignore[no-untyped-def]
     ahead, valid, active, begin, end, rules, drawn, rng, expected, sampled
 ):
@@ -142,7 +142,7 @@ def _tally(  # type: ignore[no-untyped-def]
                     sampled[rule, number] += 1.0
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _numbers_ahead(ahead, valid, active, ranks):  # type: ignore[no-untyped-def]
     """Return the probability that 0, 1, .. of the drawn negatives are ahead, [ranks] float64."""
     chance, following = np.zeros(ranks), np.empty(ranks)
@@ -160,7 +160,7 @@ def _numbers_ahead(ahead, valid, active, ranks):  # type: ignore[no-untyped-def]
     return chance
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _draw(ahead, valid, active, rng, most):  # type: ignore[no-untyped-def]
     """Draw how many negatives are ahead; `most` and more are not told apart."""
     number = 0

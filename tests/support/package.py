@@ -5,6 +5,7 @@ from streameval.memory import Memory as Memory
 from streameval.memory import default_budget as default_budget
 from streameval.memory import free_bytes as free_bytes
 from streameval.output import NewFile as NewFile
+from streameval.output import claimed as claimed
 from streameval.planning.range import uniform_edges as uniform_edges
 from streameval.request import Terms as Terms
 from streameval.statistics import FIELDS as FIELDS
@@ -21,6 +22,7 @@ __all__ = [
     "NewFile",
     "Terms",
     "View",
+    "claimed",
     "default_budget",
     "free_bytes",
     "pack",
