@@ -24,7 +24,8 @@ def compiled(function: Any = None, *, fastmath: Any = False, inline: Any = "neve
     """
     if function is None:
         return partial(compiled, fastmath=fastmath, inline=inline)
-    kernel = numba.njit(nogil=True, fastmath=fastmath, inline=inline)(function)
+    njit: Any = numba.njit
+    kernel = njit(nogil=True, fastmath=fastmath, inline=inline)(function)
     kernel._cache = _Cache(function)
     return kernel
 
