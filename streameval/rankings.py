@@ -76,15 +76,16 @@ def reopen(result: Evaluation, name: str) -> Inputs:
         for side in SIDES
     }
     inputs, listed = told["inputs"], told.get("listed")
+    filled = {"fill_missing": inputs.get("fill_missing", False)}
     try:
         source: TiledSource
         if "distances" in inputs:
-            source = Distances(str(located(inputs["distances"])))
+            source = Distances(str(located(inputs["distances"])), **filled)
         else:
             query_uri, gallery_uri = (str(located(inputs[side])) for side in SIDES)
-            source = Features(query_uri, gallery_uri, inputs["metric"])
+            source = Features(query_uri, gallery_uri, inputs["metric"], **filled)
         protocol = saved_protocol(told["protocol"])
-        query, gallery = read_sides(*uris.values(), shared=protocol.columns)
+        query, gallery = read_sides(*uris.values(), shared=protocol.columns, **filled)
         if listed is not None:
             listed = read_listed_pairs(
                 str(located(listed["good"])),

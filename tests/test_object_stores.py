@@ -222,7 +222,7 @@ def test_a_chunk_that_is_absent_from_a_shard_is_an_error(location: str) -> None:
     for _ in range(2):
         with pytest.raises(InputError, match=message):
             opened.read((40, 50))
-    with pytest.raises(InputError, match=r"chunk c/3/0 is absent"):
+    with pytest.raises(InputError, match=r"chunk c/3/[01] is absent"):
         opened.read((60, 70))
     array[50:] = 1.0
     assert (open_array(f"s3://bucket/data/half-{location}.zarr").read_all() == 1).all()

@@ -65,6 +65,8 @@ class Array(ABC):
     """What its files were known by before it was opened; None if it has none of its own."""
     is_read_again: bool = False
     """Whether reading it alone tells that it has changed."""
+    fill_missing: bool = False
+    """Whether what was never written of it is read as its fill value."""
 
     def __repr__(self) -> str:
         return f"<{self.uri}: {self.dtype} {self.shape}>"
@@ -120,6 +122,9 @@ class Array(ABC):
             with self._reading(spans):
                 self._fill(block, spans)
         return block
+
+    def check_complete(self) -> None:  # noqa: B027 - most formats have no parts to be missing
+        """Raise InputError if a part of it was never written, unless fill values are meant."""
 
     def opened(self) -> Iterator[Array]:
         """Yield the arrays that this one is read from: itself, unless it is made of others."""

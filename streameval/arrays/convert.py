@@ -84,7 +84,7 @@ def convert(source: Array, out: str | Path, *, memory: int, overwrite: bool = Fa
             count, kept = _write(source, array, progress / _ARRAY, block)
         for stray in progress.rglob("*.partial"):  # what a killed run was writing
             stray.unlink()
-        open_zarr(progress / _ARRAY, None, str(target))  # checks that every chunk is there
+        open_zarr(progress / _ARRAY, None, str(target)).check_complete()
         with held():
             replaced = put_in_place(progress / _ARRAY, target)
             if replaced is not None:

@@ -65,7 +65,7 @@ class Hdf5Array(Array):
             yield file[self._key]
 
     def _declare(self, dataset: Any) -> None:
-        """Take shape, dtype and chunks of a dataset all of which was written."""
+        """Take shape, dtype and chunks of a dataset."""
         import h5py
 
         if dataset.shape is None:
@@ -83,18 +83,23 @@ class Hdf5Array(Array):
         dtype = np.dtypes.StringDType() if self._is_text else dataset.dtype
         self.dtype = native_dtype(self.uri, self.shape, dtype)
         self.chunks = tuple(dataset.chunks or (1, *self.shape[1:]))
-        if dataset.chunks is None:
-            promised, stored, what = dataset.nbytes, dataset.id.get_storage_size(), "bytes"
-        else:
-            grid = zip(self.shape, self.chunks, strict=True)
-            promised = math.prod(-(-size // chunk) for size, chunk in grid)
-            stored, what = dataset.id.get_num_chunks(), "chunks"
-        # What was not written would be read as zeros.
-        if stored < promised and dataset.external is None and not dataset.is_virtual:
-            raise InputError(
-                f"{self.uri} {self.shape} has {stored} of {promised} {what}: the rest was never "
-                "written; write the missing rows, or make the dataset smaller"
-            )
+
+    def check_complete(self) -> None:
+        """Check that all was written: what was not would be read as the fill value."""
+        with self._dataset() as dataset:
+            if dataset.chunks is None:
+                promised, stored, what = dataset.nbytes, dataset.id.get_storage_size(), "bytes"
+            else:
+                grid = zip(dataset.shape, dataset.chunks, strict=True)
+                promised = math.prod(-(-size // chunk) for size, chunk in grid)
+                stored, what = dataset.id.get_num_chunks(), "chunks"
+            if stored < promised and not self.fill_missing:
+                raise InputError(
+                    f"{self.uri} {self.shape} has {stored} of {promised} {what}: the rest was "
+                    "never written; write the missing rows, or make the dataset smaller; or, where "
+                    f"its fill value ({dataset.fillvalue}) is meant, add --fill-missing (in Python "
+                    "fill_missing=True)"
+                )
 
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return the size of the chunk that is decoded at a time, encoded and decoded."""
@@ -193,6 +198,7 @@ def open_mat(path: Path, key: str | None, uri: str) -> Array:
     array = Mat73Array(path, key, uri)
     if array.kind != "char":
         return array
+    array.check_complete()
     codes = array.read_all().astype(np.uint32)
     texts = np.ascontiguousarray(codes).view(f"U{codes.shape[1]}")[:, 0]
     return LoadedArray(np.char.rstrip(texts), uri, open_mat, path, key)

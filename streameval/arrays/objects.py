@@ -10,7 +10,7 @@ from typing import Any
 from streameval.arrays.array import Array
 from streameval.errors import InputError, OptionError
 
-Reopened = tuple[Callable[..., Array], tuple[type[Array], bytes, str | None]]
+Reopened = tuple[Callable[..., Array], tuple[type[Array], bytes, str | None], dict[str, bool]]
 
 
 class ObjectArray(Array):
@@ -36,7 +36,8 @@ class ObjectArray(Array):
         import cloudpickle
 
         with self._sending():
-            return _reopen, (type(self), cloudpickle.dumps(self._held), self._name)
+            held = cloudpickle.dumps(self._held)
+        return _reopen, (type(self), held, self._name), {"fill_missing": self.fill_missing}
 
     @property
     def identity(self) -> str:

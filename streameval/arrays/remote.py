@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from datetime import timedelta
-from functools import cache
 from typing import Any
 
 from streameval.arrays.array import reading
@@ -38,7 +37,9 @@ def is_remote(uri: str) -> bool:
 def remote_store(url: str) -> Any:
     """Return the zarr store at a URL."""
     with optional_package("obstore", "object-stores", url):
-        return _complete_store()(_from_url(url), read_only=True)
+        from zarr.storage import ObjectStore
+
+        return ObjectStore(_from_url(url), read_only=True)
 
 
 def _from_url(url: str) -> Any:
@@ -57,28 +58,6 @@ def _from_url(url: str) -> Any:
             "retry_timeout": timedelta(minutes=2),
         },
     )
-
-
-@cache
-def _complete_store() -> Any:
-    """Return the class of stores in which a chunk that is absent is an error.
-
-    Zarr would read it as the fill value.
-    """
-    from zarr.abc.store import ByteRequest
-    from zarr.core.buffer import Buffer, BufferPrototype
-    from zarr.storage import ObjectStore
-
-    class CompleteStore(ObjectStore[Any]):
-        async def get(
-            self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-        ) -> Buffer | None:
-            found = await super().get(key, prototype, byte_range)
-            if found is None and key.rpartition("/")[2] not in METADATA:
-                raise FileNotFoundError(f"chunk {key} is absent: the array was not written whole")
-            return found
-
-    return CompleteStore
 
 
 def explain(error: BaseException) -> str | None:

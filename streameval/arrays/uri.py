@@ -14,7 +14,7 @@ from streameval.arrays.array import Array, reading
 from streameval.arrays.composed import is_pattern, join_shards, matching, open_folder
 from streameval.arrays.dask_array import DaskArray
 from streameval.arrays.hdf5 import SUFFIXES, open_dataset, open_hdf5, open_mat
-from streameval.arrays.identity import identify
+from streameval.arrays.identity import Files, identify
 from streameval.arrays.memory import PREFIX, DeclaredArray, Opener, in_memory
 from streameval.arrays.npy import VECS, VecsArray, open_map, open_npy, open_npz
 from streameval.arrays.parquet import ParquetArray
@@ -73,22 +73,26 @@ def place_of(uri: str) -> Path | str:
     return path / key.strip("/") if key is not None and path.is_dir() else path
 
 
-def open_object(held: Any, name: str | None = None) -> Array:
+def open_object(held: Any, name: str | None, fill_missing: bool) -> Array:
     """Open an array that the caller holds; its package, if it isn't NumPy, is loaded already."""
     for one in type(held).__mro__:
         kind = f"{one.__module__.partition('.')[0]}.{one.__name__}"
         if kind in OBJECTS:
             with reading(f"the {kind} that is given", "opened", "give its path, or NumPy's array"):
-                array = OBJECTS[kind](held, name)
+                array, files = OBJECTS[kind](held, name), None
                 if not array.in_memory:
                     files = identify(place_of(array.uri))
                     array = OBJECTS[kind](held, name)  # as it is now that its files are known
-                    array.files = files
-                return array
+                return _settled(array, files, fill_missing)
     return in_memory(held, name)
 
 
-def open_array(source: str | Path | npt.ArrayLike | Array, name: str | None = None) -> Array:
+def open_array(
+    source: str | Path | npt.ArrayLike | Array,
+    name: str | None = None,
+    *,
+    fill_missing: bool = False,
+) -> Array:
     """Open an array: by its URI, or one that the caller holds.
 
     Parameters
@@ -100,17 +104,24 @@ def open_array(source: str | Path | npt.ArrayLike | Array, name: str | None = No
         returned as it is.
     name : str, optional
         What messages call an array without a path, and a run that is resumed knows it by.
+    fill_missing : bool
+        Whether what was never written of Zarr and HDF5 is read as the fill value.
 
     Returns
     -------
     Array
         Nothing of it is read yet, except of formats without blocks.
+
+    Raises
+    ------
+    InputError
+        If it can't be opened, or a part of it was never written.
     """
     if isinstance(source, Array):
         return source
     check_type("name", name, str | None, "a text is needed")
     if not isinstance(source, str | Path):
-        return open_object(source, name)
+        return open_object(source, name, fill_missing)
     uri = str(source)
     if uri.startswith(PREFIX):
         return DeclaredArray(uri)
@@ -119,7 +130,16 @@ def open_array(source: str | Path | npt.ArrayLike | Array, name: str | None = No
     with suppress(InputError, OptionError) if is_stored else reading(uri, "opened", _CHECK_PATH):
         files = identify(place_of(uri))  # a store that can't be listed may be read all the same
     array = _open(uri)
-    array.files = files
+    with reading(uri, "opened", _CHECK_PATH):
+        return _settled(array, files, fill_missing)
+
+
+def _settled(array: Array, files: Files | None, fill_missing: bool) -> Array:
+    """Return an array with its files, checked to be complete unless fill values are meant."""
+    for one in array.opened():
+        one.fill_missing = fill_missing
+        one.check_complete()
+    array.files, array.fill_missing = files, fill_missing
     return array
 
 

@@ -14,7 +14,8 @@ FIELDS = ("shape", "dtype", "chunks", "blocks", "kept")
 
 
 @command(
-    "query gallery QUERY_LABELS GALLERY_LABELS metric protocol junk_ids self_match budget json",
+    "query gallery QUERY_LABELS GALLERY_LABELS fill_missing metric protocol junk_ids self_match "
+    "budget json",
     "audit --query query.npy --gallery gallery.npy \\\n"
     "    --query-labels query.csv --gallery-labels gallery.csv",
     "audit pytorch_result.mat --json",
@@ -59,7 +60,7 @@ def audit(**given: Any) -> None:
 
 
 @command(
-    "budget overwrite json",
+    "budget fill_missing overwrite json",
     "convert 'gallery-*.npy' gallery.zarr",
     "convert features.h5::gallery features.zarr",
 )
@@ -76,7 +77,8 @@ def convert(source: str, out: str, **values: Any) -> None:
     from streameval.run.session import budget
 
     memory = budget(values["memory"])
-    done = conversion.convert(open_array(source), out, memory=memory, overwrite=values["overwrite"])
+    array = open_array(source, fill_missing=values["fill_missing"])
+    done = conversion.convert(array, out, memory=memory, overwrite=values["overwrite"])
     size, chunks = (" x ".join(f"{n:,}" for n in lengths) for lengths in (done.shape, done.chunks))
     kept = f"; {done.kept} of {done.blocks} blocks were there already" if done.kept else ""
     text = f"{out}: {size} of {done.dtype}, all finite, in chunks of {chunks}{kept}"

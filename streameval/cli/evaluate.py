@@ -27,8 +27,8 @@ TREC = ("trec_run", "trec_qrels")
 
 
 @command(
-    "distances query gallery QUERY_LABELS GALLERY_LABELS metric LISTS preset protocol junk_ids "
-    "self_match shot_draws shot_seed good junk listed_as ties range RULES group_by refine "
+    "distances query gallery QUERY_LABELS GALLERY_LABELS fill_missing metric LISTS preset protocol "
+    "junk_ids self_match shot_draws shot_seed good junk listed_as ties range RULES group_by refine "
     "ci SESSION out overwrite resume json printed_format quiet dry_run rate trec_run trec_qrels "
     "config",
     "evaluate --query query.npy --gallery gallery.npy --out result \\\n"
@@ -192,8 +192,8 @@ def describe(result: Evaluation, values: Values, findings: Sequence[Finding]) ->
 
 
 @command(
-    "QUERY_LABELS GALLERY_LABELS metric fixed_k rerank train_rows protocol junk_ids self_match "
-    "range metrics budget threads speed_plot overwrite json quiet config",
+    "QUERY_LABELS GALLERY_LABELS fill_missing metric fixed_k rerank train_rows protocol junk_ids "
+    "self_match range metrics budget threads speed_plot overwrite json quiet config",
     "compare-index Flat HNSW16@efSearch=32 -k 20 \\\n"
     "    --query query.npy --gallery gallery.npy \\\n"
     "    --query-labels query.csv --gallery-labels gallery.csv",

@@ -93,6 +93,11 @@ def keywords(function: Callable[..., Any], values: Values) -> dict[str, Any]:
     return {name: values[name] for name in signature(function).parameters if name in values}
 
 
+def filled(values: Values) -> dict[str, Any]:
+    """Return whether ``--fill-missing`` is given, as what opens arrays takes it."""
+    return {"fill_missing": bool(values.get("fill_missing"))}
+
+
 def has_lists(values: Values) -> bool:
     """Return whether the source is lists of neighbours."""
     return any(values.get(name) is not None for name in ("neighbors", "index"))
@@ -112,17 +117,19 @@ def open_source(values: Values) -> Source | None:
     """Open the source that options name which have passed `check_source`; None without any."""
     import streameval as se
 
+    fill = filled(values)
     if values.get("distances") is not None:
-        return se.Distances(values["distances"])
+        return se.Distances(values["distances"], **fill)
     features = None
     if values["query"] is not None:
-        features = se.Features(values["query"], values["gallery"], values["metric"] or "cosine")
+        metric = values["metric"] or "cosine"
+        features = se.Features(values["query"], values["gallery"], metric, **fill)
     if not has_lists(values):
         return features
     names = f"index k {SEARCHES}".split()
     chosen = {name: values[name] for name in names if values[name] is not None}
     lists = values["neighbors"], values["neighbor_distances"]
-    return se.Neighbors(*lists, features=features, **chosen)
+    return se.Neighbors(*lists, features=features, **(chosen | fill))
 
 
 def with_bundle(values: Values) -> Values:
@@ -138,7 +145,7 @@ def with_bundle(values: Values) -> Values:
             f"got {values['bundle']} and --{twice[0].replace('_', '-')}: give the one file that "
             "holds features and labels, or each by its option"
         )
-    return {**values, **bundle_uris(values["bundle"])}
+    return {**values, **bundle_uris(values["bundle"], **filled(values))}
 
 
 def label_uris(values: Values, side: str) -> dict[str, str | None]:
@@ -178,7 +185,7 @@ def open_labels(
     protocol = open_protocol(values.get("protocol")) or "market1501"
     shared = with_options(protocol, {}).columns if like is None else tuple(like.more)
     uris = (label_uris(values, side) for side in sides)
-    return read_sides(*uris, more=more, shared=shared, like=like)
+    return read_sides(*uris, more=more, shared=shared, like=like, **filled(values))
 
 
 def open_protocol(protocol: str | None) -> str | Protocol | None:
@@ -197,7 +204,7 @@ def open_groups(values: Values) -> str | AnyArray | None:
         return group_by
     from streameval.labels.columns import read_labels
 
-    return read_labels(group_by).id
+    return read_labels(group_by, **filled(values)).id
 
 
 def junk_ids(values: Values, labels: Labels) -> list[int | str] | None:

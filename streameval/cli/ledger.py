@@ -76,7 +76,7 @@ def _print(snapshot: Snapshot, values: Values) -> None:
 
 
 @_command(
-    "query QUERY_LABELS columns metric preset kept_protocol junk_ids self_match ties "
+    "query QUERY_LABELS fill_missing columns metric preset kept_protocol junk_ids self_match ties "
     "fixed_range RULES keep "
     "json quiet config",
     "ledger create features --query query.npy --query-labels query.csv --range 0,2",
@@ -105,7 +105,7 @@ def create(path: str, **values: Any) -> None:
 
 
 @_command(
-    "gallery distances GALLERY_LABELS name dry_run SESSION quiet wait json config",
+    "gallery distances GALLERY_LABELS fill_missing name dry_run SESSION quiet wait json config",
     "ledger append L --gallery tuesday.npy --gallery-labels tuesday.csv --dry-run",
     "ledger append L --gallery tuesday.npy --gallery-labels tuesday.csv --name tuesday",
 )
@@ -119,14 +119,17 @@ def append(path: str, name: str | None, **values: Any) -> None:
     (labels,) = inputs.open_labels(values, "gallery", like=opened.queries())
     with _session(values) as session:
         if values["dry_run"]:
-            forecast = opened.plan(uri, labels, name=name, **session)
+            forecast = opened.plan(uri, labels, name=name, **inputs.filled(values), **session)
             print_answer(
                 values,
                 lambda: forecast_summary(forecast),
                 lambda: forecast_blocks(uri, forecast),
             )
             return
-        snapshot = opened.append(uri, labels, name=name, wait=values["wait"], **session)
+        wait = values["wait"]
+        snapshot = opened.append(
+            uri, labels, name=name, wait=wait, **inputs.filled(values), **session
+        )
     _print(snapshot, values)
 
 
@@ -185,7 +188,7 @@ def _identities(file: str, queries: Labels) -> Any:
 
 
 @_command(
-    "query distances QUERY_LABELS SESSION quiet wait json",
+    "query distances QUERY_LABELS fill_missing SESSION quiet wait json",
     "ledger add-queries L --query more.npy --query-labels more.csv",
 )
 @_path
@@ -197,11 +200,13 @@ def add_queries(path: str, **values: Any) -> None:
     more = tuple(queries.more)
     (labels,) = inputs.open_labels(values, "query", more=more, like=queries)
     with _session(values) as session:
-        snapshot = opened.add_queries(uri, labels, wait=values["wait"], **session)
+        snapshot = opened.add_queries(
+            uri, labels, wait=values["wait"], **inputs.filled(values), **session
+        )
     _print(snapshot, values)
 
 
-@_command("name uri wait json", "ledger move L --name tuesday --gallery moved.npy")
+@_command("name uri fill_missing wait json", "ledger move L --name tuesday --gallery moved.npy")
 @_path
 def move(path: str, name: str | None, uri: str | None, **values: Any) -> None:
     """Record the new place of data that have moved.
@@ -211,7 +216,7 @@ def move(path: str, name: str | None, uri: str | None, **values: Any) -> None:
     """
     if uri is None:
         raise OptionError("give the new place: --gallery URI, --distances URI, or --query URI")
-    _print(_open(path).move(name, uri, wait=values["wait"]), values)
+    _print(_open(path).move(name, uri, wait=values["wait"], **inputs.filled(values)), values)
 
 
 @_command("plot json", "ledger show L --plot CMC@1", "ledger show L --json")

@@ -85,6 +85,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         *("--label-column", "columns"),
         multiple=True,
     ),
+    "fill_missing": _flag("Read missing chunks of Zarr or HDF5 as the fill value."),
     "metric": _option(DISTANCES, "Distance between features.  [default: cosine]"),
     "neighbors": _option(
         URI, "Lists of neighbours: gallery indices, [queries, k]; or a file that has distances too."

@@ -74,7 +74,11 @@ def labels_of(given: object, what: str) -> Labels:
 
 @entry_point
 def read_labels(
-    ids: LabelSource, cams: LabelSource | None = None, keys: LabelSource | None = None
+    ids: LabelSource,
+    cams: LabelSource | None = None,
+    keys: LabelSource | None = None,
+    *,
+    fill_missing: bool = False,
 ) -> Labels:
     """Read labels from one array per column.
 
@@ -82,6 +86,8 @@ def read_labels(
     ----------
     ids, cams, keys : str, Path, [n] array or sequence
         URIs ``path[::key]``, or arrays or lists in memory, of integers or strings.
+    fill_missing : bool
+        As of `Features`.
 
     Returns
     -------
@@ -98,14 +104,14 @@ def read_labels(
         column: str(source) if isinstance(source, str | Path) else "labels"
         for column, source in given.items()
     }
-    id, cam, key = map(_column, given.values())
+    id, cam, key = (_column(source, fill_missing) for source in given.values())
     return Labels(id, cam, key, source=names["id"], sources=names)
 
 
-def _column(source: Any) -> Any:
+def _column(source: Any, fill_missing: bool) -> Any:
     if not isinstance(source, str | Path):
         return source
-    array = open_array(source)
+    array = open_array(source, fill_missing=fill_missing)
     if len(array.shape) == 2 and 1 not in array.shape:  # features, say: too large to be read
         raise InputError(
             f"{array.uri} has shape {array.shape}; labels need one column, one entry an item"
@@ -209,6 +215,7 @@ def read_sides(
     more: Sequence[str] = (),
     shared: Sequence[str] = (),
     like: Labels | None = None,
+    fill_missing: bool = False,
 ) -> list[Labels]:
     """Read the labels of sides, of which each is a table or arrays, so that they can be compared.
 
@@ -224,6 +231,8 @@ def read_sides(
         Further columns of all tables, for a protocol; read if a table has them.
     like : Labels, optional
         Columns that are strings there stay strings.
+    fill_missing : bool
+        As of `read_labels`.
     """
     known = [] if like is None else [like]
     read: list[tuple[str, Mapping[str, Texts | AnyArray]]] = []
@@ -235,7 +244,7 @@ def read_sides(
         ids, cams, keys = (side.get(name) for name in ("ids", "cams", "keys"))
         if ids is None:
             raise InputError("neither ids nor a table of labels are given")
-        known.append(read_labels(ids, cams, keys))
+        known.append(read_labels(ids, cams, keys, fill_missing=fill_missing))
         read.append((known[-1].source, known[-1].columns))
     texts = {name for one in known for name, own in one.columns.items() if own.dtype.kind == "U"}
     texts.update([text] if isinstance(text, str) else text)
@@ -261,18 +270,20 @@ def read_sides(
     ]
 
 
-def bundle_uris(path: str | Path) -> dict[str, str]:
+def bundle_uris(path: str | Path, *, fill_missing: bool = False) -> dict[str, str]:
     """Return the URIs of the arrays of `BUNDLE` in a file, by the options that take them.
 
     Parameters
     ----------
     path : str or Path
         Any file or folder whose arrays have names: .mat, .npz, HDF5, Zarr, .pt.
+    fill_missing : bool
+        As of `read_labels`.
     """
     uris = {option: f"{path}::{name}" for option, name in BUNDLE.items()}
     for option in BUNDLE:
         try:
-            open_array(uris[option])
+            open_array(uris[option], fill_missing=fill_missing)
         except InputError as error:
             if option.endswith("_cams"):
                 del uris[option]

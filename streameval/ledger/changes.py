@@ -46,7 +46,11 @@ def first_state(given: Keywords) -> State:
     """Return the state of a ledger without a gallery, from the keywords of `Ledger.create`."""
     labels: Labels = given["query_labels"]
     uri = given["query"]
-    array = None if uri is None else open_input(uri, "query features")
+    array = (
+        None
+        if uri is None
+        else open_input(uri, "query features", fill_missing=given["fill_missing"])
+    )
     settings = Settings.of(array, given["metric"], Terms.of(given), given["keep"])
     check_queries(labels, array, settings)
     find_pairs(labels, labels.take(slice(0)), settings.protocol)  # what it refuses, it always would
@@ -56,14 +60,14 @@ def first_state(given: Keywords) -> State:
     return with_snapshot(empty, (empty, "", Forecast()), "create", labels)[0]
 
 
-def add_queries(gallery: Gallery, uri: str | Path, labels: Labels) -> Change:
+def add_queries(gallery: Gallery, uri: str | Path, labels: Labels, *, fill_missing: bool) -> Change:
     """Return the state with further queries.
 
     `uri` is of their features, or of their distances from all items of all segments.
     """
     state, more = gallery.state, len(labels)
     settings, first = gallery.head.settings, gallery.head.queries
-    array = open_input(uri, "queries")
+    array = open_input(uri, "queries", fill_missing=fill_missing)
     check_queries(labels, array, settings)
     items = sum(segment.size for segment in gallery.head.segments)
     if settings.metric is None and array.shape[1] != items:
@@ -112,9 +116,17 @@ class NewSegment:
     Its name is by default the key of the array, where it has one, else that of the file.
     """
 
-    def __init__(self, gallery: Gallery, uri: str | Path, labels: Labels, name: str | None) -> None:
+    def __init__(
+        self,
+        gallery: Gallery,
+        uri: str | Path,
+        labels: Labels,
+        name: str | None,
+        *,
+        fill_missing: bool,
+    ) -> None:
         state, head = gallery.state, gallery.head
-        array = open_input(uri, "gallery")
+        array = open_input(uri, "gallery", fill_missing=fill_missing)
         head.settings.source(gallery.features(), array).check_rows(gallery.queries, labels)
         self._gallery, self._new = gallery, Positives.none()
         _, separator, key = str(uri).rpartition("::")

@@ -37,7 +37,7 @@ from streameval.typing import AnyArray, IntArray, JsonObject
 _ROWS = 4096  # of features that are checked at a time
 
 
-def open_input(uri: str | Path, what: str) -> Array:
+def open_input(uri: str | Path, what: str, *, fill_missing: bool) -> Array:
     """Open a matrix that can be opened again, from anywhere."""
     if not isinstance(uri, str | Path):
         raise InputError(
@@ -50,12 +50,14 @@ def open_input(uri: str | Path, what: str) -> Array:
         whole = Path(path).absolute()
         whole = whole.resolve() if ".." in whole.parts else whole
         text = f"{whole}{text[len(path) :]}"
-    return open_matrix(text, what, "rows of features or of distances")
+    meaning = "rows of features or of distances"
+    return open_matrix(text, what, meaning, fill_missing=fill_missing)
 
 
 def place_of(array: Array) -> Place:
     """Return the place of an array, with fingerprints of its content and its files."""
-    return Place(array.uri, content(array), files_state(array))
+    files, filled = files_state(array), array.fill_missing
+    return Place(array.uri, content(array), files, fill_missing=filled)
 
 
 def check_queries(labels: Labels, array: Array | None, settings: Settings) -> None:
@@ -273,7 +275,7 @@ class Gallery:
             f"where it has moved, say so: streameval ledger move {shlex.quote(self._path)} {option}"
         )
         try:
-            array = open_array(place.uri)
+            array = open_array(place.uri, fill_missing=place.fill_missing)
         except InputError as error:
             raise InputError(
                 f"{what} of {self._path} can't be read: {error}. Nothing has been changed in the "
@@ -321,7 +323,9 @@ def move(gallery: Gallery, name: str | None, place: Place) -> Change:
         raise InputError(f"{place.uri} {lacking}: nothing has been changed; {remedy}")
     head = head.with_places(
         lambda old: (
-            replace(old, uri=place.uri, files=place.files) if old.content == place.content else old
+            replace(place, start=old.start, stop=old.stop, column=old.column)
+            if old.content == place.content
+            else old
         )
     )
     return replace(gallery.state, head=head), name or "queries", Forecast()

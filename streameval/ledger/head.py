@@ -131,6 +131,8 @@ class Place:
         Of a stored matrix, the queries that its rows are of.
     column : int
         And the column in which the segment begins.
+    fill_missing : bool
+        Whether what was never written is read as the fill value.
     """
 
     uri: str
@@ -139,6 +141,7 @@ class Place:
     start: int = 0
     stop: int = 0
     column: int = 0
+    fill_missing: bool = False
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,7 @@ class Ledger:
         preset: str | None = None,
         options: MetricOptions | None = None,
         keep: str | int = DEFAULT_KEEP,
+        fill_missing: bool = False,
     ) -> Ledger:
         """Create a ledger with queries and an empty gallery.
 
@@ -101,6 +102,8 @@ class Ledger:
         keep : str or int
             Bytes for the nearest negatives of all queries, 12 each. With more of them, fewer old
             segments are read again.
+        fill_missing : bool
+            As of `Features`.
 
         Raises
         ------
@@ -173,6 +176,7 @@ class Ledger:
         client: Client | None = None,
         progress: Progress | bool | None = None,
         wait: float = DEFAULT_WAIT,
+        fill_missing: bool = False,
     ) -> Snapshot:
         """Append a segment to the gallery.
 
@@ -187,6 +191,8 @@ class Ledger:
         memory, threads, client, progress : as of `evaluate`
         wait : float
             Seconds to wait for another process that changes the ledger.
+        fill_missing : bool
+            As of `Features`; the ledger keeps it with the segment.
 
         Returns
         -------
@@ -202,8 +208,11 @@ class Ledger:
             If the ledger can't be written; it is as it was before.
         """
         own = labels_of(labels, "labels")
+        filled = {"fill_missing": fill_missing}
         return self._change(
-            "append", locals(), lambda ledger: NewSegment(ledger, gallery, own, name).append()
+            "append",
+            locals(),
+            lambda ledger: NewSegment(ledger, gallery, own, name, **filled).append(),
         )
 
     def plan(
@@ -215,12 +224,13 @@ class Ledger:
         memory: str | int | None = None,
         threads: int | None = None,
         client: Client | None = None,
+        fill_missing: bool = False,
     ) -> Forecast:
         """Return what `append` with the same parameters would count; change nothing."""
         own = labels_of(labels, "labels")
         with open_session(locals()) as session:
             ledger = Gallery(self.path, self._store.contents(), session)
-            return NewSegment(ledger, gallery, own, name).forecast
+            return NewSegment(ledger, gallery, own, name, fill_missing=fill_missing).forecast
 
     def remove(self, name: str, *, wait: float = DEFAULT_WAIT) -> Snapshot:
         """Remove a segment from the gallery; its data are not read.
@@ -274,6 +284,7 @@ class Ledger:
         client: Client | None = None,
         progress: Progress | bool | None = None,
         wait: float = DEFAULT_WAIT,
+        fill_missing: bool = False,
     ) -> Snapshot:
         """Add queries.
 
@@ -284,7 +295,7 @@ class Ledger:
             segments in order, including forgotten items.
         labels : Labels, mapping or table
             Labels of the q queries, with the columns of the existing queries.
-        memory, threads, client, progress, wait : as of `append`
+        memory, threads, client, progress, wait, fill_missing : as of `append`
 
         Raises
         ------
@@ -295,9 +306,20 @@ class Ledger:
             If the ledger can't be written; it is as it was before.
         """
         own = labels_of(labels, "labels")
-        return self._change("add-queries", locals(), lambda ledger: add_queries(ledger, query, own))
+        return self._change(
+            "add-queries",
+            locals(),
+            lambda ledger: add_queries(ledger, query, own, fill_missing=fill_missing),
+        )
 
-    def move(self, name: str | None, uri: str | Path, *, wait: float = DEFAULT_WAIT) -> Snapshot:
+    def move(
+        self,
+        name: str | None,
+        uri: str | Path,
+        *,
+        wait: float = DEFAULT_WAIT,
+        fill_missing: bool = False,
+    ) -> Snapshot:
         """Record the new place of moved data; the content must be unchanged.
 
         Other data of the ledger with the same content get the new place too.
@@ -308,6 +330,7 @@ class Ledger:
             Name of the segment. None for data of queries (features or distances), which are
             identified by their content.
         uri : str or Path
+        wait, fill_missing : as of `append`
 
         Raises
         ------
@@ -318,7 +341,7 @@ class Ledger:
         OutputError
             If the ledger can't be written; it is as it was before.
         """
-        place = place_of(open_input(uri, "array"))
+        place = place_of(open_input(uri, "array", fill_missing=fill_missing))
         return self._change("move", locals(), lambda ledger: move(ledger, name, place))
 
     def verify(

@@ -43,7 +43,11 @@ TAG = "streameval"
 
 
 def open_lists(
-    lists: ArrayLike, distances: ArrayLike | None, name: str | None = None
+    lists: ArrayLike,
+    distances: ArrayLike | None,
+    name: str | None = None,
+    *,
+    fill_missing: bool = False,
 ) -> tuple[Array, Array | None, JsonObject]:
     """Open lists: indices, their distances where there are any, and what is told of the gallery.
 
@@ -59,8 +63,10 @@ def open_lists(
         )
         if indices is not None:
             lists, distances = indices, values if distances is None else distances
-    opened = None if distances is None else open_array(distances, name)
-    return open_array(lists, name), opened, described
+    opened = None
+    if distances is not None:
+        opened = open_array(distances, name, fill_missing=fill_missing)
+    return open_array(lists, name, fill_missing=fill_missing), opened, described
 
 
 def _contents(uri: str) -> tuple[list[str], JsonObject]:

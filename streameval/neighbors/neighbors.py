@@ -206,6 +206,7 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
     width: float = 0.0,
     gallery: int | None = None,
     name: str | None = None,
+    fill_missing: bool = False,
 ) -> StoredLists | IndexSearch:
     """Return a source of neighbour lists: the nearest gallery items of each query.
 
@@ -245,6 +246,8 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
         Number of gallery items if there are no features; by default the number of labels.
     name : str, optional
         Name of lists and distances without a path, as in `Features`.
+    fill_missing : bool
+        As of `Features`, for lists and distances.
 
     Returns
     -------
@@ -267,7 +270,7 @@ def Neighbors(  # noqa: N802 - it stands for the two classes
     for option, value in searching.items():
         if value:
             raise OptionError(f"{option} is for an index, and lists are given: leave it out")
-    stored, values, described = open_lists(lists, distances, name)
+    stored, values, described = open_lists(lists, distances, name, fill_missing=fill_missing)
     return StoredLists(
         lists=stored, distances=values, described=described, gallery=gallery, **shared
     )

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from streameval.arrays.zarr_array import check_complete
+from streameval.arrays.complete import check_complete
 from streameval.errors import InputError, OutputError, check_path
 from streameval.metrics.bounds import ListReading
 from streameval.metrics.compute import Metrics

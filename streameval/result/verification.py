@@ -41,7 +41,7 @@ def differences(result: Evaluation, name: str) -> Iterator[str]:
         if "folder" in told and not is_remote(uri):
             uri = str(Path(told["folder"]) / uri)
         try:
-            array = open_array(uri)
+            array = open_array(uri, fill_missing=told["inputs"].get("fill_missing", False))
             found = _as_text(array.shape, array.dtype.str, f"{digest.of_array(array):016x}")
         except (InputError, OSError) as error:
             yield f"{key}: {error}"

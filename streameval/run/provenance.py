@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from streameval.arrays.array import Array
 from streameval.run.preparation import Prepared
 from streameval.run.record import PLACES, Manifest
 from streameval.run.session import cores
@@ -63,7 +64,10 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> JsonO
 
 def describe_source(source: Source) -> JsonObject:
     """Return where the distances come from."""
-    return {item.key: item.uri for item in source.inputs()} | dict(source.options())
+    inputs = source.inputs()
+    filled = any(isinstance(item.data, Array) and item.data.fill_missing for item in inputs)
+    marked: JsonObject = {"fill_missing": True} if filled else {}
+    return {item.key: item.uri for item in inputs} | dict(source.options()) | marked
 
 
 @cache  # each is read from a file

@@ -197,7 +197,7 @@ class Distances(MatrixSource):
     ----------
     matrix : str, Path or [Q, G] array
         float16, float32, float64 or integers, as of `Features`.
-    name : str, optional
+    name, fill_missing : optional
         As of `Features`.
 
     Raises
@@ -209,9 +209,11 @@ class Distances(MatrixSource):
     remedy = "compute that row again"
 
     @entry_point
-    def __init__(self, matrix: ArrayLike, name: str | None = None) -> None:
+    def __init__(
+        self, matrix: ArrayLike, name: str | None = None, *, fill_missing: bool = False
+    ) -> None:
         meaning = "a row a query, a column a gallery item"
-        self.matrix = open_matrix(matrix, "distances", meaning, name)
+        self.matrix = open_matrix(matrix, "distances", meaning, name, fill_missing=fill_missing)
         self.dtype = np.dtype(working_dtype(self.matrix))
         self.name = f"{self.matrix.uri} {self.matrix.shape}"
         self.chunks = self.matrix.chunks[0], self.matrix.chunks[1]

@@ -69,6 +69,9 @@ class Features(TiledSource):
     name : str, optional
         Name by which a resumed run recognises arrays without a path that are not in memory:
         Dask and xarray arrays, other stores. The caller vouches for their content.
+    fill_missing : bool
+        Whether what was never written of a Zarr array or an HDF5 dataset is read as its fill
+        value. By default it is an error.
 
     Raises
     ------
@@ -85,10 +88,16 @@ class Features(TiledSource):
         gallery: ArrayLike,
         metric: str = "cosine",
         name: str | None = None,
+        *,
+        fill_missing: bool = False,
     ) -> None:
         self.metric = find_distance(metric).name
-        self.query = open_matrix(query, "query features", "one row an image", name)
-        self.gallery = open_matrix(gallery, "gallery features", "one row an image", name)
+        self.query, self.gallery = (
+            open_matrix(
+                array, f"{side} features", "one row an image", name, fill_missing=fill_missing
+            )
+            for side, array in (("query", query), ("gallery", gallery))
+        )
         widths = self.query.shape[1], self.gallery.shape[1]
         if widths[0] != widths[1] or widths[0] == 0:
             raise InputError(

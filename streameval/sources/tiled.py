@@ -37,9 +37,16 @@ MOST_ITEMS = 1 << 16  # of a gallery block, so that its distances stay small
 _EXACT_INTEGER = 2**53
 
 
-def open_matrix(array: ArrayLike, what: str, meaning: str, name: str | None = None) -> Array:
-    """Return an array that is 2-d and numeric, of this name if it has no path."""
-    opened = open_array(array, name)
+def open_matrix(
+    array: ArrayLike,
+    what: str,
+    meaning: str,
+    name: str | None = None,
+    *,
+    fill_missing: bool = False,
+) -> Array:
+    """Return an array that is 2-d and numeric; see `open_array`."""
+    opened = open_array(array, name, fill_missing=fill_missing)
     if len(opened.shape) != 2:
         raise InputError(
             f"{what} {opened.uri} have shape {opened.shape}; a 2-d array, {meaning}, is needed"
