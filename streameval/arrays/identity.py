@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval.arrays.composed import is_pattern, matching
 from streameval.arrays.remote import remote_state
-from streameval.errors import ChangedError
+from streameval.errors import ChangedError, InputError
 
 if TYPE_CHECKING:
     from streameval.arrays.array import Array
@@ -63,10 +63,18 @@ class Files(NamedTuple):
         File, folder, pattern of files, or URL.
     known_by : str
         Differs once a file has changed, has gone, has come, or is another one.
+    copied : str
+        The same of copies that keep the time they were written, at the same place elsewhere.
     """
 
     place: Path | str
     known_by: str
+    copied: str
+
+    def anywhere(self) -> Files:
+        """Return the same, whatever the current folder of a process is."""
+        place = self.place.absolute() if isinstance(self.place, Path) else self.place
+        return self._replace(place=place)
 
 
 def identify(place: Path | str) -> Files:
@@ -74,18 +82,57 @@ def identify(place: Path | str) -> Files:
 
     It waits for some milliseconds where a file has only just been changed.
     """
+    parent = str(place.parent) if isinstance(place, Path) else ""
     while True:
         now = time.clock_gettime_ns(_CLOCK)
-        digest, newest, coarse = hashlib.blake2b(digest_size=16), 0, True
+        known_by, copied = hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)
+        newest, coarse = 0, True
         for entry in entries(place):
-            line = " ".join(map(str, entry)) + "\n"
-            digest.update(line.encode(errors="surrogateescape"))
+            name = entry.name.removeprefix(parent).lstrip("/")
+            known_by.update(_line(name, *entry[1:]))
+            copied.update(_line(name, entry.size, entry.written if entry.size else 0))
             newest = max(newest, entry.changed)
             coarse = coarse and entry.changed % _SECOND == 0
         wait = newest + (_COARSE if coarse else 0) - now
         if wait < 0 or wait > _PATIENCE:
-            return Files(place, digest.hexdigest())
+            return Files(place, known_by.hexdigest(), copied.hexdigest())
         time.sleep((wait + 1_000_000) / _SECOND)
+
+
+def _line(*values: object) -> bytes:
+    return (" ".join(map(str, values)) + "\n").encode(errors="surrogateescape")
+
+
+def check_copies(originals: Iterable[Files]) -> list[Files]:
+    """Check that files of another machine are the same here; return those that are copies.
+
+    Files of one file system are known by the same on every machine.
+
+    Raises
+    ------
+    InputError
+        If a file is neither the same nor a copy that keeps the time at which it was written.
+    """
+    here = [(identify(one.place), one) for one in originals]
+    for own, original in here:
+        if own.copied != original.copied:
+            raise InputError(
+                f"{own.place} is another one than where the evaluation was started: names, sizes "
+                f"or times differ ({_what_changed(own)}); copy files with their times (cp -p)"
+            )
+    return [own for own, original in here if own != original]
+
+
+def check_same(files: Iterable[Files]) -> None:
+    """Check that files are what they were.
+
+    Raises
+    ------
+    ChangedError
+    """
+    for one in files:
+        if identify(one.place) != one:
+            raise changed(one)
 
 
 def state(array: Array) -> str:
@@ -118,19 +165,14 @@ def unchanging(*read: Array | Path) -> Iterator[None]:
     arrays = [one for one in read if not isinstance(one, Path)]
     before += [own.files for one in arrays for own in one.opened() if own.files is not None]
 
-    def check(error: Exception | None = None) -> None:
-        for files in before:
-            if identify(files.place) != files:
-                raise changed(files) from error
-
     try:
         yield
     except ChangedError:
         raise
-    except Exception as error:  # data that change show in many ways
-        check(error)
+    except Exception:  # data that change show in many ways
+        check_same(before)
         raise
-    check()
+    check_same(before)
 
 
 def changed(files: Files) -> ChangedError:

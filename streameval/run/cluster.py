@@ -30,7 +30,7 @@ from streameval.run.connection import PATIENCE, TICK, Connection, Wait
 from streameval.run.executor import Item, Part, Parts, Pass
 from streameval.run.job import Job
 from streameval.run.progress import Watch
-from streameval.run.worker import VERSION, load_job, merge_on_worker, packed, run_on_worker
+from streameval.run.worker import VERSION, SentJob, keep_job, merge_on_worker, run_on_worker
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -100,8 +100,8 @@ class _Run(Generic[Item, Part]):
     ) -> None:
         self._connection = connection
         self._work, self._items, self._watch = work, items, watch
-        self._blob = packed(job)
-        self._job: Future[Job] | None = None
+        self._sent = SentJob.of(job)
+        self._job: Future[SentJob] | None = None
         self._pending = list(items)  # a heap
         self._left = set(items)  # whose result has not come to the client
         self._running: dict[Hashable, _Node] = {}
@@ -198,13 +198,13 @@ class _Run(Generic[Item, Part]):
             call = self._call(f"{work.name}-{item}", run_on_worker, work, self._send_job(), item)
             self._start(_Node(call, (index,), work.group(item), False, work.merge is None))
 
-    def _send_job(self) -> Future[Job]:
+    def _send_job(self) -> Future[SentJob]:
         """Return the job on the cluster, sent there where it is not."""
         import dask
 
         if self._job is None or self._job.status in ("cancelled", "lost", "error"):
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-                self._job = self._call("open inputs", load_job, self._blob)
+                self._job = self._call("open inputs", keep_job, self._sent)
         return self._job
 
     def _call(

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from streameval.arrays import digest
 from streameval.arrays.array import Array
-from streameval.arrays.identity import changed, identify, state
+from streameval.arrays.identity import Files, check_same, identify, state
 from streameval.arrays.witness import (
     Readings,
     check_rows,
@@ -50,6 +50,11 @@ class Guard:
         self._paths = [identify(path) for path in paths]
         self.readings = Readings()
 
+    def files(self) -> tuple[Files, ...]:
+        """Return what the files of all inputs were known by before they were opened."""
+        own = (one.files for array in self._arrays.values() for one in array.opened())
+        return (*self._paths, *(files for files in own if files is not None))
+
     def check(self, failed: StreamevalError | None = None) -> None:
         """Check the files of all inputs.
 
@@ -63,12 +68,8 @@ class Guard:
         ChangedError
             If one is not what it was before it was opened.
         """
-        if isinstance(failed, ChangedError):
-            return
-        own = (one.files for array in self._arrays.values() for one in array.opened())
-        for files in (*self._paths, *own):
-            if files is not None and identify(files.place) != files:
-                raise changed(files) from failed
+        if not isinstance(failed, ChangedError):
+            check_same(self.files())
 
     def resume(self, stage: Stage) -> None:
         """Take over what the finished tasks of a stage have read, of the files as they are.

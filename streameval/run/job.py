@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from streameval.arrays.identity import Files
 from streameval.arrays.witness import Readings
 from streameval.kernels.edges import Positives
 from streameval.kernels.matrix_unit import LINE_BYTES
@@ -178,6 +179,8 @@ class Job:
         Where the nearest negatives of each query are to be found.
     known : Readings
         Rows of the inputs that were read in an earlier pass.
+    files : tuple of Files
+        Of the inputs, before they were opened.
     cache : Cache
         What the tasks of a process share; left behind where the job is sent to another.
     """
@@ -191,6 +194,7 @@ class Job:
     groups: IntArray | None = None
     near: Near | None = None
     known: Readings = field(default_factory=Readings)
+    files: tuple[Files, ...] = ()
     cache: Cache = field(default_factory=Cache)
 
     @property

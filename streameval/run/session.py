@@ -113,7 +113,7 @@ class Session:
         guard.resume(stage)
         self.progress.start(work.name, sum(item.pairs for item in items))
         self.watch.advance(sum(item.pairs for i, item in enumerate(items) if i not in left))
-        job = replace(job, known=Readings(rows=guard.readings.rows))
+        job = replace(job, known=Readings(rows=guard.readings.rows), files=guard.files())
         tasks = self.executor.run(guard.witnessed(work), job, left, self.watch)
         try:
             with pausing_for_compilation(self.watch), closing(tasks) as parts:

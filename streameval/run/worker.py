@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, reduce
 from importlib.metadata import version
+from threading import Lock
 from typing import Any
 
+from streameval.arrays.identity import Files, check_copies, check_same
 from streameval.errors import InputError, StreamevalError, TaskError
 from streameval.planning.plan import format_bytes
 from streameval.run.executor import Item, Part, Pass, run_task
@@ -31,30 +33,66 @@ def _errors_alone() -> Iterator[None]:
         raise
 
 
+class SentJob:
+    """A job as it travels: each worker opens it for itself, once.
+
+    Parameters
+    ----------
+    files : list of Files
+        Of its inputs, where the evaluation was started; at absolute places.
+    packed : bytes
+    """
+
+    def __init__(self, files: list[Files], packed: bytes) -> None:
+        self._files, self._packed, self._lock = files, packed, Lock()
+        self._opened: tuple[Job, list[Files]] | None = None
+
+    @classmethod
+    def of(cls, job: Job) -> SentJob:
+        """Return a job that is to be sent."""
+        check_sent(job.source)
+        files = [one.anywhere() for one in job.files]
+        return cls(files, pickle.dumps(job))
+
+    def __reduce__(self) -> tuple[type[SentJob], tuple[list[Files], bytes]]:
+        return SentJob, (self._files, self._packed)
+
+    def open(self) -> tuple[Job, list[Files]]:
+        """Return the job with its inputs, and the files that are copies on this worker."""
+        with self._lock:
+            if self._opened is None:
+                try:
+                    copies = check_copies(self._files)
+                    self._opened = pickle.loads(self._packed), copies
+                except (InputError, OSError) as error:
+                    raise _unreadable(error) from error
+            return self._opened
+
+
 @_errors_alone()
-def load_job(client_version: str, blob: bytes) -> Job:
-    """Open the inputs of a job on a worker."""
+def keep_job(client_version: str, sent: SentJob) -> SentJob:
+    """Return a job, for the workers to have it from one another."""
     _check_version(client_version)
-    try:
-        job: Job = pickle.loads(blob)
-    except (InputError, OSError) as error:
-        raise _unreadable(error) from error
-    return job
+    return sent
 
 
 @_errors_alone()
-def run_on_worker(client_version: str, work: Pass[Item, Part], job: Job, item: Item) -> Part:
+def run_on_worker(client_version: str, work: Pass[Item, Part], sent: SentJob, item: Item) -> Part:
     """Run a task on a worker: `run_task`, with one BLAS thread."""
     _check_version(client_version)
     _limit_blas()
+    job, copies = sent.open()
     try:
-        return run_task(work, job, item, Watch(Progress()))
+        part = run_task(work, job, item, Watch(Progress()))
     except InputError as error:
+        check_same(copies)
         if isinstance(error.__cause__, OSError):
             raise _unreadable(error) from error
         raise
     except MemoryError as error:
         raise MemoryError(f"{error} (on worker {_worker()})") from error
+    check_same(copies)
+    return part
 
 
 def merge_on_worker(client_version: str, work: Pass[Any, Part], *parts: Part) -> Part:
@@ -92,12 +130,6 @@ def _worker() -> str:
     from distributed import get_worker
 
     return str(get_worker().address)
-
-
-def packed(job: Job) -> bytes:
-    """Return the job as it travels."""
-    check_sent(job.source)
-    return pickle.dumps(job)
 
 
 def check_sent(source: Source) -> None:
