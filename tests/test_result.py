@@ -213,6 +213,7 @@ def test_a_result_of_the_first_format_is_read(result: se.Evaluation) -> None:
     attributes = json.loads(group.read_text())
     del attributes["attributes"]["fields"]
     group.write_text(json.dumps(attributes))
+    shutil.rmtree("out/statistics.zarr/positive_item")  # it had no optional fields
     loaded = se.Evaluation.load("out")
     assert loaded.statistics.equals(result.statistics, ignoring=["positive_item"])
     assert loaded.statistics.positive_item is None

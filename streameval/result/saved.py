@@ -50,6 +50,7 @@ T = TypeVar("T")
 SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"
 STATISTICS, POSITIVES, GROUPS = "statistics.zarr", "positives.parquet", "groups.csv"
 BEST = "best.zarr"
+_METADATA = ("zarr.json", ".zgroup", ".zattrs", ".zmetadata")
 ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS, POSITIVES, GROUPS, BEST)
 FORMAT = 4  # of results; those of earlier formats are read, too
 
@@ -244,7 +245,14 @@ def load_statistics(path: Path) -> RankStatistics:
     with _reading(path.parent, f"{STATISTICS}, "):
         group = zarr.open_group(path, mode="r")
         held: Any = group.attrs.get("fields", sorted(REQUIRED))  # format 1 has no optional ones
-        for name in REQUIRED.union(held):
+        known, there = REQUIRED.union(held), {child.name for child in path.iterdir()}
+        stray = sorted(there - known - set(_METADATA))
+        if stray:
+            raise OutputError(
+                f"{path}: zarr.json names the fields {', '.join(sorted(known))}, and there is "
+                f"{stray[0]}; evaluate again"
+            )
+        for name in known:
             array = group[name]
             if not isinstance(array, zarr.Array):
                 raise OutputError(f"{path}: {name} is no array")
