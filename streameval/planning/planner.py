@@ -166,6 +166,7 @@ def _fitting(problem: Problem, process: Process, tile: tuple[int, int]) -> _Cut:
         ("block", 256),  # chunks are decoded more than once
         ("queries", 1 if draws else 256),
         ("rows", 16),
+        ("queries", 1 if draws else 16),
     )
     while sum((parts := _feature_parts(problem, process, cut)).values()) > process.memory:
         name = next((name for name, size in least if getattr(cut, name) > size), None)
