@@ -126,6 +126,7 @@ def _end(number: int) -> NoReturn:
     for child in children:
         with suppress(Exception):
             child.kill()
+    _within_grace(_unlink_semaphores, said)
     os._exit(128 + number)
 
 
@@ -143,11 +144,27 @@ def _within_grace(ending: Ending, said: list[str]) -> None:
 
 
 def _children() -> list[Any]:
-    """Return the processes that this one has started; what starts them has loaded psutil."""
+    """Return the processes that this one has started; what starts them has loaded psutil.
+
+    Without multiprocessing's tracker of semaphores: it ends once all others have, and removes
+    what they have left.
+    """
     psutil = sys.modules.get("psutil")
+    tracking = sys.modules.get("multiprocessing.resource_tracker")
     with suppress(Exception):
-        return [] if psutil is None else psutil.Process().children(recursive=True)
+        tracker = None if tracking is None else tracking._resource_tracker._pid
+        children = [] if psutil is None else psutil.Process().children(recursive=True)
+        return [child for child in children if child.pid != tracker]
     return []
+
+
+def _unlink_semaphores() -> None:
+    """Remove the semaphores of multiprocessing, of which their tracker would warn."""
+    util, sync = (sys.modules.get(f"multiprocessing.{name}") for name in ("util", "synchronize"))
+    if util is not None and sync is not None:
+        for finalizer in list(util._finalizer_registry.values()):
+            if finalizer._callback is sync.SemLock._cleanup:
+                finalizer()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -101,6 +102,13 @@ class Run:
             return True
         return False
 
+    def shared(self) -> list[Path]:
+        """Return the files in shared memory that it has open: semaphores."""
+        with suppress(OSError):
+            maps = Path(f"/proc/{self.process.pid}/maps").read_text()
+            return [Path(name) for name in sorted(set(re.findall(r"/dev/shm/\S+", maps)))]
+        return []
+
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -115,6 +123,7 @@ def check(
     try:
         with suppress(subprocess.TimeoutExpired):
             run.process.wait(delay)
+        shared = run.shared()
         run.process.send_signal(number)
         sent = time.monotonic()
         status, stderr = run.end(bound)
@@ -132,6 +141,7 @@ def check(
         Evaluation.load(folder / "out" / "result")
     assert left == {"result"} if status == 0 else left <= {"result"}, told
     assert list((folder / "scratch").iterdir()) == [], told
+    assert [file for file in shared if file.exists()] == [], told
     return status, took
 
 
