@@ -127,6 +127,8 @@ def open_array(
         return DeclaredArray(uri)
     files = None
     is_stored = is_remote(uri)
+    if is_stored:
+        _open(uri)  # which says what is wrong with the store
     with suppress(InputError, OptionError) if is_stored else reading(uri, "opened", _CHECK_PATH):
         files = identify(place_of(uri))  # a store that can't be listed may be read all the same
     array = _open(uri)

@@ -124,11 +124,12 @@ def files_of(uri: str) -> list[Path]:
     ]
 
 
-def pairwise_first(*axes: Iterable[Any]) -> list[Any]:
+def pairwise_first(*axes: Iterable[Any], daily: int | None = None) -> list[Any]:
     """Return all combinations as parameters of a test.
 
     One is for every day if a pair of its values is in none before; of the others, few are slow,
-    and most are for the night.
+    and most are for the night. With `daily`, so many are for every day, and the rest of such a
+    cover is slow.
     """
     seen: set[tuple[int, int, object, object]] = set()
     cases = []
@@ -136,8 +137,12 @@ def pairwise_first(*axes: Iterable[Any]) -> list[Any]:
     Random(0).shuffle(every)
     for case in every:
         pairs = {(i, j, case[i], case[j]) for i, j in combinations(range(len(case)), 2)}
-        other = pytest.mark.nightly if len(cases) % NIGHTLY else pytest.mark.slow
-        marks = [other] if pairs <= seen else []
+        if not pairs <= seen:
+            marks = [] if daily is None or len(cases) < daily else [pytest.mark.slow]
+        elif daily is None and len(cases) % NIGHTLY == 0:
+            marks = [pytest.mark.slow]
+        else:
+            marks = [pytest.mark.nightly]
         seen |= pairs
         cases.append(pytest.param(*case, marks=marks))
     return cases
