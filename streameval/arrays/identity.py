@@ -91,7 +91,8 @@ def identify(place: Path | str) -> Files:
             name = entry.name.removeprefix(parent).lstrip("/")
             known_by.update(_line(name, *entry[1:]))
             copied.update(_line(name, entry.size, entry.written if entry.size else 0))
-            newest = max(newest, entry.changed)
+            if entry.changed - now <= _PATIENCE:  # else the clock was set back, or is behind
+                newest = max(newest, entry.changed)
             coarse = coarse and entry.changed % _SECOND == 0
         wait = newest + (_COARSE if coarse else 0) - now
         if wait < 0 or wait > _PATIENCE:
