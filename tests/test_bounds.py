@@ -99,7 +99,7 @@ def test_exact_values_lie_in_the_intervals(
     rounding = 1e-12 if options.ties == "expected" else 0.0
     for name, (low, high) in found.bounds.items():
         value = truth.scalars[name]
-        assert math.isnan(value) or low - rounding <= value <= high + rounding, name
+        assert low - rounding <= value <= high + rounding, (name, low, high)  # never without value
     for name, value in found.scalars.items():
         if not math.isnan(value):
             assert value == pytest.approx(truth.scalars[name], abs=rounding), name
@@ -118,8 +118,7 @@ def test_every_metric_says_what_lists_tell_of_it() -> None:
     for metric in METRICS:
         for measure in metric.measures(MetricOptions()):
             of_all = {"impostor_histogram", "sampled_shots"}.intersection(metric.needs)
-            other_queries = measure.name.startswith("precision/macro")
-            assert (measure.tail == "withheld") == (bool(of_all) or other_queries), measure.name
+            assert (measure.tail == "withheld") == bool(of_all), measure.name
             assert (measure.tail == "own") == (metric.between is not None)
 
 
@@ -176,3 +175,19 @@ def test_lists_are_repaired_and_bound_all_the_same(
     if k >= gallery and how != "twice":
         assert found.statistics.equals(exact.statistics)
         assert found.metrics.scalars == pytest.approx(exact.metrics.scalars, abs=0, nan_ok=True)
+
+
+def test_no_interval_where_nothing_may_be_returned() -> None:
+    """The one certain item is ignored: the others are within τ or not, and none has a precision."""
+    import streameval as se
+
+    found = se.evaluate(
+        se.Neighbors(np.array([[0]]), np.array([[0.1]])),
+        query=se.Labels(id=np.array([1])),
+        gallery=se.Labels(id=np.array([-1, 1, 2])),
+        protocol="no-camera",
+        range=(0.0, 1.0),
+        metrics=("precision/micro@tau=0.25", "recall/micro@tau=0.25"),
+    )
+    assert found.metrics.bounds == {"recall/micro@tau=0.25": (0.0, 1.0)}
+    assert found.metrics.details["precision/micro@tau=0.25"].open

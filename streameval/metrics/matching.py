@@ -72,6 +72,27 @@ def figure_at(totals: Totals, measure: Measure) -> Value:
     return Value(value, float(totals.thresholds[at]), reason=NOTHING_RETURNED, curves=curves)
 
 
+def precision_between(
+    worst: RankedQueries, best: RankedQueries, average: str, tau: float
+) -> tuple[float, float] | None:
+    """Return the precision of the two extremes; None where there may be none in between.
+
+    ``macro``: the queries with returned items differ between the extremes. ``micro``: the least
+    number of returned items is that of the positives at worst and of the negatives at best.
+    """
+    at = _index(worst.stats.thresholds, tau)
+    if at is None or average == "macro":
+        return None
+    least, most = (
+        int((one.stats.positive_distance <= one.stats.thresholds[at]).sum())
+        for one in (worst, best)
+    )
+    few, many = (int(one.stats.negatives_within[:, at].sum()) for one in (best, worst))
+    if not least + few:
+        return None
+    return least / (least + many), most / (most + few)
+
+
 def greatest_f1(totals: Totals, average: str) -> Value:
     """Return the greatest F1 over the thresholds; its threshold is the first with that."""
     curves = totals.once(figure_curves, average)
@@ -165,8 +186,8 @@ METRICS = (
         "tp/(tp + fp) at τ, over all pairs (micro), or its mean over the queries of Q+ with "
         "returned items (macro)",
         also=("precision@tau={tau}",),
-        # the queries with returned items differ between the two extremes
-        tail=lambda average: "monotone" if average == "micro" else "withheld",
+        tail="own",
+        between=precision_between,
     ),
     _at_tau(
         "recall/{average}@tau={tau}",
