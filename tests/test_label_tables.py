@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from test_cli import ARRAYS, CSV, STORED, data, run
@@ -25,6 +28,22 @@ def refused(message: pytest.ExceptionInfo[InputError], *words: str) -> None:
     assert "\n" not in str(message.value)
     for word in words:
         assert word in str(message.value)
+
+
+def test_arrow_takes_no_signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes those of the main thread while it reads, and may lose one."""
+    read, threads = pyarrow.csv.read_csv, []
+
+    def noted(*given: Any, **named: Any) -> Any:
+        threads.append(threading.current_thread())
+        return read(*given, **named)
+
+    monkeypatch.setattr("pyarrow.csv.read_csv", noted)
+    read_label_table(write(tmp_path / "a.csv", "1", "2"))
+    with pytest.raises(InputError, match="row 1"):
+        read_label_table(write(tmp_path / "b.csv", "1", "2,3"))
+    assert len(threads) == 3
+    assert threading.main_thread() not in threads
 
 
 def test_columns_that_are_told_to_be_text(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -220,10 +221,12 @@ def _read_csv(path: Path, places: Callable[[Sequence[str]], dict[str, int]]) -> 
             ),
         )
 
-    try:
-        table = read(threads=True)
-    except pa.ArrowInvalid:
-        table = read(threads=False)  # only so does the message tell the row
+    # In the main thread, Arrow takes signals for itself, and loses some that come as it ends.
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            table = thread.submit(read, threads=True).result()
+        except pa.ArrowInvalid:  # without threads, the message tells the row
+            table = thread.submit(read, threads=False).result()
     return {name: table[head] for name, head in heads.items()}
 
 
