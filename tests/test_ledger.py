@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from clusters import cluster
 from support.arrays import JoinedArray, SelectedArray, content, open_array
 from support.cli import main
-from support.ledger import LedgerStore
+from support.ledger import Block, LedgerStore
 
 import streameval as se
 from streameval import InputError, OptionError, OutputError, StreamevalError, StreamevalWarning
@@ -89,6 +89,27 @@ def test_result_is_that_of_a_fresh_evaluation() -> None:
     with pytest.raises(OptionError, match="no snapshot 'sunday'; there are 0 to 3"):
         ledger.evaluation("sunday")
     assert ledger.verify() == []
+
+
+@pytest.mark.usefixtures("folder")
+def test_segments_are_verified_as_few_at_a_time_as_memory_wants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted, count = [], Block.count
+
+    def noted(block: Block, *given: Any, **named: Any) -> Any:
+        counted.append([part.segment.name for part in block.parts])
+        return count(block, *given, **named)
+
+    ledger = filled()
+    ledger.forget([3, 4])
+    monkeypatch.setattr(Block, "count", noted)
+    assert ledger.verify() == []
+    assert counted == [[*SIZES]]
+    counted.clear()
+    monkeypatch.setattr("streameval.ledger.verification.SHARE", 1 << 60)
+    assert ledger.verify() == []
+    assert counted == [[name] for name in SIZES]
 
 
 @pytest.mark.slow

@@ -189,6 +189,15 @@ class Contents(View):
                 self.check(_COLUMN.format(name), _digest_of(values))
             return _columns_of(columns)
 
+    def known(self) -> dict[str, str]:
+        """Return the digests of each array, or group of arrays; of none, an empty text."""
+        found: dict[str, str] = {}
+        with self._store.guard("read"):
+            for path in self.digests if self.digested else self.root:
+                name = path.partition("/")[0]
+                found[name] = f"{found.get(name, '')} {self.digests.get(path, '')}".strip()
+        return found
+
     def take_digests(self) -> None:
         """Read everything that was written without digests, and take them."""
         with self._store.guard("read"):

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
 
 import numpy as np
 
 from streameval.errors import InputError, OutputError
 from streameval.ledger.gallery import Gallery
-from streameval.ledger.state import Near
-from streameval.ledger.store import GALLERY, QUERIES, RECORD, WITHIN, Contents, LedgerStore
+from streameval.ledger.state import Near, Positives, State, no_statistics
+from streameval.ledger.store import GALLERY, Contents, LedgerStore
+from streameval.ledger.sums import recorded, sum_of
 from streameval.ledger.trajectory import scalars_of
 from streameval.run.session import Session
 from streameval.statistics import FIELDS, RankStatistics
 from streameval.typing import AnyArray
+
+SHARE = 8  # of the budget, for the statistics of segments
 
 
 def differences(store: LedgerStore, session: Session) -> list[str]:
@@ -29,34 +32,27 @@ def differences(store: LedgerStore, session: Session) -> list[str]:
     if damaged:
         return damaged
     gallery = Gallery(store.location, store.contents(), session, thorough=True)
-    return list(_changed(gallery)) or list(_recounted(gallery))
+    return list(_changed(gallery)) or list(_recounted(gallery, session.memory // SHARE))
 
 
 def _unreadable(store: LedgerStore) -> Iterator[str]:
     """Read all arrays of all snapshots; those that are in several of them once."""
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     for number, snapshot in enumerate(store.snapshots()):
         try:
             contents = Contents(store, store.readable(snapshot))
-            head = contents.state().head
+            known = contents.known()
         except OutputError as error:
             yield f"snapshot {number}: {error}"
             continue
-        parts: dict[str, Callable[[], object]] = {
-            f"{QUERIES} {len(head.batches)}": contents.queries
-        }
-        if head.next_segment:
-            parts[f"{GALLERY} {head.rows}"] = contents.gallery
-        for record in head.records:
-            for path in (RECORD, WITHIN):
-                name = path.format(record.number)
-                parts[name] = partial(contents.read, name)
-        for name in [name for name in parts if name not in seen]:
-            seen.add(name)
-            try:
-                parts[name]()
-            except OutputError as error:
-                yield f"snapshot {number}, {name.partition(' ')[0]}: {error}"
+        for name, digests in known.items():
+            key = name, digests or str(number)
+            if key not in seen:
+                seen.add(key)
+                try:
+                    contents.gallery() if name == GALLERY else contents.read_bytes(name)
+                except OutputError as error:
+                    yield f"snapshot {number}, {name}: {error}"
 
 
 def _changed(gallery: Gallery) -> Iterator[str]:
@@ -70,26 +66,40 @@ def _changed(gallery: Gallery) -> Iterator[str]:
             yield str(error)
 
 
-def _recounted(gallery: Gallery) -> Iterator[str]:
-    """Count everything again; compare it with the statistics, records and nearest negatives."""
+def _recounted(gallery: Gallery, most: int) -> Iterator[str]:
+    """Count everything again; compare it with the statistics, records and nearest negatives.
+
+    Segments are counted some at a time, whose statistics take so many bytes at most.
+    """
     state, head = gallery.state, gallery.head
-    fresh, shards = gallery.count(np.arange(head.queries))
+    parts = gallery.parts()
+    fresh = gallery.block(parts).find_positives(0) if parts else Positives.none()
     lines = {
-        name: list(_compare(f"{name} of positives", values, getattr(fresh.positives, name)))
+        name: list(_compare(f"{name} of positives", values, getattr(fresh, name)))
         for name, values in vars(state.positives).items()
         if name != "serial"
     }
     yield from chain.from_iterable(lines.values())
     if any(lines[name] for name in ("query", "segment", "index")):
         return
-    _, shares = gallery.contents.shares(head, state.positives, shards)
-    for segment in head.segments:
-        if segment.number in shards:
-            shard = shards[segment.number]
-            share = replace(shares[segment.number], tied_before=shard.tied_before)  # in no record
-            yield from _differences(f" of segment {segment.name!r}", share, shard)
-    yield from _differences("", state.statistics, fresh.statistics)
-    yield from _nearest_differences(state.near, fresh.near)
+    statistics = no_statistics(head.queries, fresh, head.settings)
+    near = State.empty(head, head.queries).near
+    nearest, sums = recorded(gallery.contents, head, state.positives)
+    each = sum(values.nbytes for values in statistics.arrays().values()) + 3 * near.distance.nbytes
+    step = max(most // each, 1)
+    for begin in range(0, len(parts), step):
+        group = parts[begin : begin + step]
+        shards, negatives = gallery.block(group).count(fresh, near.distance.shape[1])
+        statistics, near = reduce(RankStatistics.merge, shards, statistics), near.merge(negatives)
+        for part, shard in zip(group, shards, strict=True):
+            number = part.segment.number
+            same = np.array_equal(nearest[number], shard.nearest_negative)
+            if not same or sums[number] != sum_of(state.positives.serial, shard):
+                _, shares = gallery.contents.shares(head, state.positives, [number])
+                share = replace(shares[number], tied_before=shard.tied_before)  # in no record
+                yield from _differences(f" of segment {part.segment.name!r}", share, shard)
+    yield from _differences("", state.statistics, statistics)
+    yield from _nearest_differences(state.near, near)
     metrics, counts = scalars_of(state, gallery.queries)
     for section, values in {"metrics": metrics, "counts": counts}.items():
         for name, written in head.last[section].items():  # a later version may have more metrics
