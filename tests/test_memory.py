@@ -22,7 +22,7 @@ from streameval.cli import main
 from streameval.run import session
 
 held = []
-budget = session.budget
+budget = session._given_budget
 
 def noted(*given):
     with open("/proc/self/clear_refs", "w") as file:
@@ -30,7 +30,7 @@ def noted(*given):
     held.append(psutil.Process().memory_info().rss)
     return budget(*given)
 
-session.budget = noted
+session._given_budget = noted
 try:
     main(sys.argv[1:])
 except SystemExit as end:

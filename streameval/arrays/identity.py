@@ -214,8 +214,8 @@ def _what_changed(files: Files) -> str:
     """Return what has changed of files last, in words."""
     found = list(entries(files.place))
     absent = [entry.name for entry in found if entry.size == ABSENT]
-    if absent:
-        return f"{absent[0]} is absent"
+    if absent or not found:
+        return f"{absent[0] if absent else files.place} is absent"
     newest = max(found, key=lambda entry: entry.changed)
     if not newest.changed:
         return f"an object of {files.place} has changed"

@@ -49,6 +49,8 @@ def is_remote(uri: str) -> bool:
 def remote_store(url: str) -> Any:
     """Return the zarr store at a URL."""
     with optional_package("obstore", "object-stores", url):
+        import obstore  # noqa: F401 - the kind may be known from before
+
         kind = _one_version_store()
     _check_credentials(url)
     return kind(_from_url(url), read_only=True, url=url)
