@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from support.arrays import Array
@@ -94,3 +98,60 @@ def test_tables_and_protocols_that_change(kind: str, monkeypatch: pytest.MonkeyP
 def changed(file: str, text: str) -> None:
     with open(file, "w") as opened:  # noqa: PTH123 - Path.open is watched
         opened.write(text + "\n")
+
+
+TEMPLATE = "--images={side}/{row}.jpg"
+READ: dict[str, tuple[str, Any, str, tuple[str, ...]]] = {
+    # What is read; the function that reads it; the command.
+    "labels": ("id.npy", Array, "read", ("--gallery-ids=id.npy", "--query-ids=qid.npy")),
+    "a table": (
+        "gallery.parquet",
+        pq.ParquetFile,
+        "read",
+        ("--query-labels=query.csv", "--gallery-labels=gallery.parquet"),
+    ),
+    "lists": ("lists.npy", Array, "read", ("--neighbors=lists.npy", *SIDES, *LABELS)),
+    "an index": ("copy.faiss", faiss, "read_index", (*SIDES, *LABELS, "--index=copy.faiss", "-k5")),
+    "pictures": ("gallery.npy", Array, "read", ()),
+}
+
+
+@pytest.mark.parametrize("what", READ)
+def test_what_else_changes_while_it_is_read(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = np.loadtxt("gallery.csv", int, delimiter=",", skiprows=1)
+    np.save("id.npy", ids[:, 0])
+    np.save("qid.npy", np.arange(12) % 9)
+    pq.write_table(pa.table({"id": ids[:, 0], "cam": ids[:, 1]}), "gallery.parquet")
+    lists = np.argsort(np.random.default_rng(1).random((12, 200)), axis=1)[:, :20]
+    np.save("lists.npy", lists)
+    save = ("--index=HNSW4", "-k5", "--save-index=kept.faiss")
+    for made in (save, ("--out=result",)):
+        done = CliRunner().invoke(main, ["evaluate", *SIDES, *LABELS, *made])
+        assert done.exit_code == 0, done.output
+    shutil.copy("kept.faiss", "copy.faiss")  # which this process has not opened
+    file, owner, name, arguments = READ[what]
+    content, whole = Path(file).read_bytes(), getattr(owner, name)
+    times = []
+
+    def read(*given: Any, **named: Any) -> Any:
+        found = whole(*given, **named)
+        if owner is not Array or Path(given[0].uri).name == file:
+            times.append(1)
+            changed = np.frombuffer(content, np.uint8).copy()
+            changed[-40:] ^= 1
+            Path(file).write_bytes(changed.tobytes())
+        return found
+
+    monkeypatch.setattr(owner, name, read)
+    command = ("evaluate", *arguments, "--out=out")
+    if what == "labels":
+        command = (*command, *SIDES, "--protocol=no-camera")
+    elif what == "a table":
+        command = (*command, *SIDES)
+    elif what == "pictures":
+        command = ("report", "result", TEMPLATE, "--out=out.html")
+    done = CliRunner().invoke(main, list(command))
+    assert times, done.output
+    assert done.exit_code not in (0, 1), done.output
+    assert file in done.output
+    assert not list(Path.cwd().glob("out*"))
