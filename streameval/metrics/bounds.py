@@ -201,7 +201,7 @@ def closing_places(
 def _merged(worst: Mapping[str, AnyArray], best: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
     """Return arrays that are equal as they are, others as ``name/lower`` and ``name/upper``.
 
-    An array that one of the two has not got is left out.
+    An array that one of the two has not got is left out; a value that one has not got is NaN.
     """
     merged: dict[str, AnyArray] = {}
     for name in (one for one in worst if one in best):
@@ -209,8 +209,8 @@ def _merged(worst: Mapping[str, AnyArray], best: Mapping[str, AnyArray]) -> dict
         if np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
             merged[name] = one
         elif one.shape == other.shape and one.dtype.kind in "if":
-            merged[f"{name}/lower"] = np.fmin(one, other)
-            merged[f"{name}/upper"] = np.fmax(one, other)
+            merged[f"{name}/lower"] = np.minimum(one, other)
+            merged[f"{name}/upper"] = np.maximum(one, other)
     return merged
 
 
