@@ -66,8 +66,8 @@ def work():
     found.append(evaluate(progress=progress))
     done.set()
 
-threading.Thread(target=work).start()
 try:
+    threading.Thread(target=work).start()
     done.wait()
 except KeyboardInterrupt:
     waiting.set()
