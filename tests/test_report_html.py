@@ -130,6 +130,7 @@ def test_no_queries_have_no_pictures() -> None:
     assert not page_of("pixels", "--images", IMAGES, "--queries", "0").named("figure", "query")
 
 
+@pytest.mark.slow
 def test_images_of_a_column_are_those_of_a_template() -> None:
     sources = [
         [one["src"] for one in page_of("pixels", "--images", how).named("img")]

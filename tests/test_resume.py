@@ -581,6 +581,7 @@ def test_resume_wants_a_folder(folder: Path) -> None:
     assert "give --out DIR" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_result_is_replaced_whole_or_not_at_all(folder: Path) -> None:
     first = finished(folder, command(folder, "--json"))
     assert first.returncode == 0, first.stderr

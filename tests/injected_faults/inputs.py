@@ -127,22 +127,30 @@ def files_of(uri: str) -> list[Path]:
 def pairwise_first(*axes: Iterable[Any], daily: int | None = None) -> list[Any]:
     """Return all combinations as parameters of a test.
 
-    One is for every day if a pair of its values is in none before; of the others, few are slow,
-    and most are for the night. With `daily`, so many are for every day, and the rest of such a
-    cover is slow.
+    For every day are some that hold each pair of values; of the others, few are slow, and most
+    are for the night. With `daily`, so many are for every day, and the rest of such a cover is
+    slow.
     """
-    seen: set[tuple[int, int, object, object]] = set()
-    cases = []
     every = list(product(*axes))
     Random(0).shuffle(every)
-    for case in every:
-        pairs = {(i, j, case[i], case[j]) for i, j in combinations(range(len(case)), 2)}
-        if not pairs <= seen:
+
+    def pairs_of(case: tuple[Any, ...]) -> set[tuple[int, int, object, object]]:
+        return {(i, j, case[i], case[j]) for i, j in combinations(range(len(case)), 2)}
+
+    seen: set[tuple[int, int, object, object]] = set()
+    cover: dict[tuple[Any, ...], None] = {}  # those that add the most pairs first
+    for new in reversed(range(1, len(pairs_of(every[0])) + 1)):
+        for case in every:
+            if len(pairs_of(case) - seen) >= new:
+                seen |= pairs_of(case)
+                cover[case] = None
+    cases = []
+    for case in [*cover, *(case for case in every if case not in cover)]:
+        if case in cover:
             marks = [] if daily is None or len(cases) < daily else [pytest.mark.slow]
         elif daily is None and len(cases) % NIGHTLY == 0:
             marks = [pytest.mark.slow]
         else:
             marks = [pytest.mark.nightly]
-        seen |= pairs
         cases.append(pytest.param(*case, marks=marks))
     return cases

@@ -208,6 +208,7 @@ def test_a_clock_that_is_set_back(expected: dict[str, float], clock: dict[str, s
     assert not Path("out.progress").exists()
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_back_before_resuming(
     expected: dict[str, float], clock: dict[str, str]
 ) -> None:

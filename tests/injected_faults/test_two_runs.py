@@ -115,7 +115,9 @@ def test_the_second_run_is_refused(first: subprocess.Popen[str]) -> None:
     assert left() == ["out"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_claim_ends_with_its_process(first: subprocess.Popen[str], number: int) -> None:
     first.send_signal(number)
     first.wait()
