@@ -15,6 +15,7 @@ import signal, sys, threading, time
 import numpy as np
 import streameval as se
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 rng = np.random.default_rng(0)
 features = se.Features(rng.standard_normal((20, 8)), rng.standard_normal((90, 8)))
 sides = {
