@@ -94,7 +94,8 @@ class RankCounter:
         values, crowded = tile.values, np.zeros(len(tile.values), np.bool_)
         rows, levels = self._table.rows(tile)
         pitch, phase = self._even_levels(tile)
-        crowd = values.shape[1] // 2 if tile.refinable else sys.maxsize
+        whole = values.shape[1] <= COLUMNS  # a row that is counted in pieces stays with this tile
+        crowd = values.shape[1] // 2 if tile.refinable and whole else sys.maxsize
         for left in range(0, values.shape[1], COLUMNS):
             right, row = min(left + COLUMNS, values.shape[1]), 0
             item, weight, offset = tile.columns
