@@ -13,6 +13,7 @@ from support.distances import Vectors, find_distance
 from support.kernels import (
     VARIABLE,
     FeatureColumns,
+    ProductColumns,
     QueryBlock,
     item_bytes,
 )
@@ -31,12 +32,13 @@ def distance_of(value: Array, metric: str, norm: Array, scale: float) -> Array:
     return (squared - norm[:, None] ** 2) * scale
 
 
-def columns_of(query: Array, gallery: Array, metric: str) -> FeatureColumns:
+def columns_of(query: Array, gallery: Array, metric: str) -> ProductColumns:
     distance = find_distance(metric)
     memory = np.empty(item_bytes(*gallery.shape), np.uint8)
     ruled_out, item = np.zeros((1, len(gallery)), np.float32), np.arange(len(gallery))
     queries = QueryBlock(Vectors.of(query), distance, np.zeros(len(query), np.int64))
-    return FeatureColumns(queries, Vectors.of(gallery), item, ruled_out, memory)
+    columns = FeatureColumns(queries, Vectors.of(gallery), item, ruled_out, memory)
+    return ProductColumns(columns.operands, len(query))
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean", "sqeuclidean", "dot"])
@@ -50,7 +52,7 @@ def test_filter_values_stay_within_the_band(
     columns = columns_of(q, g, metric)
     if not columns.usable:
         return  # every pair is decided canonically
-    tile = columns.tile(0, np.empty((len(q), len(g)), np.float32), last=True)
+    tile = columns.tile(np.arange(len(q)), np.empty((len(q), len(g)), np.float32), last=True)
     assert tile.columns.weight is not None
     values = tile.values * tile.columns.weight + tile.columns.offset[0]
     canonical = canonical_distances(q, g, metric)
@@ -95,7 +97,9 @@ def test_the_band_ends_where_float32_says_nothing(product: str) -> None:
 def test_levels_take_no_more_memory_than_is_planned() -> None:
     rng = np.random.default_rng(0)
     q, g = rng.random((64, 8), np.float32), rng.random((4, 8), np.float32)
-    tile = columns_of(q, g, "euclidean").tile(0, np.empty((64, 4), np.float32), last=True)
+    tile = columns_of(q, g, "euclidean").tile(
+        np.arange(64), np.empty((64, 4), np.float32), last=True
+    )
     edges = 4000
     distances = rng.random(64 * edges)
     tracemalloc.start()
@@ -108,4 +112,4 @@ def test_levels_take_no_more_memory_than_is_planned() -> None:
 def test_queries_are_ready_before_threads_share_them() -> None:
     rows = np.ones((32, 8), np.float32)
     queries = QueryBlock(Vectors.of(rows), find_distance("cosine"), np.zeros(32, np.int64))
-    assert "multiplier" in vars(queries)
+    assert {"digits", "_multiplier"} <= vars(queries).keys()

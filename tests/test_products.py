@@ -52,7 +52,7 @@ def multiplied(queries: Float32, gallery: Float32) -> Product:
 
 def product_of(queries: Float32, gallery: Float32, start: int = 0, stop: int | None = None) -> Any:
     out = np.full(((len(queries) if stop is None else stop) - start, len(gallery)), np.nan, "f4")
-    multiplied(queries, gallery).write(start, out)
+    multiplied(queries, gallery).write(np.arange(start, start + len(out)), out)
     return out
 
 

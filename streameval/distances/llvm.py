@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic as _intrinsic
 
@@ -38,6 +39,21 @@ def spread(builder: Any, value: Any, count: int) -> Any:
     return builder.shuffle_vector(first, nothing, vector(I32, count, 0))
 
 
+def halved(builder: Any, values: Any) -> Any:
+    """Return the sum of n lanes, n a power of two: lane i and lane i + n / 2, then + n / 4 .. 1."""
+    half = values.type.count // 2
+    while half:
+        sides = [
+            builder.shuffle_vector(
+                values, values, vector(I32, half, list(range(start, start + half)))
+            )
+            for start in (0, half)
+        ]
+        values = builder.fadd(*sides)
+        half //= 2
+    return builder.extract_element(values, I32(0))
+
+
 def for_blocks(builder: Any, n: Any, count: int, body: Callable[[Any, Any], None]) -> None:
     """Write `body` for n places, so many at a time: given the first, and which are below n."""
     whole = builder.and_(n, I64(-count))
@@ -54,7 +70,7 @@ def _address(builder: Any, kind: Any, start: Any, place: Any) -> Any:
 
 def _size(element: Any) -> tuple[str, int]:
     """Return LLVM's name of an element, and its bytes."""
-    return {FLOAT: ("f32", 4), DOUBLE: ("f64", 8), I16: ("i16", 2)}[element]
+    return {FLOAT: ("f32", 4), DOUBLE: ("f64", 8), I16: ("i16", 2), I8: ("i8", 1)}[element]
 
 
 def load(builder: Any, count: int, start: Any, place: Any, mask: Any) -> Any:
@@ -71,3 +87,13 @@ def store(builder: Any, values: Any, start: Any, place: Any, mask: Any) -> None:
     (name, size), count = _size(values.type.element), values.type.count
     address = _address(builder, values.type, start, place)
     call(builder, f"llvm.masked.store.v{count}{name}.p0", values, address, I32(size), mask)
+
+
+@intrinsic
+def trailing_zeros(typing_context, number):  # type: ignore[no-untyped-def]
+    """Return the place of the lowest bit of a uint32 that is not zero."""
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return call(builder, "llvm.cttz.i32", args[0], I1(1), returns=I32)
+
+    return types.int32(types.uint32), generate

@@ -25,6 +25,7 @@ from streameval.distances import llvm
 from streameval.typing import AnyArray, FloatArray, FloatingArray, IntArray
 
 LANES = 32
+FLOAT_LANES = 64  # of sums that are not canonical
 
 _DOUBLES = llvm.vector(llvm.DOUBLE, LANES)
 
@@ -68,21 +69,6 @@ def _row(context: Any, builder: Any, kind: Any, array: Any, row: Any) -> tuple[A
     return address, builder.extract_value(parts.shape, 1)
 
 
-def _halved(builder: Any, values: Any) -> Any:
-    """Return the sum of all lanes: lane i and lane i + 16, then + 8, 4, 2, 1."""
-    half = LANES // 2
-    while half:
-        sides = [
-            builder.shuffle_vector(
-                values, values, llvm.vector(llvm.I32, half, list(range(start, start + half)))
-            )
-            for start in (0, half)
-        ]
-        values = builder.fadd(*sides)
-        half //= 2
-    return builder.extract_element(values, llvm.I32(0))
-
-
 def _square(builder: Any, value: Any) -> Any:
     return builder.fmul(value, value)
 
@@ -91,24 +77,25 @@ def _absolute(builder: Any, value: Any) -> Any:
     return llvm.call(builder, f"llvm.fabs.v{LANES}f64", value, returns=_DOUBLES)
 
 
-def _lane_sum(term: Callable[[Any, Any, Any], Any]) -> Any:
-    """Return an intrinsic that sums a term over the elements of rows a[i] and b[k]."""
+def _lane_sum(term: Callable[[Any, Any, Any], Any], lanes: Any = _DOUBLES) -> Any:
+    """Return an intrinsic that sums a term over the elements of rows a[i] and b[k].
+
+    Rows of float32 become float64 in lanes of these.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kinds = signature.args
         first, width = _row(context, builder, kinds[0], *args[:2])
         second, _ = _row(context, builder, kinds[2], *args[2:])
-        total = llvm.alloca(builder, llvm.vector(llvm.DOUBLE, LANES, 0.0))
+        total = llvm.alloca(builder, llvm.vector(lanes.element, lanes.count, 0.0))
 
         def add(start: Any, mask: Any) -> None:
-            sides = [llvm.load(builder, LANES, row, start, mask) for row in (first, second)]
-            doubles = [
-                side if side.type == _DOUBLES else builder.fpext(side, _DOUBLES) for side in sides
-            ]
-            builder.store(builder.fadd(builder.load(total), term(builder, *doubles)), total)
+            sides = [llvm.load(builder, lanes.count, row, start, mask) for row in (first, second)]
+            numbers = [side if side.type == lanes else builder.fpext(side, lanes) for side in sides]
+            builder.store(builder.fadd(builder.load(total), term(builder, *numbers)), total)
 
-        llvm.for_blocks(builder, width, LANES, add)
-        return _halved(builder, builder.load(total))
+        llvm.for_blocks(builder, width, lanes.count, add)
+        return llvm.halved(builder, builder.load(total))
 
     @llvm.intrinsic
     def lane_sum(typing_context, a, i, b, k):  # type: ignore[no-untyped-def]
@@ -117,14 +104,22 @@ def _lane_sum(term: Callable[[Any, Any, Any], Any]) -> Any:
                 raise TypingError(f"rows are {rows}; a matrix in C order is needed")
             if rows.dtype not in (types.float32, types.float64):
                 raise TypingError(f"rows are of {rows.dtype}; float32 or float64 is needed")
-        return types.float64(a, types.intp, b, types.intp), generate
+        returns = types.float64 if lanes.element == llvm.DOUBLE else types.float32
+        return returns(a, types.intp, b, types.intp), generate
 
     return lane_sum
 
 
-inner_product = _lane_sum(lambda builder, a, b: builder.fmul(a, b))
+def _product(builder: Any, a: Any, b: Any) -> Any:
+    return builder.fmul(a, b)
+
+
+inner_product = _lane_sum(_product)
 squared_difference = _lane_sum(lambda builder, a, b: _square(builder, builder.fsub(a, b)))
 absolute_difference = _lane_sum(lambda builder, a, b: _absolute(builder, builder.fsub(a, b)))
+
+
+_float_product = _lane_sum(_product, llvm.vector(llvm.FLOAT, FLOAT_LANES))
 
 
 @compiled(inline="always")
@@ -142,6 +137,18 @@ def _sum(term, a, i, b, k):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _by_column(k, columns):  # type: ignore[no-untyped-def]
+    """Return the order of pairs by column, [p] int32."""
+    start = np.zeros(columns + 1, np.int64)
+    start[1:] = np.cumsum(np.bincount(k, minlength=columns))
+    order = np.empty(len(k), np.int32)
+    for t in range(len(k)):
+        order[start[k[t]]] = t
+        start[k[t]] += 1
+    return order
+
+
+@compiled
 def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
     """Write the sums of listed pairs, column by column: each b[k] is fetched once.
 
@@ -154,14 +161,18 @@ def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
         Pair t is a[i[t]] with b[k[t]].
     out : [p] float64, written
     """
-    start = np.zeros(b.shape[0] + 1, np.int64)
-    start[1:] = np.cumsum(np.bincount(k, minlength=b.shape[0]))
-    order = np.empty(len(k), np.int32)
-    for t in range(len(k)):
-        order[start[k[t]]] = t
-        start[k[t]] += 1
-    for t in order:  # type: ignore[assignment]
+    for t in _by_column(k, b.shape[0]):
         out[t] = _sum(term, a, i[t], b, k[t])
+
+
+@compiled
+def float_products(a, b, i, k, out):  # type: ignore[no-untyped-def]
+    """Write float32 products of listed pairs of float32 rows; as `pair_sums` otherwise.
+
+    A product of D columns passes D / 64 + 8 roundings.
+    """
+    for t in _by_column(k, b.shape[0]):
+        out[t] = _float_product(a, i[t], b, k[t])
 
 
 @compiled

@@ -25,7 +25,8 @@ from streameval.kernels.grids import (
     may_be_within,
     touched_bit,
 )
-from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile, list_values
+from streameval.kernels.marks import list_marks
+from streameval.kernels.tiles import DOUBTS, MARKED, Columns, Doubts, LevelTable, Tile, list_values
 from streameval.typing import FloatArray, IntArray
 
 COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
@@ -76,18 +77,52 @@ class RankCounter:
         self._table = LevelTable(edges.indptr, edges.distance)
         self._code = codes_for(edges.indptr)
         self._doubts, self._filled = Doubts.of(DOUBTS), 0
+        self._marked = Doubts.of(0)
         finite = edges.thresholds[np.isfinite(edges.thresholds)]
         pitch = np.median(np.diff(finite)) if len(finite) > 1 else 0.0
         # Three of evenly spaced thresholds; none where there are no two.
         self._three = finite[-1:] - pitch * np.array([2.0, 1.0, 0.0]) if pitch else finite[:0]
 
+    def reach(self) -> FloatArray:
+        """Return the distance of each query beyond which negatives don't change the ranks, [m].
+
+        The furthest positive, or the nearest negative so far.
+        """
+        indptr, distance, _ = self.edges.positives
+        furthest = np.full(len(indptr) - 1, -np.inf)
+        has_positive = np.diff(indptr) > 0
+        furthest[has_positive] = distance[indptr[1:][has_positive] - 1]
+        reach: FloatArray = np.maximum(furthest, self.counts.nearest)
+        return reach
+
     def add(self, tile: Tile) -> None:
         """Count a tile."""
-        crowded = self._count(tile)
+        crowded = self._list(tile) if tile.sparse else self._count(tile)
         for finer in tile.finer(crowded) if crowded.size else ():
             self.add(finer)
         if tile.last:
             self._settle(tile)
+
+    def _list(self, tile: Tile) -> IntArray:
+        """List the pairs of a tile that are marked; none of its rows is crowded."""
+        rows, levels = self._table.rows(tile)
+        band, reach = np.full((2, len(self.counts.nearest)), -np.inf)
+        band[tile.query] = rows.band
+        reach[tile.query] = tile.row_levels(self.counts.nearest[tile.query]).tied + rows.band
+        row, columns = 0, len(tile.columns.item)
+        self._marked = self._marked.enlarged(columns, MARKED)
+        while row < len(tile.query):
+            row, count = list_marks(tile.values, row, tile.query, columns, self._marked)
+            listed = Doubts(*(column[:count] for column in self._marked))
+            if self._filled + 2 * count > len(self._doubts.query):
+                self._settle(tile)
+                self._doubts = self._doubts.enlarged(2 * count)
+            values = tile.estimates(listed.query, listed.column)
+            known = self.edges, levels, band, reach
+            self._filled = place_estimates(
+                values, listed, *known, self.counts, self._doubts, self._filled
+            )
+        return np.empty(0, np.int64)
 
     def _count(self, tile: Tile) -> IntArray:
         """Count a tile but for rows that are crowded; return which these are."""
@@ -245,6 +280,51 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
             doubt_edge[filled] = e
             filled += 1
     return least, filled
+
+
+@compiled
+def place_estimates(  # type: ignore[no-untyped-def]
+    values, listed, edges, levels, band, reach, counts, doubts, filled
+):
+    """Count pairs whose values lie clear of every edge; list the others.
+
+    Parameters
+    ----------
+    values : [p] float32
+    listed : Doubts
+        Query and column of each.
+    edges, levels : Edges, Levels
+    band, reach : [queries of the block] float64
+        A value up to the second, which is lowered, may be the query's nearest negative.
+    counts : Counts
+        Added to.
+    doubts, filled : Doubts, int
+        Of 2p more pairs; appended to.
+
+    Returns
+    -------
+    how many doubts there are
+    """
+    indptr, slots = edges.indptr, counts.slots
+    closer, tied = levels
+    queries, columns, _ = listed
+    doubt_query, doubt_column, doubt_edge = doubts
+    for t in range(len(values)):
+        i = queries[t]
+        reach[i] = min(reach[i], np.float64(values[t]) + 2 * band[i])
+    for t in range(len(values)):
+        i, value = queries[t], np.float64(values[t])
+        margin, begin, e = band[i], indptr[i], indptr[i + 1]
+        while e > begin and tied[e - 1] + margin >= value:
+            e -= 1
+        in_doubt = e < indptr[i + 1] and not value < closer[e] - margin
+        if not in_doubt:
+            slots[2 * e + i] += 1
+        if in_doubt or value <= reach[i]:
+            doubt_query[filled], doubt_column[filled] = i, columns[t]
+            doubt_edge[filled] = e - begin if in_doubt else NEAREST
+            filled += 1
+    return filled
 
 
 @compiled

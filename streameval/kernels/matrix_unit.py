@@ -64,13 +64,13 @@ def configuration() -> ByteArray:
     return out
 
 
-def _at(builder: Any, start: Any, offset: Any, kind: Any = I8) -> Any:
+def at_offset(builder: Any, start: Any, offset: Any, kind: Any = I8) -> Any:
     """Return the address of a value of some kind, so many bytes from another address."""
     offset = I64(offset) if isinstance(offset, int) else offset
     return builder.bitcast(builder.gep(start, [offset]), kind.as_pointer())
 
 
-def _instruction(kinds: str) -> Callable[[Callable[..., None]], Any]:
+def instruction(kinds: str) -> Callable[[Callable[..., None]], Any]:
     """Return what makes an intrinsic of a function of a builder and of values.
 
     The kind of each is a letter: `a` an address, `n` a number, `b` a boolean.
@@ -87,22 +87,22 @@ def _instruction(kinds: str) -> Callable[[Callable[..., None]], Any]:
 
         @intrinsic
         @wraps(write)
-        def instruction(typing_context, *args):  # type: ignore[no-untyped-def]
+        def written(typing_context, *args):  # type: ignore[no-untyped-def]
             taken = (types.boolean if kind == "b" else types.intp for kind in kinds)
             return types.none(*taken), generate
 
-        return instruction
+        return written
 
     return declare
 
 
-@_instruction("a")
+@instruction("a")
 def configure(builder, address):  # type: ignore[no-untyped-def]
     """Configure the unit for this thread, by the 64 bytes at an address."""
     call(builder, "llvm.x86.ldtilecfg", address)
 
 
-@_instruction("")
+@instruction("")
 def release(builder):  # type: ignore[no-untyped-def]
     """Give the unit's registers back."""
     call(builder, "llvm.x86.tilerelease")
@@ -113,27 +113,27 @@ def _row_writer(
 ) -> Callable[[Any], None]:
     """Return what writes a row of products: of the sums of three weights, and of scales."""
     floats, whole = vector(FLOAT, ITEMS), vector(I32, ITEMS)
-    item_scale = builder.load(_at(builder, by_item, 0, floats), align=4)
+    item_scale = builder.load(at_offset(builder, by_item, 0, floats), align=4)
 
     def write(row: Any) -> None:
         of_row = builder.mul(row, I64(4 * ITEMS))
         total = None
         for level in reversed(range(DIGITS)):
-            start = _at(builder, sums, 2 * level * TILE_BYTES)
-            number = builder.load(_at(builder, start, of_row, whole), align=LINE_BYTES)
+            start = at_offset(builder, sums, 2 * level * TILE_BYTES)
+            number = builder.load(at_offset(builder, start, of_row, whole), align=LINE_BYTES)
             value = builder.sitofp(number, floats)
             if total is not None:
                 base = vector(FLOAT, ITEMS, 256.0 ** (DIGITS - 1 - level))
                 value = call(builder, "llvm.fma.v16f32", value, base, total, returns=floats)
             total = value
-        scale = builder.load(_at(builder, by_query, builder.mul(row, I64(4)), FLOAT), align=4)
+        scale = builder.load(at_offset(builder, by_query, builder.mul(row, I64(4)), FLOAT), align=4)
         total = builder.fmul(builder.fmul(total, spread(builder, scale, ITEMS)), item_scale)
-        builder.store(total, _at(builder, out, builder.mul(row, stride), floats), align=4)
+        builder.store(total, at_offset(builder, out, builder.mul(row, stride), floats), align=4)
 
     return write
 
 
-@_instruction("aanaa")
+@instruction("aanaa")
 def write_rows(builder, sums, out, stride, by_query, by_item):  # type: ignore[no-untyped-def]
     """Write 32 × 16 products from their sums; all but `stride`, in bytes, are addresses."""
     write = _row_writer(builder, sums, out, stride, by_query, by_item)
@@ -141,7 +141,7 @@ def write_rows(builder, sums, out, stride, by_query, by_item):  # type: ignore[n
         write(loop.index)
 
 
-@_instruction("aanaaaanaa")
+@instruction("aanaaaanaa")
 def multiply_panels(  # type: ignore[no-untyped-def]
     builder, queries, items, steps, sums, ahead, before, out, stride, by_query, by_item
 ):
@@ -161,23 +161,23 @@ def multiply_panels(  # type: ignore[no-untyped-def]
     for tile in range(6):
         call(builder, "llvm.x86.tilezero", I8(tile))
     with cgutils.for_range(builder, steps) as loop:
-        query_step = _at(builder, queries, builder.mul(loop.index, I64(QUERY_STEP_BYTES)))
-        item_step = _at(builder, items, builder.mul(loop.index, I64(ITEM_STEP_BYTES)))
-        lines = _at(builder, ahead, builder.mul(loop.index, I64(AHEAD_BYTES)))
+        query_step = at_offset(builder, queries, builder.mul(loop.index, I64(QUERY_STEP_BYTES)))
+        item_step = at_offset(builder, items, builder.mul(loop.index, I64(ITEM_STEP_BYTES)))
+        lines = at_offset(builder, ahead, builder.mul(loop.index, I64(AHEAD_BYTES)))
         loaded = -1
         for half in range(2):
             for digit in range(DIGITS):
-                source = _at(builder, query_step, (2 * digit + half) * TILE_BYTES)
+                source = at_offset(builder, query_step, (2 * digit + half) * TILE_BYTES)
                 call(builder, "llvm.x86.tileloaddt164", I8(6), source, I64(64))
                 others = list(range(DIGITS - digit))
                 for other in reversed(others) if digit % 2 else others:
                     if other != loaded:
-                        source = _at(builder, item_step, other * TILE_BYTES)
+                        source = at_offset(builder, item_step, other * TILE_BYTES)
                         call(builder, "llvm.x86.tileloadd64", I8(7), source, I64(64))
                         loaded = other
                     tile = I8(2 * (digit + other) + half)
                     call(builder, "llvm.x86.tdpbssd", tile, I8(6), I8(7))
-                line = _at(builder, lines, (DIGITS * half + digit) * LINE_BYTES)
+                line = at_offset(builder, lines, (DIGITS * half + digit) * LINE_BYTES)
                 call(builder, "llvm.prefetch.p0", line, I32(0), I32(2), I32(1))
             pause = builder.add(builder.mul(loop.index, I64(2)), I64(half))
             first = builder.mul(pause, rows)
@@ -187,7 +187,7 @@ def multiply_panels(  # type: ignore[no-untyped-def]
             with cgutils.for_range(builder, count) as inner:
                 write(builder.add(first, inner.index))
     for tile in range(6):
-        target = _at(builder, sums, tile * TILE_BYTES)
+        target = at_offset(builder, sums, tile * TILE_BYTES)
         call(builder, "llvm.x86.tilestored64", I8(tile), target, I64(64))
 
 
@@ -236,7 +236,7 @@ def _add_squares(builder: Any, digits: Any, sums: Any) -> Any:
     return builder.sub(products, call(builder, name, zeros, bias, digits, returns=kind))
 
 
-@_instruction("anaanba")
+@instruction("anaanba")
 def pack_step(builder, rows, stride, scales, target, apart, transposed, squares):  # type: ignore[no-untyped-def]
     """Write 16 rows of a step: a tile a digit, so far `apart`.
 
@@ -246,15 +246,15 @@ def pack_step(builder, rows, stride, scales, target, apart, transposed, squares)
     lanes = vector(I32, TILE_ROWS)
     digits: list[list[Any]] = [[] for _ in range(DIGITS)]
     for row in range(TILE_ROWS):
-        address = _at(builder, rows, builder.mul(stride, I64(row)), vector(FLOAT, STEP))
+        address = at_offset(builder, rows, builder.mul(stride, I64(row)), vector(FLOAT, STEP))
         values = builder.load(address, align=4)
-        scale = builder.load(_at(builder, scales, 4 * row, FLOAT), align=4)
+        scale = builder.load(at_offset(builder, scales, 4 * row, FLOAT), align=4)
         scaled = builder.fmul(values, spread(builder, scale, STEP))
         for digit, of_row in enumerate(_digits(builder, scaled)):
             digits[digit].append(of_row)
             if digit:
                 offset = ((digit - 1) * TILE_ROWS + row) * LINE_BYTES
-                address = _at(builder, squares, offset, lanes)
+                address = at_offset(builder, squares, offset, lanes)
                 total = builder.load(address, align=4)
                 builder.store(_add_squares(builder, of_row, total), address, align=4)
 
@@ -263,7 +263,7 @@ def pack_step(builder, rows, stride, scales, target, apart, transposed, squares)
             with branch:
                 for digit, tile in enumerate(digits):
                     written = _transpose(builder, tile) if change else tile
-                    start = _at(builder, target, builder.mul(apart, I64(digit)))
+                    start = at_offset(builder, target, builder.mul(apart, I64(digit)))
                     for row, values in enumerate(written):
-                        address = _at(builder, start, LINE_BYTES * row, lanes)
+                        address = at_offset(builder, start, LINE_BYTES * row, lanes)
                         builder.store(values, address, align=LINE_BYTES)

@@ -30,7 +30,8 @@ from streameval.kernels.matrix_unit import (
 )
 from streameval.kernels.panels import MOST_COLUMNS, Panels, Unit, multiply, panels_of, roundings
 from streameval.kernels.processor import AVX512, CORETYPE
-from streameval.typing import ByteArray, Float32Array
+from streameval.kernels.sieve import Way, digit_bytes, panel_bytes
+from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 
 BLAS_ROWS, UNIT_ROWS = 1024, 256
 FEW_ROWS = 16  # packing gallery rows for so few queries would take longer than multiplying
@@ -50,12 +51,19 @@ class Product(NamedTuple):
         by γₙ |x| |y| of BLAS, which may add up in any order, where n is D (Higham, Accuracy and
         Stability of Numerical Algorithms, §3.1).
     write : callable
-        ``write(start, out)`` writes the products of m queries, from a query on, [m, n] float32 in C
+        ``write(query, out)`` writes the products of m queries, ascending, [m, n] float32 in C
         order.
     """
 
     roundings: float
-    write: Callable[[int, Float32Array], None]
+    write: Callable[[IntArray, Float32Array], None]
+
+
+def in_sequence(query: IntArray) -> IntArray | slice:
+    """Return ascending numbers as a slice, where none is left out."""
+    if len(query) and query[-1] - query[0] == len(query) - 1:
+        return slice(int(query[0]), int(query[-1]) + 1)
+    return query
 
 
 Multiplier = Callable[[Float32Array, ByteArray], Product]
@@ -67,9 +75,9 @@ def blas_product(queries: Float32Array, items: Float32Array, memory: ByteArray) 
     OpenBLAS is twice as fast where few are on the right, and as many as its kernel is wide.
     """
 
-    def write(start: int, out: Float32Array) -> None:
-        rows = queries[start : start + len(out)]
-        if len(queries) > FEW_ROWS:
+    def write(query: IntArray, out: Float32Array) -> None:
+        rows = queries[in_sequence(query)]
+        if len(rows) > FEW_ROWS:
             np.matmul(rows, items.T, out=out)
             return
         padded = np.zeros((FEW_ROWS, queries.shape[1]), np.float32)
@@ -81,16 +89,25 @@ def blas_product(queries: Float32Array, items: Float32Array, memory: ByteArray) 
 
 def digit_product(queries: Panels, unit: Unit, items: Float32Array, memory: ByteArray) -> Product:
     """Return products of digits; panels of gallery rows are written to `memory`."""
-    panels = panels_of(items, memory, ITEMS, unit)
-    write = partial(multiply, queries, panels, unit, items.shape[1])
+    panels, width = panels_of(items, memory, ITEMS, unit), items.shape[1]
+
+    def write(query: IntArray, out: Float32Array) -> None:
+        own, start = in_sequence(query), 0
+        left = queries
+        if isinstance(own, slice):
+            start = own.start
+        else:
+            left = queries.take(query, width)
+        multiply(left, panels, unit, width, start, out)
+
     return Product(roundings(queries, panels), write)
 
 
 def choose_multiplier(queries: Float32Array) -> Multiplier:
     """Return what multiplies a block of queries, [m, D] float32; all of them finite."""
     rows, width = queries.shape
-    if rows > FEW_ROWS and item_bytes(rows, width):
-        memory, unit = np.empty(item_bytes(rows, width), np.uint8), chosen_unit()
+    if rows > FEW_ROWS and product_bytes(rows, width):
+        memory, unit = np.empty(product_bytes(rows, width), np.uint8), chosen_unit()
         return partial(digit_product, panels_of(queries, memory, QUERIES, unit), unit)
     return partial(blas_product, queries)
 
@@ -113,7 +130,38 @@ def chosen_unit() -> Unit:
     return configuration() if chosen_way() == "unit" else None
 
 
+def chosen_sieve() -> Way:
+    """Return what marks pairs: the matrix unit, vectors where BLAS multiplies, or plain loops."""
+    return {"unit": "unit", "blas": "vectors", "digits": "loops"}[chosen_way()]  # type: ignore[return-value]
+
+
+def has_sieve(width: int) -> bool:
+    """Tell whether pairs of rows of a width can be marked, faster than multiplied."""
+    return width <= MOST_COLUMNS and (chosen_way() != "blas" or has_vnni())
+
+
 def item_bytes(rows: int, width: int) -> int:
+    """Return how much memory gallery rows take for the multiplier, or for the sieve."""
+    return max(product_bytes(rows, width), panel_bytes(rows, width) if has_sieve(width) else 0)
+
+
+def gallery_row_seconds(count: IntArray, width: int) -> FloatArray:
+    """Return about how long products of a gallery row with so many queries take, [n].
+
+    Measured with one thread of a Sapphire Rapids; what is counted doesn't depend on it.
+    """
+    start, each = (450e-9, 2e-9) if chosen_way() == "unit" else (300e-9, 7e-9)
+    seconds = np.where(count > FEW_ROWS, start + each * count, 240e-9 * (count > 0))
+    scaled: FloatArray = seconds * (width / 512)
+    return scaled
+
+
+def query_bytes(rows: int, width: int) -> int:
+    """Return how much memory queries take for the multiplier and for the sieve."""
+    return product_bytes(rows, width) + (digit_bytes(rows, width) if has_sieve(width) else 0)
+
+
+def product_bytes(rows: int, width: int) -> int:
     """Return how much memory rows take as the multiplier needs them; none of BLAS."""
     if chosen_way() == "blas" or width > MOST_COLUMNS:
         return 0
@@ -135,6 +183,13 @@ def blas_kernels() -> str:
         if library["internal_api"] == "openblas" and "numpy" in library["filepath"]:
             return str(library.get("architecture", ""))
     return ""
+
+
+@cache
+def has_vnni() -> bool:
+    """Tell whether this processor multiplies bytes by vectors of 512 bits."""
+    features = llvmlite.binding.get_host_cpu_features()
+    return has_avx512() and bool(features.get("avx512vnni"))
 
 
 @cache

@@ -44,7 +44,7 @@ from streameval.kernels.matrix_unit import (
     release,
     write_rows,
 )
-from streameval.typing import ByteArray, Float32Array
+from streameval.typing import ByteArray, Float32Array, IntArray
 
 Unit = ByteArray | None
 """The unit's `configuration`; None where there is no unit, or it is not to be used."""
@@ -73,6 +73,22 @@ class Panels(NamedTuple):
     rounding: float
     middle: float
     low: float
+
+    def take(self, query: IntArray, width: int) -> Panels:
+        """Return panels of some of the queries whose panels these are."""
+        steps, tiles = -(-width // STEP), QUERIES // TILE_ROWS
+        shape = -1, steps, DIGITS, tiles, TILE_ROWS, STEP
+        count = -(-len(query) // QUERIES)
+        taken = np.zeros(count * steps * QUERY_STEP_BYTES + LINE_BYTES, np.uint8)
+        digits = taken[-taken.ctypes.data % LINE_BYTES :][: count * steps * QUERY_STEP_BYTES]
+        size = len(self.scale) // QUERIES * steps * QUERY_STEP_BYTES
+        source, target = (each.reshape(shape) for each in (self.digits[:size], digits))
+        (panel, row), (new, place) = (divmod(n, QUERIES) for n in (query, np.arange(len(query))))
+        (tile, row), (new_tile, place) = (divmod(n, TILE_ROWS) for n in (row, place))
+        target[new, :, :, new_tile, place] = source[panel, :, :, tile, row]
+        scale = np.zeros(count * QUERIES, np.float32)
+        scale[: len(query)] = self.scale[query]
+        return self._replace(digits=digits, scale=scale)
 
 
 def panels_of(rows: Float32Array, memory: ByteArray, panel: int, unit: Unit) -> Panels:
@@ -137,6 +153,16 @@ def multiply(
     _multiply(queries, start, gallery, steps, unit, sums, part, out)
 
 
+@compiled
+def greatest(row):  # type: ignore[no-untyped-def]
+    """Return the greatest magnitude of a row of float32, by its bits: that vectorises."""
+    bits, most = row.view(np.int32), np.int32(0)
+    for d in range(len(row)):
+        magnitude = bits[d] & np.int32(0x7FFFFFFF)
+        most = magnitude if magnitude > most else most
+    return np.int32(most).view(np.float32)
+
+
 @compiled(fastmath={"reassoc", "contract", "nsz"})
 def _squares(row):  # type: ignore[no-untyped-def]
     total = np.float32(0)
@@ -145,15 +171,13 @@ def _squares(row):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled(fastmath={"nnan", "nsz"})
+@compiled
 def _exponent(row):  # type: ignore[no-untyped-def]
     """Return k: 2ᵏ times the greatest magnitude is what three digits hold, and twice that is not.
 
     0 of zeros; 120 of magnitudes below what is normal in float32.
     """
-    most = np.float32(0)
-    for d in range(len(row)):
-        most = max(most, abs(row[d]))
+    most = greatest(row)
     share, above = math.frexp(most)  # the power of two that it is below
     full = share * 2.0**24 > 2 * MOST_DIGITS
     return min(23 - above - full, 120) if most > 0 else 0

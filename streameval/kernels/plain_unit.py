@@ -29,7 +29,7 @@ carray: Any = numba.carray  # type: ignore[attr-defined]
 
 
 @intrinsic
-def _pointer(typing_context, address):  # type: ignore[no-untyped-def]
+def pointer(typing_context, address):  # type: ignore[no-untyped-def]
     """Return an address as a pointer."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -41,17 +41,17 @@ def _pointer(typing_context, address):  # type: ignore[no-untyped-def]
 @compiled
 def pack_step(rows, stride, scales, target, apart, transposed, squares):  # type: ignore[no-untyped-def]
     """As `matrix_unit.pack_step`."""
-    by = carray(_pointer(scales), TILE_ROWS, np.float32)
-    sums = carray(_pointer(squares), (DIGITS - 1, TILE_ROWS, STEP // 4), np.int32)
+    by = carray(pointer(scales), TILE_ROWS, np.float32)
+    sums = carray(pointer(squares), (DIGITS - 1, TILE_ROWS, STEP // 4), np.int32)
     for row in range(TILE_ROWS):
-        values = carray(_pointer(rows + row * stride), STEP, np.float32)
+        values = carray(pointer(rows + row * stride), STEP, np.float32)
         for column in range(STEP):
             biased = np.int64(np.rint(values[column] * by[row])) + 0x808080
             place = STEP * row + column
             if transposed:  # by fours
                 place = STEP * (column // 4) + 4 * row + column % 4
             for digit in range(DIGITS):
-                tile = carray(_pointer(target + digit * apart), TILE_BYTES, np.int8)
+                tile = carray(pointer(target + digit * apart), TILE_BYTES, np.int8)
                 value = ((biased >> (8 * (DIGITS - 1 - digit))) & 0xFF) - 128
                 tile[place] = value
                 if digit:
@@ -61,11 +61,11 @@ def pack_step(rows, stride, scales, target, apart, transposed, squares):  # type
 @compiled
 def write_rows(sums, out, stride, by_query, by_item):  # type: ignore[no-untyped-def]
     """As `matrix_unit.write_rows`. In float64 each step is exact, then rounded once: an FMA."""
-    totals = carray(_pointer(sums), (DIGITS, QUERIES, ITEMS), np.int32)
-    query_scale = carray(_pointer(by_query), QUERIES, np.float32)
-    item_scale = carray(_pointer(by_item), ITEMS, np.float32)
+    totals = carray(pointer(sums), (DIGITS, QUERIES, ITEMS), np.int32)
+    query_scale = carray(pointer(by_query), QUERIES, np.float32)
+    item_scale = carray(pointer(by_item), ITEMS, np.float32)
     for row in range(QUERIES):
-        products = carray(_pointer(out + row * stride), ITEMS, np.float32)
+        products = carray(pointer(out + row * stride), ITEMS, np.float32)
         for item in range(ITEMS):
             high, middle, low = (
                 np.float32(totals[0, row, item]),
@@ -83,13 +83,13 @@ def multiply_panels(  # type: ignore[no-untyped-def]
 ):
     """As `matrix_unit.multiply_panels`; nothing is brought closer from `ahead`."""
     write_rows(before, out, stride, by_query, by_item)
-    totals = carray(_pointer(sums), (DIGITS, 2, TILE_ROWS, ITEMS), np.int32)
+    totals = carray(pointer(sums), (DIGITS, 2, TILE_ROWS, ITEMS), np.int32)
     totals[:] = 0
     left_kind, right_kind = (DIGITS, 2, TILE_ROWS, STEP), (DIGITS, STEP // 4, ITEMS, 4)
     rows = np.empty((DIGITS, ITEMS, STEP), np.int8)  # for loops that vectorise
     for step in range(steps):
-        left = carray(_pointer(queries + step * QUERY_STEP_BYTES), left_kind, np.int8)
-        right = carray(_pointer(items + step * ITEM_STEP_BYTES), right_kind, np.int8)
+        left = carray(pointer(queries + step * QUERY_STEP_BYTES), left_kind, np.int8)
+        right = carray(pointer(items + step * ITEM_STEP_BYTES), right_kind, np.int8)
         for other in range(DIGITS):
             for item in range(ITEMS):
                 for column in range(STEP):

@@ -8,16 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.compilation import compiled
 from streameval.kernels.edges import first_reached
-from streameval.typing import BoolArray, FloatArray, FloatingArray, Indices, Int32Array, IntArray
+from streameval.typing import (
+    BoolArray,
+    ByteArray,
+    Float32Array,
+    FloatArray,
+    FloatingArray,
+    Indices,
+    Int32Array,
+    IntArray,
+)
 
 FINE_QUERIES = 64  # rows of a finer tile
 DOUBTS = 1 << 20  # pairs that a task keeps, to be decided column by column
+MARKED = 1 << 17  # pairs that are marked, of which a task makes estimates at a time
 _CHUNK = 1024  # values looked at together: a byte each stays in L1
 
 
@@ -79,6 +90,13 @@ class Tile:
     columns: Columns
     last: bool = True
     locate: Callable[[], None] | None = None
+    sparse: ClassVar[bool] = False
+    """Whether `values` are marks, that list the pairs which may be of interest."""
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return len(self.query) * len(self.columns.item)
 
     @property
     def unit(self) -> Hashable:
@@ -125,6 +143,10 @@ class Tile:
 
     def finer(self, rows: IntArray) -> Iterator[Tile]:
         """Yield tiles with a narrower band that hold these rows."""
+        raise NotImplementedError
+
+    def estimates(self, query: Indices, column: Indices) -> Float32Array:
+        """Return values of pairs, [p] float32, where `values` are marks; arguments as `resolve`."""
         raise NotImplementedError
 
     def mask(self, indptr: IntArray, item: IntArray, masked: BoolArray) -> int:
@@ -193,9 +215,9 @@ class Doubts(NamedTuple):
         """Return an empty list; memory that is not written to is not taken."""
         return cls(*(np.empty(capacity, np.int32) for _ in cls._fields))
 
-    def enlarged(self, needed: int) -> Doubts:
-        """Return a list that holds at least `needed` pairs, `DOUBTS` if there is a new one."""
-        return self if len(self.query) >= needed else Doubts.of(max(needed, DOUBTS))
+    def enlarged(self, needed: int, least: int = DOUBTS) -> Doubts:
+        """Return a list that holds at least `needed` pairs, and `least` if there is a new one."""
+        return self if len(self.query) >= needed else Doubts.of(max(needed, least))
 
     def resolve(self, tile: Tile, filled: int) -> FloatArray:
         """Return the canonical distances of the first pairs."""
@@ -223,6 +245,12 @@ class LevelTable:
             block = np.arange(len(self._indptr) - 1)
             self._kept[tile.unit] = tile.levels(block, self._indptr, self._distances)
         return Rows.of(tile), self._kept[tile.unit]
+
+
+def as_matrix(memory: ByteArray, kind: npt.DTypeLike, rows: int, columns: int) -> Any:
+    """Return the beginning of some memory as a matrix."""
+    size = rows * columns * np.dtype(kind).itemsize
+    return memory[:size].view(kind).reshape(rows, columns)
 
 
 def column_offsets(

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streameval.kernels.multiplier import best_rows, item_bytes
-from streameval.kernels.tiles import DOUBTS, FINE_QUERIES
+from streameval.kernels.multiplier import best_rows, item_bytes, query_bytes
+from streameval.kernels.tiles import DOUBTS, FINE_QUERIES, MARKED
 from streameval.planning.plan import (
     FAN_IN,
     SHARDS_PER_THREAD,
@@ -41,7 +41,8 @@ TILE_ITEMS = 8192 + 48  # rows a multiple of 4 KiB apart would share few sets of
 TASK_BYTES = 1000  # of a task in the list of all, and in the client's books
 TARGET_BLOCK_BYTES = 4 << 20
 SMALL_BLOCK = 1100  # gallery rows; before blocks are any smaller, those of queries are
-DOUBT_BYTES = 26 * DOUBTS  # the list of pairs in doubt of a task, and deciding them
+# The lists of pairs in doubt and of marked ones of a task, and deciding them.
+DOUBT_BYTES = 26 * DOUBTS + 28 * MARKED
 SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all threads
 SMALL_SHARD = 16_384  # gallery rows: of fewer, what a shard costs beside them would show
 TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
@@ -97,7 +98,7 @@ def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
     block = cut.block * _row_bytes(problem) + data.scratch(cut.block, data.width)
     tile = cut.items * (value * (cut.rows + classes) + fine)
     own = {
-        "queries": operands * (queries + item_bytes(cut.queries, data.width)),
+        "queries": operands * (queries + query_bytes(cut.queries, data.width)),
         "gallery blocks": threads * block,
         "tiles": threads * (tile + item_bytes(cut.items, data.width)),
     }

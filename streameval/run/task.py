@@ -32,15 +32,21 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     first, last = task.queries
     pairs, thresholds = job.pairs.block(first, last), job.thresholds
     every_pair = np.ones(len(pairs.item), np.bool_)
-    tiles = job.tiled.tiles(job, task, watch, check=False)
+    strip = None
     if job.positives is None:  # a strip, the one tile of its task, holds its own positives
-        strip = next(tiles)
-        positives, tiles = _positives_of(pairs, strip), chain([strip], tiles)
+        strip = next(tiles := job.tiled.tiles(job, task, watch, check=False))
+        positives = _positives_of(pairs, strip)
         if np.isfinite(positives.distance).all():
             check_range(thresholds, positives, first)
     else:
         positives = job.positives.block(first, last)
     ranks = RankCounter(Edges.build(positives, thresholds.edges))
+    if strip is None:
+        few = not thresholds.edges.size and job.shots is None and job.near is None
+        reach = ranks.reach if few else None
+        tiles = job.tiled.tiles(job, task, watch, check=False, reach=reach)
+    else:
+        tiles = chain([strip], tiles)
     shots = None if job.shots is None else ShotCounter(job.shots, positives)
     nearest = None
     if job.near is not None:

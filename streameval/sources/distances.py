@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streameval.errors import BadRowError, InputError, entry_point
+from streameval.kernels.features import Reach
 from streameval.kernels.tiles import Columns, Tile, all_finite, column_offsets
 from streameval.planning.plan import Plan, Task, pieces, plural
 from streameval.planning.problem import Data
@@ -126,7 +127,15 @@ class MatrixSource(TiledSource):
         if errors:
             raise min(errors, key=lambda error: error.row)
 
-    def tiles(self, job: Job, task: Task, watch: Watch, *, check: bool = True) -> Iterator[Tile]:
+    def tiles(
+        self,
+        job: Job,
+        task: Task,
+        watch: Watch,
+        *,
+        check: bool = True,
+        reach: Reach | None = None,
+    ) -> Iterator[Tile]:
         """Yield the tiles of a task; the values are overwritten by the next tile."""
         row = job.offset_rows(*task.queries)
         for items in pieces(task.gallery, max(job.plan.block, 1)) or [task.gallery]:

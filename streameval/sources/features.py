@@ -16,9 +16,14 @@ from streameval.errors import BadRowError, InputError, entry_point
 from streameval.kernels.features import (
     ExactColumns,
     FeatureColumns,
-    QueryBlock,
+    Reach,
 )
-from streameval.kernels.multiplier import description, item_bytes, warn_of_slow_kernels
+from streameval.kernels.multiplier import (
+    description,
+    item_bytes,
+    warn_of_slow_kernels,
+)
+from streameval.kernels.query_block import QueryBlock
 from streameval.kernels.tiles import Tile, column_offsets
 from streameval.planning.plan import Plan, Task, pieces, plural, ranges
 from streameval.planning.problem import Data
@@ -54,6 +59,7 @@ if TYPE_CHECKING:
 LEAST_NORM, MOST_NORM = 1e-140, 1e150
 PART_BYTES = 4 << 20  # gallery rows of listed pairs that are read at a time
 _SCANNED_ROWS = 4096
+FIRST_ITEMS = 1024  # from which the first negatives within reach are known
 
 
 class Features(TiledSource):
@@ -226,25 +232,32 @@ class Features(TiledSource):
             raise BadRowError(f"{name} row {index[row]} {reason}", index[row])
         return vectors
 
-    def tiles(self, job: Job, task: Task, watch: Watch, *, check: bool = True) -> Iterator[Tile]:
+    def tiles(
+        self,
+        job: Job,
+        task: Task,
+        watch: Watch,
+        *,
+        check: bool = True,
+        reach: Reach | None = None,
+    ) -> Iterator[Tile]:
         """Yield the tiles of a task; the values are overwritten by the next tile."""
         queries = self._query_block(job, task.queries)
         (rows, items), size = job.plan.tile, len(queries.vectors.norms)
-        dtype = np.float64 if self.distance.filter is None else np.float32
+        itemsize = 8 if self.distance.filter is None else 4
         with (
             job.cache.lend("block", (job.plan.block, self.width), self.gallery.dtype) as memory,
             job.cache.lend("panels", (item_bytes(items, self.width),)) as panels,
-            job.cache.lend("tile", (rows * items,), dtype) as buffer,
+            job.cache.lend("tile", (rows * items * itemsize,)) as buffer,
         ):
             for begin, end in pieces(task.gallery, job.plan.block):
                 counted = 0
-                for part in self._columns(job, queries, (begin, end), memory, panels):
-                    n = len(part.columns.item)
-                    counted += n
-                    for top, bottom in pieces((0, size), rows):
-                        values = buffer[: (bottom - top) * n].reshape(bottom - top, n)
-                        yield part.tile(top, values, last=bottom == size)
-                        watch.advance(values.size)
+                first = FIRST_ITEMS if reach is not None and begin == task.gallery[0] else 0
+                for part in self._columns(job, queries, (begin, end), first, memory, panels):
+                    counted += len(part.columns.item)
+                    for tile in part.tiles(rows, buffer, reach):
+                        yield tile
+                        watch.advance(tile.pairs)
                 watch.advance((end - begin - counted) * size)
 
     def _columns(
@@ -252,10 +265,11 @@ class Features(TiledSource):
         job: Job,
         queries: QueryBlock,
         gallery: Span,
+        first: int,
         memory: AnyArray,
         panels: ByteArray,
     ) -> Iterator[FeatureColumns | ExactColumns]:
-        """Yield the columns of a block of the gallery, a tile's at a time."""
+        """Yield the columns of a block of the gallery, a tile's at a time; `first` ones apart."""
         vectors, item, pairs = self.read_gallery(*gallery, memory), np.arange(*gallery), job.pairs
         job.thresholds.range.check_unit(vectors.norms)
         junk = pairs.junk[slice(*gallery)]
@@ -268,7 +282,7 @@ class Features(TiledSource):
         )
         if len(cuts) > 2:
             vectors, item = vectors.chosen(order), item[order]
-        for span in pairwise(cuts):
+        for span in pairwise(sorted({*cuts, min(first, n)})):
             for left, right in pieces(span, job.plan.tile[1]):
                 own = item[left:right]
                 codes = pairs.classes.item[:, own]

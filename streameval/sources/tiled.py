@@ -16,6 +16,7 @@ import numpy.typing as npt
 from streameval.arrays.array import Array
 from streameval.arrays.uri import open_array
 from streameval.errors import BadRowError, InputError, warn
+from streameval.kernels.features import Reach
 from streameval.kernels.tiles import Tile
 from streameval.planning.plan import Limits, Plan, Task
 from streameval.planning.planner import make_plan
@@ -117,7 +118,15 @@ class TiledSource(Source):
     """A source whose distances come in tiles."""
 
     @abstractmethod
-    def tiles(self, job: Job, task: Task, watch: Watch, *, check: bool = True) -> Iterator[Tile]:
+    def tiles(
+        self,
+        job: Job,
+        task: Task,
+        watch: Watch,
+        *,
+        check: bool = True,
+        reach: Reach | None = None,
+    ) -> Iterator[Tile]:
         """Yield the tiles of a task; the values are overwritten by the next tile.
 
         Parameters
@@ -126,6 +135,9 @@ class TiledSource(Source):
         check : bool
             Whether to check that distances are finite; else a tile can `locate` the first that
             is not.
+        reach : callable, optional
+            Returns, [m] float64, the distance of each query beyond which pairs may be left out;
+            +inf where none may be. It falls as tiles are counted.
         """
 
     @abstractmethod

@@ -6,8 +6,9 @@ from streameval.kernels.cells import bin_row as bin_row
 from streameval.kernels.cells import quantise as quantise
 from streameval.kernels.edges import threshold_distances as threshold_distances
 from streameval.kernels.features import FeatureColumns as FeatureColumns
-from streameval.kernels.features import FineColumns as FineColumns
-from streameval.kernels.features import QueryBlock as QueryBlock
+from streameval.kernels.filters import FineColumns as FineColumns
+from streameval.kernels.filters import Operands as Operands
+from streameval.kernels.filters import ProductColumns as ProductColumns
 from streameval.kernels.grids import ABOVE as ABOVE
 from streameval.kernels.grids import LAST as LAST
 from streameval.kernels.grids import bins_for as bins_for
@@ -15,6 +16,7 @@ from streameval.kernels.grids import cell_of as cell_of
 from streameval.kernels.grids import codes_for as codes_for
 from streameval.kernels.grids import lay_grid as lay_grid
 from streameval.kernels.grids import touched_bit as touched_bit
+from streameval.kernels.marks import MarkColumns as MarkColumns
 from streameval.kernels.matrix_unit import ITEMS as ITEMS
 from streameval.kernels.matrix_unit import QUERIES as QUERIES
 from streameval.kernels.matrix_unit import supported as supported
@@ -28,6 +30,8 @@ from streameval.kernels.multiplier import chosen_unit as chosen_unit
 from streameval.kernels.multiplier import chosen_way as chosen_way
 from streameval.kernels.multiplier import description as description
 from streameval.kernels.multiplier import digit_product as digit_product
+from streameval.kernels.multiplier import has_sieve as has_sieve
+from streameval.kernels.multiplier import has_vnni as has_vnni
 from streameval.kernels.multiplier import item_bytes as item_bytes
 from streameval.kernels.multiplier import warn_of_slow_kernels as warn_of_slow_kernels
 from streameval.kernels.panels import MOST_COLUMNS as MOST_COLUMNS
@@ -37,6 +41,11 @@ from streameval.kernels.panels import panels_of as panels_of
 from streameval.kernels.processor import AVX512 as AVX512
 from streameval.kernels.processor import CORETYPE as CORETYPE
 from streameval.kernels.processor import better_kernels as better_kernels
+from streameval.kernels.query_block import QueryBlock as QueryBlock
+from streameval.kernels.sieve import Digits as Digits
+from streameval.kernels.sieve import Panels as Panels1
+from streameval.kernels.sieve import mark as mark
+from streameval.kernels.sieve import panel_bytes as panel_bytes
 
 __all__ = [
     "ABOVE",
@@ -47,10 +56,15 @@ __all__ = [
     "MOST_COLUMNS",
     "QUERIES",
     "VARIABLE",
+    "Digits",
     "FeatureColumns",
     "FineColumns",
+    "MarkColumns",
+    "Operands",
     "Panels",
+    "Panels1",
     "Product",
+    "ProductColumns",
     "QueryBlock",
     "better_kernels",
     "bin_row",
@@ -65,9 +79,13 @@ __all__ = [
     "description",
     "digit_product",
     "forget_older_kernels",
+    "has_sieve",
+    "has_vnni",
     "item_bytes",
     "lay_grid",
+    "mark",
     "multiply",
+    "panel_bytes",
     "panels_of",
     "quantise",
     "supported",

@@ -1,0 +1,240 @@
+"""Tiles of filter values: float32 products, and float64 where these leave rows in doubt as a whole.
+
+Rows are in doubt as a whole where a model has collapsed. Where gallery rows are copies of one
+another, each distinct row's canonical distance is computed once a query. Where they only nearly
+are, a second filter in float64, with a band some 2²⁹ times narrower, decides most pairs; and
+where it doesn't either, all distances of a row are computed.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from streameval.distances.sums import Vectors
+from streameval.kernels.query_block import QueryBlock
+from streameval.kernels.tiles import FINE_QUERIES, Columns, Levels, Tile
+from streameval.typing import ByteArray, Float32Array, FloatArray, FloatingArray, Indices, IntArray
+
+COPIES = 4  # of each distinct row, from which on distances are computed once
+LEVELS = 1 << 15  # computed at a time: their temporaries stay in cache
+
+
+class Operands(NamedTuple):
+    """What is multiplied with a block of queries.
+
+    Attributes
+    ----------
+    queries : QueryBlock
+    items : Vectors
+        Of the columns.
+    rows : [n, D] float32
+        The same, as they are multiplied.
+    length : float
+        The greatest of their norms, each times the weight of its column.
+    columns : Columns
+    ruled_out : [b, n] float32
+        0, or +inf for items that take no part: see `column_offsets`.
+    scale : float
+        s of `distances.distance`.
+    fits : bool
+        Whether float32 can hold the values.
+    memory : uint8 array
+        For the rows as the multiplier needs them.
+    """
+
+    queries: QueryBlock
+    items: Vectors
+    rows: Float32Array
+    length: float
+    columns: Columns
+    ruled_out: Float32Array
+    scale: float
+    fits: bool
+    memory: ByteArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FilterTile(Tile):
+    """A tile of products: filter values once weighted and offset.
+
+    Attributes
+    ----------
+    of : FilterColumns
+        The columns that the tile is part of.
+    """
+
+    of: FilterColumns
+
+    @property
+    def unit(self) -> float:
+        """The scale of the values."""
+        return self.of.scale
+
+    @property
+    def refinable(self) -> bool:
+        """Whether finer tiles say more."""
+        return self.of.usable
+
+    @property
+    def band(self) -> FloatArray:
+        """The guard band of each row."""
+        return self.of.band[self.query]
+
+    def levels(self, query: IntArray, indptr: IntArray, distances: FloatArray) -> Levels:
+        """Return the filter values that distances correspond to."""
+        filter_, norms = self.of.queries.filter, self.of.queries.vectors.norms[query]
+        level = np.empty_like(distances)
+        step = max(LEVELS * len(query) // max(len(level), 1), 1)
+        for start in range(0, len(query), step):
+            own = indptr[start : start + step + 1]
+            part = slice(own[0], own[-1])
+            with np.errstate(over="ignore", invalid="ignore"):
+                squares = np.repeat(filter_.squares(norms[start : start + step]), np.diff(own))
+                level[part] = (filter_.value(distances[part]) - squares) * self.of.scale
+        return Levels(level, level)
+
+    def resolve(self, query: Indices, column: Indices) -> FloatArray:
+        """Return the canonical distances of pairs."""
+        queries = self.of.queries
+        return queries.distance.pairs(queries.vectors, self.of.items, query, column)
+
+    def finer(self, rows: IntArray) -> Iterator[Tile]:
+        """Yield these rows as float64 or canonical distances decide them."""
+        return self.of.finer(self.values[rows], self.query[rows])
+
+
+class FilterColumns(ABC):
+    """Gallery rows against a block of queries, told apart by a filter.
+
+    Parameters
+    ----------
+    queries : QueryBlock
+    items : Vectors
+        Of the columns.
+    error : float
+        Bound on what a product loses, by the norms of its rows: n u of `distances.distance`.
+    scale : float
+        s of `distances.distance`.
+
+    Attributes
+    ----------
+    usable : bool
+        Whether numbers can hold the values, so that finer tiles say more.
+    gamma : float
+        γ of the guard band; +inf where every value is decided canonically.
+    band : [queries of the block] float64
+    """
+
+    def __init__(self, queries: QueryBlock, items: Vectors, error: float, scale: float) -> None:
+        self.queries, self.items, self.scale = queries, items, scale
+        self.usable = error < 0.5
+        self.gamma = error / (1 - error) if self.usable else math.inf
+        width, largest = items.rows.shape[1], float(items.norms.max(initial=0.0))
+        norms = queries.vectors.norms
+        self.band = queries.filter.band(self.gamma, width, norms, largest, scale)
+
+    @abstractmethod
+    def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
+        """Yield tiles that decide some queries better."""
+
+
+class ProductColumns(FilterColumns):
+    """Columns of float32 products of so many of the queries."""
+
+    def __init__(self, of: Operands, count: int) -> None:
+        self._of = of
+        self._product = of.queries.product(of.rows, of.memory, count)
+        error = (self._product.roundings + 8) * 2.0**-24 if of.fits else 1.0
+        super().__init__(of.queries, of.items, error, of.scale)
+
+    def tile(self, query: IntArray, values: Float32Array, *, last: bool) -> Tile:
+        """Return the tile of some queries, ascending; its values are written."""
+        if self.usable:
+            self._product.write(query, values)
+        else:
+            values[:] = 0
+        row = self.queries.offset_row[query]
+        return FilterTile(values, query, row, self._of.columns, last, of=self)
+
+    @cached_property
+    def _fine(self) -> FineColumns:
+        return FineColumns(self.queries, self.items, self._of.columns.item, self._of.ruled_out)
+
+    def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
+        """Yield products of queries that float64 may decide, and distances of others."""
+        fine = self._fine
+        for start in range(0, len(query), FINE_QUERIES):
+            part = slice(start, start + FINE_QUERIES)
+            undecided = self.queries.undecided[query[part]] | fine.copied
+            for some, make in ((~undecided, fine.products), (undecided, fine.distances)):
+                if some.any():
+                    yield make(values[part][some], query[part][some])
+
+
+class FineColumns(FilterColumns):
+    """Columns of float64 products, and of canonical distances.
+
+    Parameters
+    ----------
+    queries : QueryBlock
+    items : Vectors
+        Of the columns.
+    item, ruled_out
+        As of `FeatureColumns`.
+    """
+
+    def __init__(
+        self, queries: QueryBlock, items: Vectors, item: IntArray, ruled_out: Float32Array
+    ) -> None:
+        super().__init__(queries, items, (items.rows.shape[1] + 8) * 2.0**-53, 1.0)
+        distinct, place = np.unique(_first_equal_row(items.rows), return_inverse=True)
+        self.copied = COPIES * len(distinct) <= len(item)
+        self._rows = items.take(distinct if self.copied else slice(None))
+        offset = ruled_out.astype(np.float64)
+        weights = queries.filter.weight(items.norms)
+        self.columns = Columns(item, weights, offset + queries.filter.squares(items.norms))
+        if self.copied:  # they are counted fast where they follow one another
+            self._order = np.argsort(place, kind="stable")
+            self._place = place[self._order]
+            item, offset = item[self._order], np.take(offset, self._order, axis=1)
+        self._exact = Columns(item, None, offset)
+
+    def finer(self, values: FloatingArray, query: IntArray) -> Iterator[Tile]:
+        """Yield the canonical distances of queries."""
+        self.queries.undecided[query] = True
+        yield self.distances(values, query)
+
+    def products(self, given: FloatingArray, query: IntArray) -> Tile:
+        """Return float64 products of some queries; +inf where `given` is."""
+        rows, norms = self.queries.vectors.take(query)
+        values = (rows * self.queries.filter.factor(norms, 1.0)[:, None]) @ self._rows.rows.T
+        np.copyto(values, np.inf, where=np.isinf(given))
+        row = self.queries.offset_row[query]
+        return FilterTile(values, query, row, self.columns, last=False, of=self)
+
+    def distances(self, given: FloatingArray, query: IntArray) -> Tile:
+        """Return canonical distances of some queries; +inf where `given` is."""
+        values, absent = self.queries.exact(query, self._rows), np.isinf(given)
+        if self.copied:
+            values = np.take(values, self._place, axis=1)
+            absent = np.take(absent, self._order, axis=1)
+        np.copyto(values, np.inf, where=absent)
+        return Tile(values, query, self.queries.offset_row[query], self._exact, last=False)
+
+
+def _first_equal_row(rows: FloatingArray) -> IntArray:
+    """Return the first row with the same bits for each row; its own of rows with few copies."""
+    first: dict[bytes, int] = {}
+    out = np.arange(len(rows))
+    for k, row in enumerate(rows):
+        out[k] = first.setdefault(row.tobytes(), k)
+        if COPIES * len(first) > len(rows):
+            return np.arange(len(rows))
+    return out

@@ -1,0 +1,178 @@
+"""Tiles of marks, which list the pairs that may be within reach of each query: see `sieve`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streameval.compilation import compiled
+from streameval.distances.llvm import trailing_zeros
+from streameval.distances.sums import FLOAT_LANES, float_products
+from streameval.kernels.edges import first_reached
+from streameval.kernels.filters import FilterColumns, FilterTile, Operands
+from streameval.kernels.multiplier import chosen_sieve, gallery_row_seconds
+from streameval.kernels.sieve import Panels, mark
+from streameval.kernels.sieve_units import ITEMS
+from streameval.kernels.tiles import Tile, as_matrix
+from streameval.typing import (
+    BoolArray,
+    ByteArray,
+    Float32Array,
+    FloatArray,
+    FloatingArray,
+    Indices,
+    IntArray,
+)
+
+ROUNDINGS = 16  # of a value that is compared with a limit; and, with those of a sum, estimated
+LISTED, PER_COLUMN = 8e-9, 8e-11  # seconds that a pair takes which is listed; measured likewise
+
+
+class MarkTile(FilterTile):
+    """A tile of marks, [m, n / 32] uint32. The band is that of `estimates`."""
+
+    sparse: ClassVar[bool] = True
+    of: MarkColumns
+
+    def mask(self, indptr: IntArray, item: IntArray, masked: BoolArray) -> int:
+        """Take the marks off listed pairs."""
+        _unmark(self.values, self.query, self.columns.item, indptr, item, masked)
+        return 0
+
+    def estimates(self, query: Indices, column: Indices) -> Float32Array:
+        """Return filter values of pairs."""
+        return self.of.estimates(query, column)
+
+    def crowded(self, others: int) -> BoolArray:
+        """Tell which queries are faster counted as a whole, beside so many others, [m]."""
+        columns, width = len(self.columns.item), self.of.items.rows.shape[1]
+        marked = np.bitwise_count(self.values).sum(axis=1, dtype=np.int64)
+        order = np.argsort(-marked, kind="stable")
+        products = gallery_row_seconds(others + np.arange(len(order) + 1), width)
+        listed = np.append(marked[order][::-1].cumsum()[::-1], 0) / columns
+        best = np.argmin(products + listed * (LISTED + PER_COLUMN * width))
+        crowded = np.zeros(len(order), np.bool_)
+        crowded[order[:best]] = True
+        return crowded
+
+    def without(self, rows: BoolArray, *, last: bool) -> Tile:
+        """Return the tile without some rows."""
+        tile = replace(self, last=last)
+        if not rows.any():
+            return tile
+        kept = self.values[~rows], self.query[~rows], self.offset_row[~rows]
+        return replace(tile, values=kept[0], query=kept[1], offset_row=kept[2])
+
+
+class MarkColumns(FilterColumns):
+    """Columns of marks: whether pairs may be within reach.
+
+    What a digit leaves out of a gallery row is taken off its offset, what it leaves out of a
+    query is added to its limit.
+    """
+
+    def __init__(self, operands: Operands) -> None:
+        queries, items, columns = operands.queries, operands.items, operands.columns
+        weight, digits = columns.weight, queries.digits
+        roundings = operands.rows.shape[1] / FLOAT_LANES + ROUNDINGS
+        super().__init__(queries, items, (roundings + 8) * 2.0**-24, operands.scale)
+        if weight is None or digits is None:
+            raise ValueError("marks need weighted columns and the digits of queries")
+        self.columns, self._weight = columns, weight
+        self._rows, self._digits = operands.rows, digits
+        self._panels = Panels.of(operands.rows, weight, operands.memory)
+        lost = self._panels.error * float(digits.length.max(initial=0.0))
+        offset = np.nextafter((columns.offset - lost).astype(np.float32), np.float32(-np.inf))
+        np.copyto(offset, np.inf, where=np.isinf(columns.offset))
+        beyond = -len(lost) % ITEMS  # of the last panel
+        self._offset = np.pad(offset, ((0, 0), (0, beyond)), constant_values=np.inf)
+        self._limit = self.band + digits.error * operands.length * (1 + 2.0**-20)
+
+    def tile(self, query: IntArray, distance: FloatArray, memory: ByteArray) -> MarkTile:
+        """Return the tile of some queries, ascending.
+
+        Parameters
+        ----------
+        query : [m] int64
+        distance : [m] float64
+            Pairs that may be within it are marked.
+        memory : uint8 array
+            For the marks.
+        """
+        rows, columns = self.queries.offset_row[query], self._offset.shape[1]
+        marks = as_matrix(memory, np.uint32, len(query), columns // ITEMS)
+        tile = MarkTile(marks, query, rows, self.columns, of=self)
+        limit = np.nan_to_num(tile.row_levels(distance).tied + self._limit[query], nan=np.inf)
+        finite = np.finfo(np.float32)
+        single = np.clip(limit, finite.min, finite.max).astype(np.float32)
+        with np.errstate(over="ignore"):
+            upwards = np.minimum(np.nextafter(single, np.float32(np.inf)), finite.max)
+        mark(self._digits, query, self._panels, self._offset, rows, upwards, chosen_sieve(), marks)
+        return tile
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the marks of a query."""
+        return int(self._offset.shape[1]) // 8
+
+    def estimates(self, query: Indices, column: Indices) -> Float32Array:
+        """Return float32 products of pairs, weighted and offset."""
+        out = np.empty(len(query), np.float32)
+        float_products(self.queries.rows, self._rows, query, column, out)
+        out *= self._weight[column]
+        out += self.columns.offset[self.queries.offset_row[query], column]
+        return out
+
+    def finer(self, values: FloatingArray, query: IntArray) -> Any:
+        """Raise: marks are listed, and leave no row in doubt."""
+        raise NotImplementedError
+
+
+@compiled
+def _unmark(marks, query, item, indptr, listed, masked):  # type: ignore[no-untyped-def]
+    for r in range(marks.shape[0]):
+        i = query[r]
+        first = first_reached(item[0], listed, 0, indptr[i], indptr[i + 1])
+        for entry in range(first, indptr[i + 1]):
+            if listed[entry] > item[-1]:
+                break
+            k = first_reached(listed[entry], item, 0, 0, len(item))
+            if masked[entry] and item[k] == listed[entry]:
+                marks[r, k // 32] &= ~(np.uint32(1) << np.uint32(k % 32))
+
+
+@compiled
+def list_marks(marks, row, query, columns, listed):  # type: ignore[no-untyped-def]
+    """List the marked pairs from a row on, until the list might not hold another row.
+
+    Which edge they are close to is not written.
+
+    Parameters
+    ----------
+    marks : [m, n / 32] uint32
+    row : int
+    query : [m] int64
+    columns : int
+        n.
+    listed : Doubts
+        Of capacity n at least; written from the first on.
+
+    Returns
+    -------
+    the row to go on with, m where all are listed; and how many pairs are
+    """
+    queries, places, _ = listed
+    filled = 0
+    while row < marks.shape[0] and filled + columns <= len(queries):
+        i = query[row]
+        for number in range(marks.shape[1]):
+            word = marks[row, number]
+            while word != 0:
+                queries[filled] = i
+                places[filled] = 32 * number + trailing_zeros(word)
+                filled += 1
+                word &= word - np.uint32(1)
+        row += 1
+    return row, filled

@@ -1,0 +1,90 @@
+"""A block of queries, prepared once for all gallery rows that they are compared with."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+
+from streameval.compilation import compiled
+from streameval.distances.distance import Distance, Filter
+from streameval.distances.sums import Vectors
+from streameval.kernels.multiplier import (
+    FEW_ROWS,
+    Product,
+    blas_product,
+    choose_multiplier,
+    has_sieve,
+)
+from streameval.kernels.sieve import Digits
+from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
+
+
+def power_of_two(value: float) -> float:
+    """Return the power of two that brings a positive value into [1, 2)."""
+    return 2.0 ** -math.floor(math.log2(value)) if 1e-300 < value < 1e300 else 1.0
+
+
+@compiled
+def scaled(rows, factor):  # type: ignore[no-untyped-def]
+    """Return rows times factors, rounded to float32 once."""
+    out = np.empty(rows.shape, np.float32)
+    for i in range(rows.shape[0]):
+        for d in range(rows.shape[1]):
+            out[i, d] = np.float32(np.float64(rows[i, d]) * factor[i])
+    return out
+
+
+class QueryBlock:
+    """A block of queries, prepared once for all gallery rows.
+
+    Parameters
+    ----------
+    vectors : Vectors
+        Finite; no row is zero where lengths don't count.
+    distance : Distance
+    offset_row : [m] int64
+        The row of ``columns.offset`` that serves each query.
+
+    Attributes
+    ----------
+    undecided : [m] bool
+        Queries whose pairs a filter in float64 was tried on, and could not decide: noted by one
+        task for those that follow, none of which has to know.
+    crowded : [m] bool
+        Queries of which the sieve marks too many pairs, noted likewise.
+    filter : Filter
+        Of the distance; it and what follows are there if the distance has one.
+    scale : float
+        The power of two in the rows that are multiplied.
+    rows : [m, D] float32
+        These rows; they carry the sign and the factor 2.
+    digits : Digits or None
+        Of these rows, for the sieve, where there is one.
+    """
+
+    filter: Filter
+    scale: float
+    rows: Float32Array
+    digits: Digits | None
+
+    def __init__(self, vectors: Vectors, distance: Distance, offset_row: IntArray) -> None:
+        self.vectors, self.distance, self.offset_row = vectors, distance, offset_row
+        self.undecided, self.crowded = np.zeros((2, len(vectors.norms)), np.bool_)
+        if distance.filter is not None:
+            self.filter, longest = distance.filter, float(vectors.norms.max(initial=0.0))
+            self.scale = 1.0 if self.filter.normalised else power_of_two(longest)
+            factor = self.filter.factor(vectors.norms, self.scale)
+            self.rows = scaled(vectors.rows, factor)
+            self._multiplier = choose_multiplier(self.rows)
+            self.digits = Digits.of(self.rows) if has_sieve(self.rows.shape[1]) else None
+
+    def product(self, items: Float32Array, memory: ByteArray, count: int) -> Product:
+        """Return the products of so many of the queries: see `multiplier`."""
+        make = self._multiplier if count > FEW_ROWS else partial(blas_product, self.rows)
+        return make(items, memory)
+
+    def exact(self, query: IntArray, items: Vectors, out: FloatArray | None = None) -> FloatArray:
+        """Return the canonical distances of some queries, [q, n] float64."""
+        return self.distance.block(self.vectors.take(query), items, out)

@@ -1,0 +1,246 @@
+"""Sieve: which pairs may be within reach, told by one digit of 8 bits, for ranks and nothing else.
+
+A row x is taken as c X, with X whole numbers from −127 to 127, the greatest of them 127, and c
+float32. Of a product, the unit has X·Y without rounding, and (Cauchy and Schwarz)
+
+    |x·y − c d X·Y|  ≤  |x − c X| |y|  +  |c X| |y − d Y|
+
+The lengths of what is left out, |x − c X|, are measured as rows are packed. The share of a
+gallery row is taken off its offset, that of a query is added to its limit: what is not marked is
+further than the limit, for certain. Some per cent are marked; they are decided by their canonical
+distances.
+
+Queries are kept as X + 128, bytes without a sign; 128 times the sum of Y is taken off their sums.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from streameval.compilation import compiled
+from streameval.kernels.matrix_unit import LINE_BYTES, STEP, configuration, configure, release
+from streameval.kernels.panels import greatest
+from streameval.kernels.sieve_units import (
+    FEW,
+    FOURS,
+    HEAD,
+    ITEMS,
+    QUERIES,
+    RECORD,
+    SUMS,
+    compare_sums,
+    mark_few,
+    mark_plainly,
+    multiply_and_compare,
+    write_digits,
+)
+from streameval.typing import AnyArray, ByteArray, Float32Array, FloatArray, IntArray
+
+Way = Literal["unit", "vectors", "loops"]
+"""What marks: the matrix unit, vector instructions, or plain loops."""
+
+WAYS = "unit", "vectors", "loops"
+MOST = 127
+MARKED_ROWS = 1024  # queries of a tile
+LEAST = 1e-30  # a row whose greatest number is less is taken for zeros
+LOST = 3e-5  # per root of the width, in units of c: what float32 loses in packing a number
+
+
+class Digits(NamedTuple):
+    """Queries in one digit.
+
+    Attributes
+    ----------
+    rows : [m, stride] uint8
+        X + 128.
+    scale : [m] float32
+        c.
+    error : [m] float64
+        A bound on |x − c X|.
+    length : [m] float64
+        A bound on |c X|.
+    """
+
+    rows: ByteArray
+    scale: Float32Array
+    error: FloatArray
+    length: FloatArray
+
+    @classmethod
+    def of(cls, rows: Float32Array) -> Digits:
+        """Return the digits of finite rows, [m, D]."""
+        count, width = rows.shape
+        out = np.full((count, _padded(width) + LINE_BYTES), MOST + 1, np.uint8)
+        scale, error = np.empty(count, np.float32), np.empty(count)
+        length = np.empty(count)
+        _pack_queries(rows, out, scale, error, length)
+        return cls(out, scale, error, length)
+
+
+class Panels(NamedTuple):
+    """Gallery rows in one digit.
+
+    Attributes
+    ----------
+    digits : [bytes] uint8
+        Panels: see `sieve_units`; weights are c times the weight of the row's column.
+    error : [n] float64
+        A bound on |y − d Y|, times the weight.
+    """
+
+    digits: ByteArray
+    error: FloatArray
+
+    @classmethod
+    def of(cls, rows: Float32Array, weight: Float32Array, memory: ByteArray) -> Panels:
+        """Return the digits of finite rows, [n, D], whose columns have these weights, [n]."""
+        digits = memory[-memory.ctypes.data % LINE_BYTES :]
+        error = np.empty(len(rows))
+        _pack_items(rows, weight, digits, _padded(rows.shape[1]), error)
+        return cls(digits, error)
+
+
+def _padded(width: int) -> int:
+    return -(-width // STEP) * STEP
+
+
+def digit_bytes(rows: int, width: int) -> int:
+    """Return how much memory the digits of queries take, and those of a tile beside them."""
+    return (rows + MARKED_ROWS + QUERIES) * (_padded(width) + LINE_BYTES + 24)
+
+
+def panel_bytes(rows: int, width: int) -> int:
+    """Return how much memory the panels of gallery rows take."""
+    return -(-rows // ITEMS) * (HEAD + _padded(width) * ITEMS) + LINE_BYTES
+
+
+def mark(
+    queries: Digits,
+    chosen: IntArray,
+    items: Panels,
+    offset: Float32Array,
+    offset_row: IntArray,
+    limit: Float32Array,
+    way: Way,
+    out: AnyArray,
+) -> None:
+    """Mark the pairs whose value may be up to a limit.
+
+    Parameters
+    ----------
+    queries : Digits
+    chosen : [m] int64
+        Queries to compare.
+    items : Panels
+    offset : [C, n] float32
+        n of whole panels: +inf beyond the rows that there are.
+    offset_row : [m] int64
+    limit : [m] float32
+        Finite.
+    way : Way
+    out : [m, n / 32] uint32, written
+    """
+    count = len(chosen)
+    padded = count + max(QUERIES, FEW)  # to whole groups of queries, which mark nothing
+    rows = np.full((padded, queries.rows.shape[1]), MOST + 1, np.uint8)
+    np.take(queries.rows, chosen, axis=0, out=rows[:count])
+    records = np.zeros((padded, RECORD // 8), np.int64)
+    records[:, 0] = offset.ctypes.data
+    records[:count, 0] += offset_row * offset.strides[0]
+    numbers = records.view(np.float32)
+    numbers[:, 3] = -np.inf
+    numbers[:count, 2], numbers[:count, 3] = queries.scale[chosen], limit
+    marks = np.empty((padded, out.shape[1]), np.uint32)
+    sums = np.empty(2 * SUMS + LINE_BYTES, np.uint8)
+    unit = configuration() if way == "unit" else sums
+    _mark(WAYS.index(way), unit, rows, count, items.digits, records, marks, sums)
+    out[:] = marks[:count]
+
+
+@compiled
+def _digits_of(row, out, numbers):  # type: ignore[no-untyped-def]
+    """Write the digits of a row; return c, the sum of X, and bounds on |x − c X| and |c X|.
+
+    `numbers` [4] float32 are scratch.
+    """
+    width, most = len(row), greatest(row)
+    numbers[3] = 0 if most < LEAST else np.float32(MOST) / most
+    at = numbers.ctypes.data
+    write_digits(row.ctypes.data, width, at + 12, out.ctypes.data, at)
+    total, kept, left = np.int32(numbers[0]), np.float64(numbers[1]), np.float64(numbers[2])
+    if most < LEAST:
+        return np.float32(0), total, np.sqrt(width) * LEAST, 0.0
+    c, more = np.float64(most) / MOST, 1 + width * 2.0**-23  # float32 sums of so many terms
+    error = c * (np.sqrt(left * more) + LOST * np.sqrt(width))
+    return np.float32(c), total, error, c * np.sqrt(kept * more) * (1 + 2.0**-22)
+
+
+@compiled
+def _pack_queries(rows, out, scale, error, length):  # type: ignore[no-untyped-def]
+    digits, scratch = np.zeros(rows.shape[1], np.int8), np.empty(4, np.float32)
+    for i in range(rows.shape[0]):
+        scale[i], _, error[i], length[i] = _digits_of(rows[i], digits, scratch)
+        for d in range(rows.shape[1]):
+            out[i, d] = np.uint8(np.int16(digits[d]) + 128)
+
+
+@compiled
+def _pack_items(rows, weight, out, padded, error):  # type: ignore[no-untyped-def]
+    """Write panels, of zeros beyond the rows and columns that there are."""
+    digits, size = np.zeros(padded, np.int8), HEAD + padded * ITEMS
+    scratch = np.empty(4, np.float32)
+    fours = digits.view(np.int32)
+    for panel in range((rows.shape[0] + ITEMS - 1) // ITEMS):
+        whole = out[panel * size : (panel + 1) * size]
+        numbers, floats = whole.view(np.int32), whole.view(np.float32)
+        for item in range(ITEMS):
+            k = panel * ITEMS + item
+            numbers[item], floats[ITEMS + item] = 0, 0
+            if k < rows.shape[0]:
+                scale, total, lost, _ = _digits_of(rows[k], digits, scratch)
+                numbers[item], floats[ITEMS + item] = 128 * total, scale * weight[k]
+                error[k] = lost * weight[k]
+            elif k == rows.shape[0]:
+                digits[:] = 0
+            place = HEAD // 4 + item
+            for four in range(len(fours)):
+                numbers[np.uint64(place)] = fours[four]
+                place += ITEMS
+
+
+@compiled
+def _mark(way, unit, rows, count, items, records, marks, sums):  # type: ignore[no-untyped-def]
+    """Mark pairs, each panel with all queries, which stay in L2."""
+    panels, stride = marks.shape[1], rows.strides[0]
+    padded = stride - LINE_BYTES
+    size, fours, steps = HEAD + padded * ITEMS, padded // 4, padded // STEP
+    left, right, own = rows.ctypes.data, items.ctypes.data, records.ctypes.data
+    out, apart = marks.ctypes.data, marks.strides[0]
+    if way == 0:
+        start = sums.ctypes.data + (-sums.ctypes.data) % LINE_BYTES
+        this, other = start, start + SUMS
+        configure(unit.ctypes.data)
+        before, shift, to, of = right, 0, out, own  # nothing: written over by the first
+        for panel in range(panels):
+            digits = right + panel * size
+            for first in range(0, count, QUERIES):
+                query = left + first * stride
+                multiply_and_compare(
+                    query, stride, digits, steps, this, other, before, of, shift, to, apart
+                )
+                this, other = other, this
+                before, shift = digits, panel * FOURS
+                to, of = out + first * apart + panel * 4, own + first * RECORD
+        compare_sums(other, before, of, shift, to, apart)
+        release()
+        return
+    for panel in range(panels):
+        digits, shift, to = right + panel * size, panel * FOURS, out + panel * 4
+        if way == 2:
+            mark_plainly(left, stride, digits, fours, own, shift, to, apart, count)
+            continue
+        for first in range(0, count, FEW):
+            query, of = left + first * stride, own + first * RECORD
+            mark_few(query, stride, digits, fours, of, shift, to + first * apart, apart)

@@ -1,0 +1,235 @@
+"""Marks of pairs, from rows in one digit of 8 bits: by a matrix unit, by vectors, in plain loops.
+
+Each of the three multiplies rows of whole numbers, and compares what their sums say with a limit
+a query while they are at hand: a bit a pair is written, and no sum. `sieve` says what the numbers
+are, and what the bits tell.
+
+A *panel* is 32 gallery rows. It begins with a number of 32 bits and a float32 of each (`bias` and
+`weight`); then come four columns of each, and four more, [D / 4, 32, 4] int8. Of each query there
+is a *record* of 16 bytes: the address of a row of offsets, its scale, and its limit. A pair is
+marked where, in float32,
+
+    (sum − bias) · weight · scale + offset <= limit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import cgutils
+
+from streameval.compilation import compiled
+from streameval.distances.llvm import (
+    FLOAT,
+    I8,
+    I16,
+    I32,
+    I64,
+    alloca,
+    call,
+    for_blocks,
+    halved,
+    load,
+    spread,
+    store,
+    vector,
+)
+from streameval.kernels.matrix_unit import STEP, TILE_ROWS, at_offset, instruction
+from streameval.kernels.plain_unit import pointer
+
+carray: Any = numba.carray  # type: ignore[attr-defined]
+
+ITEMS = 32  # gallery rows of a panel
+QUERIES = 32  # that the matrix unit takes at a time
+FEW = 12  # queries that vectors take at a time: with a panel, their sums fill the registers
+LANES = 16  # numbers of 32 bits in a register
+LINE = 4 * LANES
+FOURS = 4 * ITEMS  # bytes of four columns of a panel
+HEAD = 8 * ITEMS  # bytes of its biases and weights
+RECORD = 16  # bytes of a query's record
+SUMS = 4 * QUERIES * ITEMS  # bytes of the sums of some queries and a panel
+
+_floats, _whole = vector(FLOAT, LANES), vector(I32, LANES)
+_halves = range(ITEMS // LANES)
+
+
+@instruction("anaaa")
+def write_digits(builder, row, width, scale, digits, sums):  # type: ignore[no-untyped-def]
+    """Write the whole numbers that a row makes, and their sums.
+
+    All but `width` are addresses: of float32 numbers, of what each is multiplied by, of the
+    int8 to write, and of three float32: the sums of the numbers, of their squares, and of the
+    squares of what rounding took off.
+    """
+    kind = vector(FLOAT, STEP)
+    by = spread(builder, builder.load(at_offset(builder, scale, 0, FLOAT)), STEP)
+    totals = [alloca(builder, vector(FLOAT, STEP, 0.0)) for _ in range(3)]
+    for total in totals:
+        builder.store(vector(FLOAT, STEP, 0.0), total)
+    numbers = builder.bitcast(row, FLOAT.as_pointer())
+
+    def write(place: Any, mask: Any) -> None:
+        scaled = builder.fmul(load(builder, STEP, numbers, place, mask), by)
+        whole = call(builder, f"llvm.rint.v{STEP}f32", scaled, returns=kind)
+        lost = builder.fsub(scaled, whole)
+        terms = whole, builder.fmul(whole, whole), builder.fmul(lost, lost)
+        for total, term in zip(totals, terms, strict=True):
+            builder.store(builder.fadd(builder.load(total), term), total)
+        store(builder, builder.fptosi(whole, vector(I8, STEP)), digits, place, mask)
+
+    for_blocks(builder, width, STEP, write)
+    for number, total in enumerate(totals):
+        target = at_offset(builder, sums, 4 * number, FLOAT)
+        builder.store(halved(builder, builder.load(total)), target)
+
+
+def _loaded(builder: Any, start: Any, kind: Any) -> list[Any]:
+    """Return a number of each row of a panel, in two vectors."""
+    return [builder.load(at_offset(builder, start, LINE * half, kind), align=4) for half in _halves]
+
+
+def _comparison(
+    builder: Any, panel: Any, records: Any, shift: Any, marks: Any, apart: Any
+) -> Callable[[Any, list[Any]], None]:
+    """Return what compares the sums of a query, by its number, and writes its 32 bits."""
+    biases = _loaded(builder, panel, _whole)
+    weights = _loaded(builder, at_offset(builder, panel, HEAD // 2), _floats)
+
+    def compare(query: Any, sums: list[Any]) -> None:
+        record = at_offset(builder, records, builder.mul(query, I64(RECORD)))
+        address = builder.add(builder.load(at_offset(builder, record, 0, I64)), shift)
+        offsets = _loaded(builder, builder.inttoptr(address, I8.as_pointer()), _floats)
+        scale, limit = (
+            spread(builder, builder.load(at_offset(builder, record, place, FLOAT)), LANES)
+            for place in (8, 12)
+        )
+        target = at_offset(builder, marks, builder.mul(query, apart))
+        for half in _halves:
+            number = builder.sitofp(builder.sub(sums[half], biases[half]), _floats)
+            value = builder.fmul(builder.fmul(number, weights[half]), scale)
+            near = builder.fcmp_ordered("<=", builder.fadd(value, offsets[half]), limit)
+            bits = builder.bitcast(near, I16)
+            builder.store(bits, at_offset(builder, target, 2 * half, I16), align=2)
+
+    return compare
+
+
+def _of_sums(builder: Any, sums: Any, compare: Callable[[Any, list[Any]], None]) -> Any:
+    """Return what compares a query's sums that were stored."""
+
+    def compare_stored(query: Any) -> None:
+        own = at_offset(builder, sums, builder.mul(query, I64(4 * ITEMS)))
+        compare(query, _loaded(builder, own, _whole))
+
+    return compare_stored
+
+
+@instruction("aaanan")
+def compare_sums(builder, sums, panel, records, shift, marks, apart):  # type: ignore[no-untyped-def]
+    """Write the marks of 32 queries and a panel, of the sums that were stored.
+
+    `shift` is how far, in bytes, the panel's offsets lie behind the address in a record; `apart`
+    how far the marks of a query are from those of the one before.
+    """
+    compare = _comparison(builder, panel, records, shift, marks, apart)
+    write = _of_sums(builder, sums, compare)
+    with cgutils.for_range(builder, I64(QUERIES)) as loop:
+        write(loop.index)
+
+
+@instruction("ananaaaanan")
+def multiply_and_compare(  # type: ignore[no-untyped-def]
+    builder, queries, stride, items, steps, sums, before, panel, records, shift, marks, apart
+):
+    """Store the sums of 32 queries and a panel by the matrix unit; mark the pairs before.
+
+    What follows `before` is as of `compare_sums`, of the block before: vector instructions that
+    find time between those of the unit. Tiles 0 to 3 add up, 4 and 5 hold queries, 6 and 7
+    gallery rows.
+    """
+    compare = _comparison(builder, panel, records, shift, marks, apart)
+    write = _of_sums(builder, before, compare)
+    rows = builder.sdiv(builder.add(steps, I64(QUERIES - 1)), steps)  # compared in each step
+    below = builder.mul(stride, I64(TILE_ROWS))
+    for tile in range(4):
+        call(builder, "llvm.x86.tilezero", I8(tile))
+    first = at_offset(builder, items, HEAD)
+    with cgutils.for_range(builder, steps) as loop:
+        own = at_offset(builder, queries, builder.mul(loop.index, I64(STEP)))
+        other = at_offset(builder, first, builder.mul(loop.index, I64(STEP * ITEMS)))
+        call(builder, "llvm.x86.tileloadd64", I8(4), own, stride)
+        for half in _halves:
+            source = at_offset(builder, other, half * LINE)
+            call(builder, "llvm.x86.tileloadd64", I8(6 + half), source, I64(FOURS))
+            call(builder, "llvm.x86.tdpbusd", I8(half), I8(4), I8(6 + half))
+        call(builder, "llvm.x86.tileloadd64", I8(5), at_offset(builder, own, below), stride)
+        for half in _halves:
+            call(builder, "llvm.x86.tdpbusd", I8(2 + half), I8(5), I8(6 + half))
+        begin = builder.mul(loop.index, rows)
+        left = builder.sub(I64(QUERIES), begin)
+        fewer = builder.icmp_signed("<", left, rows)
+        with cgutils.for_range(builder, builder.select(fewer, left, rows)) as inner:
+            write(builder.add(begin, inner.index))
+    for tile in range(4):
+        place = tile // 2 * TILE_ROWS * 4 * ITEMS + tile % 2 * LINE
+        target = at_offset(builder, sums, place)
+        call(builder, "llvm.x86.tilestored64", I8(tile), target, I64(4 * ITEMS))
+
+
+@instruction("anananan")
+def mark_few(builder, queries, stride, panel, fours, records, shift, marks, apart):  # type: ignore[no-untyped-def]
+    """Mark the pairs of 12 queries and a panel by vector instructions (AVX-512 VNNI)."""
+    sums = [[alloca(builder, vector(I32, LANES, 0)) for _ in _halves] for _ in range(FEW)]
+    for own in sums:
+        for total in own:
+            builder.store(vector(I32, LANES, 0), total)
+    first = at_offset(builder, panel, HEAD)
+    with cgutils.for_range(builder, fours) as loop:
+        rows = _loaded(
+            builder, at_offset(builder, first, builder.mul(loop.index, I64(FOURS))), _whole
+        )
+        place = at_offset(builder, queries, builder.mul(loop.index, I64(4)))
+        for number, own in enumerate(sums):
+            address = at_offset(builder, place, builder.mul(stride, I64(number)), I32)
+            four = spread(builder, builder.load(address), LANES)
+            for half, total in zip(_halves, own, strict=True):
+                added = call(
+                    builder,
+                    "llvm.x86.avx512.vpdpbusd.512",
+                    builder.load(total),
+                    four,
+                    rows[half],
+                    returns=_whole,
+                )
+                builder.store(added, total)
+    compare = _comparison(builder, panel, records, shift, marks, apart)
+    for number, own in enumerate(sums):
+        compare(I64(number), [builder.load(total) for total in own])
+
+
+@compiled
+def mark_plainly(queries, stride, panel, fours, records, shift, marks, apart, count):  # type: ignore[no-untyped-def]
+    """Mark the pairs of some queries and a panel: the same bits, slowly."""
+    bias = carray(pointer(panel), ITEMS, np.int32)
+    weight = carray(pointer(panel + HEAD // 2), ITEMS, np.float32)
+    rows = carray(pointer(panel + HEAD), (fours, ITEMS, 4), np.int8)
+    for query in range(count):
+        own = carray(pointer(queries + query * stride), (fours, 4), np.uint8)
+        record = carray(pointer(records + query * RECORD), 4, np.float32)
+        address = carray(pointer(records + query * RECORD), 1, np.int64)[0]
+        offset = carray(pointer(address + shift), ITEMS, np.float32)
+        out = carray(pointer(marks + query * apart), 1, np.uint32)
+        bits = np.uint32(0)
+        for item in range(ITEMS):
+            total = np.int32(0)
+            for four in range(fours):
+                for column in range(4):
+                    total += np.int32(own[four, column]) * np.int32(rows[four, item, column])
+            value = np.float32(total - bias[item]) * weight[item]
+            value = np.float32(value * record[2])
+            if np.float32(value + offset[item]) <= record[3]:
+                bits |= np.uint32(1) << np.uint32(item)
+        out[0] = bits

@@ -1,0 +1,191 @@
+"""Ranks alone: pairs that one digit marks, and counts that are those of brute force."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from profiles import examples
+from reference import canonical_distances
+from support.distances import Vectors, find_distance
+from support.kernels import (
+    Digits,
+    FeatureColumns,
+    MarkColumns,
+    Operands,
+    Panels1,
+    QueryBlock,
+    has_sieve,
+    has_vnni,
+    item_bytes,
+    mark,
+    panel_bytes,
+    supported,
+)
+from test_exactness import HOSTILE, METRICS, evaluate, few_valued, labels, oracle
+
+import streameval as se
+
+Array = npt.NDArray[Any]
+
+
+def operands_of(query: Array, gallery: Array, metric: str) -> Operands:
+    memory = np.empty(item_bytes(*gallery.shape), np.uint8)
+    ruled_out, item = np.zeros((1, len(gallery)), np.float32), np.arange(len(gallery))
+    queries = QueryBlock(Vectors.of(query), find_distance(metric), np.zeros(len(query), np.int64))
+    return FeatureColumns(queries, Vectors.of(gallery), item, ruled_out, memory).operands
+
+
+RANKS = ["mAP", "mINP", "CMC@1"]
+COSTS = {"listed": 1e9, "as is": None, "whole": 0.0}  # of products, beside what is listed
+
+
+def ranks(*args: Any, **kwargs: Any) -> se.RankStatistics:
+    """Evaluate what needs ranks alone, with a sieve from the first few columns on."""
+    costs = kwargs.pop("costs", "as is")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streameval.sources.features.FIRST_ITEMS", 16)
+        if COSTS[costs] is not None:
+            patch.setattr(
+                "streameval.kernels.marks.gallery_row_seconds",
+                lambda count, width: np.full(len(count), COSTS[costs]) * count,
+            )
+        return evaluate(*args, **kwargs, metrics=RANKS).statistics
+
+
+needs_sieve = pytest.mark.skipif(not has_sieve(8), reason="no instructions to multiply bytes")
+
+
+@pytest.mark.parametrize("width", [1, 3, 64, 100, 513])
+def test_all_ways_mark_the_same_pairs(width: int) -> None:
+    rng = np.random.default_rng(width)
+    q, g = (rng.standard_normal((rows, width)).astype(np.float32) for rows in (77, 205))
+    q[5], g[7], g[-1] = 0, 0, 1e-35
+    weight = rng.uniform(0.5, 2, len(g)).astype(np.float32)
+    offset = np.full((2, 224), np.inf, np.float32)
+    offset[:, :205] = rng.standard_normal((2, 205))
+    offset[1, ::3] = np.inf
+    chosen = np.flatnonzero(rng.random(77) < 0.8)
+    row, limit = rng.integers(0, 2, len(chosen)), rng.standard_normal(len(chosen))
+    panels = Panels1.of(g, weight, np.empty(panel_bytes(len(g), width), np.uint8))
+    marks = {}
+    for way, there in (("loops", True), ("vectors", has_vnni()), ("unit", supported())):
+        if there:
+            marks[way] = np.zeros((len(chosen), 7), np.uint32)
+            given = Digits.of(q), chosen, panels, offset, row, limit.astype(np.float32)
+            mark(*given, way, marks[way])
+    assert 0 < np.bitwise_count(marks["loops"]).sum() < 0.9 * marks["loops"].size * 32
+    assert all((own == marks["loops"]).all() for own in marks.values())
+
+
+@needs_sieve
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.__name__)
+@pytest.mark.usefixtures("product")
+def test_what_is_not_marked_is_further(data: Any, metric: Any) -> None:
+    rng = np.random.default_rng(11)
+    q, g = (side.astype(np.float32) for side in data(rng))
+    distances = canonical_distances(q, g, metric)
+    operands = operands_of(q, g, metric)
+    if not operands.fits:
+        return
+    for share in (0.0, 0.01, 0.1, 0.5, 1.0):
+        reach = np.quantile(distances, share, axis=1, method="lower")
+        memory = np.empty(q.shape[0] * (len(g) + 32), np.uint8)
+        tile = MarkColumns(operands).tile(np.arange(len(q)), reach, memory)
+        marked = np.unpackbits(tile.values.view(np.uint8), axis=1, bitorder="little")
+        assert marked[:, : len(g)][distances <= reach[:, None]].all()
+        assert not marked[:, len(g) :].any()
+
+
+def test_ordinary_pairs_are_few() -> None:
+    rng = np.random.default_rng(12)
+    q, g = (rng.standard_normal((rows, 512)).astype(np.float32) for rows in (40, 4000))
+    operands = operands_of(q, g, "cosine")
+    distances = canonical_distances(q, g, "cosine")
+    reach = np.quantile(distances, 0.001, axis=1)
+    memory = np.empty(40 * 4032, np.uint8)
+    tile = MarkColumns(operands).tile(np.arange(40), reach, memory)
+    assert 0.001 < np.bitwise_count(tile.values).sum() / distances.size < 0.004
+
+
+@pytest.mark.parametrize("costs", COSTS)
+@pytest.mark.parametrize("protocol", ["market1501", "separate-camera"])
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.__name__)
+@pytest.mark.usefixtures("product")
+def test_ranks_alone_are_those_of_brute_force(
+    data: Any, metric: Any, protocol: str, costs: str
+) -> None:
+    rng = np.random.default_rng(5)
+    q, g = (side.astype(np.float32) for side in data(rng))
+    sides = labels(rng, len(q), len(g))
+    found = ranks(se.Features(q, g, metric), **sides, protocol=protocol, threads=1, costs=costs)
+    expected = oracle(
+        canonical_distances(q, g, metric),
+        sides,
+        np.empty(0),
+        same_camera=protocol == "separate-camera",
+    )
+    assert found.equals(expected)
+
+
+@pytest.mark.usefixtures("product")
+@examples(40)
+@given(
+    seed=st.integers(0, 10**6),
+    queries=st.integers(1, 90),
+    gallery=st.integers(1, 400),
+    width=st.integers(1, 140),
+    levels=st.sampled_from([0, 1, 3]),
+    metric=st.sampled_from(METRICS),
+    protocol=st.sampled_from(["market1501", "separate-camera", "no-camera"]),
+    tile=st.tuples(st.integers(1, 40), st.integers(1, 500)),
+    threads=st.integers(1, 2),
+    costs=st.sampled_from(sorted(COSTS)),
+)
+def test_ranks_alone_of_any_problem_under_any_tiling(
+    seed: int,
+    queries: int,
+    gallery: int,
+    width: int,
+    levels: int,
+    metric: Any,
+    protocol: str,
+    tile: tuple[int, int],
+    threads: int,
+    costs: str,
+) -> None:
+    rng = np.random.default_rng(seed)
+    q, g = (few_valued(rng, rows, width, levels) for rows in (queries, gallery))
+    sides = labels(rng, queries, gallery)
+    source = se.Features(q, g, metric)
+    found = ranks(source, **sides, protocol=protocol, tile=tile, threads=threads, costs=costs)
+    expected = oracle(
+        canonical_distances(q, g, metric),
+        sides,
+        np.empty(0),
+        same_identity_and_camera=protocol != "no-camera",
+        same_camera=protocol == "separate-camera",
+    )
+    assert found.equals(expected)
+
+
+@pytest.mark.usefixtures("product")
+def test_positives_in_front_leave_few_pairs_to_list() -> None:
+    rng = np.random.default_rng(13)
+    centres = rng.standard_normal((50, 96))
+    ids = {"query": rng.integers(0, 50, 300), "gallery": rng.integers(0, 45, 5000)}
+    q, g = (
+        (centres[own] + 0.3 * rng.standard_normal((len(own), 96))).astype(np.float32)
+        for own in ids.values()
+    )
+    sides = {side: se.Labels(own) for side, own in ids.items()}
+    expected = oracle(canonical_distances(q, g, "cosine"), sides, np.empty(0))
+    for threads in (1, 2):
+        found = ranks(se.Features(q, g), **sides, protocol="no-camera", threads=threads)
+        assert found.equals(expected)
