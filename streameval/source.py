@@ -42,11 +42,14 @@ class PlanText:
         What is read at a time.
     multiplier : str
         What computes products.
+    sieve : str
+        What marks pairs where ranks alone are counted; "" where nothing does.
     """
 
     layout: str
     tile: str
     multiplier: str = ""
+    sieve: str = ""
 
 
 @dataclass(frozen=True, eq=False)

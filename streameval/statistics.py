@@ -355,6 +355,8 @@ class RankStatistics:
 _hints = get_type_hints(RankStatistics, include_extras=True)
 FIELDS: Mapping[str, Field] = {name: hint.__metadata__[0] for name, hint in _hints.items()}
 REQUIRED = frozenset(field.name for field in fields(RankStatistics) if field.default is not None)
+THRESHOLD_FIELDS = frozenset({"thresholds", "negatives_within", "impostor_histogram"})
+"""Fields that hold what is counted at thresholds."""
 SHOT_FIELDS = frozenset({"single_shot", "sampled_shots"})
 """Fields that hold what is drawn of each gallery identity."""
 

@@ -63,7 +63,7 @@ def test_names_are_those_that_exist() -> None:
     assert values("streameval plot x --curve ") == [*CURVES, CAMERAS]
     assert values("streameval completion ") == list(SHELLS)
     known = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
-    assert values("streameval evaluate --metrics ") == ["all", *PARTS, *known]
+    assert values("streameval evaluate --metrics ") == ["all", "rank", *PARTS, *known]
     assert values("streameval ledger show L --plot ") == known
 
 

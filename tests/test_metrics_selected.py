@@ -37,6 +37,17 @@ def test_a_name_is_read_as_it_is_written(name: str) -> None:
     assert sum(len(metric.called(name)) for metric in METRICS) == 1
 
 
+def test_rank_stands_for_all_that_need_no_thresholds() -> None:
+    named, listed = wanted_measures(MetricOptions(metrics=("rank",)))
+    _, every = wanted_measures(MetricOptions(metrics=("all",)))
+    unranked = {one.name for one in every} - {one.name for one in listed}
+    assert not named
+    assert {"CMC@1", "mAP", "mINP", "DIR@1|FAR=0.01"} <= {one.name for one in listed}
+    assert {"mReP_max", "EER", "FMR@tau=0.5"} <= unranked
+    needed = required_fields(MetricOptions(metrics=("rank",)))
+    assert needed.isdisjoint({"thresholds", "negatives_within", "impostor_histogram"})
+
+
 @given(x=st.integers(1, 10**9), f=st.floats(0, 1))
 def test_parameters_keep_every_digit(x: int, f: float) -> None:
     name = f"DIR@{x}|FAR={f!r}"
@@ -66,7 +77,7 @@ def test_one_metric_has_one_name() -> None:
         ("Rank-0", ["unknown metric 'Rank-0'", "`streameval metrics` lists all"]),
         ("mAP@7", ["that is mAP@7/hits or mAP@7/total or mAP@7/min;"]),
         ("F1@tau=0.5", ["that is F1/micro@tau=0.5 or F1/macro@tau=0.5;"]),
-        ("rank-first", ["unknown metric 'rank-first': none has a name like it"]),
+        ("rank-first", ["unknown metric 'rank-first': the nearest are rank;"]),
         ("nAP", ["unknown metric 'nAP': the nearest are mAP"]),
         ("CMC@0", ["x of CMC@{x} is '0'", "a positive integer"]),
         ("CMC@one", ["x of CMC@{x} is 'one'", "a positive integer"]),

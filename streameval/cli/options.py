@@ -150,7 +150,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "Returned negatives at which GOM's false rate is 1.  [default: 3000]"
     ),
     "ap": _rule("AveragePrecision", "Definition of AP and RP.  [default: step]"),
-    "metrics": _option(Metrics(), 'Metrics, "CMC@1,mAP", or all; see streameval metrics.'),
+    "metrics": _option(Metrics(), 'Metrics, "CMC@1,mAP", rank or all; see streameval metrics.'),
     "plotted_metric": _option(METRIC, "Metric of camera-pairs.", "--metric", default="mAP"),
     "plotted_metrics": _option(
         METRIC, "Metric to plot. Repeatable.  [default: mAP]", "--metric", "metrics", multiple=True

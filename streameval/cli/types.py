@@ -173,9 +173,9 @@ class Metrics(Value):
         return names_of(value if isinstance(value, str) else ",".join(value), "metrics")
 
     def _names(self) -> list[str]:
-        from streameval.metrics.selection import ALL, PARTS
+        from streameval.metrics.selection import LISTS
 
-        return [ALL, *PARTS, *metric_names()]
+        return [*LISTS, *metric_names()]
 
 
 class Range(Value):

@@ -4,7 +4,9 @@ Pure NumPy and numba; no files, no threads, no protocol names.
 
     edges         per query, the sorted distances to count against, and the slots between them
     tiles         values of some queries with some gallery items, their levels and doubts
-    features      tiles of features: float32 products, and float64 ones for rows left in doubt
+    features      gallery rows against a block of queries (`query_block`)
+    filters       tiles of float32 products, and of float64 ones for rows left in doubt
+    marks         tiles of marks: pairs that one digit can't rule out, by a `sieve` (`sieve_units`)
     multiplier    what multiplies: BLAS, or the `matrix_unit` (`plain_unit`), with rows in `panels`
     processor     which kernels OpenBLAS should take, by the description of the processor
     counting      the counter of ranks and thresholds

@@ -209,6 +209,16 @@ def description() -> str:
     }[chosen_way()]
 
 
+def sieve_description(width: int) -> str:
+    """Return what marks pairs, for people; "" where nothing does."""
+    ways = {
+        "unit": "the processor's matrix unit (AMX)",
+        "vectors": "vector instructions (AVX-512 VNNI)",
+        "loops": "plain loops (slow, for tests)",
+    }
+    return f"one digit of 8 bits, with {ways[chosen_sieve()]}" if has_sieve(width) else ""
+
+
 def warn_of_slow_kernels(flops: float) -> None:
     """Warn, once a process, where a thread loses time by OpenBLAS's kernels for Haswell.
 

@@ -48,7 +48,8 @@ class MetricOptions:
         identity. Set by the protocol.
     metrics : tuple of str
         Names of the metrics to compute (``CMC@1``), of groups (``retrieval``, ``open-set``,
-        ``gom``, ``verification``), or ``all``. If empty, the default metrics.
+        ``gom``, ``verification``), ``rank`` (all that need no thresholds: the fastest), or
+        ``all``. If empty, the default metrics.
 
     Raises
     ------

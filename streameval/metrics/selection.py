@@ -13,7 +13,7 @@ from streameval.errors import OptionError
 from streameval.metrics import cutoffs, gom, matching, openset, retrieval, verification
 from streameval.metrics.metric import Measure, Metric, Part
 from streameval.metrics.options import OPTION_NAMES, MetricOptions
-from streameval.statistics import FIELDS, SHOT_FIELDS, RankStatistics
+from streameval.statistics import FIELDS, SHOT_FIELDS, THRESHOLD_FIELDS, RankStatistics
 from streameval.typing import Keywords
 
 METRICS: tuple[Metric, ...] = (
@@ -25,7 +25,9 @@ METRICS: tuple[Metric, ...] = (
     *matching.METRICS,
 )
 PARTS: tuple[str, ...] = get_args(Part)
-ALL = "all"
+ALL, RANK = "all", "rank"
+LISTS: tuple[str, ...] = (ALL, RANK, *PARTS)
+"""Names that stand for lists of metrics; `rank` for those that ranks tell, without thresholds."""
 
 
 def names_of(given: str | Iterable[str], what: str) -> tuple[str, ...]:
@@ -65,7 +67,7 @@ def find_measure(name: str) -> Measure:
         hint = f"here that is {' or '.join(one.name for one in called)}"
     else:
         known = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
-        folded = {one.lower(): one for one in (*known, *PARTS)}
+        folded = {one.lower(): one for one in (*known, *LISTS)}
         near = [folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.5)]
         hint = f"the nearest are {', '.join(near)}" if near else "none has a name like it"
     raise OptionError(f"unknown metric {name!r}: {hint}; `streameval metrics` lists all")
@@ -90,13 +92,19 @@ def wanted_measures(options: MetricOptions) -> tuple[list[Measure], list[Measure
     named: dict[Measure, None] = {}
     listed: dict[Measure, None] = {}
     for name in options.metrics or (None,):
-        if name is None or name in (ALL, *PARTS):
+        if name is None or name in LISTS:
             for metric in METRICS:
-                if metric.default if name is None else name in (ALL, metric.part):
+                if metric.default if name is None else name in _lists_of(metric, options):
                     listed |= dict.fromkeys(metric.measures(options))
         else:
             named[find_measure(name)] = None
     return list(named), [one for one in listed if one not in named]
+
+
+def _lists_of(metric: Metric, options: MetricOptions) -> tuple[str, ...]:
+    """Return the lists that a metric is part of."""
+    ranks = metric.needs_under(options).isdisjoint({*THRESHOLD_FIELDS, *SHOT_FIELDS})
+    return (ALL, metric.part, *([RANK] if ranks else []))
 
 
 def refined_measures(names: Iterable[str]) -> list[Measure]:

@@ -129,6 +129,11 @@ class Problem:
     near: int = 0
 
     @property
+    def ranks_alone(self) -> bool:
+        """Whether nothing is counted beside ranks and the nearest negative."""
+        return not (self.thresholds or self.edges or self.near) and self.shots is None
+
+    @property
     def passes(self) -> int:
         """Passes over all pairs, but for finding the positives."""
         return 1 + self.extra_passes

@@ -150,6 +150,8 @@ def plan_blocks(planned: Planned, rate: float | None = None) -> Blocks:
     ]
     operations = f"{amount(plan.flops)} floating-point operations"
     computed = f"{operations} in matrix products, by {text.multiplier}"
+    if problem.ranks_alone and text.sieve:
+        computed = f"{operations} in {text.sieve}; where too many pairs are left, {text.multiplier}"
     on = " of ".join(describe_threads({"workers": plan.workers, "threads": plan.threads}))
     rows = [
         describe_inputs(describe_source(source)),

@@ -210,6 +210,11 @@ class Job:
         """Return the row of ``Columns.offset`` that serves each of some queries, [m]."""
         return self.pairs.classes.query[start:stop].astype(np.int64)
 
+    @property
+    def ranks_alone(self) -> bool:
+        """Whether nothing is counted beside ranks and the nearest negative."""
+        return not self.thresholds.edges.size and self.shots is None and self.near is None
+
     def known_positives(self) -> Positives:
         """Return the positives of all queries."""
         if self.positives is None:

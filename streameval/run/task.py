@@ -32,21 +32,17 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     first, last = task.queries
     pairs, thresholds = job.pairs.block(first, last), job.thresholds
     every_pair = np.ones(len(pairs.item), np.bool_)
-    strip = None
+    ranks: RankCounter
+    reach = (lambda: ranks.reach()) if job.ranks_alone else None
+    tiles = job.tiled.tiles(job, task, watch, check=False, reach=reach)
     if job.positives is None:  # a strip, the one tile of its task, holds its own positives
-        strip = next(tiles := job.tiled.tiles(job, task, watch, check=False))
-        positives = _positives_of(pairs, strip)
+        strip = next(tiles)
+        positives, tiles = _positives_of(pairs, strip), chain([strip], tiles)
         if np.isfinite(positives.distance).all():
             check_range(thresholds, positives, first)
     else:
         positives = job.positives.block(first, last)
     ranks = RankCounter(Edges.build(positives, thresholds.edges))
-    if strip is None:
-        few = not thresholds.edges.size and job.shots is None and job.near is None
-        reach = ranks.reach if few else None
-        tiles = job.tiled.tiles(job, task, watch, check=False, reach=reach)
-    else:
-        tiles = chain([strip], tiles)
     shots = None if job.shots is None else ShotCounter(job.shots, positives)
     nearest = None
     if job.near is not None:

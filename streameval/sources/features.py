@@ -21,6 +21,7 @@ from streameval.kernels.features import (
 from streameval.kernels.multiplier import (
     description,
     item_bytes,
+    sieve_description,
     warn_of_slow_kernels,
 )
 from streameval.kernels.query_block import QueryBlock
@@ -162,6 +163,7 @@ class Features(TiledSource):
             "features: shards of the gallery, block by block, times blocks of queries",
             f"{rows:,} queries × {plural(items, 'item')}, {blocks}",
             description(),
+            "" if self.distance.filter is None else sieve_description(self.width),
         )
 
     def count(self, prepared: Prepared, session: Session) -> Counted:
