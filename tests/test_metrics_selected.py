@@ -77,7 +77,7 @@ def test_one_metric_has_one_name() -> None:
         ("Rank-0", ["unknown metric 'Rank-0'", "`streameval metrics` lists all"]),
         ("mAP@7", ["that is mAP@7/hits or mAP@7/total or mAP@7/min;"]),
         ("F1@tau=0.5", ["that is F1/micro@tau=0.5 or F1/macro@tau=0.5;"]),
-        ("rank-first", ["unknown metric 'rank-first': the nearest are rank;"]),
+        ("rank-first", ["unknown metric 'rank-first': none has a name like it"]),
         ("nAP", ["unknown metric 'nAP': the nearest are mAP"]),
         ("CMC@0", ["x of CMC@{x} is '0'", "a positive integer"]),
         ("CMC@one", ["x of CMC@{x} is 'one'", "a positive integer"]),

@@ -67,7 +67,7 @@ def find_measure(name: str) -> Measure:
         hint = f"here that is {' or '.join(one.name for one in called)}"
     else:
         known = [one.name for metric in METRICS for one in metric.measures(MetricOptions())]
-        folded = {one.lower(): one for one in (*known, *LISTS)}
+        folded = {one.lower(): one for one in (*known, *PARTS)}
         near = [folded[one] for one in get_close_matches(name.lower(), folded, n=3, cutoff=0.5)]
         hint = f"the nearest are {', '.join(near)}" if near else "none has a name like it"
     raise OptionError(f"unknown metric {name!r}: {hint}; `streameval metrics` lists all")
