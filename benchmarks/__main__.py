@@ -24,6 +24,7 @@ from benchmarks import (
     lists,
     memory,
     overview,
+    ranks,
     scaling,
     single_shot,
     startup,
@@ -35,6 +36,7 @@ from benchmarks.table import SIGNS, build_table, describe, machine
 GROUPS: tuple[tuple[Case, ...], ...] = (
     overview.CASES,
     features.CASES,
+    ranks.CASES,
     stored.CASES,
     scaling.CASES,
     memory.CASES,

@@ -91,6 +91,7 @@ def make_features(
     transform: Transform = unit,
     duplicated: bool = False,
     images: int = IMAGES_PER_IDENTITY,
+    spread: float = 1.0,
 ) -> FeatureSet:
     """Write features of queries and gallery, unless files of this name and shape are there.
 
@@ -106,6 +107,8 @@ def make_features(
         Whether the second half of the gallery repeats the first.
     images : int
         Of an identity; another number than the usual one is to have another name.
+    spread : float
+        How far images lie from the centre of their identity; likewise.
     """
     labels = make_labels(queries, gallery, images=images)
     if duplicated:
@@ -125,7 +128,7 @@ def make_features(
                 piece
                 for _ in range(repeats)
                 for piece in _feature_pieces(
-                    own.id[: -(-len(own) // repeats)], identities, width, seed, transform
+                    own.id[: -(-len(own) // repeats)], identities, width, seed, transform, spread
                 )
             )
             _write_npy(paths[side], pieces, (len(own), width))
@@ -133,16 +136,16 @@ def make_features(
 
 
 def _feature_pieces(
-    ids: Rows, identities: int, width: int, seed: int, transform: Transform
+    ids: Rows, identities: int, width: int, seed: int, transform: Transform, spread: float
 ) -> Iterator[Rows]:
     spectrum = ((1 + np.arange(width) / 8) ** -0.5).astype(np.float32)
     centres = np.random.default_rng(0).standard_normal((identities, width), dtype=np.float32)
     rng = np.random.default_rng(seed)
     for start in range(0, len(ids), PIECE):
         own = ids[start : start + PIECE]
-        spread = np.where(rng.random(len(own)) < 0.1, 2.0, 0.7).astype(np.float32)
+        far = np.where(rng.random(len(own)) < 0.1, 2.0, 0.7).astype(np.float32)
         rows = rng.standard_normal((len(own), width), dtype=np.float32)
-        rows *= spread[:, None]
+        rows *= spread * far[:, None]
         rows += centres[own]
         rows *= spectrum
         yield transform(rows, rng)
