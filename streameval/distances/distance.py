@@ -14,8 +14,9 @@ with eight more roundings for scaling, normalising, weight and offset:
 
     |filter value − canonical| ≤ γ · |q| |g|,   γ = n u / (1 − n u),   u = 2⁻²⁴
 
-where n is D + 8 of BLAS, which sums in any order, and of the matrix unit what its digits leave
-out, some 40 of ordinary rows (`panels.roundings`). A smaller, statistical band, (2 √D + 8) u,
+where n is D + 8 of BLAS, which sums in any order (of more than 1,024 columns, which it sums in
+slices, the columns and the number of these), and of the matrix unit what its digits leave out,
+some 40 of ordinary rows (`panels.roundings`). A smaller, statistical band, (2 √D + 8) u,
 would not do: constant vectors meet the same rounding error at every addition, and leave it
 (benchmarks/NOTES.md).
 """

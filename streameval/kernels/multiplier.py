@@ -35,6 +35,8 @@ from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 
 BLAS_ROWS, UNIT_ROWS = 1024, 256
 FEW_ROWS = 16  # packing gallery rows for so few queries would take longer than multiplying
+SLICE = 1024  # columns that BLAS adds up at most: each adds to the error that is to be assumed
+SLICE_ITEMS = 2048  # gallery rows whose products are held beside those of the slices before
 VARIABLE = "STREAMEVAL_PRODUCT"
 HASWELL_FLOPS = 50e9  # a second of a thread, with OpenBLAS's kernels for Haswell: assumed
 SHARE_LOST = 3 / 8  # of that time: with those for SkylakeX it is 1.6 times as fast (AMD Zen 5)
@@ -49,7 +51,8 @@ class Product(NamedTuple):
     roundings : float
         n: a product differs from the exact one by at most n u |x| |y|, u = 2⁻²⁴. More exactly
         by γₙ |x| |y| of BLAS, which may add up in any order, where n is D (Higham, Accuracy and
-        Stability of Numerical Algorithms, §3.1).
+        Stability of Numerical Algorithms, §3.1); of s slices of the columns, which are added up
+        one after the other, those of a slice and s − 1.
     write : callable
         ``write(query, out)`` writes the products of m queries, ascending, [m, n] float32 in C
         order.
@@ -74,17 +77,33 @@ def blas_product(queries: Float32Array, items: Float32Array, memory: ByteArray) 
 
     OpenBLAS is twice as fast where few are on the right, and as many as its kernel is wide.
     """
+    width = queries.shape[1]
+    slices = max(-(-width // SLICE), 1)
+    step = max(-(-width // slices), 1)
+    together = SLICE_ITEMS if slices > 1 else max(len(items), 1)
 
     def write(query: IntArray, out: Float32Array) -> None:
         rows = queries[in_sequence(query)]
         if len(rows) > FEW_ROWS:
-            np.matmul(rows, items.T, out=out)
+            for left in range(0, len(items), together):
+                part = slice(left, left + together)
+                _add_up(rows, items[part], step, out[:, part])
             return
-        padded = np.zeros((FEW_ROWS, queries.shape[1]), np.float32)
+        padded = np.zeros((FEW_ROWS, width), np.float32)
         padded[: len(out)] = rows
-        out[...] = np.matmul(items, padded.T)[:, : len(out)].T
+        few = np.empty((len(items), FEW_ROWS), np.float32)
+        _add_up(items, padded, step, few)
+        out[...] = few[:, : len(out)].T
 
-    return Product(float(queries.shape[1]), write)
+    return Product(float(step + slices - 1), write)
+
+
+def _add_up(left: Float32Array, right: Float32Array, step: int, out: Float32Array) -> None:
+    """Write the products of rows, slices of their columns added up."""
+    np.matmul(left[:, :step], right[:, :step].T, out=out)
+    for start in range(step, left.shape[1], step):
+        part = slice(start, start + step)
+        out += left[:, part] @ right[:, part].T
 
 
 def digit_product(queries: Panels, unit: Unit, items: Float32Array, memory: ByteArray) -> Product:
@@ -154,6 +173,11 @@ def gallery_row_seconds(count: IntArray, width: int) -> FloatArray:
     seconds = np.where(count > FEW_ROWS, start + each * count, 240e-9 * (count > 0))
     scaled: FloatArray = seconds * (width / 512)
     return scaled
+
+
+def slice_bytes(rows: int, items: int, width: int) -> int:
+    """Return how much memory products of a slice of the columns take, for a tile."""
+    return 4 * rows * min(items, SLICE_ITEMS) if width > SLICE else 0
 
 
 def query_bytes(rows: int, width: int) -> int:

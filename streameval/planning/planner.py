@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streameval.kernels.multiplier import best_rows, item_bytes, query_bytes
+from streameval.kernels.multiplier import best_rows, item_bytes, query_bytes, slice_bytes
 from streameval.kernels.tiles import DOUBTS, FINE_QUERIES, MARKED
 from streameval.planning.plan import (
     FAN_IN,
@@ -100,7 +100,8 @@ def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
     own = {
         "queries": operands * (queries + query_bytes(cut.queries, data.width)),
         "gallery blocks": threads * block,
-        "tiles": threads * (tile + item_bytes(cut.items, data.width)),
+        "tiles": threads
+        * (tile + item_bytes(cut.items, data.width) + slice_bytes(cut.rows, cut.items, data.width)),
     }
     return _parts(problem, process, own, cut.queries, cut.items)
 
