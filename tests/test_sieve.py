@@ -113,8 +113,17 @@ def test_ordinary_pairs_are_few() -> None:
     assert 0.001 < np.bitwise_count(tile.values).sum() / distances.size < 0.004
 
 
-@pytest.mark.parametrize("costs", COSTS)
-@pytest.mark.parametrize("protocol", ["market1501", "separate-camera"])
+@pytest.mark.parametrize(
+    ("protocol", "costs"),
+    [
+        ("separate-camera", "listed"),
+        *(
+            pytest.param(protocol, costs, marks=pytest.mark.slow)
+            for protocol in ("market1501", "separate-camera")
+            for costs in ("as is", "whole")
+        ),
+    ],
+)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.__name__)
 @pytest.mark.usefixtures("product")
