@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.arrays.array import Shape, Spans, slices, stretches
 from streameval.typing import AnyArray, ByteArray, IntArray
+
+if TYPE_CHECKING:
+    from streameval.arrays.digest import DigestArray
 
 _HEADER_BYTES = 16  # of a Blosc frame, which is longer than its values by no more
 
@@ -58,8 +61,8 @@ class ChunkFiles:
         self.scratch = 2 * self._size + _HEADER_BYTES if encoded else 0
         self._here = threading.local()
 
-    def fill(self, out: AnyArray, spans: Spans) -> None:
-        """Read a block.
+    def fill(self, out: AnyArray, spans: Spans, digests: DigestArray) -> None:
+        """Read a block; add the digests of its rows, [m], unless there is no room for them, [0].
 
         Raises
         ------
@@ -73,23 +76,31 @@ class ChunkFiles:
                 first, last = max(start, index * edge), min(stop, (index + 1) * edge)
                 inside.append((first - index * edge, last - index * edge))
                 place.append((first - start, last - start))
-            self._fill_from(at, tuple(inside), out[slices(tuple(place))])
+            part, left = out[slices(tuple(place))], spans[1][0] + place[1][0]
+            self._fill_from(at, tuple(inside), part, left, digests[slice(*place[0])])
 
-    def _fill_from(self, at: Shape, inside: Spans, out: AnyArray) -> None:
-        """Read what lies in a chunk."""
+    def _fill_from(
+        self, at: Shape, inside: Spans, out: AnyArray, column: int, digests: DigestArray
+    ) -> None:
+        """Read what lies in a chunk, from a column of the array on."""
+        from streameval.arrays import digest
+        from streameval.arrays.scattered import read_rows
+
         if self._encoded:
             if out.shape == self._chunks and out.flags.c_contiguous:
                 self._decode(at, out)
             else:
                 out[...] = self._decoded(at)[slices(inside)]
+            if len(digests):
+                digests += digest.of_rows(out, column)
             return
-        from streameval.arrays.scattered import read_rows
-
         (top, _), (left, _) = inside
         stride = self._chunks[1] * self._dtype.itemsize
         offset = top * stride + left * self._dtype.itemsize
         with self._opened(at, self._size) as fileno:
-            if not read_rows(fileno, offset, stride, out.view(np.uint8)):
+            words, first = digest.words_of(out), digest.first_word(out.dtype, column)
+            own = digest.own_multipliers(), digests
+            if not read_rows(fileno, offset, stride, words, first, *own):
                 raise NotReadError
 
     def pick(self, out: AnyArray, rows: IntArray, columns: IntArray) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from streameval.arrays.digest import add_digests
 from streameval.compilation import compiled
 from streameval.typing import IntArray
 
 NEAR_BYTES = 16 << 10  # rows nearer than this are read together: a call costs as much
 _WINDOW_BYTES = 1 << 20  # and so far together
 _TOGETHER = 512  # rows that one call reads; systems take 1,024 at most
-_MOST_BYTES = 1 << 30  # that one call reads; systems take 2 GiB at most
+_CACHED_BYTES = 512 << 10  # read before they are digested: stay in L2
 
 # ssize_t pread(int, void *, size_t, off_t), of the C library; an address is an integer here.
 _pread: Any = types.ExternalFunction(
@@ -89,8 +90,8 @@ def read_scattered(fileno, offset, rows, pieces, window, out):  # type: ignore[n
 
 
 @compiled
-def read_rows(fileno, offset, stride, out):  # type: ignore[no-untyped-def]
-    """Copy the same columns of adjacent rows out of a file, until one can't be read in one call.
+def read_rows(fileno, offset, stride, out, first, own, digests):  # type: ignore[no-untyped-def]
+    """Copy the same columns of adjacent rows out of a file, until they can't be read in one call.
 
     Parameters
     ----------
@@ -99,24 +100,29 @@ def read_rows(fileno, offset, stride, out):  # type: ignore[no-untyped-def]
         Where the first row begins, in bytes.
     stride : int
         From one row to the next, in bytes.
-    out : [m, row bytes] uint8, written
+    out : [m, n] words, written
         Rows in one piece each, not necessarily next to each other.
+    first, own, digests : int, [s] uint32, [m] or [0] uint64
+        Their digests are added, unless there is no room for them: see `add_digests`. Rows that have
+        just been read are in the cache.
 
     Returns
     -------
     bool
         Whether all were read; not where the file is cut short, or refused.
     """
-    count, size = out.shape
-    address = out.ctypes.data
-    if size == stride == out.strides[0] and count * size <= _MOST_BYTES:
-        return _pread(fileno, address, np.uint64(count * size), offset) == count * size
-    vectors = np.empty((_TOGETHER, 2), np.uint64)
-    together = max(min(_TOGETHER, _MOST_BYTES // size), 1) if size == stride else 1
-    for first in range(0, count, together):
-        own = min(together, count - first)
-        for k in range(own):
-            vectors[k] = address + (first + k) * out.strides[0], size
-        if _preadv(fileno, vectors.ctypes.data, own, offset + first * stride) != own * size:
-            return False
+    rows, size = out.shape[0], out.shape[1] * out.itemsize
+    whole, vectors = size == stride, np.empty((_TOGETHER, 2), np.uint64)
+    some = min(max(_CACHED_BYTES // size // 4 * 4, 4), _TOGETHER)
+    for begin in range(0, rows, some):
+        end = min(begin + some, rows)
+        together = end - begin if whole else 1
+        for row in range(begin, end, together):
+            for k in range(together):
+                vectors[k, 0], vectors[k, 1] = out[row + k].ctypes.data, size
+            position = offset + row * stride
+            if _preadv(fileno, vectors.ctypes.data, together, position) != together * size:
+                return False
+        if len(digests):
+            add_digests(out[begin:end], first, own, digests[begin:end])
     return True

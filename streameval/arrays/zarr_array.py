@@ -16,6 +16,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from streameval.arrays.array import (
     Array,
     Shape,
@@ -36,6 +38,7 @@ from streameval.arrays.complete import (
 )
 from streameval.arrays.objects import ObjectArray
 from streameval.arrays.remote import METADATA, explain, remote_store
+from streameval.arrays.witness import witness
 from streameval.errors import InputError
 from streameval.typing import AnyArray, IntArray
 
@@ -143,8 +146,12 @@ class ZarrArray(Array):
 
     def _fill(self, out: AnyArray, spans: Spans) -> None:
         if self._direct is not None:
+            seen_by = witness()
+            digests = np.zeros(0, np.uint64) if seen_by is None else seen_by.room(self, spans)
             with suppress(NotReadError):
-                self._direct.fill(out, spans)
+                self._direct.fill(out, spans, digests)
+                if seen_by is not None:
+                    seen_by.digested(self, spans, digests)
                 return
         from zarr.core.buffer import default_buffer_prototype
 
