@@ -37,7 +37,7 @@ class ChunkFiles:
     Parameters
     ----------
     path_of : callable
-        Index of a chunk to the path of its file.
+        Index of a chunk to the path of its file: a text, as a `Path` takes as long as opening it.
     chunks : (int, int)
     dtype : numpy dtype
         As stored: native.
@@ -53,7 +53,7 @@ class ChunkFiles:
     """
 
     def __init__(
-        self, path_of: Callable[[Shape], Path], chunks: Shape, dtype: np.dtype[Any], encoded: bool
+        self, path_of: Callable[[Shape], str], chunks: Shape, dtype: np.dtype[Any], encoded: bool
     ) -> None:
         self._path_of, self._chunks, self._dtype, self._encoded = path_of, chunks, dtype, encoded
         self._size = math.prod(chunks) * dtype.itemsize
@@ -86,21 +86,21 @@ class ChunkFiles:
         from streameval.arrays import digest
         from streameval.arrays.scattered import read_rows
 
+        words, own = digest.words_of(out), digest.own_multipliers()
+        first = digest.first_word(out.dtype, column)
         if self._encoded:
             if out.shape == self._chunks and out.flags.c_contiguous:
                 self._decode(at, out)
             else:
                 out[...] = self._decoded(at)[slices(inside)]
             if len(digests):
-                digests += digest.of_rows(out, column)
+                digest.add_digests(words, first, own, digests)
             return
         (top, _), (left, _) = inside
         stride = self._chunks[1] * self._dtype.itemsize
         offset = top * stride + left * self._dtype.itemsize
         with self._opened(at, self._size) as fileno:
-            words, first = digest.words_of(out), digest.first_word(out.dtype, column)
-            own = digest.own_multipliers(), digests
-            if not read_rows(fileno, offset, stride, words, first, *own):
+            if not read_rows(fileno, offset, stride, words, first, own, digests):
                 raise NotReadError
 
     def pick(self, out: AnyArray, rows: IntArray, columns: IntArray) -> None:
@@ -210,7 +210,7 @@ def chunk_files(array: Any, dtype: np.dtype[Any], folder: Path) -> ChunkFiles | 
     if not (stored and native and known) or len(codecs) > 1 or size >= blosc.MAX_BUFFERSIZE:
         return None
 
-    def path_of(at: Shape) -> Path:
-        return folder / str(metadata.encode_chunk_key(at))
+    def path_of(at: Shape) -> str:
+        return f"{folder}/{metadata.encode_chunk_key(at)}"
 
     return ChunkFiles(path_of, tuple(array.chunks), dtype, bool(codecs))
