@@ -71,13 +71,17 @@ def test_any_tiles_of_a_stored_matrix(
     matrix, sides = drawn(seed, dtype)
     source = se.Distances(stored(kind, matrix, chunks, tmp_path))
     result = evaluate(source, **sides, threads=threads, range=range_)
-    if dtype[0] != ">" and np.dtype(dtype).itemsize * min(chunks[0], 3) * GALLERY > 1000:
+    if (
+        not kind.endswith("Blosc")
+        and dtype[0] != ">"
+        and np.dtype(dtype).itemsize * min(chunks[0], 3) * GALLERY > 1000
+    ):
         assert result.provenance["plan"]["layout"] == "rectangles"
     expected = oracle(matrix.astype(np.float64), sides, result.statistics.thresholds)
     assert result.statistics.equals(expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.endswith("Blosc")])
 @pytest.mark.usefixtures("small_tiles")
 def test_positives_must_be_what_was_read_first(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch

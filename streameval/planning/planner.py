@@ -5,7 +5,7 @@ figures where the budget is too small, and is what ``--dry-run`` prints.
 
 Tasks are rectangles of the (query, gallery) matrix. Features are cut into gallery shards; a
 task reads its shard block by block and multiplies each block with all queries of its block of
-queries, tile by tile. A stored matrix whose entries can be read for little is read by tiles that
+queries, tile by tile. A stored matrix whose entries can be read by themselves is read by tiles that
 stay in the cache, once its positives are known. Another one is cut into strips of whole query rows
 where one fits the budget (read once: a strip holds its own positives); else into rectangles along
 its chunks, which are read twice.
@@ -268,7 +268,7 @@ def _fitting_matrix(problem: Problem, process: Process) -> tuple[Layout, int, in
         return rows * items * data.itemsize <= small and fits(rows, items)
 
     layout: Layout = "rectangles"
-    if may_be(rows, gallery) or (data.grain is None and fits(rows, gallery)):
+    if may_be(rows, gallery) or (whole and fits(rows, gallery)):
         layout, items, even = "strips", gallery, -(-problem.queries // process.shares)
         while rows < even and may_be(rows + down, items):
             rows += down
