@@ -12,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
+from streameval.arrays import digest
+
+READ_BYTES = 8 << 20
 Float32Array = npt.NDArray[np.float32]
 Span = tuple[int, int]
 
@@ -66,14 +69,14 @@ def faiss_search(index: Any, queries: Float32Array, k: int, threads: int) -> Cal
     return run
 
 
-def bare_read(path: Path, block: tuple[int, int], threads: int) -> Callable[[], float]:
-    """Return what reads a Zarr matrix once through zarrs, block by block, for its maximum.
+def bare_read(path: Path, threads: int) -> Callable[[], int]:
+    """Return what reads a Zarr matrix once through zarrs, by rows of whole chunks, for its digest.
+
+    Some 8 MB are read at a time, or a chunk.
 
     Parameters
     ----------
     path : Path
-    block : (int, int)
-        Rows and columns read at a time.
     threads : int
     """
     import zarr
@@ -84,12 +87,13 @@ def bare_read(path: Path, block: tuple[int, int], threads: int) -> Callable[[], 
         array: Any = zarr.open_array(path, mode="r")
     prototype = default_buffer_prototype()
     shape = array.shape
-    block = min(block[0], shape[0]), min(block[1], shape[1])
+    block = [min(chunk, size) for chunk, size in zip(array.chunks, shape, strict=True)]
+    block[0] *= max(READ_BYTES // (block[0] * block[1] * array.dtype.itemsize), 1)
     buffers: SimpleQueue[npt.NDArray[Any]] = SimpleQueue()
     for _ in range(threads):
         buffers.put(np.zeros(block[0] * block[1], array.dtype))
 
-    def maximum(rectangle: tuple[Span, Span]) -> float:
+    def digest_of(rectangle: tuple[Span, Span]) -> int:
         buffer = buffers.get()
         rows, columns = (stop - start for start, stop in rectangle)
         out = buffer[: rows * columns].reshape(rows, columns)
@@ -98,14 +102,14 @@ def bare_read(path: Path, block: tuple[int, int], threads: int) -> Callable[[], 
             out=prototype.nd_buffer.from_numpy_array(out),
             prototype=prototype,
         )
-        most = float(out.max())
+        found = digest.total(digest.of_rows(out, rectangle[1][0]), np.arange(*rectangle[0]))
         buffers.put(buffer)
-        return most
+        return found
 
-    def run() -> float:
+    def run() -> int:
         rectangles = [(r, c) for r in spans(shape[0], block[0]) for c in spans(shape[1], block[1])]
         with ThreadPoolExecutor(threads) as pool:
-            return max(pool.map(maximum, rectangles))
+            return sum(pool.map(digest_of, rectangles))
 
     return run
 

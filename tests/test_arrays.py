@@ -79,6 +79,9 @@ def check_blocks(
         assert block.dtype == array.dtype
         assert block.flags.c_contiguous
         np.testing.assert_array_equal(block, expected)
+    order = np.random.default_rng(0).permutation(values.size)[::2]
+    some, others = np.unravel_index(order, values.shape)
+    np.testing.assert_array_equal(array.entries(some, others), values[some, others])
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -204,8 +207,15 @@ def test_scratch_of_a_read(tmp_path: Path) -> None:
     two, four = (min(os.cpu_count() or 1, count) for count in (2, 4))  # decoded at a time
     assert array.read_scratch_bytes(16, 16) == 3 * chunk
     assert array.read_scratch_bytes(17, 16) == 3 * two * chunk + 2 * chunk  # both held in part
-    raw = open_array(write_zarr(tmp_path, values, chunks=(16, 16), compressors=None))
+    turned = {"chunks": (16, 16), "compressors": None, "order": "F", "zarr_format": 2}
+    raw = open_array(write_zarr(tmp_path, values, **turned))
     assert raw.read_scratch_bytes(17, 16) == 3 * two * chunk
+    plain = open_array(write_zarr(tmp_path, values, chunks=(16, 16), compressors=None))
+    assert plain.read_scratch_bytes(17, 16) == 0
+    blosc = {"chunks": (16, 16), "compressors": zarr.codecs.BloscCodec()}
+    assert open_array(write_zarr(tmp_path, values, **blosc)).read_scratch_bytes(17, 16) == (
+        2 * chunk + 16  # encoded and decoded
+    )
     sharded = open_array(write_zarr(tmp_path, values, chunks=(16, 16), shards=(32, 32)))
     assert sharded.read_scratch_bytes(32, 32) == 3 * four * chunk + 4 * chunk
 
@@ -288,8 +298,8 @@ def test_scattered_rows_alone_and_in_windows(tmp_path: Path, dtype: str) -> None
     near, far = np.arange(0, 1000, 3), np.array([1500, 2600, 2601, 3999])
     rows = np.concatenate([near, far])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(npy, "_NEAR_BYTES", 200)
-        patched.setattr(npy, "_WINDOW_BYTES", 3000)
+        patched.setattr(scattered, "NEAR_BYTES", 200)
+        patched.setattr(scattered, "_WINDOW_BYTES", 3000)
         np.testing.assert_array_equal(array.take(rows), values[rows])
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner, Result
+from support.arrays import digest
 
 import streameval as se
 
@@ -241,7 +242,8 @@ def test_stored_distances_do_not_depend_on_the_layout(
     assert matrix[same].mean() < 0.7 < matrix[~same].mean()
     negatives = ~same
     assert np.array_equal(matrix[negatives], near_and_far(labels)[negatives])
-    assert peers.bare_read(tmp_path / "d.zarr", (7, 50), 2)() == matrix.max()
+    whole = digest.total(digest.of_rows(matrix), np.arange(len(matrix)))
+    assert peers.bare_read(tmp_path / "d.zarr", 2)() % (1 << 64) == whole
 
 
 def evaluate_both(

@@ -19,8 +19,8 @@ entry of the tables in `uri.py`, `FORMATS` by suffix and `OBJECTS` by class:
 
 `array` holds the contract, and what formats share. What can be known on opening is checked there:
 that a file is as long as it says, that every chunk was written, that a dtype can be evaluated.
-Nothing is ever unpickled. `remote` reads object stores; `scattered` reads single rows fast;
-`fingerprint` tells whether an array has changed; `convert` writes one to Zarr.
+Nothing is ever unpickled. `remote` reads object stores, `chunk_files` local chunks of Zarr;
+X
 """
 
 from streameval.arrays.array import Array

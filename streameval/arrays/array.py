@@ -77,6 +77,11 @@ class Array(ABC):
         return None
 
     @property
+    def grain(self) -> Shape | None:
+        """What is read at least to know an entry, where that costs little; None elsewhere."""
+        return None
+
+    @property
     def sent_bytes(self) -> int:
         """Bytes that are sent to each worker of a cluster; none of what it opens again by path."""
         return math.prod(self.shape) * self.dtype.itemsize if self.in_memory else 0
@@ -167,6 +172,32 @@ class Array(ABC):
             seen_by.took(self, rows, out)
         return out
 
+    def entries(self, rows: IntArray, columns: IntArray) -> AnyArray:
+        """Read entries of a matrix.
+
+        No witness sees them: who reads them compares them with the blocks that they are in.
+
+        Parameters
+        ----------
+        rows, columns : [n] int64
+            In any order, each entry once.
+
+        Returns
+        -------
+        [n] array
+
+        Raises
+        ------
+        InputError
+            If the file is damaged there.
+        """
+        out = np.empty(len(rows), self.dtype)
+        if out.size:
+            spans = [(int(index.min()), int(index.max()) + 1) for index in (rows, columns)]
+            with self._reading(self._spans(*spans)):
+                self._pick(out, rows, columns)
+        return out
+
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return an upper estimate of what reading a block takes beyond its result, in bytes.
 
@@ -193,6 +224,18 @@ class Array(ABC):
                 continue
             for block in blocks(spans, self.chunks):
                 out[own, *slices(block[1:])] = self._read(block)[rows[own] - first]
+
+    def _pick(self, out: AnyArray, rows: IntArray, columns: IntArray) -> None:
+        """Read entries, at least one, into `out`: chunk by chunk."""
+        down, across = rows // self.chunks[0], columns // self.chunks[1]
+        order = np.lexsort((across, down))
+        for own in stretches((down * (int(across.max()) + 1) + across)[order]):
+            which = order[own]
+            spans = tuple(
+                (int(at[which].min()), int(at[which].max()) + 1) for at in (rows, columns)
+            )
+            block = self._read(spans)
+            out[which] = block[rows[which] - spans[0][0], columns[which] - spans[1][0]]
 
     def _reading(self, spans: Spans) -> AbstractContextManager[None]:
         where = region(spans, " and ")

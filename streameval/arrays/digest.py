@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
 from streameval.arrays.array import Array, blocks
 from streameval.arrays.witness import MODULUS
 from streameval.compilation import compiled
+from streameval.distances import llvm
 from streameval.typing import AnyArray, IntArray, Span
 
 PIECE_BYTES = 4 << 20  # read again at a time, or a chunk
 DigestArray = npt.NDArray[np.uint64]
 
 _SEGMENT = 1024  # words that share a multiplier, times one of their own
+_BLOCK = 16  # words multiplied together
 _COLUMNS = np.uint64(1 << 63)  # multipliers of columns are others than those of rows
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint32}
 
@@ -37,36 +41,85 @@ def _multiplier(number):  # type: ignore[no-untyped-def]
     return bits ^ (bits >> np.uint64(31)) | np.uint64(1)
 
 
+def _dots_of(count: int) -> Any:
+    """Return what sums the products of each of some rows of words with multipliers, as uint64.
+
+    Two products of 32 bits in each 64: as a loop, LLVM widens every word first. No row is shorter
+    than the multipliers.
+    """
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = [
+            context.make_array(kind)(context, builder, value)
+            for kind, value in zip(signature.args, args, strict=True)
+        ]
+        pairs, words = llvm.vector(llvm.I64, _BLOCK // 2), llvm.vector(llvm.I32, _BLOCK)
+        low, half = (llvm.vector(llvm.I64, _BLOCK // 2, value) for value in (2**32 - 1, 32))
+        sums = [llvm.alloca(builder, llvm.vector(llvm.I64, _BLOCK // 2, 0)) for _ in range(count)]
+
+        def block(place: Any, mask: Any) -> None:
+            def halves(array: Any) -> tuple[Any, Any]:
+                loaded = llvm.load(builder, _BLOCK, array.data, place, mask)
+                wide = loaded if loaded.type == words else builder.zext(loaded, words)
+                both = builder.bitcast(wide, pairs)
+                return builder.and_(both, low), builder.lshr(both, half)
+
+            even, odd = halves(arrays[0])
+            for array, kept in zip(arrays[1:], sums, strict=True):
+                first, second = halves(array)
+                added = builder.add(builder.mul(first, even), builder.mul(second, odd))
+                builder.store(builder.add(builder.load(kept), added), kept)
+
+        llvm.for_blocks(builder, builder.extract_value(arrays[0].shape, 0), _BLOCK, block)
+        name = f"llvm.vector.reduce.add.v{_BLOCK // 2}i64"
+        totals = [llvm.call(builder, name, builder.load(kept), returns=llvm.I64) for kept in sums]
+        return context.make_tuple(builder, signature.return_type, totals)
+
+    returns: Any = types.UniTuple(types.uint64, count)  # type: ignore[no-untyped-call]
+    return lambda *given: (returns(*given), generate)
+
+
+@llvm.intrinsic
+def _dots(typing_context, times, a, b, c, d):  # type: ignore[no-untyped-def]
+    """Return the sums of four rows of words: see `_dots_of`."""
+    return _dots_of(4)(times, a, b, c, d)
+
+
+@llvm.intrinsic
+def _dot(typing_context, times, row):  # type: ignore[no-untyped-def]
+    """Return the sum of a row of words: see `_dots_of`."""
+    return _dots_of(1)(times, row)
+
+
 @compiled
-def _digest_rows(words, first, own, out):  # type: ignore[no-untyped-def]
-    """Write the digest of each row of words, the first of which has a number: see `of_rows`.
+def add_digests(words, first, own, out):  # type: ignore[no-untyped-def]
+    """Add the digest of each row of words, the first of which has a number: see `of_rows`.
 
     Four rows at a time share the multipliers, and keep the memory busy: 1.7 times as fast as one.
     """
-    last, size = words.shape[0] - 1, words.shape[1]
-    for row in range(0, last + 1, 4):  # past the end, the last row once more
-        b, c, d = min(row + 1, last), min(row + 2, last), min(row + 3, last)
-        total_a = total_b = total_c = total_d = np.uint64(0)
+    rows, size = words.shape
+    for row in range(0, rows, 4):
         left = 0
         while left < size:
             segment, at = divmod(first + left, _SEGMENT)
             count = min(_SEGMENT - at, size - left)
-            times, some_a, some_b = own[at : at + count], words[row, left:], words[b, left:]
-            some_c, some_d = words[c, left:], words[d, left:]
-            part_a = part_b = part_c = part_d = np.uint64(0)
-            for i in range(count):
-                time = np.uint64(times[i])
-                part_a += time * np.uint64(some_a[i])
-                part_b += time * np.uint64(some_b[i])
-                part_c += time * np.uint64(some_c[i])
-                part_d += time * np.uint64(some_d[i])
-            times_all = _multiplier(_COLUMNS + np.uint64(segment))
-            total_a += part_a * times_all
-            total_b += part_b * times_all
-            total_c += part_c * times_all
-            total_d += part_d * times_all
+            times, times_all = own[at : at + count], _multiplier(_COLUMNS + np.uint64(segment))
+            if row + 4 <= rows:
+                a, b, c, d = _dots(
+                    times,
+                    words[row, left:],
+                    words[row + 1, left:],
+                    words[row + 2, left:],
+                    words[row + 3, left:],
+                )
+                out[row] += a * times_all
+                out[row + 1] += b * times_all
+                out[row + 2] += c * times_all
+                out[row + 3] += d * times_all
+            else:
+                for last in range(row, rows):
+                    out[last] += _dot(times, words[last, left:])[0] * times_all
             left += count
-        out[row], out[b], out[c], out[d] = total_a, total_b, total_c, total_d
 
 
 @compiled
@@ -79,7 +132,7 @@ def _sum(digests, rows):  # type: ignore[no-untyped-def]
 
 
 @cache
-def _own_multipliers() -> npt.NDArray[np.uint32]:
+def own_multipliers() -> npt.NDArray[np.uint32]:
     """Return the multiplier of each word of a segment, of 32 bits: a product takes 64."""
     numbers = range(int(_COLUMNS) - _SEGMENT, int(_COLUMNS))
     bits = np.array([_multiplier(np.uint64(number)) for number in numbers], np.uint64)
@@ -96,11 +149,19 @@ def of_rows(block: AnyArray, first_column: int = 0) -> DigestArray:
         Number of its first column in the array.
     """
     table = np.ascontiguousarray(block).reshape(len(block), -1)
-    size = table.dtype.itemsize
-    words = table.view(_WORDS[size])
-    first, out = first_column * max(size // 4, 1), np.empty(len(table), np.uint64)
-    _digest_rows(words, first, _own_multipliers(), out)
+    words, out = words_of(table), np.zeros(len(table), np.uint64)
+    add_digests(words, first_word(table.dtype, first_column), own_multipliers(), out)
     return out
+
+
+def words_of(table: AnyArray) -> AnyArray:
+    """Return the values of a matrix, whose rows are in one piece each, as words."""
+    return table.view(_WORDS[table.dtype.itemsize])
+
+
+def first_word(dtype: np.dtype[Any], column: int) -> int:
+    """Return the number of the first word of a column."""
+    return column * max(dtype.itemsize // 4, 1)
 
 
 def total(digests: DigestArray, rows: IntArray) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from streameval.arrays.array import Array, Spans, native_dtype, slices
+from streameval.arrays.array import Array, Shape, Spans, native_dtype, slices
 from streameval.errors import InputError
 from streameval.memory import free_bytes
 from streameval.protocols.labels import as_numpy
@@ -78,15 +78,26 @@ class MemoryArray(Array):
         self.chunks = (1, *values.shape[1:])
         self._values = values
 
+    @property
+    def grain(self) -> Shape:
+        """Nothing but the entry."""
+        return (1, 1)
+
     def _read(self, spans: Spans, out: AnyArray | None = None) -> AnyArray:
         """Return a block: a view if it is C-contiguous and of native byte order as it is."""
-        return np.ascontiguousarray(self._values[slices(spans)], self.dtype)
+        block = self._values[slices(spans)]
+        if out is not None and not block.flags.c_contiguous:
+            return super()._read(spans, out)
+        return np.ascontiguousarray(block, self.dtype)
 
     def _fill(self, out: AnyArray, spans: Spans) -> None:
         out[...] = self._values[slices(spans)]
 
     def _take(self, out: AnyArray, rows: IntArray) -> None:
         out[...] = self._values[rows]
+
+    def _pick(self, out: AnyArray, rows: IntArray, columns: IntArray) -> None:
+        out[...] = self._values[rows, columns]
 
 
 class LoadedArray(MemoryArray):

@@ -31,8 +31,6 @@ from streameval.arrays.memory import LoadedArray, check_fits, in_memory
 from streameval.errors import InputError
 from streameval.typing import AnyArray, IntArray
 
-_NEAR_BYTES = 16 << 10  # rows nearer than this are read together: a call costs as much
-_WINDOW_BYTES = 1 << 20  # and so far together
 _PANEL_BYTES = 1 << 20  # of a Fortran-ordered file, held at a time while it is transposed
 _VECS_BYTES = 1 << 20  # of rows with their lengths, read at a time
 _LENGTH_BYTES = 4  # of the length of a row of .fvecs, an int32, before each row
@@ -149,6 +147,11 @@ class NpyArray(Array):
         self.chunks = (1, *header.shape[1:])
         self._path, self._header, self._offset = path.absolute(), header, offset
 
+    @property
+    def grain(self) -> Shape | None:
+        """Nothing but the entry, in C order."""
+        return None if self._header.fortran else (1, 1)
+
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return the size of the panel that is transposed at a time; 0 in C order."""
         if not self._header.fortran:
@@ -182,15 +185,14 @@ class NpyArray(Array):
 
     def _take(self, out: AnyArray, rows: IntArray) -> None:
         """Read rows that are near each other in one piece, with what is between them."""
-        from streameval.arrays.scattered import read_scattered
+        from streameval.arrays.scattered import NEAR_BYTES, pieces_of, read_scattered
 
         fortran, itemsize = self._header.fortran, self.dtype.itemsize
         cell_bytes = itemsize if fortran else out.nbytes // len(out)  # that lie together
-        if cell_bytes >= _NEAR_BYTES:
+        if cell_bytes >= NEAR_BYTES:
             super()._take(out, rows)
             return
-        pieces = _near(rows, cell_bytes)
-        longest = min(_WINDOW_BYTES // cell_bytes, int(rows[-1] - rows[0]) + 1)
+        pieces, longest = pieces_of(rows, cell_bytes)
         window = np.empty((longest, cell_bytes), np.uint8)
         column = np.empty(len(rows), self._header.dtype)
         cells = (column if fortran else out.reshape(-1)).view(np.uint8).reshape(-1, cell_bytes)
@@ -205,6 +207,26 @@ class NpyArray(Array):
                     out[:, number] = column
         if not fortran:
             self._swap(out)
+
+    def _pick(self, out: AnyArray, rows: IntArray, columns: IntArray) -> None:
+        """Read entries that are near each other in one piece, with what is between them."""
+        from streameval.arrays.scattered import pieces_of, read_scattered
+
+        if self._header.fortran:
+            super()._pick(out, rows, columns)
+            return
+        place = rows * self.shape[1] + columns
+        order, itemsize = np.argsort(place), self.dtype.itemsize
+        pieces, longest = pieces_of(place[order], itemsize)
+        window, found = np.empty((longest, itemsize), np.uint8), np.empty_like(out)
+        cells = found.view(np.uint8).reshape(-1, itemsize)
+        with self._path.open("rb", buffering=0) as file:
+            given = file.fileno(), self._offset, place[order], pieces, window, cells
+            if read_scattered(*given) < len(pieces):  # again, which says why, or goes on
+                super()._pick(out, rows, columns)
+                return
+        self._swap(found)
+        out[order] = found
 
     def _swap(self, out: AnyArray) -> None:
         """Turn values as stored into the byte order of this machine."""
@@ -224,16 +246,6 @@ class NpyArray(Array):
                     f"{self.shape}: it was cut short after it had been opened; write it again"
                 )
             buffer, offset = buffer[count:], offset + count
-
-
-def _near(rows: IntArray, row_bytes: int) -> IntArray:
-    """Return begin and end, in `rows`, of the rows to be read in one piece: [p, 2]."""
-    far = np.diff(rows, prepend=rows[0]) > _NEAR_BYTES // row_bytes
-    far[0] = True
-    first = rows[far][np.cumsum(far) - 1]  # of the stretch that each row is in
-    window = (rows - first) // (_WINDOW_BYTES // row_bytes)
-    begin = np.flatnonzero(far | (np.diff(window, prepend=0) != 0))
-    return np.stack([begin, np.append(begin[1:], len(rows))], axis=1)
 
 
 class VecsArray(Array):

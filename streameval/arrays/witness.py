@@ -165,6 +165,16 @@ class Witness:
     def __init__(self, arrays: Mapping[str, Array], known: Readings) -> None:
         self._names = {id(array): name for name, array in arrays.items()}
         self._known, self.readings = known.rows, Readings()
+        self._digested: tuple[Array, Spans, DigestArray] | None = None
+
+    def digested(self, array: Array, spans: Spans, digests: DigestArray) -> None:
+        """Note the digests of the rows of a block, from `room`, once these are added."""
+        self._digested = (array, spans, digests) if len(digests) else None
+
+    def room(self, array: Array, spans: Spans) -> DigestArray:
+        """Return zeros for the digests of the rows of a block, [m]; [0] where nobody asks."""
+        (start, stop), noted = spans[0], id(array) in self._names
+        return np.zeros(stop - start if noted else 0, np.uint64)
 
     def saw(self, array: Array, spans: Spans, block: AnyArray) -> None:
         """Note a block."""
@@ -174,7 +184,12 @@ class Witness:
         from streameval.arrays import digest
 
         rows, columns = spans[0], spans[1] if len(spans) > 1 else (0, 1)
-        found, numbers = digest.of_rows(block, columns[0]), np.arange(*rows)
+        digested, self._digested = self._digested, None
+        if digested is not None and digested[0] is array and digested[1] == spans:
+            found = digested[2]
+        else:
+            found = digest.of_rows(block, columns[0])
+        numbers = np.arange(*rows)
         if name in self._known and columns[1] - columns[0] == math.prod(array.shape[1:]):
             check_rows(name, self._known[name], numbers, found)
         self.readings.add(Readings({(name, rows, columns): digest.total(found, numbers)}))

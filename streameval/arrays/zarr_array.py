@@ -1,6 +1,7 @@
 """Zarr arrays, v2 and v3, in a local folder or in an object store.
 
-Local arrays are read through the `zarrs` codec pipeline, where that knows the codecs.
+Local arrays are read by chunk files, where their values are stored as they are or by Blosc; else
+through the `zarrs` codec pipeline, where that knows the codecs.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from streameval.arrays.array import (
     Array,
@@ -25,6 +28,7 @@ from streameval.arrays.array import (
     reading,
     slices,
 )
+from streameval.arrays.chunk_files import ChunkFiles, NotReadError, chunk_files
 from streameval.arrays.complete import (
     absent_in_shard,
     check_complete,
@@ -34,8 +38,9 @@ from streameval.arrays.complete import (
 )
 from streameval.arrays.objects import ObjectArray
 from streameval.arrays.remote import METADATA, explain, remote_store
+from streameval.arrays.witness import witness
 from streameval.errors import InputError
-from streameval.typing import AnyArray
+from streameval.typing import AnyArray, IntArray
 
 # zarr's configuration and Python's filters of warnings belong to the whole process: both are
 # changed only while an array is opened, by one thread at a time.
@@ -64,6 +69,8 @@ def open_zarr(path: Path | str, key: str | None, uri: str) -> Array:
 class ZarrArray(Array):
     """A Zarr array, whose chunks must be there unless fill values are meant."""
 
+    _chunk_files: ChunkFiles | None = None
+
     def __init__(self, path: Path | str, key: str, uri: str) -> None:
         from zarrs.pipeline import UnsupportedMetadataError
 
@@ -79,6 +86,8 @@ class ZarrArray(Array):
                 except UnsupportedMetadataError:  # a codec or filter that zarrs doesn't know
                     self._fast = False
         self._checked: set[Shape] = set()  # shards of an object store
+        if self._fast and isinstance(path, Path):
+            self._chunk_files = chunk_files(self.zarr, self.dtype, path.absolute() / key)
         self._origin = path.absolute() if isinstance(path, Path) else path, key, uri
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -104,12 +113,24 @@ class ZarrArray(Array):
         self.chunks = tuple(self.zarr.chunks)
         _refuse_pickle(self.zarr.metadata, self.uri)
 
+    @property
+    def _direct(self) -> ChunkFiles | None:
+        """Its chunk files, where all of them must be there and these can be read."""
+        return None if self.fill_missing else self._chunk_files
+
+    @property
+    def grain(self) -> Shape | None:
+        """What is read at least to know an entry: nothing else, or its chunk."""
+        return None if self._direct is None else self._direct.grain
+
     def read_scratch_bytes(self, rows: int, columns: int) -> int:
         """Return an upper estimate of the chunks held, encoded and decoded, during a read.
 
         Each thread holds the chunk that it decodes. Chunks that the block covers in part are
         all held decoded until the read ends, unless they can be read by byte range.
         """
+        if self._direct is not None:
+            return self._direct.scratch
         block = (rows, columns)[: len(self.shape)]
         chunk_bytes = math.prod(self.chunks) * self.dtype.itemsize
         touched, whole = chunks_of_block(block, self.shape, self.chunks)
@@ -124,6 +145,14 @@ class ZarrArray(Array):
         return int(scratch)
 
     def _fill(self, out: AnyArray, spans: Spans) -> None:
+        if self._direct is not None:
+            seen_by = witness()
+            digests = np.zeros(0, np.uint64) if seen_by is None else seen_by.room(self, spans)
+            with suppress(NotReadError):
+                self._direct.fill(out, spans, digests)
+                if seen_by is not None:
+                    seen_by.digested(self, spans, digests)
+                return
         from zarr.core.buffer import default_buffer_prototype
 
         if not self._fast:
@@ -138,6 +167,13 @@ class ZarrArray(Array):
             out[...] = self.zarr[slices(spans)]
         if not self.fill_missing:
             self._check_read(spans)
+
+    def _pick(self, out: AnyArray, rows: IntArray, columns: IntArray) -> None:
+        if self._direct is not None:
+            with suppress(NotReadError):
+                self._direct.pick(out, rows, columns)
+                return
+        super()._pick(out, rows, columns)
 
     def _check_read(self, spans: Spans) -> None:
         """Check that the chunks of a block that was read are there, as far as no store tells."""

@@ -70,7 +70,9 @@ def _address(builder: Any, kind: Any, start: Any, place: Any) -> Any:
 
 def _size(element: Any) -> tuple[str, int]:
     """Return LLVM's name of an element, and its bytes."""
-    return {FLOAT: ("f32", 4), DOUBLE: ("f64", 8), I16: ("i16", 2), I8: ("i8", 1)}[element]
+    if isinstance(element, ir.IntType):
+        return f"i{element.width}", element.width // 8
+    return {FLOAT: ("f32", 4), DOUBLE: ("f64", 8)}[element]
 
 
 def load(builder: Any, count: int, start: Any, place: Any, mask: Any) -> Any:

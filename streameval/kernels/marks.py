@@ -36,8 +36,8 @@ class MarkTile(FilterTile):
     sparse: ClassVar[bool] = True
     of: MarkColumns
 
-    def mask(self, indptr: IntArray, item: IntArray, masked: BoolArray) -> int:
-        """Take the marks off listed pairs."""
+    def mask(self, indptr: IntArray, item: IntArray, masked: BoolArray, taken: FloatArray) -> int:
+        """Take the marks off listed pairs; marks tell no values that could be taken."""
         _unmark(self.values, self.query, self.columns.item, indptr, item, masked)
         return 0
 

@@ -149,7 +149,7 @@ class Tile:
         """Return values of pairs, [p] float32, where `values` are marks; arguments as `resolve`."""
         raise NotImplementedError
 
-    def mask(self, indptr: IntArray, item: IntArray, masked: BoolArray) -> int:
+    def mask(self, indptr: IntArray, item: IntArray, masked: BoolArray, taken: FloatArray) -> int:
         """Overwrite listed pairs with +inf; return how many of them were finite.
 
         Parameters
@@ -160,8 +160,10 @@ class Tile:
             Gallery indices, ascending within a query.
         masked : [L] bool
             Which of the listed pairs to overwrite.
+        taken : [L] float64, written
+            The values that are overwritten; of length 0 where nobody asks.
         """
-        return int(_mask(self.values, self.query, self.columns.item, indptr, item, masked))
+        return int(_mask(self.values, self.query, self.columns.item, indptr, item, masked, taken))
 
 
 class Rows(NamedTuple):
@@ -287,7 +289,7 @@ def column_offsets(
 
 
 @compiled
-def _mask(tile, query, item, indptr, listed, masked):  # type: ignore[no-untyped-def]
+def _mask(tile, query, item, indptr, listed, masked, taken):  # type: ignore[no-untyped-def]
     finite = 0
     if tile.shape[1] == 0:
         return finite
@@ -299,6 +301,8 @@ def _mask(tile, query, item, indptr, listed, masked):  # type: ignore[no-untyped
                 break
             k = first_reached(listed[entry], item, 0, 0, len(item))
             if masked[entry] and item[k] == listed[entry]:
+                if len(taken):
+                    taken[entry] = tile[r, k]
                 finite += np.isfinite(tile[r, k])
                 tile[r, k] = np.inf
     return finite

@@ -84,6 +84,7 @@ class Block:
         self.queries = np.arange(len(labels)) if queries is None else queries
         self._settings, self._session = settings, session
         self._range = settings.range or Range(0.0, 1.0)
+        self._found: FloatArray | None = None
         self._begin = np.cumsum([0, *(len(part.labels) for part in parts)]).astype(np.int64)
         self._numbers = np.array([part.segment.number for part in parts])
         stored, name = int(features is None), f"the gallery, {len(parts)} segments"
@@ -104,7 +105,8 @@ class Block:
     def find_positives(self, serial: int) -> Positives:
         """Find the distances of the positive pairs, whose serials begin with `serial`."""
         with self._explain_errors():
-            found = find_positives(self._job(0, 0), self._session).known_positives()
+            job = find_positives(self._job(0, 0), self._session)
+        found, self._found = job.known_positives(), job.found
         number = np.searchsorted(self._begin, found.item, side="right") - 1
         index = found.item - self._begin[number]
         for at, part in enumerate(self.parts):
@@ -149,7 +151,7 @@ class Block:
             inside = positives.segment == self._numbers[at]
             item[inside] += part.place(positives.index[inside])
         given = KnownPositives(positives.indptr(self.queries), positives.distance, item)
-        job = replace(self._job(len(positives), near), positives=given)
+        job = replace(self._job(len(positives), near), positives=given, found=self._found)
         self._session.progress.begin(self.size, job.plan.bytes_read)
         return job
 

@@ -5,9 +5,10 @@ figures where the budget is too small, and is what ``--dry-run`` prints.
 
 Tasks are rectangles of the (query, gallery) matrix. Features are cut into gallery shards; a
 task reads its shard block by block and multiplies each block with all queries of its block of
-queries, tile by tile. A stored matrix is cut into strips of whole query rows where one fits
-the budget (read once: a strip holds its own positives); else into rectangles along its chunks,
-which are read twice.
+queries, tile by tile. A stored matrix whose entries can be read by themselves is read by tiles that
+stay in the cache, once its positives are known. Another one is cut into strips of whole query rows
+where one fits the budget (read once: a strip holds its own positives); else into rectangles along
+its chunks, which are read twice.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streameval.kernels.counting import COLUMNS
 from streameval.kernels.multiplier import best_rows, item_bytes, query_bytes, slice_bytes
 from streameval.kernels.tiles import DOUBTS, FINE_QUERIES, MARKED
 from streameval.planning.plan import (
@@ -47,6 +49,8 @@ SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all th
 SMALL_SHARD = 16_384  # gallery rows: of fewer, what a shard costs beside them would show
 TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
+TILE_BYTES = 8 << 20  # of a stored matrix: is in the cache when it is counted
+TILE_ROWS = 32, 128  # at least and about: fewer cost as much a task, more are narrower tiles
 
 
 def make_plan(problem: Problem, limits: Limits) -> Plan:
@@ -222,7 +226,13 @@ def _plan_matrix(problem: Problem, process: Process, kept: Cut | None) -> Plan:
     """Cut a stored matrix as an earlier plan does, where that fits, or anew."""
     layout, rows, items = _fitting_matrix(problem, process)
     by_row, by_item = problem.data.edges or (None, None)
-    step = items if problem.shots is None else max(problem.gallery, 1)
+    step, again = items, layout == "rectangles"
+    if problem.shots is not None:
+        step = max(problem.gallery, 1)
+    elif problem.data.grain is not None:  # several tiles: as many as leave work for all
+        shards = -(-process.shares // max(-(-problem.queries // rows), 1))
+        step = items * max(-(-problem.gallery // (items * shards)), 1)
+        again = again and problem.data.grain != (1, 1)
     across = ranges(problem.gallery, step, by_item)
     tasks = tuple(Task(q, g) for q in ranges(problem.queries, rows, by_row) for g in across)
     if kept is not None and kept.layout in ("strips", "rectangles"):
@@ -238,34 +248,50 @@ def _plan_matrix(problem: Problem, process: Process, kept: Cut | None) -> Plan:
         process.threads,
         process.memory,
         _matrix_parts(problem, process, rows, items),
-        matrix * (problem.passes + (layout == "rectangles")),
+        matrix * (problem.passes + again),
         0,
         process.workers,
     )
 
 
 def _fitting_matrix(problem: Problem, process: Process) -> tuple[Layout, int, int]:
-    """Return strips of whole rows, where one fits, else rectangles: rows and items."""
+    """Return strips of whole rows or rectangles: their rows and items."""
     data, gallery = problem.data, max(problem.gallery, 1)
-    rows = chunk_rows = max(min(data.chunks[0], problem.queries), 1)
-    items = chunk_items = max(min(data.chunks[1], problem.gallery), 1)
+    whole = data.grain != (1, 1)  # whole chunks, or any part of them
+    down, across = data.chunks if whole else _part_of_chunk(*data.chunks)
+    rows = down = max(min(down, problem.queries), 1)
+    items = across = max(min(across, problem.gallery), 1)
+    small = STRIP_BYTES if whole else TILE_BYTES
 
     def fits(rows: int, items: int) -> bool:
         return sum(_matrix_parts(problem, process, rows, items).values()) <= process.memory
 
-    def small(rows: int, items: int) -> bool:
-        return rows * items * data.itemsize < STRIP_BYTES
+    def may_be(rows: int, items: int) -> bool:
+        return rows * items * data.itemsize <= small and fits(rows, items)
 
-    layout: Layout = "strips" if fits(rows, gallery) else "rectangles"
-    if layout == "strips":
-        items, even = gallery, -(-problem.queries // process.shares)
-        while small(rows, items) and rows < even and fits(rows + chunk_rows, items):
-            rows += chunk_rows
+    layout: Layout = "rectangles"
+    if may_be(rows, gallery) or (whole and fits(rows, gallery)):
+        layout, items, even = "strips", gallery, -(-problem.queries // process.shares)
+        while rows < even and may_be(rows + down, items):
+            rows += down
     else:
-        while small(rows, items) and items < gallery and fits(rows, items + chunk_items):
-            items += chunk_items
+        most = COLUMNS // 2 if whole and data.grain is not None else gallery
+        while items < most and may_be(rows, items + across):
+            items += across
+        while not (whole or fits(rows, items)) and max(rows, items) > 1:
+            rows, items = -(-rows // 2), items if rows > 1 else -(-items // 2)
     parts = _matrix_parts(problem, process, rows, items)
     if sum(parts.values()) > process.memory:
         remedy = "raise --memory, lower --threads, or store the matrix in smaller chunks than "
         raise refusal(problem, process, parts, f"{remedy}{data.chunks[0]} × {data.chunks[1]}")
     return layout, rows, items
+
+
+def _part_of_chunk(rows: int, items: int) -> tuple[int, int]:
+    """Return what is read together, of chunks that can be read in part."""
+    least, about = TILE_ROWS
+    if rows < least:
+        rows *= -(-least // max(rows, 1))
+    elif rows >= 2 * about:
+        rows = -(-rows // (rows // about))
+    return rows, min(items, COLUMNS)

@@ -73,6 +73,9 @@ class Data:
         products in float32.
     edges : sequence of [c] int64, optional
         Along each axis, where tasks are cut so that no chunk is read by two.
+    grain : (int, int), optional
+        Of a matrix: the rows and columns that are read at least to know an entry, where positives
+        are read by themselves for little.
     """
 
     width: int
@@ -83,6 +86,7 @@ class Data:
     converted: bool = True
     exact: bool = False
     edges: Sequence[IntArray] | None = None
+    grain: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -151,14 +155,14 @@ class Problem:
         return {
             "labels": by_item + 8 * sought + 32 * self.queries,
             "pairs": 10 * self.listed + 4 * self.positives + finding,
-            "statistics": 3 * self.part_bytes(self.queries) + 104 * self.positives,
+            "statistics": 3 * self.part_bytes(self.queries) + 112 * self.positives,
         }
 
     @property
     def job_bytes(self) -> int:
         """Bytes of the job that every worker holds: listed pairs, junk, classes, positives."""
         by_item = self.gallery * (1 + 4 * self.classes[1])
-        return 2 * (10 * self.listed + by_item) + 16 * self.positives
+        return 2 * (10 * self.listed + by_item) + 24 * self.positives
 
     def positives_of(self, queries: int) -> int:
         """Return the positives of so many queries, on average."""
@@ -173,10 +177,12 @@ class Problem:
     def task_bytes(self, queries: int) -> int:
         """Return the bytes of edges, levels, slots and statistics of a task of so many queries."""
         positives, limits = self.positives_of(queries), self.thresholds + self.edges
+        listed = -(-self.listed * queries // max(self.queries, 1))
         within = limits + 8 + 2 * self.near + (self.thresholds if self.edges else 0)
         return (
             (32 if self.data.width else 24) * (positives + queries * limits)
             + (16 if self.groups else 8) * queries * within
             + 24 * limits * self.groups
             + 40 * positives
+            + (0 if self.data.width else 8 * listed)
         )

@@ -171,6 +171,8 @@ class Job:
     thresholds : Thresholds
     positives : Positives, optional
         None before they are known; a strip of a stored matrix finds its own.
+    found : [P] float64, optional
+        Their distances in the order of pairs, where tiles must hold the same.
     shots : Shots, optional
         Where one item is drawn of each gallery identity; tasks see the whole gallery then.
     groups : [Q] int64, optional
@@ -190,6 +192,7 @@ class Job:
     plan: Plan
     thresholds: Thresholds = field(default_factory=Thresholds)
     positives: Positives | None = None
+    found: FloatArray | None = None
     shots: Shots | None = None
     groups: IntArray | None = None
     near: Near | None = None

@@ -59,7 +59,8 @@ def find_positives(job: Job, session: Session) -> Job:
     distance = listed_distances(job, query, item, session, session.record)
     positives = Positives.sort(indptr, distance, item)
     check_range(job.thresholds, positives, 0)
-    return replace(job, positives=positives)
+    found = distance if job.plan.layout == "rectangles" else None
+    return replace(job, positives=positives, found=found)
 
 
 def listed_distances(

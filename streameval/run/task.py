@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from streameval.arrays.witness import read_otherwise
 from streameval.errors import InputError
 from streameval.kernels.counting import RankCounter
 from streameval.kernels.edges import Edges, Positives
@@ -31,7 +32,7 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     """Count a task: the statistics of its queries against its gallery items."""
     first, last = task.queries
     pairs, thresholds = job.pairs.block(first, last), job.thresholds
-    every_pair = np.ones(len(pairs.item), np.bool_)
+    every_pair, taken = np.ones(len(pairs.item), np.bool_), _room(job, pairs)
     ranks: RankCounter
     reach = (lambda: ranks.reach()) if job.ranks_alone else None
     tiles = job.tiled.tiles(job, task, watch, check=False, reach=reach)
@@ -48,12 +49,13 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     if job.near is not None:
         nearest = NearestCounter(job.near.most, job.near.reach[first:last])
     for tile in tiles:
-        masked, before = tile.mask(pairs.indptr, pairs.item, every_pair), ranks.not_finite
+        masked, before = tile.mask(pairs.indptr, pairs.item, every_pair, taken), ranks.not_finite
         for counter in (ranks, shots, nearest):
             if counter is not None and tile.values.size:
                 counter.add(tile)
         if tile.locate is not None and ranks.not_finite - before != masked:
             tile.locate()
+    _check_found(job, task, pairs, taken)
     positive, ignored, same_identity = pairs.counts_in(*task.gallery)
     valid = task.gallery[1] - task.gallery[0] - ignored
     negatives = valid - positive
@@ -122,9 +124,31 @@ def masked_tiles(
     pairs = job.pairs.block(*task.queries)
     if masked is None:
         masked = np.ones(len(pairs.item), np.bool_)
+    taken = _room(job, pairs)
     for tile in job.tiled.tiles(job, task, watch):
-        tile.mask(pairs.indptr, pairs.item, masked)
+        tile.mask(pairs.indptr, pairs.item, masked, taken)
         yield tile
+    _check_found(job, task, pairs, taken)
+
+
+def _room(job: Job, pairs: Pairs) -> FloatArray:
+    """Return memory for the values of listed pairs, where those of positives must be as found."""
+    return np.empty(0 if job.found is None else len(pairs.item))
+
+
+def _check_found(job: Job, task: Task, pairs: Pairs, taken: FloatArray) -> None:
+    """Raise ChangedError where tiles of a task hold other positives than were found before."""
+    if job.found is None:
+        return
+    first, (left, right) = task.queries[0], task.gallery
+    begin = int(np.count_nonzero(job.pairs.positive[: job.pairs.indptr[first]]))
+    at = np.flatnonzero(pairs.positive)
+    found = job.found[begin : begin + len(at)]
+    inside = (pairs.item[at] >= left) & (pairs.item[at] < right)
+    for other in at[inside & (taken[at] != found)][:1]:
+        row = first + int(np.searchsorted(pairs.indptr, other, side="right")) - 1
+        (read,) = job.source.inputs()
+        raise read_otherwise(f"{read.name} {read.uri}", f"rows {row}:{row + 1}")
 
 
 def extremes(job: Job, task: Task, watch: Watch) -> FloatArray:

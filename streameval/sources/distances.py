@@ -34,7 +34,7 @@ from streameval.typing import FloatArray, FloatingArray, IntArray, Span
 
 LAYOUTS = {
     "strips": "strips: whole rows of the matrix, each read once",
-    "rectangles": "rectangles along the chunks of the matrix: no whole row fits the budget",
+    "rectangles": "rectangles along the chunks of the matrix, once their positives are known",
 }
 
 
@@ -265,6 +265,21 @@ class Distances(MatrixSource):
     def data(self) -> Data:
         """Return the sizes of the matrix."""
         return data_of(self.matrix, self.dtype)
+
+    def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
+        """Return the canonical distances of the listed pairs in a rectangle, [p] float64."""
+        if self.matrix.grain is None:
+            return super().pair_distances(job, part)
+        rows, distances = part.query + part.queries[0], np.empty(len(part.item))
+        given = self.matrix.entries(rows, part.item)
+        convert(given[:, None], np.float64, self.name, rows, out=distances[:, None])
+        bad = part.item[~np.isfinite(distances)]
+        if bad.size:
+            tiles = pieces(part.gallery, max(job.plan.block, 1))
+            self.first_bad_entry(
+                part.queries, next(tile for tile in tiles if tile[0] <= bad.min() < tile[1])
+            )
+        return distances
 
     def write(self, queries: Span, items: Span, out: FloatingArray) -> None:
         """Write a block of the matrix; without a copy, where its dtype is that of the block."""

@@ -111,6 +111,7 @@ def data_of(stored: Array, dtype: np.dtype[Any]) -> Data:
         chunks=(stored.chunks[0], stored.chunks[1]),
         converted=stored.dtype != dtype or stored.in_memory,
         edges=stored.edges,
+        grain=None if stored.grain is None else (stored.grain[0], stored.grain[1]),
     )
 
 
