@@ -18,6 +18,7 @@ from streameval.compilation import compiled
 from streameval.typing import BoolArray, FloatArray, IntArray
 
 STEPS = 100  # of τ
+SORTED = 1 << 16  # positives that are sorted together: they stay in the cache
 
 
 def threshold_distances(low: float, high: float, *, clipped: bool = False) -> FloatArray:
@@ -91,8 +92,14 @@ class Positives(NamedTuple):
     @classmethod
     def sort(cls, indptr: IntArray, distance: FloatArray, item: IntArray) -> Positives:
         """Sort within each query; within a query, `item` is ascending already."""
-        query = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-        order = np.lexsort((item, distance, query))
+        order, first = np.empty(len(item), np.int64), 0
+        while first < len(indptr) - 1:
+            last = int(np.searchsorted(indptr, indptr[first] + SORTED, side="right")) - 1
+            last = max(last, first + 1)
+            own = indptr[first : last + 1]
+            by_distance = np.argsort(distance[own[0] : own[-1]])  # of all these queries
+            _order_by_query(own, distance, by_distance, order)
+            first = last
         return cls(indptr, distance[order], item[order])
 
     def block(self, start: int, stop: int) -> Positives:
@@ -101,6 +108,35 @@ class Positives(NamedTuple):
         return Positives(
             self.indptr[start : stop + 1] - begin, self.distance[begin:end], self.item[begin:end]
         )
+
+
+@compiled
+def _order_by_query(indptr, distance, by_distance, order):  # type: ignore[no-untyped-def]
+    """Write the order of some queries' positives: by distance, then as they are listed.
+
+    Parameters
+    ----------
+    indptr : [q + 1] int64
+        Where the positives of each query begin.
+    distance : [P] float64
+    by_distance : [p] int64
+        The order of all these queries' positives by distance alone, from their first.
+    order : [P] int64, written
+    """
+    begin = indptr[0]
+    query, place = np.empty(len(by_distance), np.int32), indptr.copy()
+    for i in range(len(indptr) - 1):
+        query[indptr[i] - begin : indptr[i + 1] - begin] = i
+    for k in by_distance:
+        order[place[query[k]]] = begin + k
+        place[query[k]] += 1
+    for i in range(len(indptr) - 1):
+        start = indptr[i]
+        for k in range(start + 1, indptr[i + 1] + 1):
+            if k == indptr[i + 1] or distance[order[k]] != distance[order[k - 1]]:
+                if k - start > 1:
+                    order[start:k] = np.sort(order[start:k])
+                start = k
 
 
 class Edges(NamedTuple):

@@ -17,6 +17,7 @@ from streameval.kernels.edges import first_reached
 from streameval.typing import BoolArray, FloatArray, FloatingArray, Indices, Int32Array, IntArray
 
 FINE_QUERIES = 64  # rows of a finer tile
+DISTANCE = "distance"  # the unit of canonical distances
 DOUBTS = 1 << 20  # pairs that a task keeps, to be decided column by column
 _CHUNK = 1024  # values looked at together: a byte each stays in L1
 
@@ -83,7 +84,7 @@ class Tile:
     @property
     def unit(self) -> Hashable:
         """Tiles of one unit have the same levels."""
-        return "distance"
+        return DISTANCE
 
     @property
     def refinable(self) -> bool:
@@ -218,6 +219,8 @@ class LevelTable:
 
     def rows(self, tile: Tile) -> tuple[Rows, Levels]:
         """Return the rows of a tile and the levels of all edges of the block."""
+        if tile.unit == DISTANCE:
+            return Rows.of(tile), Levels(self._distances, self._distances)
         if tile.unit not in self._kept:
             self._kept.clear()  # their memory is free before more is taken
             block = np.arange(len(self._indptr) - 1)
@@ -264,12 +267,16 @@ def _mask(tile, query, item, indptr, listed, masked):  # type: ignore[no-untyped
     if tile.shape[1] == 0:
         return finite
     for r in range(tile.shape[0]):
-        i = query[r]
+        i, k = query[r], 0
         first = first_reached(item[0], listed, 0, indptr[i], indptr[i + 1])
         for entry in range(first, indptr[i + 1]):
             if listed[entry] > item[-1]:
                 break
-            k = first_reached(listed[entry], item, 0, 0, len(item))
+            most = min(k + max(listed[entry] - item[k], 0), len(item) - 1)
+            if item[most] == listed[entry]:  # no item between is missing
+                k = most
+            else:
+                k = first_reached(listed[entry], item, 0, k, most)
             if masked[entry] and item[k] == listed[entry]:
                 finite += np.isfinite(tile[r, k])
                 tile[r, k] = np.inf

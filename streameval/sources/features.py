@@ -292,7 +292,7 @@ class Features(TiledSource):
         parts = []
         for queries in sorted({task.queries for task in plan.tasks}):
             own = np.flatnonzero((query >= queries[0]) & (query < queries[1]))
-            own = own[np.argsort(item[own], kind="stable")]
+            own = own[np.argsort(item[own] * len(own) + np.arange(len(own)))]  # by item, then query
             edges = self.gallery.edges
             cuts = None if edges is None else np.unique(np.searchsorted(item[own], edges[0]))
             for span in ranges(len(own), step, cuts) if len(own) else []:
@@ -307,7 +307,8 @@ class Features(TiledSource):
 
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
         """Return the canonical distances of listed pairs, [p] float64."""
-        rows, row = np.unique(part.item, return_inverse=True)
+        first = np.diff(part.item, prepend=-1) > 0  # of each gallery row
+        rows, row = part.item[first], np.cumsum(first) - 1
         queries = self._query_block(job, part.queries).vectors
         items = self.take_gallery(rows)
         return self.distance.pairs(queries, items, part.query, row)
