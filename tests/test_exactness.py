@@ -502,6 +502,19 @@ def test_collapsed_models_are_counted_row_by_row(
     assert result.statistics.equals(expected)
 
 
+def test_rows_of_wide_tiles_are_counted_whole_where_a_part_has_collapsed() -> None:
+    rng = np.random.default_rng(18)
+    one, gallery = rng.standard_normal(8), 17_000
+    q = one + 1e-6 * rng.standard_normal((3, 8))
+    g = rng.standard_normal((gallery, 8))
+    g[:16_400] = one + 1e-6 * rng.standard_normal((16_400, 8))
+    q, g = q.astype(np.float32), g.astype(np.float32)
+    sides = labels(rng, 3, gallery)
+    result = evaluate(se.Features(q, g), **sides, tile=(3, gallery), threads=1)
+    expected = oracle(canonical_distances(q, g, "cosine"), sides, result.statistics.thresholds)
+    assert result.statistics.equals(expected)
+
+
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.usefixtures("product")
 def test_copies_of_rows_that_are_equally_far_tie_in_the_order_of_the_gallery(metric: Any) -> None:

@@ -13,17 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streameval.compilation import compiled
+from streameval.kernels.buckets import FEWEST, MOST, lay_buckets, place_touched
 from streameval.kernels.cells import bin_row, least_of, quantise
 from streameval.kernels.edges import Edges, note_tie, read_slots, slot_of
 from streameval.kernels.grids import (
+    CELLS,
     LAST,
-    bins_for,
-    codes_for,
+    RUN,
+    SEARCH,
+    WAYS,
     edge_of,
     fold,
     lay_grid,
     may_be_within,
-    touched_bit,
+    span_grid,
 )
 from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile, list_values
 from streameval.typing import FloatArray, IntArray
@@ -74,7 +77,6 @@ class RankCounter:
             np.full(queries, np.inf),
         )
         self._table = LevelTable(edges.indptr, edges.distance)
-        self._code = codes_for(edges.indptr)
         self._doubts, self._filled = Doubts.of(DOUBTS), 0
         finite = edges.thresholds[np.isfinite(edges.thresholds)]
         pitch = np.median(np.diff(finite)) if len(finite) > 1 else 0.0
@@ -94,7 +96,8 @@ class RankCounter:
         values, crowded = tile.values, np.zeros(len(tile.values), np.bool_)
         rows, levels = self._table.rows(tile)
         pitch, phase = self._even_levels(tile)
-        crowd = values.shape[1] // 2 if tile.refinable else sys.maxsize
+        whole = values.shape[1] <= COLUMNS  # a row that is counted in pieces stays with this tile
+        crowd = values.shape[1] // 2 if tile.refinable and whole else sys.maxsize
         for left in range(0, values.shape[1], COLUMNS):
             right, row = min(left + COLUMNS, values.shape[1]), 0
             item, weight, offset = tile.columns
@@ -103,7 +106,7 @@ class RankCounter:
             while row < len(values):
                 reach = tile.row_levels(self.counts.nearest[tile.query]).tied + rows.band
                 grid, noted = (pitch, phase, reach), (self._doubts, self._filled)
-                where = self.edges, self._code, self.counts
+                where = self.edges, self.counts
                 row, self._filled, not_finite = count_tile(
                     part, levels, grid, row, left, right, *where, *noted, crowd, crowded
                 )
@@ -141,7 +144,7 @@ class RankCounter:
 
 @compiled
 def count_tile(  # type: ignore[no-untyped-def]
-    rows, levels, grid, row, left, right, edges, code, counts, doubts, filled, crowd, crowded
+    rows, levels, grid, row, left, right, edges, counts, doubts, filled, crowd, crowded
 ):
     """Count rows of a tile, until the list of doubts might not hold a row more.
 
@@ -158,8 +161,6 @@ def count_tile(  # type: ignore[no-untyped-def]
     left, right : int
         The columns to count.
     edges : Edges
-    code : [CELLS + RUN] uint8 or uint16
-        Memory for the codes of a grid.
     counts : Counts
         Added to.
     doubts, filled : Doubts, int
@@ -173,37 +174,62 @@ def count_tile(  # type: ignore[no-untyped-def]
     values are NaN or ±inf, which is counted where there are no weights
     """
     tile, columns, n = rows.values, rows.columns, right - left
-    bins, padded = bins_for(code), n + -n % 4
+    padded = n + -n % 4
     values, cells = np.full(padded, np.inf, tile.dtype), np.full(padded, LAST, np.uint16)
     fours, touched = np.empty(n // 4 + 2, np.uint32), np.empty(n + 7, np.uint32)
     # Taken out of their tuples: looked up there, each would count references.
     indptr, slots, nearest = edges.indptr, counts.slots, counts.nearest
     item, weight, (pitch, phase, reaches) = columns.item, columns.weight, grid
-    not_finite = 0
+    most = 0
+    for i in rows.query:
+        most = max(most, indptr[i + 1] - indptr[i])
+    most, not_finite = min(most, MOST) if most >= FEWEST else 0, 0
+    code, bins = np.empty(CELLS + RUN, np.uint8), np.zeros((WAYS, SEARCH + 1), np.uint16)
+    many_code, many_bins = np.empty(CELLS, np.uint16), np.zeros((WAYS, 2 * most + 4), np.uint16)
+    bounds, bound_cells = np.empty((2, most + 1)), np.empty((2, most), np.uint16)
+    near = np.empty(n + 7 if most else 0, np.uint32)
     while row < tile.shape[0]:
         i, band = rows.query[row], rows.band[row]
         if band > 0.0 and filled + 2 * n > len(doubts.query):
             break
         begin, end = indptr[i], indptr[i + 1]
+        m, least, first_slot = end - begin, np.inf, 2 * begin + i
         closer, tied = levels.closer[begin:end], levels.tied[begin:end]
         given, add = tile[row][left:right], columns.offset[rows.offset[row]][left:right]
-        origin, scale, far, base, stop = lay_grid(
-            closer, tied, band, pitch[row], phase[row], given, weight, add, code
+        origin, scale, far = span_grid(
+            closer, tied, band, pitch[row], phase[row], given, weight, add
         )
         lowest, odd = quantise(given, weight, add, origin, scale, far, values, cells)
         not_finite += odd
-        found = bin_row(cells, code, bins, fours, touched)
-        crowded[row] = found > crowd
+        reach = reaches[row] if band > 0.0 else nearest[i]
+        if FEWEST <= m <= MOST and band < np.inf:
+            lay_buckets(closer, tied, band, origin, scale, tile, many_code, bounds, bound_cells)
+            found = bin_row(cells, many_code, many_bins, fours, touched)
+            row_code = values, cells, many_code, bounds
+            least, found = place_touched(row_code, touched[:found], m, many_bins, near)
+            crowded[row] = 4 * found > crowd
+            if not crowded[row]:
+                places = values, touched[:found], near
+                filled = _decide(places, band, i, left, item, edges, counts, doubts, filled)
+                fold(many_bins, m, slots, first_slot)
+            before_grid = lowest == 0 and not many_code[0] & 1
+        else:
+            base, stop = lay_grid(closer, tied, band, origin, scale, tile, code)
+            found = bin_row(cells, code, bins, fours, touched)
+            crowded[row] = found > crowd
+            if not crowded[row]:
+                touch, own = (values, cells, code, touched[:found]), (closer, tied, band)
+                least, filled = _place(
+                    touch, base, own, i, left, item, edges, counts, doubts, filled
+                )
+                fold(bins, stop - base, slots, first_slot + 2 * base)
+            before_grid = False
         if crowded[row]:
             bins[:] = 0
+            many_bins[:] = 0
             row += 1
             continue
-        touch, own = (values, cells, code, touched[:found]), (closer, tied, band)
-        least, filled = _place(touch, base, own, i, left, item, edges, counts, doubts, filled)
-        first_slot = 2 * begin + i
-        fold(bins, stop - base, slots, first_slot + 2 * base)
-        reach = reaches[row] if band > 0.0 else nearest[i]
-        if may_be_within(lowest, tile.dtype.type(reach), origin, scale):
+        if before_grid or may_be_within(lowest, tile.dtype.type(reach), origin, scale):
             least = np.float64(least_of(values))
         if band == 0.0:
             nearest[i] = min(nearest[i], least)
@@ -222,7 +248,7 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
     """Count values in touched cells, list those in doubt; return the least, and how many."""
     values, cells, code, places = touch
     closer, tied, band = own
-    least, m, bit = np.inf, len(tied), touched_bit(code)
+    least, m = np.inf, len(tied)
     first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
     of_query, positives, items = edges.positives
     first, last = of_query[i], of_query[i + 1]
@@ -231,7 +257,7 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
     for k in places:
         value = np.float64(values[k])
         if value != previous:  # copies of a row follow one another
-            e, tie, previous = edge_of(value, code[cells[k]], bit, base, tied, band), first, value
+            e, tie, previous = edge_of(value, code[cells[k]], base, tied, band), first, value
             least = min(least, value)
         if e == m or value < closer[e] - band:
             slots[first_slot + 2 * e] += 1
@@ -244,6 +270,29 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
             doubt_edge[filled] = e
             filled += 1
     return least, filled
+
+
+@compiled
+def _decide(listed, band, i, left, item, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
+    """Count exact values that are at edges, or list values as doubts; return how many these are."""
+    values, places, near = listed
+    first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
+    of_query, positives, items = edges.positives
+    first, last = of_query[i], of_query[i + 1]
+    doubt_query, doubt_column, doubt_edge = doubts
+    previous, tie, before = np.nan, first, 0
+    for t in range(len(places)):
+        k, e = places[t], near[t]
+        if band > 0.0:
+            doubt_query[filled], doubt_column[filled], doubt_edge[filled] = i, left + k, e
+            filled += 1
+        else:
+            value = np.float64(values[k])
+            slots[first_slot + 2 * np.int64(e) + 1] += 1
+            tie = first if value != previous or item[k] < before else tie
+            tie, before = note_tie(value, item[k], positives, items, tie, last, ties), item[k]
+            previous = value
+    return filled
 
 
 @compiled
