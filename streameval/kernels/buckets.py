@@ -8,83 +8,128 @@ comparisons, without a branch, where edges are spread over the cells.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from streameval.compilation import compiled
+from streameval.kernels.cells import bin_row
 from streameval.kernels.edges import first_reached
-from streameval.kernels.grids import ABOVE, LAST
+from streameval.kernels.grids import ABOVE, CELLS, LAST, WAYS
+from streameval.typing import FloatArray
 
 FEWEST, MOST = 128, 32_000  # edges of a row; codes can't number more
 
+CellArray = npt.NDArray[np.uint16]
+
+
+class Room(NamedTuple):
+    """Memory for rows of n values, with m edges at most.
+
+    Attributes
+    ----------
+    code : [CELLS] uint16
+    bins : [WAYS, 2 m + 4] uint16
+        Values by code; zeros between rows.
+    bounds : [2, m + 1] float64
+        Where the band of each edge begins and ends. The last of the first is NaN, which no value
+        is beyond, the last of the second +inf.
+    cells : [2, m] uint16
+        Of the bounds.
+    near : [n + 7] uint32
+        The edge of each listed value.
+    """
+
+    code: CellArray
+    bins: CellArray
+    bounds: FloatArray
+    cells: CellArray
+    near: npt.NDArray[np.uint32]
+
 
 @compiled
-def lay_buckets(closer, tied, band, origin, scale, like, code, bounds, cell):  # type: ignore[no-untyped-def]
-    """Write the codes of a row's cells, and where the bands of its edges begin and end.
+def room_for(query, indptr, n):  # type: ignore[no-untyped-def]
+    """Return memory for rows of n values of some queries, whose edges begin at `indptr`."""
+    m = 0
+    for i in query:
+        m = max(m, indptr[i + 1] - indptr[i])
+    m = min(m, MOST) if m >= FEWEST else 0
+    return Room(
+        np.empty(CELLS, np.uint16),
+        np.zeros((WAYS, 2 * m + 4), np.uint16),
+        np.empty((2, m + 1)),
+        np.empty((2, m), np.uint16),
+        np.empty(n + 7 if m else 0, np.uint32),
+    )
+
+
+@compiled
+def count_row(own, values, cells, room, fours, touched):  # type: ignore[no-untyped-def]
+    """Count the values of a row in bins, but for those that are in the band of an edge.
 
     Parameters
     ----------
-    closer, tied : [m] float64
-        The row's edges in the unit of its values, ascending: see `Levels`.
-    band : float
-        Guard band, finite; 0 where values are exact.
-    origin, scale
-        Of the grid.
-    like : array
-        Of the dtype of the values.
-    code : [CELLS] uint16, written
-    bounds : [2, >= m + 1] float64, written
-        Begins, of which the last is NaN, and ends, of which the last is +inf.
-    cell : [2, >= m] uint16, written
-        The cells of the bounds.
+    own : tuple
+        The row's edges, the band, origin and scale of its grid: see `grids.span_grid`.
+    values, cells : [n] float32 or float64, [n] uint16
+    room : Room
+        Bins are added to: twice the number of the edge that values come before.
+    fours, touched
+        As of `bin_row`; `touched` begins with the positions of listed values, and `room.near` with
+        the edge of each.
+
+    Returns
+    -------
+    number of values in touched cells; number of those that are listed; the least of the former
     """
-    m, kind = len(tied), like.dtype.type
+    _lay(own, values, room)
+    found = bin_row(cells, room.code, room.bins, fours, touched)
+    listed, least = _place(values, cells, touched[:found], len(own[1]), room)
+    return found, listed, least
+
+
+@compiled
+def _lay(own, values, room):  # type: ignore[no-untyped-def]
+    """Write the codes of a row's cells, and where the bands of its edges begin and end."""
+    closer, tied, band, origin, scale = own
+    m, kind = len(tied), values.dtype.type
     zero, above = kind(0), kind(ABOVE)
-    begins, ends = bounds[0], bounds[1]
+    code, begins, ends = room.code, room.bounds[0], room.bounds[1]
     for e in range(m):
         begins[e], ends[e] = closer[e] - band, tied[e] + band
+    begins[m], ends[m] = np.nan, np.inf
     for side in range(2):
-        bound, own = bounds[side], cell[side]
+        bound, cells = room.bounds[side], room.cells[side]
         for e in range(m):  # as `cell_of` does; vectorises
             x = (kind(bound[e]) - origin) * scale
             x = x if x > zero else zero
-            x = x if x < above else above
-            own[e] = np.int32(x)
-    begins[m], ends[m] = np.nan, np.inf
-    first, last, two, total = cell[0], cell[1], np.uint16(2), np.uint16(0)
+            cells[e] = np.int32(x if x < above else above)
+    first, last = room.cells[0], room.cells[1]
+    # Edges before the grid, and beyond: many, where few values are.
+    base, stop = first_reached(1, last, 0, 0, m), first_reached(ABOVE, first, 0, 0, m)
     code[:] = 0
-    for e in range(m):
-        code[np.uint64(last[e]) + np.uint64(1)] += two
-    for place in range(LAST):
-        total += code[place]
-        code[place] = total
-    for e in range(m):
-        for place in range(first[e], last[e] + 1):
-            code[place] |= np.uint16(1)
+    for e in range(base, stop):
+        code[np.uint64(last[e]) + np.uint64(1)] += np.uint16(2)
+    total = np.uint16(2 * base)
+    for cell in range(1, LAST):
+        total += code[cell]
+        code[cell] = total
+    for e in range(base, stop):
+        for cell in range(first[e], last[e] + 1):
+            code[cell] |= np.uint16(1)
+    if base > 0:
+        code[0] |= np.uint16(1)
+    if stop < m:
+        code[ABOVE] |= np.uint16(1)
     code[LAST] = 2 * (m + 1)
 
 
 @compiled
-def place_touched(row, touched, m, bins, near):  # type: ignore[no-untyped-def]
-    """Count values in touched cells, and list those that are in the band of an edge.
-
-    Parameters
-    ----------
-    row : tuple
-        Values, cells, codes and bounds of a row: see `quantise` and `lay_buckets`.
-    touched : [t] uint32
-        Positions of the values; overwritten by those of listed ones.
-    m : int
-        Number of edges.
-    bins : [WAYS, codes] uint16, added to
-    near : [>= t] uint32, written
-        The edge of each listed value.
-
-    Returns
-    -------
-    the least of these values, and number of listed ones
-    """
-    values, cells, code, bounds = row
-    begins, ends, own, one = bounds[0], bounds[1], bins[0], np.uint16(1)
+def _place(values, cells, touched, m, room):  # type: ignore[no-untyped-def]
+    """Count values in touched cells, or list them; return how many these are, and the least."""
+    code, own, near, one = room.code, room.bins[0], room.near, np.uint16(1)
+    begins, ends = room.bounds[0], room.bounds[1]
     found, least = np.uint64(0), np.inf
     for t in range(len(touched)):
         k = touched[t]
@@ -99,4 +144,4 @@ def place_touched(row, touched, m, bins, near):  # type: ignore[no-untyped-def]
         own[e + e] += one - np.uint16(inside)
         touched[found], near[found] = k, e
         found += inside
-    return least, np.int64(found)
+    return np.int64(found), least

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streameval.compilation import compiled
-from streameval.kernels.buckets import FEWEST, MOST, lay_buckets, place_touched
+from streameval.kernels.buckets import FEWEST, MOST, count_row, room_for
 from streameval.kernels.cells import bin_row, least_of, quantise
 from streameval.kernels.edges import Edges, note_tie, read_slots, slot_of
 from streameval.kernels.grids import (
@@ -72,7 +72,7 @@ class RankCounter:
         queries = len(edges.indptr) - 1
         self.edges, self.not_finite = edges, 0
         self.counts = Counts(
-            np.zeros(2 * len(edges.distance) + queries, np.int64),
+            np.zeros(2 * len(edges.distance) + queries, np.uint32),
             np.zeros(len(edges.positives.distance), np.int64),
             np.full(queries, np.inf),
         )
@@ -177,23 +177,16 @@ def count_tile(  # type: ignore[no-untyped-def]
     padded = n + -n % 4
     values, cells = np.full(padded, np.inf, tile.dtype), np.full(padded, LAST, np.uint16)
     fours, touched = np.empty(n // 4 + 2, np.uint32), np.empty(n + 7, np.uint32)
+    code, bins = np.empty(CELLS + RUN, np.uint8), np.zeros((WAYS, SEARCH + 1), np.uint16)
     # Taken out of their tuples: looked up there, each would count references.
     indptr, slots, nearest = edges.indptr, counts.slots, counts.nearest
     item, weight, (pitch, phase, reaches) = columns.item, columns.weight, grid
-    most = 0
-    for i in rows.query:
-        most = max(most, indptr[i + 1] - indptr[i])
-    most, not_finite = min(most, MOST) if most >= FEWEST else 0, 0
-    code, bins = np.empty(CELLS + RUN, np.uint8), np.zeros((WAYS, SEARCH + 1), np.uint16)
-    many_code, many_bins = np.empty(CELLS, np.uint16), np.zeros((WAYS, 2 * most + 4), np.uint16)
-    bounds, bound_cells = np.empty((2, most + 1)), np.empty((2, most), np.uint16)
-    near = np.empty(n + 7 if most else 0, np.uint32)
+    many, not_finite = room_for(rows.query, indptr, n), 0
     while row < tile.shape[0]:
         i, band = rows.query[row], rows.band[row]
         if band > 0.0 and filled + 2 * n > len(doubts.query):
             break
         begin, end = indptr[i], indptr[i + 1]
-        m, least, first_slot = end - begin, np.inf, 2 * begin + i
         closer, tied = levels.closer[begin:end], levels.tied[begin:end]
         given, add = tile[row][left:right], columns.offset[rows.offset[row]][left:right]
         origin, scale, far = span_grid(
@@ -201,35 +194,30 @@ def count_tile(  # type: ignore[no-untyped-def]
         )
         lowest, odd = quantise(given, weight, add, origin, scale, far, values, cells)
         not_finite += odd
-        reach = reaches[row] if band > 0.0 else nearest[i]
-        if FEWEST <= m <= MOST and band < np.inf:
-            lay_buckets(closer, tied, band, origin, scale, tile, many_code, bounds, bound_cells)
-            found = bin_row(cells, many_code, many_bins, fours, touched)
-            row_code = values, cells, many_code, bounds
-            least, found = place_touched(row_code, touched[:found], m, many_bins, near)
-            crowded[row] = 4 * found > crowd
+        own, where = (closer, tied, band, origin, scale), (i, left, item)
+        if FEWEST <= end - begin <= MOST and band < np.inf:
+            found, listed, least = count_row(own, values, cells, many, fours, touched)
+            crowded[row] = 4 * listed > crowd
             if not crowded[row]:
-                places = values, touched[:found], near
-                filled = _decide(places, band, i, left, item, edges, counts, doubts, filled)
-                fold(many_bins, m, slots, first_slot)
-            before_grid = lowest == 0 and not many_code[0] & 1
+                at = touched[:listed], many.near
+                filled = _decide(values, at, band, where, edges, counts, doubts, filled)
+                fold(many.bins, end - begin, slots, 2 * begin + i)
+            before = lowest == 0 and not many.code[0] & 1
         else:
             base, stop = lay_grid(closer, tied, band, origin, scale, tile, code)
             found = bin_row(cells, code, bins, fours, touched)
-            crowded[row] = found > crowd
+            crowded[row], least, before = found > crowd, np.inf, False
             if not crowded[row]:
-                touch, own = (values, cells, code, touched[:found]), (closer, tied, band)
-                least, filled = _place(
-                    touch, base, own, i, left, item, edges, counts, doubts, filled
-                )
-                fold(bins, stop - base, slots, first_slot + 2 * base)
-            before_grid = False
-        if crowded[row]:
+                touch = values, cells, code, touched[:found]
+                least, filled = _place(touch, base, own, where, edges, counts, doubts, filled)
+                fold(bins, stop - base, slots, 2 * (begin + base) + i)
+        row += 1
+        if crowded[row - 1]:
             bins[:] = 0
-            many_bins[:] = 0
-            row += 1
+            many.bins[:] = 0
             continue
-        if before_grid or may_be_within(lowest, tile.dtype.type(reach), origin, scale):
+        reach = reaches[row - 1] if band > 0.0 else nearest[i]
+        if before or may_be_within(lowest, tile.dtype.type(reach), origin, scale):
             least = np.float64(least_of(values))
         if band == 0.0:
             nearest[i] = min(nearest[i], least)
@@ -239,15 +227,15 @@ def count_tile(  # type: ignore[no-untyped-def]
                 doubts.query[filled], doubts.column[filled] = i, left + k
                 doubts.edge[filled] = NEAREST
                 filled += 1
-        row += 1
     return row, filled, not_finite
 
 
 @compiled
-def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
+def _place(touch, base, own, where, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
     """Count values in touched cells, list those in doubt; return the least, and how many."""
     values, cells, code, places = touch
-    closer, tied, band = own
+    closer, tied, band = own[:3]
+    i, left, item = where
     least, m = np.inf, len(tied)
     first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
     of_query, positives, items = edges.positives
@@ -273,9 +261,9 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
 
 
 @compiled
-def _decide(listed, band, i, left, item, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
+def _decide(values, listed, band, where, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
     """Count exact values that are at edges, or list values as doubts; return how many these are."""
-    values, places, near = listed
+    (places, near), (i, left, item) = listed, where
     first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
     of_query, positives, items = edges.positives
     first, last = of_query[i], of_query[i + 1]

@@ -92,15 +92,15 @@ class Positives(NamedTuple):
     @classmethod
     def sort(cls, indptr: IntArray, distance: FloatArray, item: IntArray) -> Positives:
         """Sort within each query; within a query, `item` is ascending already."""
-        order, first = np.empty(len(item), np.int64), 0
+        ordered, first = cls(indptr, np.empty(len(item)), np.empty(len(item), np.int64)), 0
         while first < len(indptr) - 1:
             last = int(np.searchsorted(indptr, indptr[first] + SORTED, side="right")) - 1
             last = max(last, first + 1)
-            own = indptr[first : last + 1]
-            by_distance = np.argsort(distance[own[0] : own[-1]])  # of all these queries
-            _order_by_query(own, distance, by_distance, order)
+            begin, end = indptr[first], indptr[last]
+            order = np.argsort(distance[begin:end])  # of all these queries
+            _distribute(indptr[first : last + 1], distance, item, order, ordered)
             first = last
-        return cls(indptr, distance[order], item[order])
+        return ordered
 
     def block(self, start: int, stop: int) -> Positives:
         """Return the positives of some of the queries."""
@@ -111,31 +111,33 @@ class Positives(NamedTuple):
 
 
 @compiled
-def _order_by_query(indptr, distance, by_distance, order):  # type: ignore[no-untyped-def]
-    """Write the order of some queries' positives: by distance, then as they are listed.
+def _distribute(indptr, distance, item, order, ordered):  # type: ignore[no-untyped-def]
+    """Write the positives of some queries: by distance, then by item.
 
     Parameters
     ----------
     indptr : [q + 1] int64
-        Where the positives of each query begin.
-    distance : [P] float64
-    by_distance : [p] int64
-        The order of all these queries' positives by distance alone, from their first.
-    order : [P] int64, written
+        Where the positives of each of these queries begin.
+    distance, item : [P] float64, [P] int64
+    order : [p] int64
+        The order of all these queries' positives by distance alone, counted from their first.
+    ordered : Positives, written
     """
     begin = indptr[0]
-    query, place = np.empty(len(by_distance), np.int32), indptr.copy()
+    query, place = np.empty(len(order), np.int32), indptr.copy()
+    _, distances, items = ordered
     for i in range(len(indptr) - 1):
         query[indptr[i] - begin : indptr[i + 1] - begin] = i
-    for k in by_distance:
-        order[place[query[k]]] = begin + k
+    for k in order:
+        at = place[query[k]]
+        distances[at], items[at] = distance[begin + k], item[begin + k]
         place[query[k]] += 1
     for i in range(len(indptr) - 1):
         start = indptr[i]
         for k in range(start + 1, indptr[i + 1] + 1):
-            if k == indptr[i + 1] or distance[order[k]] != distance[order[k - 1]]:
+            if k == indptr[i + 1] or distances[k] != distances[start]:
                 if k - start > 1:
-                    order[start:k] = np.sort(order[start:k])
+                    items[start:k] = np.sort(items[start:k])
                 start = k
 
 
