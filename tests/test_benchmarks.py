@@ -22,6 +22,7 @@ from benchmarks import (
     confidence,
     features,
     ledger,
+    many,
     memory,
     overview,
     peers,
@@ -103,6 +104,7 @@ def test_figures_are_declared_once_in_the_group_of_their_name() -> None:
         startup,
         cluster,
         confidence,
+        many,
         overview,
     )
     for group in groups:
@@ -121,6 +123,7 @@ def test_figures_are_declared_once_in_the_group_of_their_name() -> None:
         "stored/lz4/chunks-all-rows-x1000",
         "overview/*/time",
         "scaling",
+        "many",
         "cliffs",
         "cluster",
         "single-shot",

@@ -18,7 +18,7 @@ from streameval.compilation import compiled
 from streameval.typing import BoolArray, FloatArray, IntArray
 
 STEPS = 100  # of τ
-SORTED = 1 << 16  # positives that are sorted together: they stay in the cache
+SORTED = 1 << 13  # positives that are sorted together: they stay in the cache
 
 
 def threshold_distances(low: float, high: float, *, clipped: bool = False) -> FloatArray:

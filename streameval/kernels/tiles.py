@@ -121,7 +121,9 @@ class Tile:
         query, column : [p] integers
             Query of the block, and column of the tile.
         """
-        exact: FloatArray = self.values[np.searchsorted(self.query, query), column].astype(float)
+        row = np.full(int(self.query[-1]) + 1 if len(self.query) else 0, -1)
+        row[self.query] = np.arange(len(self.query))
+        exact: FloatArray = self.values[row[query], column].astype(float)
         return exact
 
     def finer(self, rows: IntArray) -> Iterator[Tile]:

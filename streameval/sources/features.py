@@ -296,15 +296,15 @@ class Features(TiledSource):
             own, some = item[begin:end], self.shape[1] <= end - begin < 1 << 31
             # Counting is the fastest where rows have several pairs each.
             order = order_of(own, self.shape[1]) if some else np.argsort(own, kind="stable")
-            own = begin + order.astype(np.int64, copy=False)
-            for span in self._part_spans(item[own], step):
-                part = own[slice(*span)]
-                span = int(item[part[0]]), int(item[part[-1]]) + 1
+            own = own[order]
+            for start, stop in self._part_spans(own, step):
+                chosen, rows = begin + order[start:stop].astype(np.int64), own[start:stop]
+                span = int(rows[0]), int(rows[-1]) + 1
                 name = (
                     f"queries {queries[0]}:{queries[1]}, positives in gallery {span[0]}:{span[1]}"
                 )
-                where = query[part] - queries[0], item[part]
-                parts.append((part, PairPart(queries, span, *where, len(part), name)))
+                where = query[chosen] - queries[0], rows
+                parts.append((chosen, PairPart(queries, span, *where, len(rows), name)))
         return parts
 
     def _part_spans(self, item: IntArray, step: int) -> list[Span]:
