@@ -142,21 +142,6 @@ def _sum(term, a, i, b, k):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def order_of(numbers, count):  # type: ignore[no-untyped-def]
-    """Return the stable order of numbers from 0 to `count` - 1, [n] int32, by counting them."""
-    start = np.zeros(count + 1, np.int64)
-    for t in range(len(numbers)):
-        start[numbers[t] + 1] += 1
-    for number in range(count):
-        start[number + 1] += start[number]
-    order = np.empty(len(numbers), np.int32)
-    for t in range(len(numbers)):
-        order[start[numbers[t]]] = t
-        start[numbers[t]] += 1
-    return order
-
-
-@compiled
 def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
     """Write the sums of listed pairs, column by column: each b[k] is fetched once.
 
@@ -169,8 +154,13 @@ def pair_sums(term, a, b, i, k, out):  # type: ignore[no-untyped-def]
         Pair t is a[i[t]] with b[k[t]].
     out : [p] float64, written
     """
-    order = order_of(k, b.shape[0])
-    for t in order:
+    start = np.zeros(b.shape[0] + 1, np.int64)
+    start[1:] = np.cumsum(np.bincount(k, minlength=b.shape[0]))
+    order = np.empty(len(k), np.int32)
+    for t in range(len(k)):
+        order[start[k[t]]] = t
+        start[k[t]] += 1
+    for t in order:  # type: ignore[assignment]
         out[t] = _sum(term, a, i[t], b, k[t])
 
 

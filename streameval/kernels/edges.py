@@ -141,6 +141,41 @@ def _distribute(indptr, distance, item, order, ordered):  # type: ignore[no-unty
                 start = k
 
 
+@compiled
+def by_item(query, item, gallery):  # type: ignore[no-untyped-def]
+    """Sort listed pairs by gallery item, those of an item as they are listed, by counting.
+
+    Parameters
+    ----------
+    query, item : [p] int64
+        p < 2³¹.
+    gallery : int
+        Number of items.
+
+    Returns
+    -------
+    order : [p] int32
+    query : [p] int32
+    item : [p] int64
+        Ascending.
+    """
+    start = np.zeros(gallery + 1, np.int64)
+    for t in range(len(item)):
+        start[item[t] + 1] += 1
+    order, queries = np.empty(len(item), np.int32), np.empty(len(item), np.int32)
+    items, place = np.empty(len(item), np.int64), 0
+    for k in range(gallery):
+        count = start[k + 1]
+        start[k] = place
+        items[place : place + count] = k
+        place += count
+    for t in range(len(item)):  # order and query together: each is far from the one before
+        at = start[item[t]]
+        order[at], queries[at] = t, query[t]
+        start[item[t]] += 1
+    return order, queries, items
+
+
 class Edges(NamedTuple):
     """The edges of a block of m queries.
 

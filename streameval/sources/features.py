@@ -11,8 +11,9 @@ import numpy as np
 
 from streameval.arrays.array import Array
 from streameval.distances.distance import Distance, find_distance
-from streameval.distances.sums import Vectors, order_of
+from streameval.distances.sums import Vectors
 from streameval.errors import BadRowError, InputError, entry_point
+from streameval.kernels.edges import by_item
 from streameval.kernels.features import (
     ExactColumns,
     FeatureColumns,
@@ -293,18 +294,21 @@ class Features(TiledSource):
         parts = []
         for queries in sorted({task.queries for task in plan.tasks}):
             begin, end = np.searchsorted(query, queries).tolist()
-            own, some = item[begin:end], self.shape[1] <= end - begin < 1 << 31
-            # Counting is the fastest where rows have several pairs each.
-            order = order_of(own, self.shape[1]) if some else np.argsort(own, kind="stable")
-            own = own[order]
-            for start, stop in self._part_spans(own, step):
-                chosen, rows = begin + order[start:stop].astype(np.int64), own[start:stop]
-                span = int(rows[0]), int(rows[-1]) + 1
+            own = query[begin:end] - queries[0], item[begin:end]
+            if self.shape[1] <= end - begin < 1 << 31:
+                order, of_query, rows = by_item(*own, self.shape[1])
+            else:  # counting them would take longer than sorting
+                order = np.argsort(own[1], kind="stable")
+                of_query, rows = own[0][order], own[1][order]
+            for start, stop in self._part_spans(rows, step):
+                part = slice(start, stop)
+                span = int(rows[start]), int(rows[stop - 1]) + 1
                 name = (
                     f"queries {queries[0]}:{queries[1]}, positives in gallery {span[0]}:{span[1]}"
                 )
-                where = query[chosen] - queries[0], rows
-                parts.append((chosen, PairPart(queries, span, *where, len(rows), name)))
+                where = of_query[part].astype(np.int64), rows[part]
+                chosen = begin + order[part].astype(np.int64)
+                parts.append((chosen, PairPart(queries, span, *where, stop - start, name)))
         return parts
 
     def _part_spans(self, item: IntArray, step: int) -> list[Span]:
