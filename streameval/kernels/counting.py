@@ -11,6 +11,7 @@ import sys
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.compilation import compiled
 from streameval.kernels.buckets import FEWEST, MOST, count_row, room_for
@@ -40,14 +41,14 @@ class Counts(NamedTuple):
 
     Attributes
     ----------
-    slots : [2E + m] int64
-        Those of query i begin at 2·indptr[i] + i.
+    slots : [2E + m] uint32
+        Those of query i begin at 2·indptr[i] + i. A task has fewer than 2³² items.
     ties : [P] int64
         Negatives that tie with a positive, as `edges.note_tie` notes them.
     nearest : [m] float64
     """
 
-    slots: IntArray
+    slots: npt.NDArray[np.uint32]
     ties: IntArray
     nearest: FloatArray
 

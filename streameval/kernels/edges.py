@@ -231,7 +231,7 @@ def read_slots(edges, slots, ties, negatives):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     edges : Edges
-    slots : [2E + m] int64
+    slots : [2E + m] uint32
     ties : [P] int64
         As `note_tie` notes them.
     negatives : [m] int64
