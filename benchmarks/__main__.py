@@ -22,6 +22,7 @@ from benchmarks import (
     labels,
     ledger,
     lists,
+    many,
     memory,
     overview,
     ranks,
@@ -49,6 +50,7 @@ GROUPS: tuple[tuple[Case, ...], ...] = (
     cluster.CASES,
     ledger.CASES,
     lists.CASES,
+    many.CASES,
 )
 CASES: tuple[Case, ...] = tuple(case for group in GROUPS for case in group)
 STDOUT = "-"

@@ -271,6 +271,8 @@ class RankStatistics:
         """
         if not parts:
             raise ValueError("there are no statistics to stack")
+        if len(parts) == 1:
+            return parts[0]
         counts = np.concatenate([part.positives for part in parts])
         stacked: dict[str, Any] = {"indptr": cumulated(counts)}
         for name, layout in FIELDS.items():
@@ -383,7 +385,9 @@ def cumulated(counts: AnyArray) -> IntArray:
 
     Of stretches of so many: where each begins, and the last one ends.
     """
-    return np.append(0, np.cumsum(counts, dtype=np.int64))
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
 
 
 def _check_same(name: str, mine: Any, theirs: Any) -> None:

@@ -23,6 +23,7 @@ from benchmarks import (
     confidence,
     features,
     ledger,
+    many,
     memory,
     overview,
     peers,
@@ -104,6 +105,7 @@ def test_figures_are_declared_once_in_the_group_of_their_name() -> None:
         startup,
         cluster,
         confidence,
+        many,
         overview,
     )
     for group in groups:
@@ -122,6 +124,7 @@ def test_figures_are_declared_once_in_the_group_of_their_name() -> None:
         "stored/lz4/chunks-all-rows-x1000",
         "overview/*/time",
         "scaling",
+        "many",
         "cliffs",
         "cluster",
         "single-shot",

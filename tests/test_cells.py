@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 from profiles import examples
 from support.kernels import (
     ABOVE,
+    CELLS,
     LAST,
+    RUN,
+    SEARCH,
+    WAYS,
     bin_row,
-    bins_for,
     cell_of,
-    codes_for,
     lay_grid,
     quantise,
-    touched_bit,
+    span_grid,
 )
 
 Array = npt.NDArray[Any]
@@ -77,15 +79,14 @@ def test_rows_of_other_kinds_are_refused() -> None:
 def test_a_row_without_edges_has_next_to_nothing_to_place(band: float) -> None:
     values = np.random.default_rng(0).standard_normal(8192).astype(np.float32)
     ones, zeros = np.ones(8192, np.float32), np.zeros(8192, np.float32)
-    code = codes_for(np.array([0, 0]))
-    origin, scale, far, base, stop = lay_grid(
-        np.empty(0), np.empty(0), band, 0.0, 0.0, values, ones, zeros, code
-    )
-    assert base == stop == 0
+    code = np.empty(CELLS + RUN, np.uint8)
+    none = np.empty(0)
+    origin, scale, far = span_grid(none, none, band, 0.0, 0.0, values, ones, zeros)
+    assert lay_grid(none, none, band, origin, scale, values, code) == (0, 0)
     cells = np.full(8192, LAST, np.uint16)
     cells_of(values, ones, zeros, origin, scale, far, np.empty(8192, np.float32), cells)
     fours, touched = np.empty(8192 // 4 + 1, np.uint32), np.empty(8192 + 4, np.uint32)
-    found = bin_row(cells, code, bins_for(code), fours, touched)
+    found = bin_row(cells, code, np.zeros((WAYS, SEARCH + 1), np.uint16), fours, touched)
     assert found < 8192 // 20
     inside = np.setdiff1d(np.arange(8192), touched[:found])
-    assert np.all(code[cells[inside]] < touched_bit(code))
+    assert np.all(code[cells[inside]] % 2 == 0)

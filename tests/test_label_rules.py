@@ -58,8 +58,7 @@ def test_pairs_and_their_counts_are_those_of_the_rules(
     positive, ignored = masks(query, gallery, protocol)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streameval.protocols.agreement.BLOCK", block)
-        for home in ("listed", "pairs"):
-            patch.setattr(f"streameval.protocols.{home}.PAIRS", block)
+        patch.setattr("streameval.protocols.listed.PAIRS", block)
         patch.setattr("streameval.protocols.counts.MOST_SETS", sets)
         pairs = find_pairs(query, gallery, protocol)
         counts = PairCounts.of(query, gallery, protocol)

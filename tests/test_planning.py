@@ -14,7 +14,7 @@ from profiles import examples
 from support.planning import Data, Limits, Plan, Problem, ShotSizes, Workers, make_plan
 
 import streameval as se
-from streameval import BudgetError
+from streameval import BudgetError, InputError
 
 RESERVED = 200 << 20
 
@@ -123,6 +123,12 @@ def test_the_peak_depends_on_the_gallery_by_a_byte_an_item_alone() -> None:
     large, small = (plan_of(replace(ORDINARY, gallery=gallery)) for gallery in (10**8, 10**6))
     assert large.parts["labels"] - small.parts["labels"] == 10**8 - 10**6
     assert large.peak - large.parts["labels"] == small.peak - small.parts["labels"]
+
+
+def test_more_items_than_a_slot_counts_are_refused() -> None:
+    plan_of(replace(ORDINARY, gallery=2**32 - 1), memory=1e11)
+    with pytest.raises(InputError, match=r"4,294,967,296 items: at most 4,294,967,295.*ledger"):
+        plan_of(replace(ORDINARY, gallery=2**32), memory=1e11)
 
 
 def test_gallery_blocks_are_whole_chunks() -> None:

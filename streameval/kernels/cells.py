@@ -17,7 +17,7 @@ from numba.core.errors import TypingError
 
 from streameval.compilation import compiled
 from streameval.distances import llvm
-from streameval.kernels.grids import ABOVE, BITS, LAST
+from streameval.kernels.grids import ABOVE, LAST
 
 BLOCK = 32
 
@@ -107,15 +107,15 @@ def bin_row(cells, code, bins, fours, touched):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     cells : [4 n] uint16
-    code : [CELLS + RUN] uint8 or uint16
-    bins : [WAYS, codes] uint32, added to
+    code : [> cells] uint8 or uint16
+        Odd where the cell may be touched.
+    bins : [WAYS, codes] uint16, added to
     fours : [n + 1] uint32, scratch
     touched : [4 n + 4] uint32, written
         Positions of the cells that an edge may touch, ascending.
     """
     first, second, third, fourth = bins[0], bins[1], bins[2], bins[3]
-    one, found = np.uint32(1), np.uint64(0)
-    to_bit = np.uint64(BITS[code.itemsize - 1])
+    one, found, odd = np.uint16(1), np.uint64(0), np.uint64(1)
     # A number is kept only where `found` moves on behind it. Unsigned numbers, as signed
     # indices are checked for being negative; by fours, as each store costs as much as counting.
     for four in range(cells.shape[0] // 4):
@@ -127,21 +127,35 @@ def bin_row(cells, code, bins, fours, touched):  # type: ignore[no-untyped-def]
         third[c] += one
         fourth[d] += one
         fours[found] = four
-        found += (a | b | c | d) >> to_bit
+        found += (a | b | c | d) & odd
     count = np.uint64(0)
     for t in range(found):
         start = 4 * np.uint64(fours[t])
         for j in range(4):
             at = start + np.uint64(j)
             touched[count] = at
-            count += np.uint64(code[cells[at]]) >> to_bit
+            count += np.uint64(code[cells[at]]) & odd
     return np.int64(count)
 
 
-@compiled(fastmath={"nnan", "nsz"})
-def least_of(row):  # type: ignore[no-untyped-def]
-    """Return the least value of a row without NaN; +inf of an empty one. Vectorises."""
-    least = row.dtype.type(np.inf)
-    for k in range(len(row)):
-        least = min(least, row[k])
-    return least
+@llvm.intrinsic
+def least_of(typing_context, row):  # type: ignore[no-untyped-def]
+    """Return the least value of a contiguous row without NaN; +inf of an empty one."""
+    kind = llvm.FLOAT if row.dtype == types.float32 else llvm.DOUBLE
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        infinite = llvm.vector(kind, BLOCK, np.inf)
+        least = llvm.alloca(builder, infinite)
+
+        def block(place: Any, mask: Any) -> None:
+            value, kept = llvm.load(builder, BLOCK, array.data, place, mask), builder.load(least)
+            value = builder.select(mask, value, infinite)
+            less = builder.fcmp_ordered("<", value, kept)
+            builder.store(builder.select(less, value, kept), least)
+
+        llvm.for_blocks(builder, builder.extract_value(array.shape, 0), BLOCK, block)
+        name = f"llvm.vector.reduce.fmin.v{BLOCK}f{row.dtype.bitwidth}"
+        return llvm.call(builder, name, builder.load(least), returns=kind)
+
+    return row.dtype(row), generate

@@ -11,25 +11,30 @@ import sys
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval.compilation import compiled
+from streameval.kernels.buckets import FEWEST, MOST, count_row, room_for
 from streameval.kernels.cells import bin_row, least_of, quantise
 from streameval.kernels.edges import Edges, note_tie, read_slots, slot_of
 from streameval.kernels.grids import (
+    CELLS,
     LAST,
-    bins_for,
-    codes_for,
+    RUN,
+    SEARCH,
+    WAYS,
     edge_of,
     fold,
     lay_grid,
     may_be_within,
-    touched_bit,
+    span_grid,
 )
 from streameval.kernels.marks import list_marks
 from streameval.kernels.tiles import DOUBTS, MARKED, Columns, Doubts, LevelTable, Tile, list_values
 from streameval.typing import FloatArray, IntArray
 
 COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
+MOST_ITEMS = (1 << 32) - 1  # of a task: what a slot holds
 NEAREST = -1  # in place of an edge: close to none, but perhaps the query's nearest negative
 
 
@@ -38,14 +43,14 @@ class Counts(NamedTuple):
 
     Attributes
     ----------
-    slots : [2E + m] int64
-        Those of query i begin at 2·indptr[i] + i.
+    slots : [2E + m] uint32
+        Those of query i begin at 2·indptr[i] + i. A task has `MOST_ITEMS` at most.
     ties : [P] int64
         Negatives that tie with a positive, as `edges.note_tie` notes them.
     nearest : [m] float64
     """
 
-    slots: IntArray
+    slots: npt.NDArray[np.uint32]
     ties: IntArray
     nearest: FloatArray
 
@@ -70,12 +75,11 @@ class RankCounter:
         queries = len(edges.indptr) - 1
         self.edges, self.not_finite = edges, 0
         self.counts = Counts(
-            np.zeros(2 * len(edges.distance) + queries, np.int64),
+            np.zeros(2 * len(edges.distance) + queries, np.uint32),
             np.zeros(len(edges.positives.distance), np.int64),
             np.full(queries, np.inf),
         )
         self._table = LevelTable(edges.indptr, edges.distance)
-        self._code = codes_for(edges.indptr)
         self._doubts, self._filled = Doubts.of(DOUBTS), 0
         self._marked = Doubts.of(0)
         finite = edges.thresholds[np.isfinite(edges.thresholds)]
@@ -139,7 +143,7 @@ class RankCounter:
             while row < len(values):
                 reach = tile.row_levels(self.counts.nearest[tile.query]).tied + rows.band
                 grid, noted = (pitch, phase, reach), (self._doubts, self._filled)
-                where = self.edges, self._code, self.counts
+                where = self.edges, self.counts
                 row, self._filled, not_finite = count_tile(
                     part, levels, grid, row, left, right, *where, *noted, crowd, crowded
                 )
@@ -177,7 +181,7 @@ class RankCounter:
 
 @compiled
 def count_tile(  # type: ignore[no-untyped-def]
-    rows, levels, grid, row, left, right, edges, code, counts, doubts, filled, crowd, crowded
+    rows, levels, grid, row, left, right, edges, counts, doubts, filled, crowd, crowded
 ):
     """Count rows of a tile, until the list of doubts might not hold a row more.
 
@@ -194,8 +198,6 @@ def count_tile(  # type: ignore[no-untyped-def]
     left, right : int
         The columns to count.
     edges : Edges
-    code : [CELLS + RUN] uint8 or uint16
-        Memory for the codes of a grid.
     counts : Counts
         Added to.
     doubts, filled : Doubts, int
@@ -209,13 +211,14 @@ def count_tile(  # type: ignore[no-untyped-def]
     values are NaN or ±inf, which is counted where there are no weights
     """
     tile, columns, n = rows.values, rows.columns, right - left
-    bins, padded = bins_for(code), n + -n % 4
+    padded = n + -n % 4
     values, cells = np.full(padded, np.inf, tile.dtype), np.full(padded, LAST, np.uint16)
     fours, touched = np.empty(n // 4 + 2, np.uint32), np.empty(n + 7, np.uint32)
+    code, bins = np.empty(CELLS + RUN, np.uint8), np.zeros((WAYS, SEARCH + 1), np.uint16)
     # Taken out of their tuples: looked up there, each would count references.
     indptr, slots, nearest = edges.indptr, counts.slots, counts.nearest
     item, weight, (pitch, phase, reaches) = columns.item, columns.weight, grid
-    not_finite = 0
+    many, not_finite = room_for(rows.query, indptr, n), 0
     while row < tile.shape[0]:
         i, band = rows.query[row], rows.band[row]
         if band > 0.0 and filled + 2 * n > len(doubts.query):
@@ -223,23 +226,35 @@ def count_tile(  # type: ignore[no-untyped-def]
         begin, end = indptr[i], indptr[i + 1]
         closer, tied = levels.closer[begin:end], levels.tied[begin:end]
         given, add = tile[row][left:right], columns.offset[rows.offset[row]][left:right]
-        origin, scale, far, base, stop = lay_grid(
-            closer, tied, band, pitch[row], phase[row], given, weight, add, code
+        origin, scale, far = span_grid(
+            closer, tied, band, pitch[row], phase[row], given, weight, add
         )
         lowest, odd = quantise(given, weight, add, origin, scale, far, values, cells)
         not_finite += odd
-        found = bin_row(cells, code, bins, fours, touched)
-        crowded[row] = found > crowd
-        if crowded[row]:
+        own, where = (closer, tied, band, origin, scale), (i, left, item)
+        if FEWEST <= end - begin <= MOST and band < np.inf:
+            found, listed, least = count_row(own, values, cells, many, fours, touched)
+            crowded[row] = 4 * listed > crowd
+            if not crowded[row]:
+                at = touched[:listed], many.near
+                filled = _decide(values, at, band, where, edges, counts, doubts, filled)
+                fold(many.bins, end - begin, slots, 2 * begin + i)
+            before = lowest == 0 and not many.code[0] & 1
+        else:
+            base, stop = lay_grid(closer, tied, band, origin, scale, tile, code)
+            found = bin_row(cells, code, bins, fours, touched)
+            crowded[row], least, before = found > crowd, np.inf, False
+            if not crowded[row]:
+                touch = values, cells, code, touched[:found]
+                least, filled = _place(touch, base, own, where, edges, counts, doubts, filled)
+                fold(bins, stop - base, slots, 2 * (begin + base) + i)
+        row += 1
+        if crowded[row - 1]:
             bins[:] = 0
-            row += 1
+            many.bins[:] = 0
             continue
-        touch, own = (values, cells, code, touched[:found]), (closer, tied, band)
-        least, filled = _place(touch, base, own, i, left, item, edges, counts, doubts, filled)
-        first_slot = 2 * begin + i
-        fold(bins, stop - base, slots, first_slot + 2 * base)
-        reach = reaches[row] if band > 0.0 else nearest[i]
-        if may_be_within(lowest, tile.dtype.type(reach), origin, scale):
+        reach = reaches[row - 1] if band > 0.0 else nearest[i]
+        if before or may_be_within(lowest, tile.dtype.type(reach), origin, scale):
             least = np.float64(least_of(values))
         if band == 0.0:
             nearest[i] = min(nearest[i], least)
@@ -249,16 +264,16 @@ def count_tile(  # type: ignore[no-untyped-def]
                 doubts.query[filled], doubts.column[filled] = i, left + k
                 doubts.edge[filled] = NEAREST
                 filled += 1
-        row += 1
     return row, filled, not_finite
 
 
 @compiled
-def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
+def _place(touch, base, own, where, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
     """Count values in touched cells, list those in doubt; return the least, and how many."""
     values, cells, code, places = touch
-    closer, tied, band = own
-    least, m, bit = np.inf, len(tied), touched_bit(code)
+    closer, tied, band = own[:3]
+    i, left, item = where
+    least, m = np.inf, len(tied)
     first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
     of_query, positives, items = edges.positives
     first, last = of_query[i], of_query[i + 1]
@@ -267,7 +282,7 @@ def _place(touch, base, own, i, left, item, edges, counts, doubts, filled):  # t
     for k in places:
         value = np.float64(values[k])
         if value != previous:  # copies of a row follow one another
-            e, tie, previous = edge_of(value, code[cells[k]], bit, base, tied, band), first, value
+            e, tie, previous = edge_of(value, code[cells[k]], base, tied, band), first, value
             least = min(least, value)
         if e == m or value < closer[e] - band:
             slots[first_slot + 2 * e] += 1
@@ -324,6 +339,29 @@ def place_estimates(  # type: ignore[no-untyped-def]
             doubt_query[filled], doubt_column[filled] = i, columns[t]
             doubt_edge[filled] = e - begin if in_doubt else NEAREST
             filled += 1
+    return filled
+
+
+@compiled
+def _decide(values, listed, band, where, edges, counts, doubts, filled):  # type: ignore[no-untyped-def]
+    """Count exact values that are at edges, or list values as doubts; return how many these are."""
+    (places, near), (i, left, item) = listed, where
+    first_slot, slots, ties = 2 * edges.indptr[i] + i, counts.slots, counts.ties
+    of_query, positives, items = edges.positives
+    first, last = of_query[i], of_query[i + 1]
+    doubt_query, doubt_column, doubt_edge = doubts
+    previous, tie, before = np.nan, first, 0
+    for t in range(len(places)):
+        k, e = places[t], near[t]
+        if band > 0.0:
+            doubt_query[filled], doubt_column[filled], doubt_edge[filled] = i, left + k, e
+            filled += 1
+        else:
+            value = np.float64(values[k])
+            slots[first_slot + 2 * np.int64(e) + 1] += 1
+            tie = first if value != previous or item[k] < before else tie
+            tie, before = note_tie(value, item[k], positives, items, tie, last, ties), item[k]
+            previous = value
     return filled
 
 

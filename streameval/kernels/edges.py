@@ -18,6 +18,7 @@ from streameval.compilation import compiled
 from streameval.typing import BoolArray, FloatArray, IntArray
 
 STEPS = 100  # of τ
+SORTED = 1 << 13  # positives that are sorted together: they stay in the cache
 
 
 def threshold_distances(low: float, high: float, *, clipped: bool = False) -> FloatArray:
@@ -91,9 +92,15 @@ class Positives(NamedTuple):
     @classmethod
     def sort(cls, indptr: IntArray, distance: FloatArray, item: IntArray) -> Positives:
         """Sort within each query; within a query, `item` is ascending already."""
-        query = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-        order = np.lexsort((item, distance, query))
-        return cls(indptr, distance[order], item[order])
+        ordered, first = cls(indptr, np.empty(len(item)), np.empty(len(item), np.int64)), 0
+        while first < len(indptr) - 1:
+            last = int(np.searchsorted(indptr, indptr[first] + SORTED, side="right")) - 1
+            last = max(last, first + 1)
+            begin, end = indptr[first], indptr[last]
+            order = np.argsort(distance[begin:end])  # of all these queries
+            _distribute(indptr[first : last + 1], distance, item, order, ordered)
+            first = last
+        return ordered
 
     def block(self, start: int, stop: int) -> Positives:
         """Return the positives of some of the queries."""
@@ -101,6 +108,72 @@ class Positives(NamedTuple):
         return Positives(
             self.indptr[start : stop + 1] - begin, self.distance[begin:end], self.item[begin:end]
         )
+
+
+@compiled
+def _distribute(indptr, distance, item, order, ordered):  # type: ignore[no-untyped-def]
+    """Write the positives of some queries: by distance, then by item.
+
+    Parameters
+    ----------
+    indptr : [q + 1] int64
+        Where the positives of each of these queries begin.
+    distance, item : [P] float64, [P] int64
+    order : [p] int64
+        The order of all these queries' positives by distance alone, counted from their first.
+    ordered : Positives, written
+    """
+    begin = indptr[0]
+    query, place = np.empty(len(order), np.int32), indptr.copy()
+    _, distances, items = ordered
+    for i in range(len(indptr) - 1):
+        query[indptr[i] - begin : indptr[i + 1] - begin] = i
+    for k in order:
+        at = place[query[k]]
+        distances[at], items[at] = distance[begin + k], item[begin + k]
+        place[query[k]] += 1
+    for i in range(len(indptr) - 1):
+        start = indptr[i]
+        for k in range(start + 1, indptr[i + 1] + 1):
+            if k == indptr[i + 1] or distances[k] != distances[start]:
+                if k - start > 1:
+                    items[start:k] = np.sort(items[start:k])
+                start = k
+
+
+@compiled
+def by_item(query, item, gallery):  # type: ignore[no-untyped-def]
+    """Sort listed pairs by gallery item, those of an item as they are listed, by counting.
+
+    Parameters
+    ----------
+    query, item : [p] int64
+        p < 2³¹.
+    gallery : int
+        Number of items.
+
+    Returns
+    -------
+    order : [p] int32
+    query : [p] int32
+    item : [p] int64
+        Ascending.
+    """
+    start = np.zeros(gallery + 1, np.int64)
+    for t in range(len(item)):
+        start[item[t] + 1] += 1
+    order, queries = np.empty(len(item), np.int32), np.empty(len(item), np.int32)
+    items, place = np.empty(len(item), np.int64), 0
+    for k in range(gallery):
+        count = start[k + 1]
+        start[k] = place
+        items[place : place + count] = k
+        place += count
+    for t in range(len(item)):  # order and query together: each is far from the one before
+        at = start[item[t]]
+        order[at], queries[at] = t, query[t]
+        start[item[t]] += 1
+    return order, queries, items
 
 
 class Edges(NamedTuple):
@@ -158,7 +231,7 @@ def read_slots(edges, slots, ties, negatives):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     edges : Edges
-    slots : [2E + m] int64
+    slots : [2E + m] uint32
     ties : [P] int64
         As `note_tie` notes them.
     negatives : [m] int64

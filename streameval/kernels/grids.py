@@ -5,54 +5,28 @@ only be counted. The few per cent of values in cells that an edge touches, or ou
 are placed one by one. Where a grid lies is taken from a sample of the row: that decides how
 many these are, never what is counted.
 
-Every cell has a code. Of an untouched cell, it is the number of edges of the grid before it;
-of the last, one more than there are. With the touched bit set, the cell may be touched: by the
-edge whose number is in the other bits, and perhaps by those that follow; or all bits are set,
-and the edge has to be searched for.
+Every cell has a code. Of an untouched cell, it is twice the number of edges of the grid before it;
+of the last, twice one more than there are. An odd code is of a cell that may be touched: by the
+edge with half that number, and perhaps by those that follow; or it is `SEARCH`, and the edge has to
+be searched for. Rows with many edges have codes of their own: see `buckets`.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval.compilation import compiled
 from streameval.kernels.edges import first_reached
 from streameval.kernels.tiles import product
-from streameval.typing import ByteArray, IntArray
 
 CELLS = 4096  # a row's codes and bins stay in L1 while it is counted
 LAST = CELLS - 1  # beyond every edge, and beyond the grid
 ABOVE = CELLS - 2  # beyond the grid, perhaps not beyond every edge
 SAMPLED = 16  # places of a row that are looked at, four values each
 RUN = 64  # cells that are written at once
-BITS = (7, 10)  # the touched bit of codes of one byte and of two
 WAYS = 4  # bins a code: an addition would wait for the one before to the same bin
-
-Codes = ByteArray | npt.NDArray[np.uint16]
-
-
-def codes_for(indptr: IntArray) -> Codes:
-    """Return memory for codes, [CELLS + RUN], for queries whose edges begin at `indptr`.
-
-    One byte will do where a grid hardly holds more than 100 edges; what it cannot number is
-    searched for.
-    """
-    most = int(np.diff(indptr).max(initial=0))
-    size = CELLS + RUN
-    return np.empty(size, np.uint8) if most < 200 else np.empty(size, np.uint16)
-
-
-@compiled
-def touched_bit(code):  # type: ignore[no-untyped-def]
-    """Return the bit that tells touched cells."""
-    return 1 << BITS[code.itemsize - 1]
-
-
-@compiled
-def bins_for(code):  # type: ignore[no-untyped-def]
-    """Return a zeroed histogram of codes, [WAYS, codes] uint32."""
-    return np.zeros((WAYS, 2 * touched_bit(code)), np.uint32)
+SEARCH = 255  # the code of a cell whose edge has to be searched for
+NUMBERED = 125  # edges of a grid: as many as codes of one byte can number
 
 
 @compiled
@@ -92,8 +66,8 @@ def _fill(code, start, stop, value):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def lay_grid(closer, tied, band, pitch, phase, values, weight, offset, code):  # type: ignore[no-untyped-def]
-    """Lay a grid over the bulk of a row.
+def span_grid(closer, tied, band, pitch, phase, values, weight, offset):  # type: ignore[no-untyped-def]
+    """Return where a grid lies over the bulk of a row.
 
     Parameters
     ----------
@@ -106,22 +80,16 @@ def lay_grid(closer, tied, band, pitch, phase, values, weight, offset, code):  #
         such that each of them touches one cell only.
     values, weight, offset : [n] float32 or float64
         The row is ``values * weight + offset``; without `weight`, None, ``values + offset``.
-    code : [CELLS + RUN] uint8 or uint16, written
 
     Returns
     -------
     origin, scale, far
         Value v lies in cell (v − origin) · scale; in the last one beyond `far` cells. Of the
         dtype of the values.
-    base, stop : int
-        The edges that touch cells of the grid.
     """
     kind, m = values.dtype.type, len(closer)
-    bit = touched_bit(code)
-    search = 2 * bit - 1
     if band == np.inf:  # nothing can be told from the values
-        code[:] = search
-        return kind(0), kind(1), kind(np.inf), 0, 0
+        return kind(0), kind(1), kind(np.inf)
     single = values.itemsize == 4
     limit = 1e38 if single else 1e300  # the grid's own arithmetic is finite
     least = min(max(closer[0] - band, -limit), limit) if m else 0.0
@@ -143,25 +111,49 @@ def lay_grid(closer, tied, band, pitch, phase, values, weight, offset, code):  #
     far = kind(np.inf)
     if m and most < limit:
         far = (kind(most) - origin) * scale
+    return origin, scale, far
+
+
+@compiled
+def lay_grid(closer, tied, band, origin, scale, like, code):  # type: ignore[no-untyped-def]
+    """Write the codes of the cells of a grid.
+
+    Parameters
+    ----------
+    closer, tied, band, origin, scale
+        As of `span_grid`.
+    like : array
+        Of the dtype of the values.
+    code : [CELLS + RUN] uint8, written
+
+    Returns
+    -------
+    base, stop : int
+        The edges that touch cells of the grid.
+    """
+    kind, m = like.dtype.type, len(closer)
+    if band == np.inf:
+        code[:] = SEARCH
+        return 0, 0
     base = first_reached(np.float64(origin), tied, band, 0, m)  # those before are in cell 0
     cell, e, shared = 1, base, 0
-    while e < m and e - base < bit - 3:
+    while e < m and e - base < NUMBERED:
         first = cell_of(kind(closer[e] - band), origin, scale)
         if first >= ABOVE:
             break
         last = min(cell_of(kind(tied[e] + band), origin, scale), ABOVE - 1)
         shared = shared + 1 if first < cell else 0
         if shared > 8:
-            code[cell - 1] = search  # many edges in a cell
-        _fill(code, cell, first, e - base)
-        _fill(code, max(first, cell), last + 1, bit + e - base)
+            code[cell - 1] = SEARCH  # many edges in a cell
+        _fill(code, cell, first, 2 * (e - base))
+        _fill(code, max(first, cell), last + 1, 2 * (e - base) + 1)
         cell = max(last + 1, cell)
         e += 1
-    rest = search if e - base == bit - 3 else e - base  # out of numbers
+    rest = SEARCH if e - base == NUMBERED else 2 * (e - base)  # out of numbers
     _fill(code, cell, ABOVE, rest)
-    code[0] = code[ABOVE] = search
-    code[LAST] = e - base + 1
-    return origin, scale, far, base, e
+    code[0] = code[ABOVE] = SEARCH
+    code[LAST] = 2 * (e - base + 1)
+    return base, e
 
 
 @compiled
@@ -177,23 +169,22 @@ def may_be_within(lowest, value, origin, scale):  # type: ignore[no-untyped-def]
 @compiled
 def fold(bins, edges, slots, first_slot):  # type: ignore[no-untyped-def]
     """Add bins to the slots before, between and after a grid's edges, from a slot on; zero them."""
-    for number in range(edges + 1):
-        for way in range(WAYS):
-            slots[first_slot + 2 * number] += bins[way, number]
-            bins[way, number] = 0
-    bins[:, edges + 1] = 0  # beyond all edges: nobody asks
+    for number in range(0, 2 * edges + 2, 2):
+        for way in range(bins.shape[0]):
+            slots[first_slot + number] += bins[way, number]
+    bins[:, : 2 * edges + 3] = 0  # what is beyond all edges, nobody asks
 
 
 @compiled(inline="always")
-def edge_of(value, code, bit, base, tied, band):  # type: ignore[no-untyped-def]
+def edge_of(value, code, base, tied, band):  # type: ignore[no-untyped-def]
     """Return the first edge whose band does not end before the value; m where all do.
 
     The value's cell is touched, and has this code; `base` is the first edge in the grid.
     """
     m = len(tied)
-    if code == 2 * bit - 1:
+    if code == SEARCH:
         return first_reached(value, tied, band, 0, m)
-    e = base + np.int64(code) - bit
+    e = base + (np.int64(code) >> 1)
     e += np.int64(tied[e] + band < value)  # as likely as not: no branch
     while e < m and tied[e] + band < value:
         e += 1

@@ -27,6 +27,7 @@ from streameval.typing import (
 )
 
 FINE_QUERIES = 64  # rows of a finer tile
+DISTANCE = "distance"  # the unit of canonical distances
 DOUBTS = 1 << 20  # pairs that a task keeps, to be decided column by column
 MARKED = 1 << 17  # pairs that are marked, of which a task makes estimates at a time
 _CHUNK = 1024  # values looked at together: a byte each stays in L1
@@ -101,7 +102,7 @@ class Tile:
     @property
     def unit(self) -> Hashable:
         """Tiles of one unit have the same levels."""
-        return "distance"
+        return DISTANCE
 
     @property
     def refinable(self) -> bool:
@@ -138,7 +139,9 @@ class Tile:
         query, column : [p] integers
             Query of the block, and column of the tile.
         """
-        exact: FloatArray = self.values[np.searchsorted(self.query, query), column].astype(float)
+        row = np.full(int(self.query[-1]) + 1 if len(self.query) else 0, -1)
+        row[self.query] = np.arange(len(self.query))
+        exact: FloatArray = self.values[row[query], column].astype(float)
         return exact
 
     def finer(self, rows: IntArray) -> Iterator[Tile]:
@@ -242,6 +245,8 @@ class LevelTable:
 
     def rows(self, tile: Tile) -> tuple[Rows, Levels]:
         """Return the rows of a tile and the levels of all edges of the block."""
+        if tile.unit == DISTANCE:
+            return Rows.of(tile), Levels(self._distances, self._distances)
         if tile.unit not in self._kept:
             self._kept.clear()  # their memory is free before more is taken
             block = np.arange(len(self._indptr) - 1)
@@ -294,12 +299,16 @@ def _mask(tile, query, item, indptr, listed, masked, taken):  # type: ignore[no-
     if tile.shape[1] == 0:
         return finite
     for r in range(tile.shape[0]):
-        i = query[r]
+        i, k = query[r], 0
         first = first_reached(item[0], listed, 0, indptr[i], indptr[i + 1])
         for entry in range(first, indptr[i + 1]):
             if listed[entry] > item[-1]:
                 break
-            k = first_reached(listed[entry], item, 0, 0, len(item))
+            most = min(k + max(listed[entry] - item[k], 0), len(item) - 1)
+            if item[most] == listed[entry]:  # no item between is missing
+                k = most
+            else:
+                k = first_reached(listed[entry], item, 0, k, most)
             if masked[entry] and item[k] == listed[entry]:
                 if len(taken):
                     taken[entry] = tile[r, k]

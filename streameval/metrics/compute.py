@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from streameval.errors import warn
-from streameval.metrics.blocks import RankedQueries, Shared, Totals, gathered
+from streameval.metrics.blocks import RankedQueries, Shared, Totals, gathered, query_blocks
 from streameval.metrics.metric import EMPTY, FRACTION, Bounds, Kind, Measure, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import find_name, measures_of
@@ -128,7 +128,7 @@ def compute_metrics(
         If Q+ is empty; names the scalars that are NaN. An empty Q− is the ordinary closed-world
         setting and gives no warning.
     """
-    blocks = iter((stats,) if isinstance(stats, RankStatistics) else stats)
+    blocks = query_blocks(stats) if isinstance(stats, RankStatistics) else iter(stats)
     first = next(blocks, None)
     if first is None:
         raise ValueError("there are no statistics to compute metrics of")
@@ -160,7 +160,7 @@ def metrics_of(
     extremes = (replace(options, ties=ties) for ties in ("pessimistic", "optimistic"))
     rules = options, *extremes
     parts: list[list[Shared]] = [[] for _ in rules]
-    for block in (stats,) if isinstance(stats, RankStatistics) else stats:
+    for block in query_blocks(stats) if isinstance(stats, RankStatistics) else stats:
         own = gathered(RankedQueries(block, options), demands)
         for rule, kept in zip(rules, parts, strict=True):
             same = rule == options or not block.tied.any()

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streameval.kernels.counting import COLUMNS
+from streameval.errors import InputError
+from streameval.kernels.counting import COLUMNS, MOST_ITEMS
 from streameval.kernels.multiplier import best_rows, item_bytes, query_bytes, slice_bytes
 from streameval.kernels.tiles import DOUBTS, FINE_QUERIES, MARKED
 from streameval.planning.plan import (
@@ -54,7 +55,20 @@ TILE_ROWS = 32, 128  # at least and about: fewer cost as much a task, more are n
 
 
 def make_plan(problem: Problem, limits: Limits) -> Plan:
-    """Choose tasks, blocks and tiles within the budget."""
+    """Choose tasks, blocks and tiles within the budget.
+
+    Raises
+    ------
+    InputError
+        The gallery has 2³² items or more.
+    BudgetError
+        Even the smallest of them don't fit.
+    """
+    if problem.gallery > MOST_ITEMS:
+        raise InputError(
+            f"a gallery of {problem.gallery:,} items: at most {MOST_ITEMS:,} are counted together; "
+            "append it to a ledger in several segments"
+        )
     here = limits.here(problem)
     process = limits.process(problem, here)
     if problem.shots is not None:

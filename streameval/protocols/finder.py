@@ -45,10 +45,18 @@ class PairFinder:
         agree = {"id": np.ones(len(item), np.bool_)}
         ignored = self.junk[item]
         if self._protocol.self_match is not None:
+            # Both lists ascend by query, then by item; own images are few.
             same, own = of_query * len(gallery) + item, self._own_images(start, stop)
-            pair = np.union1d(same, own)
-            of_query, item = np.divmod(pair, max(len(gallery), 1))
-            agree["id"], ignored = np.isin(pair, same), np.isin(pair, own) | self.junk[item]
+            at = np.searchsorted(same, own)
+            other = np.append(same, -1)[at] != own  # of another identity
+            query_of_own, item_of_own = np.divmod(own, max(len(gallery), 1))
+            of_query = np.insert(of_query, at[other], query_of_own[other])
+            item = np.insert(item, at[other], item_of_own[other])
+            at += np.cumsum(other) - other  # the place of each among all
+            agree["id"] = np.ones(len(item), np.bool_)
+            agree["id"][at[other]] = False
+            ignored = self.junk[item]
+            ignored[at] = True
         for rule in self._protocol.ignore:
             for column in rule:
                 if column not in agree:

@@ -19,7 +19,7 @@ from streameval.protocols.agreement import Agreement
 from streameval.protocols.counts import PairCounts, item_rules
 from streameval.protocols.finder import PairFinder
 from streameval.protocols.labels import Labels, check_kinds
-from streameval.protocols.listed import PAIRS, ListedPairs, PairList, spans
+from streameval.protocols.listed import ListedPairs, PairList, spans
 from streameval.protocols.protocol import Protocol
 from streameval.statistics import cumulated, rows_of
 from streameval.typing import AnyArray, BoolArray, Int32Array, IntArray
@@ -186,15 +186,18 @@ class Pairs:
             by_class[number] = np.count_nonzero(ignored & taking_part)
         counts = np.zeros((3, self.queries), np.int64)
         counts[1] = np.count_nonzero(~taking_part) + by_class[classes.query]
-        for first in range(0, len(self.item), PAIRS):  # what is held beside the pairs stays small
-            part = slice(first, first + PAIRS)
-            listed = np.flatnonzero((self.item[part] >= start) & (self.item[part] < stop)) + first
-            query = np.searchsorted(self.indptr, listed, side="right") - 1
+        for queries in spans(np.diff(self.indptr)):  # what is held beside the pairs stays small
+            begins = self.indptr[queries[0] : queries[1] + 1]
+            listed = slice(begins[0], begins[-1])
             item, positive = self.item[listed], self.positive[listed]
-            by_rule = self.junk[item] | classes.ignored(classes.query[query], item)
+            inside = (item >= start) & (item < stop)
+            by_rule = self.junk[item]
+            if classes.count:
+                by_rule |= classes.ignored(classes.query[slice(*queries)][rows_of(begins)], item)
             chosen = (positive, ~positive & ~by_rule, self.same_identity[listed])
             for count, some in zip(counts, chosen, strict=True):
-                count += np.bincount(query[some], minlength=self.queries)
+                sums = cumulated(some & inside)
+                count[slice(*queries)] += np.diff(sums[begins - begins[0]])
         return counts[0], counts[1], counts[2]
 
     def block(self, start: int, stop: int) -> Pairs:

@@ -13,6 +13,7 @@ from streameval.arrays.array import Array
 from streameval.distances.distance import Distance, find_distance
 from streameval.distances.sums import Vectors
 from streameval.errors import BadRowError, InputError, entry_point
+from streameval.kernels.edges import by_item
 from streameval.kernels.features import (
     ExactColumns,
     FeatureColumns,
@@ -29,6 +30,7 @@ from streameval.kernels.tiles import Tile, column_offsets
 from streameval.planning.plan import Plan, Task, pieces, plural, ranges
 from streameval.planning.problem import Data
 from streameval.planning.range import UNIT_TOLERANCE, Range
+from streameval.protocols.listed import PAIRS
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.source import Counted, Input, PlanText
@@ -307,23 +309,43 @@ class Features(TiledSource):
         step = max(min(PART_BYTES // (self.width * self.dtype.itemsize), plan.block), 1)
         parts = []
         for queries in sorted({task.queries for task in plan.tasks}):
-            own = np.flatnonzero((query >= queries[0]) & (query < queries[1]))
-            own = own[np.argsort(item[own], kind="stable")]
-            edges = self.gallery.edges
-            cuts = None if edges is None else np.unique(np.searchsorted(item[own], edges[0]))
-            for span in ranges(len(own), step, cuts) if len(own) else []:
-                part = own[slice(*span)]
-                span = int(item[part[0]]), int(item[part[-1]]) + 1
+            begin, end = np.searchsorted(query, queries).tolist()
+            own = query[begin:end] - queries[0], item[begin:end]
+            if self.shape[1] <= end - begin < 1 << 31:
+                order, of_query, rows = by_item(*own, self.shape[1])
+            else:  # counting them would take longer than sorting
+                order = np.argsort(own[1], kind="stable")
+                of_query, rows = own[0][order], own[1][order]
+            for start, stop in self._part_spans(rows, step):
+                part = slice(start, stop)
+                span = int(rows[start]), int(rows[stop - 1]) + 1
                 name = (
                     f"queries {queries[0]}:{queries[1]}, positives in gallery {span[0]}:{span[1]}"
                 )
-                where = query[part] - queries[0], item[part]
-                parts.append((part, PairPart(queries, span, *where, len(part), name)))
+                where = of_query[part].astype(np.int64), rows[part]
+                chosen = begin + order[part].astype(np.int64)
+                parts.append((chosen, PairPart(queries, span, *where, stop - start, name)))
         return parts
+
+    def _part_spans(self, item: IntArray, step: int) -> list[Span]:
+        """Cut ascending items of pairs, such that a part has `step` rows and `PAIRS` at most."""
+        edges = self.gallery.edges
+        if edges is not None:  # chunks are read whole
+            cuts = np.unique(np.searchsorted(item, edges[0]))
+            return ranges(len(item), step, cuts) if len(item) else []
+        first = np.flatnonzero(np.diff(item, prepend=-1))  # pair of each row
+        spans, start = [], 0
+        while start < len(item):
+            row = int(np.searchsorted(first, start, side="right")) - 1 + step
+            stop = min(int(first[row]) if row < len(first) else len(item), start + PAIRS)
+            spans.append((start, stop))
+            start = stop
+        return spans
 
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
         """Return the canonical distances of listed pairs, [p] float64."""
-        rows, row = np.unique(part.item, return_inverse=True)
+        first = np.diff(part.item, prepend=-1) > 0  # of each gallery row
+        rows, row = part.item[first], np.cumsum(first) - 1
         queries = self._query_block(job, part.queries).vectors
         items = self.take_gallery(rows)
         return self.distance.pairs(queries, items, part.query, row)

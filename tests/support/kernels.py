@@ -4,18 +4,21 @@ from streameval.kernels.caches import forget_older_kernels as forget_older_kerne
 from streameval.kernels.caches import pausing_for_compilation as pausing_for_compilation
 from streameval.kernels.cells import bin_row as bin_row
 from streameval.kernels.cells import quantise as quantise
+from streameval.kernels.edges import Positives as Positives
 from streameval.kernels.edges import threshold_distances as threshold_distances
 from streameval.kernels.features import FeatureColumns as FeatureColumns
 from streameval.kernels.filters import FineColumns as FineColumns
 from streameval.kernels.filters import Operands as Operands
 from streameval.kernels.filters import ProductColumns as ProductColumns
 from streameval.kernels.grids import ABOVE as ABOVE
+from streameval.kernels.grids import CELLS as CELLS
 from streameval.kernels.grids import LAST as LAST
-from streameval.kernels.grids import bins_for as bins_for
+from streameval.kernels.grids import RUN as RUN
+from streameval.kernels.grids import SEARCH as SEARCH
+from streameval.kernels.grids import WAYS as WAYS
 from streameval.kernels.grids import cell_of as cell_of
-from streameval.kernels.grids import codes_for as codes_for
 from streameval.kernels.grids import lay_grid as lay_grid
-from streameval.kernels.grids import touched_bit as touched_bit
+from streameval.kernels.grids import span_grid as span_grid
 from streameval.kernels.marks import MarkColumns as MarkColumns
 from streameval.kernels.matrix_unit import ITEMS as ITEMS
 from streameval.kernels.matrix_unit import QUERIES as QUERIES
@@ -46,16 +49,23 @@ from streameval.kernels.sieve import Digits as Digits
 from streameval.kernels.sieve import Panels as Panels1
 from streameval.kernels.sieve import mark as mark
 from streameval.kernels.sieve import panel_bytes as panel_bytes
+from streameval.kernels.tiles import Columns as Columns
+from streameval.kernels.tiles import Tile as Tile
 
 __all__ = [
     "ABOVE",
     "AVX512",
+    "CELLS",
     "CORETYPE",
     "ITEMS",
     "LAST",
     "MOST_COLUMNS",
     "QUERIES",
+    "RUN",
+    "SEARCH",
     "VARIABLE",
+    "WAYS",
+    "Columns",
     "Digits",
     "FeatureColumns",
     "FineColumns",
@@ -63,19 +73,19 @@ __all__ = [
     "Operands",
     "Panels",
     "Panels1",
+    "Positives",
     "Product",
     "ProductColumns",
     "QueryBlock",
+    "Tile",
     "better_kernels",
     "bin_row",
-    "bins_for",
     "blas_kernels",
     "blas_product",
     "cell_of",
     "choose_multiplier",
     "chosen_unit",
     "chosen_way",
-    "codes_for",
     "description",
     "digit_product",
     "forget_older_kernels",
@@ -88,9 +98,9 @@ __all__ = [
     "panel_bytes",
     "panels_of",
     "quantise",
+    "span_grid",
     "supported",
     "threshold_distances",
-    "touched_bit",
     "warn_of_slow_kernels",
     "warn_once",
 ]

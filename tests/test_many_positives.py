@@ -1,0 +1,148 @@
+"""Many positives a query: counts are those of float64 brute force, as they are of few."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import oracle_statistics
+from profiles import examples
+from reference import canonical_distances
+from support.kernels import Columns, Positives, Tile
+
+import streameval as se
+
+Array = npt.NDArray[Any]
+METRICS = ("cosine", "euclidean", "dot")
+
+
+def evaluate(source: Any, query: Array, gallery: Array, **options: Any) -> se.Evaluation:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", se.StreamevalWarning)
+        labels = {"query": se.Labels(query), "gallery": se.Labels(gallery)}
+        return se.evaluate(source, **labels, protocol="no-camera", **options)
+
+
+def expected_of(distances: Array, query: Array, gallery: Array, result: Any) -> se.RankStatistics:
+    thresholds = result.statistics.thresholds
+    return oracle_statistics(
+        distances, query, gallery, thresholds=thresholds, same_identity_and_camera=False
+    )
+
+
+def spread_out(rng: np.random.Generator, rows: int, width: int) -> Array:
+    return rng.standard_normal((rows, width))
+
+
+def of_few_values(rng: np.random.Generator, rows: int, width: int) -> Array:
+    return rng.integers(1, 4, (rows, width)).astype(float)
+
+
+def nearly_equal(rng: np.random.Generator, rows: int, width: int) -> Array:
+    """Return rows that differ by 1e-3: most values are in doubt, and go to finer tiles."""
+    return np.linspace(0.5, 2, width) * (1 + 1e-3 * rng.standard_normal((rows, width)))
+
+
+def far_outliers(rng: np.random.Generator, rows: int, width: int) -> Array:
+    """Return rows of which most share a cell of a grid over all."""
+    return rng.standard_normal((rows, width)) * 10.0 ** rng.choice([0, 0, 0, 0, 3], (rows, 1))
+
+
+@pytest.mark.usefixtures("product")
+@pytest.mark.parametrize("data", [spread_out, of_few_values, nearly_equal, far_outliers])
+@examples(12)
+@given(
+    seed=st.integers(0, 10**6),
+    identities=st.integers(1, 4),
+    gallery=st.integers(300, 1500),
+    width=st.integers(1, 40),
+    metric=st.sampled_from(METRICS),
+    metrics=st.sampled_from([None, "CMC@1,mAP"]),
+    tile=st.tuples(st.integers(1, 40), st.integers(100, 1600)),
+)
+def test_features_with_many_positives(
+    data: Any,
+    seed: int,
+    identities: int,
+    gallery: int,
+    width: int,
+    metric: Any,
+    metrics: str | None,
+    tile: tuple[int, int],
+) -> None:
+    rng = np.random.default_rng(seed)
+    q, g = (data(rng, rows, width).astype(np.float32) for rows in (7, gallery))
+    query, items = rng.integers(0, identities, 7), rng.integers(0, identities, gallery)
+    source = se.Features(q, g, metric)
+    result = evaluate(source, query, items, metrics=metrics, tile=tile, threads=1)
+    distances = canonical_distances(q, g, metric)
+    assert result.statistics.equals(expected_of(distances, query, items, result))
+
+
+@examples(25)
+@given(
+    seed=st.integers(0, 10**6),
+    identities=st.integers(1, 4),
+    gallery=st.sampled_from([300, 1000, 17_000]),  # counted in two pieces
+    levels=st.sampled_from([2, 255, 10**6]),
+    dtype=st.sampled_from(["float32", "float64", "uint8"]),
+)
+def test_stored_distances_with_many_positives(
+    seed: int, identities: int, gallery: int, levels: int, dtype: str
+) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = (255 * np.round(rng.random((5, gallery)) * levels) / levels).astype(dtype)
+    query, items = rng.integers(0, identities, 5), rng.integers(0, identities, gallery)
+    result = evaluate(se.Distances(matrix), query, items, range=(0.0, 255.0), threads=1)
+    expected = expected_of(matrix.astype(np.float64), query, items, result)
+    assert result.statistics.equals(expected)
+
+
+@examples(60)
+@given(
+    seed=st.integers(0, 10**6),
+    counts=st.lists(st.integers(0, 60), max_size=9),
+    together=st.sampled_from([1, 50, 1 << 16]),
+    levels=st.sampled_from([1, 5, 10**6]),
+)
+def test_positives_are_sorted_by_distance_then_by_item(
+    seed: int, counts: list[int], together: int, levels: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    indptr = np.append(0, np.cumsum(counts, dtype=np.int64))
+    query = np.repeat(np.arange(len(counts)), counts)
+    rows = [np.sort(rng.permutation(99)[:count]) for count in counts]
+    item = np.concatenate([np.empty(0, np.int64), *rows])
+    distance = rng.integers(0, levels, len(item)) / 7.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streameval.kernels.edges.SORTED", together)
+        found = Positives.sort(indptr, distance, item)
+    order = np.lexsort((item, distance, query))
+    assert np.array_equal(found.distance, distance[order])
+    assert np.array_equal(found.item, item[order])
+
+
+@examples(60)
+@given(seed=st.integers(0, 10**6), missing=st.floats(0, 0.9), listed=st.integers(0, 40))
+def test_listed_pairs_are_masked_whatever_items_are_left_out(
+    seed: int, missing: float, listed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    item = np.flatnonzero(rng.random(60) >= missing) + 5
+    lists = [np.sort(rng.permutation(75)[:listed]) for _ in range(3)]
+    masked = rng.random(3 * listed) < 0.7
+    values, taken = rng.random((3, len(item))), np.full(3 * listed, np.nan)
+    before = values.copy()
+    columns = Columns(item, None, np.zeros((1, len(item))))
+    tile = Tile(values, np.arange(3), np.zeros(3, np.int64), columns)
+    finite = tile.mask(np.arange(4) * listed, np.concatenate(lists), masked, taken)
+    kept = masked.reshape(3, listed)
+    expected = [np.isin(item, own[some]) for own, some in zip(lists, kept, strict=True)]
+    assert np.array_equal(np.isinf(values), expected)
+    assert finite == np.sum(expected)
+    assert np.array_equal(taken[~np.isnan(taken)], before[expected])
