@@ -72,6 +72,7 @@ class Cut(NamedTuple):
     tasks: tuple[Task, ...]
     block: int
     tile: Span
+    round: int = 0
 
     @property
     def queries(self) -> int:
@@ -115,7 +116,7 @@ class Limits:
         on = self.workers
         if on is None:
             return Process(self.memory, self.threads, 0, dict(here))
-        kept = {LIBRARIES: on.libraries, "pairs": problem.job_bytes}
+        kept = {LIBRARIES: on.libraries, "pairs": problem.job_bytes(problem.queries)}
         return Process(on.memory, on.threads, on.count, kept)
 
 
@@ -147,6 +148,8 @@ class Plan:
         evaluation runs in this process.
     client : dict of str to int
         Bytes held by the process that hands out the tasks of a cluster, by what holds them.
+    round : int
+        The most queries whose statistics are in memory; 0 for all.
     """
 
     layout: Layout
@@ -160,6 +163,7 @@ class Plan:
     flops: int
     workers: int = 0
     client: Holders = field(default_factory=dict)
+    round: int = 0
 
     @property
     def peak(self) -> int:
@@ -174,7 +178,19 @@ class Plan:
     @property
     def cut(self) -> Cut:
         """How the work is cut."""
-        return Cut(self.layout, self.tasks, self.block, self.tile)
+        return Cut(self.layout, self.tasks, self.block, self.tile, self.round)
+
+    @property
+    def rounds(self) -> list[tuple[Task, ...]]:
+        """The tasks of each round: those of some queries are finished before others begin."""
+        if not self.round:
+            return [self.tasks]
+        rounds: list[list[Task]] = []
+        for task in self.tasks:
+            if not rounds or task.queries[1] - rounds[-1][0].queries[0] > self.round:
+                rounds.append([])
+            rounds[-1].append(task)
+        return list(map(tuple, rounds))
 
     @property
     def pairs(self) -> int:

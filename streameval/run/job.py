@@ -171,6 +171,8 @@ class Job:
     thresholds : Thresholds
     positives : Positives, optional
         None before they are known; a strip of a stored matrix finds its own.
+    first : int
+        The first query of `pairs` and `positives`, where these are of one round.
     shots : Shots, optional
         Where one item is drawn of each gallery identity; tasks see the whole gallery then.
     groups : [Q] int64, optional
@@ -190,6 +192,7 @@ class Job:
     plan: Plan
     thresholds: Thresholds = field(default_factory=Thresholds)
     positives: Positives | None = None
+    first: int = 0
     shots: Shots | None = None
     groups: IntArray | None = None
     near: Near | None = None
@@ -208,7 +211,20 @@ class Job:
 
     def offset_rows(self, start: int, stop: int) -> IntArray:
         """Return the row of ``Columns.offset`` that serves each of some queries, [m]."""
-        return self.pairs.classes.query[start:stop].astype(np.int64)
+        return self.pairs_of((start, stop)).classes.query.astype(np.int64)
+
+    def stage(self, name: str) -> str:
+        """Return the name of a stage: of a pass, and of a round after the first."""
+        return f"{name} {self.first}" if self.first else name
+
+    def pairs_of(self, queries: Span) -> Pairs:
+        """Return the pairs of some queries."""
+        return self.pairs.block(queries[0] - self.first, queries[1] - self.first)
+
+    def positives_of(self, queries: Span) -> Positives:
+        """Return the positives of some queries."""
+        known = self.known_positives()
+        return known.block(queries[0] - self.first, queries[1] - self.first)
 
     def known_positives(self) -> Positives:
         """Return the positives of all queries."""

@@ -30,7 +30,7 @@ from streameval.typing import BoolArray, FloatArray, IntArray, Span
 def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     """Count a task: the statistics of its queries against its gallery items."""
     first, last = task.queries
-    pairs, thresholds = job.pairs.block(first, last), job.thresholds
+    pairs, thresholds = job.pairs_of(task.queries), job.thresholds
     every_pair = np.ones(len(pairs.item), np.bool_)
     tiles = job.tiled.tiles(job, task, watch, check=False)
     if job.positives is None:  # a strip, the one tile of its task, holds its own positives
@@ -39,7 +39,7 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
         if np.isfinite(positives.distance).all():
             check_range(thresholds, positives, first)
     else:
-        positives = job.positives.block(first, last)
+        positives = job.positives_of(task.queries)
     ranks = RankCounter(Edges.build(positives, thresholds.edges))
     shots = None if job.shots is None else ShotCounter(job.shots, positives)
     nearest = None
@@ -117,7 +117,7 @@ def masked_tiles(
     masked : [L] bool, optional
         Which of the listed pairs of the task's queries to leave out; all by default.
     """
-    pairs = job.pairs.block(*task.queries)
+    pairs = job.pairs_of(task.queries)
     if masked is None:
         masked = np.ones(len(pairs.item), np.bool_)
     for tile in job.tiled.tiles(job, task, watch):
@@ -128,7 +128,7 @@ def masked_tiles(
 def extremes(job: Job, task: Task, watch: Watch) -> FloatArray:
     """Return the least and greatest distance over a task's non-ignored pairs, [2] float64."""
     counter = ExtremesCounter()
-    for tile in masked_tiles(job, task, watch, ~job.pairs.block(*task.queries).positive):
+    for tile in masked_tiles(job, task, watch, ~job.pairs_of(task.queries).positive):
         counter.add(tile)
     return np.array([counter.least, counter.most])
 
