@@ -102,3 +102,49 @@ def test_the_temporary_folder_goes_with_the_evaluation(
     assert len(other.statistics.closer) == other.counts["pairs_positive"]
     del other
     assert not list(tmp_path.iterdir())
+
+
+class Stop(KeyboardInterrupt):
+    """What ends a run."""
+
+
+class Counting(se.Progress):
+    """Ends a run where the counting of a round begins."""
+
+    def __init__(self, stop: int) -> None:
+        self.left = stop
+
+    def start(self, label: str, pairs: int) -> None:
+        self.left -= label == "counting"
+        if not self.left:
+            raise Stop
+
+
+@pytest.mark.parametrize("kind", ["features", "strips"])
+@pytest.mark.parametrize("stop", [1, 2, 4])
+def test_a_run_goes_on_with_the_rounds_that_are_finished(
+    problem: dict, kind: str, stop: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    whole = evaluate(problem, kind, tmp_path)
+    request.getfixturevalue("rounds")
+    given = {"checkpoint": tmp_path / "work", "resume": True}
+    with pytest.raises(Stop):
+        evaluate(problem, kind, tmp_path, **given, progress=Counting(stop))
+    assert (tmp_path / "work").exists() == (stop > 1)  # what is finished is kept
+    parts = evaluate(problem, kind, tmp_path, **given)
+    assert parts.statistics.equals(whole.statistics)
+    assert not (tmp_path / "work").exists()
+
+
+def test_work_in_rounds_goes_on_in_one(
+    problem: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = evaluate(problem, "features", tmp_path)
+    given = {"checkpoint": tmp_path / "work", "resume": True}
+    with monkeypatch.context() as patch:
+        patch.setattr("streameval.planning.planner._first_round", lambda *_: 40)
+        with pytest.raises(Stop):
+            evaluate(problem, "features", tmp_path, **given, progress=Counting(3))
+    parts = evaluate(problem, "features", tmp_path, **given)  # in the rounds of the record
+    assert isinstance(parts.statistics, StoredStatistics)
+    assert parts.statistics.equals(whole.statistics)

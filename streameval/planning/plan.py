@@ -193,6 +193,14 @@ class Plan:
         return list(map(tuple, rounds))
 
     @property
+    def round_queries(self) -> list[Span]:
+        """The queries of each round."""
+        return [
+            (min(task.queries[0] for task in tasks), max(task.queries[1] for task in tasks))
+            for tasks in self.rounds
+        ]
+
+    @property
     def pairs(self) -> int:
         """Pairs of the counting pass."""
         return sum(task.pairs for task in self.tasks)

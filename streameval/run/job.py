@@ -211,7 +211,7 @@ class Job:
 
     def offset_rows(self, start: int, stop: int) -> IntArray:
         """Return the row of ``Columns.offset`` that serves each of some queries, [m]."""
-        return self.pairs_of((start, stop)).classes.query.astype(np.int64)
+        return self.pairs.classes.query[start - self.first : stop - self.first].astype(np.int64)
 
     def stage(self, name: str) -> str:
         """Return the name of a stage: of a pass, and of a round after the first."""

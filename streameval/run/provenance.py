@@ -148,9 +148,10 @@ def _label_hash(prepared: Prepared) -> str:
 
     def add_found(values: Callable[[Pairs], AnyArray], size: int, dtype: npt.DTypeLike) -> None:
         digest.update(f"{(size,)} {np.dtype(dtype).str}".encode())
-        for tasks in prepared.plan.rounds:
-            block = pairs.block(tasks[0].queries[0], tasks[-1].queries[1])
-            digest.update(np.ascontiguousarray(values(block)).view(np.uint8).data)
+        spans = prepared.plan.round_queries if prepared.plan.round else [(0, pairs.queries)]
+        for queries in spans:
+            block = values(pairs.block(*queries))
+            digest.update(np.ascontiguousarray(block).view(np.uint8).data)
 
     listed, positives = int(counts.listed.sum()), int(counts.positive.sum())
     add(cumulated(counts.listed))

@@ -21,8 +21,8 @@ from streameval.statistics import RankStatistics
 def rounds_of(prepared: Prepared) -> Iterator[Job]:
     """Yield the job of each round: its tasks and its pairs."""
     plan = prepared.plan
-    for tasks in plan.rounds:
-        first, last = tasks[0].queries[0], tasks[-1].queries[1]
+    spans = plan.round_queries if plan.round else [(0, prepared.pairs.queries)]
+    for tasks, (first, last) in zip(plan.rounds, spans, strict=True):
         pairs, own = prepared.pairs.block(first, last), replace(plan, tasks=tasks)
         job = Job(prepared.source, pairs, own, first=first, groups=prepared.groups)
         yield replace(job, shots=prepared.shots)
