@@ -102,7 +102,7 @@ def test_blocks_of_any_size_write_the_same(whole: se.Evaluation, tmp_path: Path)
     statistics = replace(whole.statistics, group=None, group_histogram=None)
     statistics = replace(statistics, impostor_histogram=None, histogram_edges=None)
     writer = StatisticsWriter(tmp_path / "s", QUERIES, int(statistics.indptr[-1]))
-    for start, stop in ((0, 1), (1, 40), (40, 40), (40, QUERIES)):
+    for start, stop in ((0, 0), (0, 1), (1, 40), (40, 40), (40, QUERIES)):
         writer.add(statistics.take(np.arange(start, stop)))
     writer.close()
     assert load_statistics(tmp_path / "s").equals(statistics)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -185,11 +186,13 @@ class Plan:
         """The tasks of each round: those of some queries are finished before others begin."""
         if not self.round:
             return [self.tasks]
-        rounds: list[list[Task]] = []
+        begins: list[int] = []
+        for first, last in sorted({task.queries for task in self.tasks}):
+            if not begins or last - begins[-1] > self.round:
+                begins.append(first)
+        rounds: list[list[Task]] = [[] for _ in begins]
         for task in self.tasks:
-            if not rounds or task.queries[1] - rounds[-1][0].queries[0] > self.round:
-                rounds.append([])
-            rounds[-1].append(task)
+            rounds[bisect_right(begins, task.queries[0]) - 1].append(task)
         return list(map(tuple, rounds))
 
     @property

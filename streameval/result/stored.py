@@ -57,7 +57,7 @@ class StatisticsWriter:
             if axis in _BY_ROW:
                 rows = values
                 if axis == "pointer":
-                    rows = values[int(self._begin["query"] > 0) :] + self._begin["positive"]
+                    rows = values[int(self._begin["pointer"] > 0) :] + self._begin["positive"]
                 self._write(name, rows)
             elif FIELDS[name].merge == "sum" and name in self._shared:
                 self._shared[name] = self._shared[name] + values
@@ -82,7 +82,9 @@ class StatisticsWriter:
         return create_array(self._group, name, shape, dtype, chunks)
 
     def close(self) -> None:
-        """Write what all blocks share."""
+        """Write what all blocks share; raise ValueError if some queries are missing."""
+        if self._begin != self._sizes:
+            raise ValueError(f"statistics of {self._begin} were written; expected {self._sizes}")
         for name, values in self._shared.items():
             self._create(name, values.shape, values.dtype)[...] = values
         self._group.attrs["fields"] = [*self._arrays, *self._shared]
