@@ -15,11 +15,12 @@ import platform
 import re
 import secrets
 import shutil
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile, mkdtemp
 from typing import IO, Self
 
 from streameval.errors import OutputError
@@ -223,6 +224,33 @@ def scratch_folder(within: str | None = None) -> Iterator[str]:
         at_end(lambda: remove(Path(folder))),
     ):
         yield folder
+
+
+class TemporaryFolder:
+    """A folder for files that are needed as long as something refers to it.
+
+    Parameters
+    ----------
+    beside : Path, optional
+        An output of this process that it lies beside, so that it is swept with what is unfinished
+        of that; by default it is where the system has such folders.
+
+    Attributes
+    ----------
+    path : Path
+    """
+
+    def __init__(self, beside: Path | None = None) -> None:
+        self.path = path = (
+            Path(mkdtemp(prefix="streameval-"))
+            if beside is None
+            else hidden_path(beside, "partial")
+        )
+        path.mkdir(exist_ok=True)
+        ends = ExitStack()
+        ends.callback(remove, path)
+        ends.enter_context(at_end(lambda: remove(path)))
+        weakref.finalize(self, ends.close)
 
 
 def hidden_path(target: Path, state: str) -> Path:

@@ -7,13 +7,13 @@ its shape, its dtype, and how it merges and subtracts (`FIELDS`); a new statisti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
-from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray
+from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray, Span
 
 SHOT_RULES = ("optimistic", "stable", "pessimistic")
 """Tie rules of the axis "rule": ever more of the tied negatives are ahead."""
@@ -166,12 +166,30 @@ class RankStatistics:
         return cls(indptr, positive_distance, thresholds, **counted, **same)
 
     def __repr__(self) -> str:
-        held = ", ".join(self.arrays())
+        held = ", ".join(self.held)
         return f"<RankStatistics of {self.queries} queries, {self.indptr[-1]} positives: {held}>"
 
     def arrays(self) -> dict[str, AnyArray]:
         """Return the fields that are not None, by name."""
         return {name: array for name, array in vars(self).items() if array is not None}
+
+    @property
+    def held(self) -> Sequence[str]:
+        """Names of the fields that are not None."""
+        return list(self.arrays())
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """Blocks of queries that are best read one after the other: (first, last + 1) of each."""
+        return [(0, self.queries)]
+
+    def block(self, start: int, stop: int) -> RankStatistics:
+        """Return the statistics of a block of queries; all histograms are in the first block."""
+        return self if (start, stop) == (0, self.queries) else self.take(np.arange(start, stop))
+
+    def blocks(self) -> Iterator[RankStatistics]:
+        """Return the statistics of each of the `spans`."""
+        return (self.block(*span) for span in self.spans)
 
     @property
     def queries(self) -> int:
@@ -206,13 +224,8 @@ class RankStatistics:
     def merge(self, other: RankStatistics) -> RankStatistics:
         """Add the statistics of the same queries against another gallery shard.
 
-        Associative and commutative; `zero` is its identity.
-
-        Raises
-        ------
-        ValueError
-            If the two differ in queries, positives or thresholds, or contain fields that only a
-            whole gallery has.
+        Associative and commutative; `zero` is its identity. Raises ValueError if the two differ in
+        queries, positives or thresholds, or contain fields that only a whole gallery has.
         """
         return self._combine(other, {"sum": np.add, "min": np.minimum, "least": _least}, {})
 
@@ -229,8 +242,7 @@ class RankStatistics:
         Raises
         ------
         ValueError
-            If the two differ in queries, positives or thresholds, contain fields that only a
-            whole gallery has, or if a field that can't be subtracted is not given.
+            As of `merge`, and if a field that can't be subtracted is not given.
         """
         return self._combine(other, {"sum": np.subtract}, recounted)
 
@@ -264,10 +276,7 @@ class RankStatistics:
     def stack(parts: Sequence[RankStatistics]) -> RankStatistics:
         """Stack the statistics of consecutive blocks of queries against one gallery.
 
-        Raises
-        ------
-        ValueError
-            If there are no parts, or they differ in thresholds, edges or fields.
+        Raises ValueError if there are none, or they differ in thresholds, edges or fields.
         """
         if not parts:
             raise ValueError("there are no statistics to stack")
@@ -298,7 +307,7 @@ class RankStatistics:
         counts = self.positives[wanted]
         start = np.repeat(self.indptr[wanted] - np.cumsum(counts) + counts, counts)
         of = {"query": wanted, "positive": start + np.arange(int(counts.sum()))}
-        taken = self._rows(of) | {"group": None} | self._histogram_of(wanted)
+        taken = self._rows(of) | {"group": None} | self.histogram_of_some(wanted)
         return RankStatistics(indptr=cumulated(counts), thresholds=self.thresholds, **taken)
 
     def _rows(self, of: Mapping[str, AnyArray]) -> dict[str, Any]:
@@ -309,7 +318,7 @@ class RankStatistics:
             if FIELDS[name].axes[0] in of
         }
 
-    def _histogram_of(self, queries: IntArray) -> dict[str, Any]:
+    def histogram_of_some(self, queries: AnyArray) -> dict[str, Any]:
         """Return the histogram of some of the queries and its edges; nothing where it's unknown."""
         if self.group is None or self.group_histogram is None:
             return {}

@@ -93,6 +93,17 @@ def test_statistics_equal_those_of_threads(
     assert found.range == expected.range
 
 
+@pytest.mark.parametrize("kind", ["features", "rectangles"])
+def test_rounds_leave_the_statistics_of_one(folder: Path, client: Client, kind: str) -> None:
+    work = prepared(folder, kind)
+    rounds = replace(work, plan=replace(work.plan, round=QUERIES // 3))
+    assert len(rounds.plan.rounds) > 1
+    found = runs.run(rounds, ALL, executor=ClusterExecutor(Connection(client)))
+    expected = runs.run(work, ALL)
+    assert found.statistics.equals(expected.statistics)
+    assert found.metrics.scalars == pytest.approx(expected.metrics.scalars, abs=0, nan_ok=True)
+
+
 @pytest.mark.parametrize("kind", ["features", "strips"])
 def test_single_gallery_shot_and_its_draws(folder: Path, client: Client, kind: str) -> None:
     options = MetricOptions(metrics=("CMC@1", "mAP", "CMC_sampled@1"))
@@ -233,17 +244,18 @@ def test_tasks_in_flight_are_bounded_and_have_names_to_read(
 
 def test_a_job_travels_small(folder: Path) -> None:
     work = prepared(folder, "features", protocol="separate-camera")
-    job = Job(work.source, work.pairs, work.plan)
+    pairs = work.pairs.block(0, QUERIES)
+    job = Job(work.source, pairs, work.plan)
     blob = pickle.dumps(job)
-    listed = 8 * len(work.pairs.item)
+    listed = 8 * len(pairs.item)
     assert len(blob) < listed + 2 * GALLERY + 8 * QUERIES + 4000
     again = pickle.loads(blob)
     assert again.plan == replace(work.plan, tasks=())
     for name in ("indptr", "item", "positive", "same_identity", "junk"):
-        found, expected = getattr(again.pairs, name), getattr(work.pairs, name)
+        found, expected = getattr(again.pairs, name), getattr(pairs, name)
         assert found.dtype == expected.dtype
         assert np.array_equal(found, expected)
-    for name, codes in vars(work.pairs.classes).items():
+    for name, codes in vars(pairs.classes).items():
         assert np.array_equal(getattr(again.pairs.classes, name), codes)
 
 

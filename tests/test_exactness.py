@@ -305,7 +305,8 @@ def counted_by_task(features: se.Features, sides: dict[str, se.Labels]) -> list[
         tasks=tuple(Task((0, QUERIES), (g, min(g + 23, GALLERY))) for g in range(0, GALLERY, 23)),
     )
     used = Range(0.0, 2.0)
-    job = Job(features, prepared.pairs, plan, Thresholds(used, *used.limits(101, 0)))
+    pairs = prepared.pairs.block(0, QUERIES)
+    job = Job(features, pairs, plan, Thresholds(used, *used.limits(101, 0)))
     job = find_positives(job, session_of({"threads": 1}))
     return [count(job, task, Watch(Progress())) for task in plan.tasks]
 

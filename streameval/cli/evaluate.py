@@ -89,7 +89,8 @@ def evaluate(**given: Any) -> None:
             from streameval.neighbors.list_files import write_trec
 
             ties = prepared.request.options.ties
-            collect = write_trec(query, gallery, prepared.pairs, ties, files)
+            pairs = prepared.pairs.block(0, len(query))
+            collect = write_trec(query, gallery, pairs, ties, files)
             session = replace(session, collect=collect)
         del opened, request, planned, query, gallery  # the labels of a large gallery are large
         result = output.count(prepared, session)

@@ -159,7 +159,7 @@ class Output(ExitStack):
         if self._checkpoint is not None:
             plan = self._checkpoint.start(lambda: content, prepared.plan, prepared.with_cut)
             prepared = replace(prepared, plan=plan)
-            session = replace(session, record=self._checkpoint)
+            session = replace(session, record=self._checkpoint, scratch=self._folder.target)
         result = carry_out(prepared, session)
         known = {IDENTITY: name, FINGERPRINTS: content["inputs"]}
         return replace(result, provenance={**result.provenance, **known})

@@ -145,7 +145,7 @@ def _population(title: str, evaluation: Evaluation) -> str:
     """Return what the metrics of a part are over."""
     counts = evaluation.counts
     if title == PARTS["verification"]:
-        impostors = int(evaluation.statistics.negatives.sum())
+        impostors = int(evaluation.metrics.per_query["negatives"].sum())
         return f"{counts['pairs_positive']:,} genuine, {impostors:,} impostor pairs"
     positive = f"{plural(counts['queries_positive'], 'query', 'queries')} of Q+"
     if title == PARTS["retrieval"]:

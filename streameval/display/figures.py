@@ -19,7 +19,7 @@ import numpy as np
 
 from streameval.display.table import one_line
 from streameval.errors import InputError, OptionError, optional_package
-from streameval.metrics.blocks import RankedQueries
+from streameval.metrics.blocks import totals_of
 from streameval.metrics.cutoffs import precision_terms
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.typing import FloatArray, JsonObject
@@ -185,14 +185,14 @@ def _cmc(axes: Axes, result: Evaluation, look: JsonObject) -> None:
 
 
 def _precision(axes: Axes, result: Evaluation, look: JsonObject) -> None:
-    if result.options.ties == "expected" and result.statistics.tied.any():
+    if result.options.ties == "expected" and result.counts["ties"]:
         raise InputError(
             "an interpolated precision has no closed expectation over tie-breaks: read the result "
             "under another tie rule"
         )
     best = None if result.lists is None else result.lists.best
     ends = [result.statistics] if best is None else [result.statistics, best]
-    totals = [RankedQueries(one, result.options).totals for one in ends]
+    totals = [totals_of(one, result.options) for one in ends]
     precision, *other = [one.means(precision_terms) for one in totals]
     if not all(np.array_equal(precision, one, equal_nan=True) for one in other):
         raise _only_bounds(look["label"], "precision-recall", result)

@@ -102,6 +102,11 @@ class Positives(NamedTuple):
             first = last
         return ordered
 
+    @classmethod
+    def none(cls, queries: int) -> Positives:
+        """Return those of queries without positives."""
+        return cls(np.zeros(queries + 1, np.int64), np.empty(0), np.empty(0, np.int64))
+
     def block(self, start: int, stop: int) -> Positives:
         """Return the positives of some of the queries."""
         begin, end = self.indptr[start], self.indptr[stop]

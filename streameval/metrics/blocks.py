@@ -19,7 +19,7 @@ from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranks import Ranks
 from streameval.metrics.sums import Parts, exact_parts, rounded
 from streameval.statistics import FIELDS, RankStatistics, cumulated
-from streameval.typing import AnyArray, FloatArray, IntArray
+from streameval.typing import AnyArray, FloatArray, IntArray, Span
 
 POSITIVES = 1 << 17  # of a block of queries: what is made of them stays in the cache
 
@@ -64,6 +64,11 @@ class RankedQueries(Shared):
 
     stats: RankStatistics
     options: MetricOptions
+
+    @property
+    def ranked(self) -> RankedQueries:
+        """The block itself."""
+        return self
 
     @cached_property
     def totals(self) -> Totals:
@@ -172,6 +177,53 @@ def gathered(ranked: RankedQueries, demands: Iterable[Demand]) -> Shared:
 
 
 @dataclass(frozen=True, eq=False)
+class StoredQueries(Shared):
+    """A block of queries whose statistics are read for what is not kept of it.
+
+    Attributes
+    ----------
+    stats : RankStatistics
+        Of all queries.
+    span : (int, int)
+        The block: one of the `RankStatistics.spans`.
+    options : MetricOptions
+    """
+
+    stats: RankStatistics
+    span: Span
+    options: MetricOptions
+
+    def once(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Return ``function(ranked, *arguments)``, computed at the first call."""
+        key = (function, *arguments)
+        if key not in self.results:
+            self.keep([key])
+        result: T = self.results[key]
+        return result
+
+    def keep(self, demands: Iterable[Demand]) -> None:
+        """Read the block, and keep what it gives of some demands."""
+        self.results.update(gathered(self.ranked, demands).results)
+
+    @property
+    def ranked(self) -> RankedQueries:
+        """The block, read."""
+        return RankedQueries(self.stats.block(*self.span), self.options)
+
+
+def totals_of(
+    stats: RankStatistics, options: MetricOptions, demands: Sequence[Demand] = ()
+) -> Totals:
+    """Return what statistics add up to, read once for some demands and again for each other."""
+    if len(stats.spans) == 1:
+        return RankedQueries(stats.block(*stats.spans[0]), options).totals
+    blocks = [StoredQueries(stats, span, options) for span in stats.spans]
+    for block in blocks:
+        block.keep(demands)
+    return Totals(blocks, options)
+
+
+@dataclass(frozen=True, eq=False)
 class Totals(Shared):
     """What blocks of queries add up to.
 
@@ -189,6 +241,13 @@ class Totals(Shared):
     def sums(self, terms: Terms, *parameters: Any) -> FloatArray:
         """Return sums that the metric `adds`, each rounded once, [K] float64."""
         return rounded(block.once(partial_sums, terms, *parameters) for block in self.blocks)
+
+    def ranked(self) -> Iterator[RankedQueries]:
+        """Give the blocks themselves, one at a time."""
+        for block in self.blocks:
+            if not isinstance(block, RankedQueries | StoredQueries):
+                raise TypeError("the statistics of these blocks are not kept")
+            yield block.ranked
 
     def means(self, terms: Terms, *parameters: Any, over: str = "Q+") -> FloatArray:
         """Return these sums by the number of queries of Q+ or of Q−, [K] float64; NaN of none."""

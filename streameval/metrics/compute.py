@@ -128,7 +128,7 @@ def compute_metrics(
         If Q+ is empty; names the scalars that are NaN. An empty Q− is the ordinary closed-world
         setting and gives no warning.
     """
-    blocks = query_blocks(stats) if isinstance(stats, RankStatistics) else iter(stats)
+    blocks = stats.blocks() if isinstance(stats, RankStatistics) else iter(stats)
     first = next(blocks, None)
     if first is None:
         raise ValueError("there are no statistics to compute metrics of")
@@ -153,28 +153,46 @@ def metrics_of(
     measures: Sequence[Measure],
 ) -> Metrics:
     """Compute some metrics, all of which the statistics allow; without a warning."""
-    on_ties = [one for one in measures if "tied" in one.metric.needs]
-    demands, demands_on_ties = (
-        [demand for one in some for demand in one.demands()] for some in (measures, on_ties)
-    )
-    extremes = (replace(options, ties=ties) for ties in ("pessimistic", "optimistic"))
-    rules = options, *extremes
-    parts: list[list[Shared]] = [[] for _ in rules]
-    for block in query_blocks(stats) if isinstance(stats, RankStatistics) else stats:
-        own = gathered(RankedQueries(block, options), demands)
-        for rule, kept in zip(rules, parts, strict=True):
-            same = rule == options or not block.tied.any()
-            kept.append(own if same else gathered(RankedQueries(block, rule), demands_on_ties))
-    totals, worst, best = map(Totals, parts, rules)
-    intervals = tie_intervals((worst, best), on_ties) if totals.tied else {}
-    metrics = Metrics({}, {}, intervals, {}, dict(totals.columns), totals.counts)
-    for measure in measures:
-        value = measure.finish(totals)
-        metrics.scalars[measure.name] = value.value
-        metrics.details[measure.name] = value_detail(measure, value)
-        metrics.curves.update(value.curves)
-        metrics.per_query.update(value.per_query)
-    return metrics
+    gathering = Gathering(options, measures)
+    for block in stats.blocks() if isinstance(stats, RankStatistics) else stats:
+        gathering.add(block)
+    return gathering.metrics()
+
+
+class Gathering:
+    """Some metrics of queries whose statistics come block by block, and are not kept."""
+
+    def __init__(self, options: MetricOptions, measures: Sequence[Measure]) -> None:
+        self._options, self._measures = options, measures
+        self._on_ties = [one for one in measures if "tied" in one.metric.needs]
+        extremes = (replace(options, ties=ties) for ties in ("pessimistic", "optimistic"))
+        self._rules = options, *extremes
+        self._parts: list[list[Shared]] = [[] for _ in self._rules]
+
+    def add(self, block: RankStatistics) -> None:
+        """Gather what the metrics declare of the queries that follow."""
+        demands, demands_on_ties = (
+            [demand for one in some for demand in one.demands()]
+            for some in (self._measures, self._on_ties)
+        )
+        for part in query_blocks(block):
+            own, ties = gathered(RankedQueries(part, self._options), demands), part.tied.any()
+            for rule, kept in zip(self._rules, self._parts, strict=True):
+                same = rule == self._options or not ties
+                kept.append(own if same else gathered(RankedQueries(part, rule), demands_on_ties))
+
+    def metrics(self) -> Metrics:
+        """Return the metrics of all queries."""
+        totals, worst, best = map(Totals, self._parts, self._rules)
+        intervals = tie_intervals((worst, best), self._on_ties) if totals.tied else {}
+        metrics = Metrics({}, {}, intervals, {}, dict(totals.columns), totals.counts)
+        for measure in self._measures:
+            value = measure.finish(totals)
+            metrics.scalars[measure.name] = value.value
+            metrics.details[measure.name] = value_detail(measure, value)
+            metrics.curves.update(value.curves)
+            metrics.per_query.update(value.per_query)
+        return metrics
 
 
 def value_detail(measure: Measure, value: Value, *, left_open: bool = False) -> Detail:

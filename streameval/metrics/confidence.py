@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError, entry_point, is_whole, refuse
-from streameval.metrics.blocks import RankedQueries, Shared, Terms, Totals
+from streameval.metrics.blocks import Shared, Terms, Totals, totals_of
 from streameval.metrics.options import MetricOptions, is_number
 from streameval.statistics import RankStatistics
 from streameval.typing import AnyArray, FloatArray, IntArray
@@ -117,7 +117,7 @@ class Resamples(Shared):
     Attributes
     ----------
     totals : Totals
-        What the queries as they are add up to, in one block.
+        What the queries as they are add up to, in blocks that can be read again.
     identities : Identities
     drawn : [R, I] float64
         How often each identity is drawn.
@@ -164,10 +164,16 @@ def _identity_sums(
     totals: Totals, identities: Identities, terms: Terms, over: str | None, *parameters: Any
 ) -> FloatArray:
     """Return the sums of terms by identity, [I, K] float64."""
-    [ranked] = totals.blocks
-    of = slice(None) if over is None else np.flatnonzero(totals.populations[over])
-    rows = [identities.sums(row, of) for each in terms(ranked, *parameters) for row in each]
-    return np.array(rows).reshape(-1, identities.count).T
+    sums, first = np.empty((0, identities.count)), 0
+    for ranked in totals.ranked():
+        last = first + ranked.stats.queries
+        of = np.arange(first, last)
+        if over is not None:
+            of = of[totals.populations[over][first:last]]
+        rows = [identities.sums(row, of) for each in terms(ranked, *parameters) for row in each]
+        found, first = np.array(rows).reshape(-1, identities.count), last
+        sums = sums + found if len(sums) else found
+    return sums.T
 
 
 def divided(sums: AnyArray, by: AnyArray) -> FloatArray:
@@ -252,7 +258,7 @@ def resampled_values(
     same identities and `how` give the same draws, whatever the statistics: values of two runs on
     the same queries are pairs.
     """
-    totals = RankedQueries(stats, options).totals
+    totals = totals_of(stats, options, [demand for one in measures for demand in one.columns()])
     parts: dict[str, list[FloatArray]] = {one.name: [] for one in measures}
     for drawn in identities.draws(how) if measures else ():
         resamples = Resamples(totals, identities, drawn)

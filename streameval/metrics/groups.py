@@ -11,25 +11,28 @@ negatives alone, so a cell is made by leaving positives out.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from streameval.errors import InputError
 from streameval.metrics.bounds import ListReading, compute_list_metrics
-from streameval.metrics.compute import Detail, Metrics, metrics_of
+from streameval.metrics.compute import Detail, Gathering, Metrics, metrics_of
 from streameval.metrics.confidence import Confidence, Identities, Resampling, confidence_of
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import available_fields, find_name, measures_of
 from streameval.statistics import RankStatistics, rows_of
-from streameval.typing import AnyArray, FloatArray, Int32Array, IntArray
+from streameval.typing import AnyArray, BoolArray, FloatArray, Int32Array, IntArray
 
 NOT_BY_QUERY = (
     "counted over all queries together, not by group: evaluate with --group-by, of 100 groups at "
     "most"
 )
+
+GROUP_BLOCKS = 4  # blocks of statistics whose bytes small groups that are read together take
 
 
 def metrics_by_group(
@@ -58,22 +61,67 @@ def metrics_by_group(
             f"the column of groups has shape {labels.shape}, and there are {stats.queries} "
             "queries: one label a query is needed"
         )
-    measures = [] if lists else measures_of(options, stats)
     groups: dict[Any, Metrics] = {}
-    for label in np.unique(labels).tolist():
-        queries = labels == label
-        own = stats.take(queries)
-        if lists:
-            groups[label] = compute_list_metrics(own, lists.take(queries), options)
-            continue
-        held = available_fields(own)
+    if lists:
+        for label in np.unique(labels).tolist():
+            queries = labels == label
+            own = stats.take(queries), lists.take(queries)
+            groups[label] = compute_list_metrics(*own, options)
+        return groups
+    measures = measures_of(options, stats)
+    for label, blocks in statistics_by_group(stats, labels):
+        first = next(blocks)
+        held = available_fields(first)
         split = [one for one in measures if held.issuperset(one.metric.needs)]
-        metrics = groups[label] = metrics_of(own, options, split)
+        metrics = groups[label] = metrics_of(chain([first], blocks), options, split)
         for measure in measures:
             if measure not in split:
                 metrics.scalars[measure.name] = math.nan
                 metrics.details[measure.name] = Detail(measure.metric.part, NOT_BY_QUERY)
     return groups
+
+
+def statistics_by_group(
+    stats: RankStatistics, labels: AnyArray
+) -> Iterator[tuple[Any, Iterator[RankStatistics]]]:
+    """Give the queries of each label in blocks, before those of the next.
+
+    Of statistics that are read in blocks, small groups are read together.
+    """
+    names, code = np.unique(labels, return_inverse=True)
+    known = names.tolist()
+    read = stats.block(*stats.spans[0]) if len(stats.spans) == 1 else None
+    weights = np.bincount(code, stats.positives + len(stats.thresholds), len(known))
+    most = GROUP_BLOCKS * weights.sum() / len(stats.spans)
+    begin, ends = 0, np.cumsum(weights)
+    while begin < len(known):
+        before = ends[begin - 1] if begin else 0.0
+        end = len(known) if read is not None else int(np.searchsorted(ends, before + most))
+        end = max(end, begin + 1)
+        some = (code >= begin) & (code < end)
+        if read is None and end == begin + 1:
+            yield known[begin], _taken(stats, some)
+        else:
+            held = stats.take(some) if read is None else read
+            inside = code[some]
+            for number in range(begin, end):
+                own = held.take(inside == number)
+                if read is None:
+                    own = replace(own, **stats.histogram_of_some(np.flatnonzero(code == number)))
+                yield known[number], iter([own])
+        begin = end
+
+
+def _taken(stats: RankStatistics, queries: BoolArray) -> Iterator[RankStatistics]:
+    """Yield the statistics of some queries, [Q] bool, block by block."""
+    found = stats.histogram_of_some(np.flatnonzero(queries))
+    histogram = {"impostor_histogram": None, "histogram_edges": None} | found
+    for start, stop in stats.spans:
+        own = queries[start:stop]
+        if own.any():
+            yield replace(stats.block(start, stop).take(own), **histogram)
+            if found:  # all of it is in the first block
+                histogram["impostor_histogram"] = np.zeros_like(found["impostor_histogram"])
 
 
 def confidence_by_group(
@@ -150,26 +198,29 @@ def metrics_by_camera_pair(
     """
     for what, given, wanted in (
         ("query_cam", len(query_cam), stats.queries),
-        ("positive_cam", len(positive_cam.code), len(stats.positive_distance)),
+        ("positive_cam", len(positive_cam.code), int(stats.indptr[-1])),
     ):
         if given != wanted:
             raise InputError(f"{what} has {given} cameras, and {wanted} are needed")
     measures = [one for one in measures_of(options, stats) if one.metric.over == ("Q+",)]
-    cells: dict[tuple[Any, Any], Metrics] = {}
+    cells: dict[tuple[Any, Any], Gathering] = {}
+    for start, stop in stats.spans:
+        block, cams = stats.block(start, stop), query_cam[start:stop]
+        own_codes = positive_cam.code[slice(*stats.indptr[[start, stop]].tolist())]
+        of_query = rows_of(block.indptr)
+        for camera in np.unique(cams).tolist():
+            own = cams == camera
+            row, codes = block.take(own), own_codes[own[of_query]]
+            for code in np.unique(codes).tolist():
+                cell = row.with_positives(codes == code)
+                cell = cell.take(cell.has_positive)
+                if (camera, code) not in cells:
+                    held = available_fields(cell)
+                    possible = [one for one in measures if one.metric.needs_under(options) <= held]
+                    cells[camera, code] = Gathering(options, possible)
+                cells[camera, code].add(cell)
     known = positive_cam.known.tolist()
-    of_query = rows_of(stats.indptr)
-    for camera in np.unique(query_cam).tolist():
-        own = query_cam == camera
-        row, codes = stats.take(own), positive_cam.code[own[of_query]]
-        for code in np.unique(codes).tolist():
-            cell = row.with_positives(codes == code)
-            cell = cell.take(cell.has_positive)
-            possible = [
-                one for one in measures if one.metric.needs_under(options) <= available_fields(cell)
-            ]
-            label = camera, known[code]
-            cells[label] = metrics_of(cell, options, possible)
-    return cells
+    return {(camera, known[code]): cells[camera, code].metrics() for camera, code in sorted(cells)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -306,11 +306,14 @@ class Measure:
 
     def demands(self) -> list[Demand]:
         """Return what a block of queries is asked for, to finish the metric of all blocks."""
-        columns = filter(None, (self.metric.values, *self.metric.keeps))
         return [
-            *map(self._demand, columns),
+            *self.columns(),
             *((partial_sums, *self._demand(terms)) for terms in self.metric.adds),
         ]
+
+    def columns(self) -> list[Demand]:
+        """Return what of that is numbers by query."""
+        return [*map(self._demand, filter(None, (self.metric.values, *self.metric.keeps)))]
 
     def lacks(self, totals: Totals) -> list[Population]:
         """Return what it is over and there is nothing of: it is NaN."""

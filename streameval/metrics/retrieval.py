@@ -34,6 +34,11 @@ def first_ranks(ranked: RankedQueries) -> FloatArray:
     return ranked.ranks.first_rank()
 
 
+def average_precisions(ranked: RankedQueries) -> FloatArray:
+    """Return AP, [N] float64."""
+    return ranked.average_precision
+
+
 def matches_within(ranked: RankedQueries, x: int, name: str) -> FloatArray:
     """Return what a metric of CMC at x is the mean of, [N] float64; at most at the last rank."""
     shots = drawn_shots(ranked, name)
@@ -171,7 +176,7 @@ METRICS = (
         "1/N Σ AP; AP = 1/G Σ_j j/r_j (step), or 1/G Σ_j ½[(j−1)/(r_j−1) + j/r_j] "
         "(trapezoid), or 1/G Σ_j of the precision at distance d_j (threshold)",
         "Zheng et al. 2015 (Market-1501); GOM paper, Eq. 2",
-        values=lambda ranked: ranked.average_precision,
+        values=average_precisions,
         column="AP",
         default=True,
         also=("AP", "mean-average-precision"),

@@ -160,9 +160,7 @@ def in_order(measures: Sequence[Measure]) -> list[Measure]:
 
 def available_fields(stats: RankStatistics) -> frozenset[str]:
     """Return the fields that the statistics hold: optional ones that are there, and thresholds."""
+    thresholds = len(stats.thresholds)
     return frozenset(
-        name
-        for name, field in FIELDS.items()
-        if getattr(stats, name) is not None
-        and (len(stats.thresholds) or "threshold" not in field.axes)
+        name for name in stats.held if thresholds or "threshold" not in FIELDS[name].axes
     )

@@ -222,7 +222,7 @@ class ListSource(Source):
             Its tile is queries of a block, and k.
         """
         here = limits.here(problem)
-        here["statistics"] += here["statistics"] + problem.job_bytes
+        here["statistics"] += here["statistics"] + problem.job_bytes(problem.queries)
         process = limits.process(problem, here)
         recipe, is_flat = self.recipe, self.is_flat
         process.kept.update(FAISS=FAISS_BYTES * self.searches, index=self.index_bytes)

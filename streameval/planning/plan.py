@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -72,6 +73,7 @@ class Cut(NamedTuple):
     tasks: tuple[Task, ...]
     block: int
     tile: Span
+    round: int = 0
 
     @property
     def queries(self) -> int:
@@ -115,7 +117,7 @@ class Limits:
         on = self.workers
         if on is None:
             return Process(self.memory, self.threads, 0, dict(here))
-        kept = {LIBRARIES: on.libraries, "pairs": problem.job_bytes}
+        kept = {LIBRARIES: on.libraries, "pairs": problem.job_bytes(problem.queries)}
         return Process(on.memory, on.threads, on.count, kept)
 
 
@@ -147,6 +149,8 @@ class Plan:
         evaluation runs in this process.
     client : dict of str to int
         Bytes held by the process that hands out the tasks of a cluster, by what holds them.
+    round : int
+        The most queries whose statistics are in memory; 0 for all.
     """
 
     layout: Layout
@@ -160,6 +164,7 @@ class Plan:
     flops: int
     workers: int = 0
     client: Holders = field(default_factory=dict)
+    round: int = 0
 
     @property
     def peak(self) -> int:
@@ -174,7 +179,29 @@ class Plan:
     @property
     def cut(self) -> Cut:
         """How the work is cut."""
-        return Cut(self.layout, self.tasks, self.block, self.tile)
+        return Cut(self.layout, self.tasks, self.block, self.tile, self.round)
+
+    @property
+    def rounds(self) -> list[tuple[Task, ...]]:
+        """The tasks of each round: those of some queries are finished before others begin."""
+        if not self.round:
+            return [self.tasks]
+        begins: list[int] = []
+        for first, last in sorted({task.queries for task in self.tasks}):
+            if not begins or last - begins[-1] > self.round:
+                begins.append(first)
+        rounds: list[list[Task]] = [[] for _ in begins]
+        for task in self.tasks:
+            rounds[bisect_right(begins, task.queries[0]) - 1].append(task)
+        return list(map(tuple, rounds))
+
+    @property
+    def round_queries(self) -> list[Span]:
+        """The queries of each round."""
+        return [
+            (min(task.queries[0] for task in tasks), max(task.queries[1] for task in tasks))
+            for tasks in self.rounds
+        ]
 
     @property
     def pairs(self) -> int:

@@ -27,7 +27,6 @@ from streameval.kernels.tiles import DOUBTS, FINE_QUERIES, MARKED
 from streameval.planning.plan import (
     FAN_IN,
     SHARDS_PER_THREAD,
-    Cut,
     Layout,
     Limits,
     Plan,
@@ -49,6 +48,7 @@ DOUBT_BYTES = 26 * DOUBTS + 28 * MARKED
 SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all threads
 SMALL_SHARD = 16_384  # gallery rows: of fewer, what a shard costs beside them would show
 TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
+LEAST_ROUND = 16  # queries whose statistics are in memory together
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
 TILE_BYTES = 8 << 20  # of a stored matrix: is in the cache when it is counted
 TILE_ROWS = 32, 128  # at least and about: fewer cost as much a task, more are narrower tiles
@@ -73,37 +73,60 @@ def make_plan(problem: Problem, limits: Limits) -> Plan:
     process = limits.process(problem, here)
     if problem.shots is not None:
         identities = problem.shots.kept_bytes(problem.queries, problem.gallery)
-        process.kept["identities"] = here["identities"] = identities
+        process.kept["identities"] = identities
     if problem.data.width:
         plan = _plan_features(problem, process, limits)
     else:
-        plan = _plan_matrix(problem, process, limits.cut)
+        plan = _plan_matrix(problem, process, limits)
     if limits.workers is None:
         return plan
-    sent = {"the job, as it is sent": problem.job_bytes, "tasks": TASK_BYTES * len(plan.tasks)}
-    return replace(plan, client=here | sent)
+    in_round = plan.round or problem.queries
+    return replace(plan, client=_client_parts(problem, limits, in_round, len(plan.tasks)))
 
 
-def _parts(problem: Problem, process: Process, own: Holders, queries: int, items: int) -> Holders:
-    """Return the bytes that a process holds, by what holds them: its own parts, and all others.
-
-    `queries` is the number of queries of a task, `items` that of the columns of a tile.
-    """
-    doubts = DOUBT_BYTES if problem.data.width else 0
-    counts = {"counts": process.threads * (problem.task_bytes(queries) + doubts)}
+def _client_parts(problem: Problem, limits: Limits, in_round: int, tasks: int) -> Holders:
+    """Return the bytes that the client of a cluster holds, by what holds them."""
+    held = limits.here(problem) | problem.round_bytes(in_round)
     if problem.shots is not None:
-        counts["negatives ahead"] = process.threads * problem.shots.task_bytes(queries, items)
-    merged = FAN_IN + 2 if process.workers else process.threads
-    return process.kept | {"merging": merged * problem.part_bytes(queries)} | own | counts
+        held["identities"] = problem.shots.kept_bytes(in_round, problem.gallery)
+    sent = problem.job_bytes(in_round)
+    return held | {"the job, as it is sent": sent, "tasks": TASK_BYTES * tasks}
+
+
+def _client_round(problem: Problem, limits: Limits) -> int:
+    """Return the most queries of a round whose statistics the client of a cluster can hold."""
+    queries = max(problem.queries, 1)
+    while sum(_client_parts(problem, limits, queries, 0).values()) > limits.memory:
+        if queries <= LEAST_ROUND:
+            break
+        queries = -(-queries // 2)
+    return queries
 
 
 class _Cut(NamedTuple):
-    """Features that are held at a time: rows of both sides, and the shape of a tile."""
+    """What is held at a time: queries of a task, rows of the gallery, a tile's shape; a round."""
 
     queries: int
     block: int
     rows: int
     items: int
+    round: int
+
+
+def _parts(problem: Problem, process: Process, own: Holders, cut: _Cut) -> Holders:
+    """Return the bytes that a process holds, by what holds them: its own parts, and all others."""
+    queries, items = cut.queries, cut.items
+    doubts = DOUBT_BYTES if problem.data.width else 0
+    counts = {"counts": process.threads * (problem.task_bytes(queries) + doubts)}
+    if problem.shots is not None:
+        counts["negatives ahead"] = process.threads * problem.shots.task_bytes(queries, items)
+    merged = FAN_IN + 2 if process.workers else process.threads
+    held = process.kept | {"merging": merged * problem.part_bytes(queries)} | own | counts
+    if process.workers:
+        return held | {"pairs": problem.job_bytes(cut.round)}
+    if problem.shots is not None:
+        held["identities"] = problem.shots.kept_bytes(cut.round, problem.gallery)
+    return held | problem.round_bytes(cut.round)
 
 
 def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
@@ -121,7 +144,7 @@ def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
         "tiles": threads
         * (tile + item_bytes(cut.items, data.width) + slice_bytes(cut.rows, cut.items, data.width)),
     }
-    return _parts(problem, process, own, cut.queries, cut.items)
+    return _parts(problem, process, own, cut)
 
 
 def _row_bytes(problem: Problem) -> int:
@@ -134,9 +157,10 @@ def _plan_features(problem: Problem, process: Process, limits: Limits) -> Plan:
     """Cut features as an earlier plan does, where that fits, or anew."""
     kept, cut = limits.cut, None
     if kept is not None and kept.layout == "features":
-        cut, tasks = _Cut(kept.queries, kept.block, *kept.tile), kept.tasks
+        in_round = kept.round or problem.queries
+        cut, tasks = _Cut(kept.queries, kept.block, *kept.tile, in_round), kept.tasks
     if cut is None or sum(_feature_parts(problem, process, cut).values()) > process.memory:
-        cut = _fitting(problem, process, limits.tile or (best_rows(), TILE_ITEMS))
+        cut = _fitting(problem, process, limits)
         tasks = _feature_tasks(problem, process, cut)
     data, chunk, block = problem.data, max(problem.data.chunks[0], 1), cut.block
     row_bytes = data.width * data.stored_itemsize
@@ -155,6 +179,7 @@ def _plan_features(problem: Problem, process: Process, limits: Limits) -> Plan:
         read + problem.queries * row_bytes * max(process.workers, 1),
         2 * problem.queries * problem.gallery * data.width * problem.passes,
         process.workers,
+        round=cut.round if cut.round < problem.queries else 0,
     )
 
 
@@ -169,17 +194,30 @@ def _feature_tasks(problem: Problem, process: Process, cut: _Cut) -> tuple[Task,
     return tuple(Task(q, g) for q in ranges(problem.queries, cut.queries) for g in shards)
 
 
-def _fitting(problem: Problem, process: Process, tile: tuple[int, int]) -> _Cut:
+def _first_round(problem: Problem, process: Process, limits: Limits) -> int:
+    """Return the most queries whose statistics take no more than half of the memory."""
+    if process.workers:
+        return _client_round(problem, limits)
+    queries = max(problem.queries, 1)
+    while queries > LEAST_ROUND and sum(problem.round_bytes(queries).values()) > process.memory / 2:
+        queries = -(-queries // 2)
+    return queries
+
+
+def _fitting(problem: Problem, process: Process, limits: Limits) -> _Cut:
     """Return the largest blocks and tiles that fit the memory of a process."""
+    tile = limits.tile or (best_rows(), TILE_ITEMS)
     chunk, shares = max(problem.data.chunks[0], 1), process.threads * max(process.workers, 1)
     items = min(tile[1], max(problem.gallery, 1))
     # Whole chunks, so that none is decoded twice; but a share of the gallery for every thread.
     block = -(-max(TARGET_BLOCK_BYTES // _row_bytes(problem), items) // chunk) * chunk
     block = max(min(block, -(-problem.gallery // shares)), 1)
-    queries, draws = max(problem.queries, 1), problem.shots is not None
+    queries = in_round = _first_round(problem, process, limits)
+    draws = problem.shots is not None
     if draws:
         queries = min(queries, max(-(-queries // shares), SHOT_QUERIES))
-    cut = _Cut(queries, block, min(tile[0], max(problem.queries, 1)), min(items, block))
+    rows = min(tile[0], max(problem.queries, 1))
+    cut = _Cut(queries, block, rows, min(items, block), in_round)
     least = (
         ("block", max(chunk, 2 * SMALL_BLOCK if draws else SMALL_BLOCK)),
         ("queries", SHOT_QUERIES if draws else 256),  # more passes over the gallery
@@ -187,6 +225,7 @@ def _fitting(problem: Problem, process: Process, tile: tuple[int, int]) -> _Cut:
         ("queries", 1 if draws else 256),
         ("rows", 16),
         ("queries", 1 if draws else 16),
+        ("round", LEAST_ROUND),
     )
     while sum((parts := _feature_parts(problem, process, cut)).values()) > process.memory:
         name = next((name for name, size in least if getattr(cut, name) > size), None)
@@ -196,7 +235,7 @@ def _fitting(problem: Problem, process: Process, tile: tuple[int, int]) -> _Cut:
         if name == "block" and cut.block > chunk:
             half = max(half // chunk, 1) * chunk
         cut = cut._replace(**{name: half})
-        cut = cut._replace(items=min(cut.items, cut.block))
+        cut = cut._replace(items=min(cut.items, cut.block), queries=min(cut.queries, cut.round))
     return cut
 
 
@@ -224,8 +263,8 @@ def _shards(problem: Problem, unit: int, most: int, process: Process) -> list[Sp
     return shards or [(0, 0)]
 
 
-def _matrix_parts(problem: Problem, process: Process, rows: int, items: int) -> Holders:
-    data, threads = problem.data, process.threads
+def _matrix_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
+    data, threads, rows, items = problem.data, process.threads, cut.rows, cut.items
     cells = rows * items * (data.itemsize + data.converted * data.stored_itemsize)
     shared = items >= max(problem.gallery, 1)  # by all strips
     columns = items * (16 + data.itemsize * (2 + problem.classes[0]))
@@ -233,12 +272,13 @@ def _matrix_parts(problem: Problem, process: Process, rows: int, items: int) -> 
         "distances": threads * (cells + data.scratch(rows, items)),
         "items": (1 if shared else threads) * columns,
     }
-    return _parts(problem, process, own, rows, items)
+    return _parts(problem, process, own, cut)
 
 
-def _plan_matrix(problem: Problem, process: Process, kept: Cut | None) -> Plan:
+def _plan_matrix(problem: Problem, process: Process, limits: Limits) -> Plan:
     """Cut a stored matrix as an earlier plan does, where that fits, or anew."""
-    layout, rows, items = _fitting_matrix(problem, process)
+    layout, cut = _fitting_matrix(problem, process, limits)
+    rows, items, kept = cut.rows, cut.items, limits.cut
     by_row, by_item = problem.data.edges or (None, None)
     step, again = items, layout == "rectangles"
     if problem.shots is not None:
@@ -250,9 +290,9 @@ def _plan_matrix(problem: Problem, process: Process, kept: Cut | None) -> Plan:
     across = ranges(problem.gallery, step, by_item)
     tasks = tuple(Task(q, g) for q in ranges(problem.queries, rows, by_row) for g in across)
     if kept is not None and kept.layout in ("strips", "rectangles"):
-        parts = _matrix_parts(problem, process, *kept.tile)
-        if sum(parts.values()) <= process.memory:
-            layout, tasks, (rows, items) = kept.layout, kept.tasks, kept.tile
+        earlier = _rectangle(*kept.tile, kept.round or problem.queries)
+        if sum(_matrix_parts(problem, process, earlier).values()) <= process.memory:
+            layout, tasks, (rows, items), cut = kept.layout, kept.tasks, kept.tile, earlier
     matrix = problem.queries * problem.gallery * problem.data.stored_itemsize
     return Plan(
         layout,
@@ -261,15 +301,22 @@ def _plan_matrix(problem: Problem, process: Process, kept: Cut | None) -> Plan:
         (rows, items),
         process.threads,
         process.memory,
-        _matrix_parts(problem, process, rows, items),
+        _matrix_parts(problem, process, cut),
         matrix * (problem.passes + again),
         0,
         process.workers,
+        round=cut.round if cut.round < problem.queries else 0,
     )
 
 
-def _fitting_matrix(problem: Problem, process: Process) -> tuple[Layout, int, int]:
-    """Return strips of whole rows or rectangles: their rows and items."""
+def _rectangle(rows: int, items: int, in_round: int) -> _Cut:
+    """Return what is held of a stored matrix at a time."""
+    return _Cut(rows, items, rows, items, in_round)
+
+
+def _fitting_matrix(problem: Problem, process: Process, limits: Limits) -> tuple[Layout, _Cut]:
+    """Return strips of whole rows, or rectangles."""
+    in_round = _first_round(problem, process, limits)
     data, gallery = problem.data, max(problem.gallery, 1)
     whole = data.grain != (1, 1)  # whole chunks, or any part of them
     down, across = data.chunks if whole else _part_of_chunk(*data.chunks)
@@ -278,7 +325,8 @@ def _fitting_matrix(problem: Problem, process: Process) -> tuple[Layout, int, in
     small = STRIP_BYTES if whole else TILE_BYTES
 
     def fits(rows: int, items: int) -> bool:
-        return sum(_matrix_parts(problem, process, rows, items).values()) <= process.memory
+        parts = _matrix_parts(problem, process, _rectangle(rows, items, in_round))
+        return sum(parts.values()) <= process.memory
 
     def may_be(rows: int, items: int) -> bool:
         return rows * items * data.itemsize <= small and fits(rows, items)
@@ -292,13 +340,16 @@ def _fitting_matrix(problem: Problem, process: Process) -> tuple[Layout, int, in
         most = COLUMNS // 2 if whole and data.grain is not None else gallery
         while items < most and may_be(rows, items + across):
             items += across
-        while not (whole or fits(rows, items)) and max(rows, items) > 1:
-            rows, items = -(-rows // 2), items if rows > 1 else -(-items // 2)
-    parts = _matrix_parts(problem, process, rows, items)
+    while not fits(rows, items) and in_round > rows:
+        in_round = max(-(-in_round // 2), rows)
+    while not (whole or fits(rows, items)) and max(rows, items) > 1:
+        rows, items = -(-rows // 2), items if rows > 1 else -(-items // 2)
+    cut = _rectangle(rows, items, in_round)
+    parts = _matrix_parts(problem, process, cut)
     if sum(parts.values()) > process.memory:
         remedy = "raise --memory, lower --threads, or store the matrix in smaller chunks than "
         raise refusal(problem, process, parts, f"{remedy}{data.chunks[0]} × {data.chunks[1]}")
-    return layout, rows, items
+    return layout, cut
 
 
 def _part_of_chunk(rows: int, items: int) -> tuple[int, int]:

@@ -12,6 +12,9 @@ from streameval.typing import IntArray
 Holders = dict[str, int]
 """Bytes by what holds them."""
 
+QUERY_BYTES = 400  # of a query, in the table of all queries
+READ_BYTES = 128 << 20  # of a block of statistics that is read, and of what is computed of it
+
 
 @dataclass(frozen=True)
 class ShotSizes:
@@ -144,29 +147,43 @@ class Problem:
 
     @property
     def held_bytes(self) -> Holders:
-        """Bytes that an evaluation holds whatever its cut, by what holds them.
+        """Bytes that an evaluation holds in one round, whatever its cut, by what holds them.
 
-        Statistics count thrice, as their parts merge; of labels, what is made of those that are
-        given.
+        Of labels, what is made of those that are given.
         """
         by_item = self.gallery * (1 + 4 * self.classes[1])
         sought = min(self.gallery, self.listed)  # items whose identity a query has
-        finding = 100 * min(self.listed, PAIRS)
-        return {
-            "labels": by_item + 8 * sought + 32 * self.queries,
-            "pairs": 10 * self.listed + 4 * self.positives + finding,
-            "statistics": 3 * self.part_bytes(self.queries) + 112 * self.positives,
-        }
+        labels = by_item + 8 * sought + 32 * self.queries
+        return {"labels": labels, **self.round_bytes(self.queries)}
 
-    @property
-    def job_bytes(self) -> int:
-        """Bytes of the job that every worker holds: listed pairs, junk, classes, positives."""
+    def round_bytes(self, queries: int) -> Holders:
+        """Return the bytes of the pairs and statistics of a round of so many queries.
+
+        Statistics count thrice, as their parts merge. Where there are several rounds, what is known
+        of each query in the end, and a block that is read again, count too.
+        """
+        positives, listed = self.positives_of(queries), self.listed_of(queries)
+        pairs = 10 * listed + 4 * positives + 100 * min(listed, PAIRS)
+        statistics = 3 * self.part_bytes(queries) + 112 * positives
+        if queries < self.queries:
+            statistics += QUERY_BYTES * self.queries + READ_BYTES
+        return {"pairs": pairs, "statistics": statistics}
+
+    def job_bytes(self, queries: int) -> int:
+        """Return the bytes of the job that every worker holds, of a round of so many queries.
+
+        Listed pairs, junk, classes, positives.
+        """
         by_item = self.gallery * (1 + 4 * self.classes[1])
-        return 2 * (10 * self.listed + by_item) + 24 * self.positives
+        return 2 * (10 * self.listed_of(queries) + by_item) + 24 * self.positives_of(queries)
 
     def positives_of(self, queries: int) -> int:
         """Return the positives of so many queries, on average."""
         return -(-self.positives * queries // max(self.queries, 1))
+
+    def listed_of(self, queries: int) -> int:
+        """Return the listed pairs of so many queries, on average."""
+        return -(-self.listed * queries // max(self.queries, 1))
 
     def part_bytes(self, queries: int) -> int:
         """Return the bytes of the statistics of so many queries."""
@@ -177,12 +194,11 @@ class Problem:
     def task_bytes(self, queries: int) -> int:
         """Return the bytes of edges, levels, slots and statistics of a task of so many queries."""
         positives, limits = self.positives_of(queries), self.thresholds + self.edges
-        listed = -(-self.listed * queries // max(self.queries, 1))
         within = limits + 8 + 2 * self.near + (self.thresholds if self.edges else 0)
         return (
             (32 if self.data.width else 24) * (positives + queries * limits)
             + (16 if self.groups else 8) * queries * within
             + 24 * limits * self.groups
             + 40 * positives
-            + (0 if self.data.width else 8 * listed)
+            + (0 if self.data.width else 8 * self.listed_of(queries))
         )

@@ -233,26 +233,83 @@ def find_pairs(
     counts : PairCounts, optional
         The numbers of the pairs, where they are known.
     """
-    if counts is None:
-        counts = PairCounts.of(query, gallery, protocol, listed)
-    indptr = cumulated(counts.listed)
-    count = int(indptr[-1])
-    item, positive = np.empty(count, np.int64), np.empty(count, np.bool_)
-    if listed is not None:
-        for start, stop in spans(counts.listed):
-            own = slice(*indptr[[start, stop]].tolist())
-            _, item[own], positive[own] = listed.merged(start, stop, len(gallery))
-        _warn_of_other_identities(query, gallery, listed.good)
-        every, junk = np.ones(count, np.bool_), np.zeros(len(gallery), np.bool_)
-        none = ItemClasses.none(len(query), len(gallery))
-        return Pairs(indptr, item, positive, every, junk, none)
-    same_identity = np.empty(count, np.bool_)
-    finder = PairFinder(query, gallery, protocol)
-    for start, stop in spans(counts.listed):
-        own = slice(*indptr[[start, stop]].tolist())
-        item[own], positive[own], same_identity[own] = finder.find(start, stop)
-    classes = ItemClasses.of(query, gallery, protocol)
-    return Pairs(indptr, item, positive, same_identity, finder.junk, classes)
+    return PairSource(query, gallery, protocol, listed, counts).block(0, len(query))
+
+
+class PairSource:
+    """The pairs of Q queries with G gallery items, found for a block of queries at a time.
+
+    Parameters
+    ----------
+    query, gallery, protocol, listed, counts
+        As of `find_pairs`.
+
+    Attributes
+    ----------
+    queries : int
+        Q.
+    counts : PairCounts
+        The numbers of the pairs.
+    classes : ItemClasses
+    junk : [G] bool
+    """
+
+    def __init__(
+        self,
+        query: Labels,
+        gallery: Labels,
+        protocol: Protocol,
+        listed: ListedPairs | None = None,
+        counts: PairCounts | None = None,
+    ) -> None:
+        if counts is None:
+            counts = PairCounts.of(query, gallery, protocol, listed)
+        self.queries, self.counts, self._gallery = len(query), counts, len(gallery)
+        self._listed = listed
+        self._finder: PairFinder | None = None
+        if listed is None:
+            self._finder = PairFinder(query, gallery, protocol)
+            self.junk, self.classes = self._finder.junk, ItemClasses.of(query, gallery, protocol)
+        else:
+            self.junk = np.zeros(len(gallery), np.bool_)
+            self.classes = ItemClasses.none(len(query), len(gallery))
+            _warn_of_other_identities(query, gallery, listed.good)
+        self._span = (0, 0)
+        self._found: Pairs | None = None
+
+    def block(self, start: int, stop: int) -> Pairs:
+        """Return the pairs of some queries; those that were found last are kept."""
+        first, last = self._span
+        if self._found is None or start < first or stop > last:
+            self._found = None  # its memory is free before more is taken
+            self._found, self._span = self._find(start, stop), (start, stop)
+            if stop - start == self.queries:  # labels may be large
+                self._finder = self._listed = None
+            return self._found
+        return self._found.block(start - first, stop - first)
+
+    def listed_items(self) -> IntArray:
+        """Return the gallery index of each listed pair, [L] int64."""
+        if self._span == (0, self.queries):
+            return self.block(0, self.queries).item
+        blocks = [self._find(*span).item for span in spans(self.counts.listed)]
+        return np.concatenate([np.empty(0, np.int64), *blocks])
+
+    def _find(self, start: int, stop: int) -> Pairs:
+        listed = self.counts.listed[start:stop]
+        indptr = cumulated(listed)
+        count = int(indptr[-1])
+        item, positive = np.empty(count, np.int64), np.empty(count, np.bool_)
+        same_identity = np.ones(count, np.bool_)
+        for left, right in spans(listed):
+            own = slice(*indptr[[left, right]].tolist())
+            where = start + left, start + right
+            if self._finder is not None:
+                item[own], positive[own], same_identity[own] = self._finder.find(*where)
+            elif self._listed is not None:
+                _, item[own], positive[own] = self._listed.merged(*where, self._gallery)
+        classes = replace(self.classes, query=self.classes.query[start:stop])
+        return Pairs(indptr, item, positive, same_identity, self.junk, classes)
 
 
 def _warn_of_other_identities(query: Labels, gallery: Labels, good: PairList) -> None:

@@ -20,9 +20,10 @@ import numpy as np
 
 from streameval.display.shown import Shown
 from streameval.errors import OptionError, entry_point
-from streameval.metrics.blocks import RankedQueries
+from streameval.metrics.blocks import totals_of
 from streameval.metrics.confidence import Resampling, interval, resampled_values, withheld
 from streameval.metrics.metric import FRACTION, Kind
+from streameval.metrics.retrieval import average_precisions, first_ranks
 from streameval.metrics.selection import names_of
 from streameval.result import Evaluation, Results
 from streameval.result.same_task import check_comparable, check_despite
@@ -180,9 +181,10 @@ def _gains(columns: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
 
 def query_scores(result: Evaluation) -> tuple[FloatArray, FloatArray]:
     """Return AP and first rank of each query, [Q] each; NaN for those that are not in Q+."""
-    ranked = RankedQueries(result.statistics, result.options)
-    of_all = ranked.totals.of_all_queries
-    return of_all(ranked.average_precision), of_all(ranked.ranks.first_rank())
+    wanted = average_precisions, first_ranks
+    totals = totals_of(result.statistics, result.options, [(column,) for column in wanted])
+    scores = (totals.of_all_queries(totals.column(column)) for column in wanted)
+    return next(scores), next(scores)
 
 
 @entry_point

@@ -17,17 +17,17 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from streameval.arrays.complete import check_complete
-from streameval.errors import InputError, OutputError, check_path
+from streameval.errors import OutputError, check_path
 from streameval.metrics.bounds import ListReading
 from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Resampling
@@ -37,8 +37,8 @@ from streameval.metrics.options import MetricOptions
 from streameval.output import ESCAPED, NewFolder, as_json, check_new, refused
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.result.groups import check_group_column, label_columns, write_groups
-from streameval.statistics import REQUIRED, RankStatistics
-from streameval.store import create_array
+from streameval.result.stored import FORMAT, damaged, load_statistics, reading, save_statistics
+from streameval.statistics import RankStatistics
 from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ T = TypeVar("T")
 SUMMARY, CURVES, PER_QUERY = "summary.json", "curves.npz", "per_query.parquet"
 STATISTICS, POSITIVES, GROUPS = "statistics.zarr", "positives.parquet", "groups.csv"
 BEST = "best.zarr"
-_METADATA = ("zarr.json", ".zgroup", ".zattrs", ".zmetadata")
 ENTRIES = (SUMMARY, CURVES, PER_QUERY, STATISTICS, POSITIVES, GROUPS, BEST)
-FORMAT = 4  # of results; those of earlier formats are read, too
 
 
 def check_output(path: str | Path, *, overwrite: bool) -> Path:
@@ -131,8 +129,12 @@ def write_files(result: Evaluation, folder: Path) -> None:
     save_statistics(result.statistics, folder / STATISTICS)
     if result.lists is not None and result.lists.best is not None:
         save_statistics(result.lists.best, folder / BEST)
-    if result.statistics.positive_item is not None and result.lists is None:
-        pq.write_table(pa.table(dict(result.positives)), folder / POSITIVES)
+    if "positive_item" in result.statistics.held and result.lists is None:
+        tables = (pa.table(dict(block)) for block in result.positive_blocks())
+        first = next(tables)
+        with pq.ParquetWriter(folder / POSITIVES, first.schema) as writer:
+            for table in chain([first], tables):
+                writer.write_table(table)
     if result.group_by is not None:
         with (folder / GROUPS).open("w", encoding="utf-8", newline="") as file:
             write_groups(file, result)
@@ -144,7 +146,7 @@ def load_result(kind: type[Evaluation], folder: Path) -> Evaluation:
 
     summary = read_summary(folder)
     statistics = load_statistics(folder / STATISTICS)
-    with _reading(folder):
+    with reading(folder):
         options: JsonObject = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in summary["options"].items()
@@ -173,10 +175,10 @@ def load_result(kind: type[Evaluation], folder: Path) -> Evaluation:
         for name, count in loaded.counts.items():
             told = summary["counts"].get(name)
             if told != count:
-                raise _damaged(folder, f"{STATISTICS} has {count} {name}, {SUMMARY} says {told}")
+                raise damaged(folder, f"{STATISTICS} has {count} {name}, {SUMMARY} says {told}")
     rows, queries = table.num_rows, loaded.counts["queries"]
     if rows != queries:
-        raise _damaged(folder, f"{PER_QUERY} has {rows} rows, {SUMMARY} says {queries} queries")
+        raise damaged(folder, f"{PER_QUERY} has {rows} rows, {SUMMARY} says {queries} queries")
     return loaded
 
 
@@ -207,9 +209,9 @@ def _read_positive_cams(folder: Path, statistics: RankStatistics) -> PositiveCam
     if not path.exists() or "cam" not in pq.read_schema(path).names:
         return None
     cams = PositiveCameras.of(pq.read_table(path, columns=["cam"])["cam"].to_numpy())
-    rows, positives = len(cams.code), len(statistics.positive_distance)
+    rows, positives = len(cams.code), int(statistics.indptr[-1])
     if rows != positives:
-        raise _damaged(folder, f"{POSITIVES} has {rows} rows, and there are {positives} positives")
+        raise damaged(folder, f"{POSITIVES} has {rows} rows, and there are {positives} positives")
     return cams
 
 
@@ -222,43 +224,6 @@ def _read_lists(folder: Path, told: JsonObject | None, table: Any) -> ListReadin
     )
     best = load_statistics(folder / BEST) if told["missing"] == "bounds" else None
     return ListReading(told["missing"], told["k"], effective, missing, told["tightened"], best)
-
-
-def save_statistics(statistics: RankStatistics, path: Path) -> None:
-    """Write statistics as a Zarr v3 group, an array a field, with checksums."""
-    import zarr
-
-    group = zarr.open_group(path, mode="w", zarr_format=3)
-    group.attrs["format"] = FORMAT
-    held = statistics.arrays()
-    group.attrs["fields"] = list(held)
-    for name, values in held.items():
-        chunks = tuple(max(min(size, 1 << 18), 1) for size in values.shape)
-        create_array(group, name, values.shape, values.dtype, chunks)[...] = values
-
-
-def load_statistics(path: Path) -> RankStatistics:
-    """Read statistics; raise OutputError if a field is missing, incomplete or damaged."""
-    import zarr
-
-    fields: JsonObject = {}
-    with _reading(path.parent, f"{STATISTICS}, "):
-        group = zarr.open_group(path, mode="r")
-        held: Any = group.attrs.get("fields", sorted(REQUIRED))  # format 1 has no optional ones
-        known, there = REQUIRED.union(held), {child.name for child in path.iterdir()}
-        stray = sorted(there - known - set(_METADATA))
-        if stray:
-            raise OutputError(
-                f"{path}: zarr.json names the fields {', '.join(sorted(known))}, and there is "
-                f"{stray[0]}; evaluate again"
-            )
-        for name in known:
-            array = group[name]
-            if not isinstance(array, zarr.Array):
-                raise OutputError(f"{path}: {name} is no array")
-            check_complete(array, path / name, f"{path}::{name}")
-            fields[name] = np.asarray(array[...])
-        return RankStatistics(**fields)
 
 
 def summary_of(result: Evaluation) -> JsonObject:
@@ -327,19 +292,3 @@ def plain(value: T) -> T:
         held = None
     result: T = held
     return result
-
-
-@contextmanager
-def _reading(folder: Path, what: str = "") -> Iterator[None]:
-    """Refuse a result of which something can't be read: missing, cut, or of another kind."""
-    try:
-        yield
-    except (MemoryError, OutputError):
-        raise
-    except Exception as error:
-        said = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-        raise _damaged(folder, f"{what}{said}") from error
-
-
-def _damaged(folder: Path, how: str) -> OutputError:
-    return OutputError(f"{folder} is damaged ({how}); evaluate again, or restore the folder")

@@ -126,13 +126,8 @@ class EvaluationValues:
                 "numbered from 0"
             )
         check_not_of_lists(self.lists, "precision and recall at each positive")
-        start, stop = self.statistics.indptr[query : query + 2].tolist()
-        recall, precision = self._precision_recall
-        return recall[start:stop], precision[start:stop]
-
-    @cached_property
-    def _precision_recall(self) -> tuple[FloatArray, FloatArray]:
-        return precision_recall(RankedQueries(self.statistics, self.options))
+        own = self.statistics.block(int(query), int(query) + 1)
+        return precision_recall(RankedQueries(own, self.options))
 
     @cached_property
     def per_query(self) -> Columns:
@@ -153,17 +148,25 @@ class EvaluationValues:
         ``query``, gallery ``item`` and ``cam`` (if known), ``distance``; ``recall`` and
         ``precision`` at the positive, as in `precision_recall`.
         """
+        blocks = list(self.positive_blocks())
+        return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+
+    def positive_blocks(self) -> Iterator[Columns]:
+        """Yield `positives` of one block of queries after the other."""
         check_not_of_lists(self.lists, "the table of positives")
-        statistics, (recall, precision) = self.statistics, self._precision_recall
-        columns = {
-            "query": rows_of(statistics.indptr),
-            "item": statistics.positive_item,
-            "cam": None if self.positive_cams is None else self.positive_cams.labels,
-            "distance": statistics.positive_distance,
-            "recall": recall,
-            "precision": precision,
-        }
-        return {name: values for name, values in columns.items() if values is not None}
+        for start, stop in self.statistics.spans:
+            block = self.statistics.block(start, stop)
+            own, cams = slice(*self.statistics.indptr[[start, stop]].tolist()), self.positive_cams
+            recall, precision = precision_recall(RankedQueries(block, self.options))
+            columns = {
+                "query": rows_of(block.indptr) + start,
+                "item": block.positive_item,
+                "cam": None if cams is None else cams.known[cams.code[own]],
+                "distance": block.positive_distance,
+                "recall": recall,
+                "precision": precision,
+            }
+            yield {name: values for name, values in columns.items() if values is not None}
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
@@ -172,7 +175,8 @@ class EvaluationValues:
         ``queries``, ``queries_positive`` (N), ``queries_negative`` (M), ``queries_excluded``,
         ``gallery``, ``pairs_positive``, ``pairs_ignored``, ``ties``.
         """
-        gallery = int((self.statistics.valid + self.statistics.ignored)[0])
+        first = self.statistics.block(0, 1)
+        gallery = int((first.valid + first.ignored)[0])
         return self.metrics.counts | {"gallery": gallery}
 
     def grouped(self, by: str | npt.ArrayLike) -> Self:

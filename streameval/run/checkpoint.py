@@ -73,6 +73,8 @@ class Checkpoint(Record):
         self._evaluation: JsonObject = {}
         self._anew = False  # whether the work is cut otherwise than the record says
         self._stages: dict[str, Stage] = {}
+        self._states: dict[str, list[str]] = {}  # that are read when their stage begins
+        self._begun: list[Stage] = []
         self._variant = ""
         self._changed: dict[tuple[str, str], Stage] = {}
         self._commits = 0
@@ -126,13 +128,26 @@ class Checkpoint(Record):
                     f"{plural(len(other.done), 'task')}, {np.count_nonzero(other.done):,} were "
                     "finished"
                 )
-            return Stage(len(tasks), partial(self._mark, where))
-        if len(stage.done) != len(tasks):
+            stage = Stage(len(tasks), partial(self._mark, where))
+        elif len(stage.done) != len(tasks):
             raise OutputError(
                 f"{self._folder} is damaged: {where} has {len(stage.done)} tasks in it, and "
                 f"there are {len(tasks)}; remove it"
             )
+        for path in self._states.pop(where, ()):
+            with self._store.guard("read"):
+                view = View(self._store, self._store.readable())
+                stage.state[path.rpartition("/")[2]] = _counted_of(view.read(path))
+        self._begun.append(stage)
         return stage
+
+    def release(self) -> None:
+        """Keep the stages that there were, and let go of what they have counted."""
+        self.commit()
+        self._changed.clear()  # what can't be kept is lost
+        for stage in self._begun:
+            stage.state.clear()
+        self._begun.clear()
 
     def file(self, name: str) -> Path:
         """Return where a file of a stage is kept, in the folder of the record."""
@@ -252,7 +267,7 @@ class Checkpoint(Record):
         change.write_bytes(EVALUATION, json.dumps(self._evaluation).encode())
 
     def _open(self) -> None:
-        """Open the record and read all of it: it is no larger than the result."""
+        """Open the record, and read which tasks are finished."""
         with self._store.guard("read"):
             if self._store.exists():
                 self._store.open()
@@ -278,13 +293,14 @@ class Checkpoint(Record):
         for path in view.digests.keys() - {EVALUATION}:
             where, _, name = path.rpartition("/")
             stage = self._stages.setdefault(where, Stage(0, partial(self._mark, where)))
+            if name not in (READ, DONE):
+                self._states.setdefault(where, []).append(path)
+                continue
             kept = view.read(path)
             if name == READ:
                 stage.readings, stage.files = Readings.of(kept), kept[FILES].tobytes().decode()
-            elif name == DONE:
-                stage.done = np.array(kept[DONE])
             else:
-                stage.state[name] = _counted_of(kept)
+                stage.done = np.array(kept[DONE])
 
 
 def _arrays_of(counted: FloatArray | RankStatistics) -> Arrays:
@@ -334,4 +350,5 @@ def _cut_of(recorded: Mapping[str, Any]) -> Cut:
     """Return the cut of a record."""
     tasks = tuple(Task((q, r), (g, h)) for q, r, g, h in recorded["tasks"])
     rows, items = recorded["tile"]
-    return Cut(recorded["layout"], tasks, recorded["block"], (rows, items))
+    tile, in_round = (rows, items), recorded.get("round", 0)
+    return Cut(recorded["layout"], tasks, recorded["block"], tile, in_round)

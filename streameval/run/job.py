@@ -173,6 +173,8 @@ class Job:
         None before they are known; a strip of a stored matrix finds its own.
     found : [P] float64, optional
         Their distances in the order of pairs, where tiles must hold the same.
+    first : int
+        The first query of `pairs` and `positives`, where these are of one round.
     shots : Shots, optional
         Where one item is drawn of each gallery identity; tasks see the whole gallery then.
     groups : [Q] int64, optional
@@ -193,6 +195,7 @@ class Job:
     thresholds: Thresholds = field(default_factory=Thresholds)
     positives: Positives | None = None
     found: FloatArray | None = None
+    first: int = 0
     shots: Shots | None = None
     groups: IntArray | None = None
     near: Near | None = None
@@ -211,7 +214,20 @@ class Job:
 
     def offset_rows(self, start: int, stop: int) -> IntArray:
         """Return the row of ``Columns.offset`` that serves each of some queries, [m]."""
-        return self.pairs.classes.query[start:stop].astype(np.int64)
+        return self.pairs.classes.query[start - self.first : stop - self.first].astype(np.int64)
+
+    def stage(self, name: str) -> str:
+        """Return the name of a stage: of a pass, and of a round after the first."""
+        return f"{name} {self.first}" if self.first else name
+
+    def pairs_of(self, queries: Span) -> Pairs:
+        """Return the pairs of some queries."""
+        return self.pairs.block(queries[0] - self.first, queries[1] - self.first)
+
+    def positives_of(self, queries: Span) -> Positives:
+        """Return the positives of some queries."""
+        known = self.known_positives()
+        return known.block(queries[0] - self.first, queries[1] - self.first)
 
     @property
     def ranks_alone(self) -> bool:

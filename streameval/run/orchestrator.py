@@ -17,7 +17,7 @@ from streameval.result.evaluation import Evaluation
 from streameval.run.preparation import Prepared, prepare
 from streameval.run.provenance import describe_run, manifest
 from streameval.run.session import Session
-from streameval.statistics import RankStatistics, rows_of
+from streameval.statistics import RankStatistics
 
 
 def run(request: Request, session: Session) -> Evaluation:
@@ -60,9 +60,9 @@ def carry_out(prepared: Prepared, session: Session) -> Evaluation:
 
 def _positive_cams(prepared: Prepared, statistics: RankStatistics) -> PositiveCameras | None:
     """Return the cameras of the positives in the order of the statistics."""
-    cams = prepared.positive_cams
-    if cams is None or statistics.positive_item is None:
+    cams = prepared.cams
+    if cams is None or "positive_item" not in statistics.held:
         return None
-    query = rows_of(statistics.indptr)
-    listed = np.lexsort((statistics.positive_item, query))  # the order of `Pairs.positives`
-    return cams.take(np.argsort(listed))
+    items = (block.positive_item for block in statistics.blocks())
+    codes = [cams.code[item] for item in items if item is not None]
+    return PositiveCameras(cams.known, np.concatenate(codes))

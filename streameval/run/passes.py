@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -13,11 +13,12 @@ import numpy as np
 
 from streameval.kernels.edges import Positives
 from streameval.kernels.stretches import StretchCounter
-from streameval.metrics.blocks import RankedQueries
+from streameval.metrics.blocks import totals_of
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.verification import settling_edges
 from streameval.planning.plan import Task
+from streameval.planning.range import Range
 from streameval.run.executor import Pass
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.progress import Watch
@@ -56,9 +57,9 @@ def find_positives(job: Job, session: Session) -> Job:
         return job
     indptr, item = job.pairs.positives()
     query = rows_of(indptr)
-    distance = listed_distances(job, query, item, session, session.record)
+    distance = listed_distances(job, query + job.first, item, session, session.record)
     positives = Positives.sort(indptr, distance, item)
-    check_range(job.thresholds, positives, 0)
+    check_range(job.thresholds, positives, job.first)
     found = distance if job.plan.layout == "rectangles" else None
     return replace(job, positives=positives, found=found)
 
@@ -86,7 +87,7 @@ def listed_distances(
     """
     chosen = job.tiled.pair_parts(job.plan, query, item)
     parts = [part for _, part in chosen]
-    stage = record.stage("positives", parts)
+    stage = record.stage(job.stage("positives"), parts)
     distance: FloatArray = stage.state.setdefault("distance", np.empty(len(item)))
     for indices, values in session.run(replace(FIND_POSITIVES, name=name), job, parts, stage):
         distance[chosen[indices[0]][0]] = values
@@ -96,7 +97,7 @@ def listed_distances(
 
 def find_extremes(job: Job, session: Session) -> FloatArray:
     """Return the least and greatest distance over all non-ignored pairs; (inf, −inf) of none."""
-    stage = session.record.stage("range", job.plan.tasks)
+    stage = session.record.stage(job.stage("range"), job.plan.tasks)
     return session.sums(FIND_RANGE, job, stage)[None]
 
 
@@ -108,7 +109,8 @@ def count_all(job: Job, session: Session, refined: int = 0) -> RankStatistics:
     work, stage = COUNT, COUNT.name
     if refined:
         work, stage = replace(COUNT, name="refining"), f"refining {refined}"
-    blocks = session.sums(work, job, session.record.stage(stage, job.plan.tasks))
+    kept = session.record.stage(job.stage(stage), job.plan.tasks)
+    blocks = session.sums(work, job, kept)
     return RankStatistics.stack(list(blocks.values()))
 
 
@@ -187,7 +189,11 @@ def rank_stretches(job: Job, ends: Sequence[int], session: Session) -> IntArray:
 
 
 def refine(
-    job: Job, counted: RankStatistics, measures: Sequence[Measure], session: Session
+    rounds: Callable[[], Iterable[Job]],
+    range_: Range,
+    counted: RankStatistics,
+    measures: Sequence[Measure],
+    session: Session,
 ) -> RankStatistics:
     """Return the statistics with edges of the histogram that settle the metrics' thresholds.
 
@@ -197,26 +203,40 @@ def refine(
 
     Parameters
     ----------
-    job : Job
+    rounds : callable
+        Gives the jobs of all queries.
+    range_ : Range
     counted : RankStatistics
         With a histogram.
     measures : sequence of Measure
     session : Session
     """
-    # The range has been checked, and single shots are counted.
-    range_ = replace(job.thresholds.range, strict=False)
-    beside = replace(job, shots=None)
+    range_ = replace(range_, strict=False)  # it has been checked
     number = 0
     while len(edges := _settling_edges(counted, measures)):
         number += 1
-        further = replace(beside, thresholds=Thresholds(range_, np.empty(0), edges))
-        finer = count_all(further, session, number)
-        counted = counted.merge_edges(finer)
+        thresholds = Thresholds(range_, np.empty(0), edges)
+        finer = [
+            # Without positives and single shots, which are counted.
+            count_all(
+                replace(
+                    job,
+                    thresholds=thresholds,
+                    shots=None,
+                    positives=Positives.none(job.pairs.queries),
+                ),
+                session,
+                number,
+            )
+            for job in rounds()
+        ]
+        counted = counted.merge_edges(RankStatistics.stack(finer))
     return counted
 
 
 def _settling_edges(counted: RankStatistics, measures: Sequence[Measure]) -> FloatArray:
-    totals = RankedQueries(counted, MetricOptions()).totals
+    demands = [demand for measure in measures for demand in measure.demands()]
+    totals = totals_of(counted, MetricOptions(), demands)
     edges: FloatArray = np.empty(0)
     for measure in measures:
         between = measure.finish(totals).between

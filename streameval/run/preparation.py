@@ -16,7 +16,7 @@ from streameval.protocols.agreement import coded, distinct, multiplicities
 from streameval.protocols.counts import PairCounts
 from streameval.protocols.finder import junk_column
 from streameval.protocols.labels import Labels
-from streameval.protocols.pairs import Pairs, find_pairs
+from streameval.protocols.pairs import PairSource
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
 from streameval.request import Request
 from streameval.result.groups import check_group_column, group_labels, histogram_groups
@@ -77,18 +77,19 @@ class Prepared(Planned):
     ----------
     request : Request
         Without labels.
-    pairs : Pairs
+    pairs : PairSource
+        Of all queries, found; those of one round, where there are several.
     shots : Shots, optional
         Where one item is drawn of each gallery identity.
-    positive_cams : PositiveCameras, optional
-        Of the positive pairs as `Pairs.positives` lists them, where both sides have cameras.
+    cams : PositiveCameras, optional
+        Of the gallery's items, where both sides have cameras.
     label_fingerprints : mapping of str to str
         Of the gallery's labels, which a result does not hold.
     """
 
-    pairs: Pairs
+    pairs: PairSource
     shots: Shots | None = None
-    positive_cams: PositiveCameras | None = None
+    cams: PositiveCameras | None = None
     label_fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     def with_range_from_data(self) -> Prepared:
@@ -166,18 +167,20 @@ def with_pairs(planned: Planned) -> Prepared:
         raise RuntimeError("without labels there are no pairs to find")
     own = {one.name: getattr(planned, one.name) for one in fields(planned)}
     own["request"] = request.without_labels()
-    pairs = find_pairs(query, gallery, protocol, request.listed, planned.counts)
+    pairs = PairSource(query, gallery, protocol, request.listed, planned.counts)
+    if not planned.plan.round:
+        pairs.block(0, pairs.queries)
     shots = cams = None
     if _draws(request):
         draws = protocol.shot_draws if "sampled_shots" in request.fields_needed else 0
-        shots = Shots.of(gallery, pairs, draws, protocol.shot_seed)
+        most = int(planned.counts.positive.max(initial=0))
+        shots = Shots.of(gallery, pairs.junk, most, draws, protocol.shot_seed)
     if query.cam is not None and gallery.cam is not None:
         known = distinct(gallery.cam)
-        cams = PositiveCameras(known, coded(known, gallery.cam)[pairs.positives()[1]])
-    fingerprints = gallery_fingerprints(gallery, None if request.listed is None else pairs)
-    return Prepared(
-        **own, pairs=pairs, shots=shots, positive_cams=cams, label_fingerprints=fingerprints
-    )
+        cams = PositiveCameras(known, coded(known, gallery.cam))
+    listed = None if request.listed is None else pairs.listed_items()
+    fingerprints = gallery_fingerprints(gallery, listed)
+    return Prepared(**own, pairs=pairs, shots=shots, cams=cams, label_fingerprints=fingerprints)
 
 
 def _draws(request: Request) -> bool:
@@ -202,7 +205,7 @@ def label_columns(labels: Labels) -> dict[str, AnyArray]:
     return {name: values for name, values in labels.columns.items() if name != "key"}
 
 
-def gallery_fingerprints(gallery: Labels, listed: Pairs | None) -> dict[str, str]:
+def gallery_fingerprints(gallery: Labels, listed: IntArray | None) -> dict[str, str]:
     """Return fingerprints of a gallery's labels, and of the pairs that are listed, if any are.
 
     Of labels only: a second for ten million at most, as `find_pairs`. Features or distances cost
@@ -210,7 +213,7 @@ def gallery_fingerprints(gallery: Labels, listed: Pairs | None) -> dict[str, str
     """
     names = {"id": "ids", "cam": "cams"}
     columns = {f"gallery {names.get(name, name)}": v for name, v in label_columns(gallery).items()}
-    columns |= {} if listed is None else {"listed pairs": listed.item}
+    columns |= {} if listed is None else {"listed pairs": listed}
     return {name: of_labels(labels) for name, labels in columns.items()}
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import psutil
 
 from streameval.arrays.array import Array
+from streameval.protocols.pairs import Pairs
 from streameval.run.preparation import Prepared
 from streameval.run.record import PLACES, Manifest
 from streameval.run.session import cores
 from streameval.source import Source
-from streameval.statistics import SHOT_FIELDS
-from streameval.typing import JsonObject
+from streameval.statistics import SHOT_FIELDS, cumulated
+from streameval.typing import AnyArray, JsonObject
 
 PACKAGES = ("numpy", "numba", "scipy", "zarr", "zarrs", "pyarrow")
 """What numbers are computed and read with."""
@@ -136,21 +138,32 @@ def identity(described: Manifest) -> str:
 
 def _label_hash(prepared: Prepared) -> str:
     """Return a digest of the pairs, and of the labels that results keep."""
-    pairs, cams, shots = prepared.pairs, prepared.positive_cams, prepared.shots
-    arrays: list[np.ndarray] = [
-        pairs.indptr,
-        pairs.item,
-        pairs.positive,
-        pairs.same_identity,
-        pairs.junk,
-    ]
-    arrays += [pairs.classes.query, pairs.classes.code, pairs.classes.item]
-    arrays += prepared.columns.values()
-    arrays += [] if cams is None else [cams.known, cams.code]
-    arrays += [] if shots is None else [shots.code]
-    arrays += [] if prepared.groups is None else [prepared.groups]
+    pairs, cams, shots, counts = prepared.pairs, prepared.cams, prepared.shots, prepared.counts
     digest = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        digest.update(f"{array.shape} {array.dtype.str}".encode())
-        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+
+    def add(*arrays: AnyArray) -> None:
+        for array in arrays:
+            digest.update(f"{array.shape} {array.dtype.str}".encode())
+            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+
+    def add_found(values: Callable[[Pairs], AnyArray], size: int, dtype: npt.DTypeLike) -> None:
+        digest.update(f"{(size,)} {np.dtype(dtype).str}".encode())
+        spans = prepared.plan.round_queries if prepared.plan.round else [(0, pairs.queries)]
+        for queries in spans:
+            block = values(pairs.block(*queries))
+            digest.update(np.ascontiguousarray(block).view(np.uint8).data)
+
+    listed, positives = int(counts.listed.sum()), int(counts.positive.sum())
+    add(cumulated(counts.listed))
+    add_found(lambda block: block.item, listed, np.int64)
+    add_found(lambda block: block.positive, listed, np.bool_)
+    add_found(lambda block: block.same_identity, listed, np.bool_)
+    add(pairs.junk, pairs.classes.query, pairs.classes.code, pairs.classes.item)
+    add(*prepared.columns.values())
+    if cams is not None:
+        codes = cams.code
+        add(cams.known)
+        add_found(lambda block: codes[block.positives()[1]], positives, codes.dtype)
+    add(*([] if shots is None else [shots.code]))
+    add(*([] if prepared.groups is None else [prepared.groups]))
     return digest.hexdigest()

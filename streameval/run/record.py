@@ -84,6 +84,9 @@ class Record:
         """Keep files that are finished, all or none; return where the last is now."""
         return made[-1]
 
+    def release(self) -> None:
+        """Keep the stages that there were, and let go of what they have counted."""
+
     def begin(self, variant: str) -> None:
         """Keep the stages that follow apart from those of other variants."""
 

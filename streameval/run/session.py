@@ -67,6 +67,9 @@ class Session:
     collect : callable, optional
         Receives the lists of each block of queries, in order, where lists of neighbours of a
         fixed length are evaluated.
+    scratch : Path, optional
+        The output that statistics are kept beside where they don't fit; by default they are where
+        the system has temporary files.
     """
 
     memory: int
@@ -78,6 +81,7 @@ class Session:
     progress: Progress = field(default_factory=Progress)
     record: Record = NO_RECORD
     collect: Callable[[Any], None] | None = None
+    scratch: Path | None = None
     guards: MutableMapping[Source, Guard] = field(default_factory=WeakKeyDictionary)
 
     @cached_property

@@ -31,7 +31,7 @@ from streameval.typing import BoolArray, FloatArray, IntArray, Span
 def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     """Count a task: the statistics of its queries against its gallery items."""
     first, last = task.queries
-    pairs, thresholds = job.pairs.block(first, last), job.thresholds
+    pairs, thresholds = job.pairs_of(task.queries), job.thresholds
     every_pair, taken = np.ones(len(pairs.item), np.bool_), _room(job, pairs)
     ranks: RankCounter
     reach = (lambda: ranks.reach()) if job.ranks_alone else None
@@ -42,7 +42,7 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
         if np.isfinite(positives.distance).all():
             check_range(thresholds, positives, first)
     else:
-        positives = job.positives.block(first, last)
+        positives = job.positives_of(task.queries)
     ranks = RankCounter(Edges.build(positives, thresholds.edges))
     shots = None if job.shots is None else ShotCounter(job.shots, positives)
     nearest = None
@@ -121,7 +121,7 @@ def masked_tiles(
     masked : [L] bool, optional
         Which of the listed pairs of the task's queries to leave out; all by default.
     """
-    pairs = job.pairs.block(*task.queries)
+    pairs = job.pairs_of(task.queries)
     if masked is None:
         masked = np.ones(len(pairs.item), np.bool_)
     taken = _room(job, pairs)
@@ -141,7 +141,7 @@ def _check_found(job: Job, task: Task, pairs: Pairs, taken: FloatArray) -> None:
     if job.found is None:
         return
     first, (left, right) = task.queries[0], task.gallery
-    begin = int(np.count_nonzero(job.pairs.positive[: job.pairs.indptr[first]]))
+    begin = int(np.count_nonzero(job.pairs.positive[: job.pairs.indptr[first - job.first]]))
     at = np.flatnonzero(pairs.positive)
     found = job.found[begin : begin + len(at)]
     inside = (pairs.item[at] >= left) & (pairs.item[at] < right)
@@ -154,7 +154,7 @@ def _check_found(job: Job, task: Task, pairs: Pairs, taken: FloatArray) -> None:
 def extremes(job: Job, task: Task, watch: Watch) -> FloatArray:
     """Return the least and greatest distance over a task's non-ignored pairs, [2] float64."""
     counter = ExtremesCounter()
-    for tile in masked_tiles(job, task, watch, ~job.pairs.block(*task.queries).positive):
+    for tile in masked_tiles(job, task, watch, ~job.pairs_of(task.queries).positive):
         counter.add(tile)
     return np.array([counter.least, counter.most])
 

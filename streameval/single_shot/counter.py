@@ -30,7 +30,7 @@ from streameval.single_shot.ahead import (
 )
 from streameval.single_shot.poisson_binomial import hopeless_from, shots_of_query
 from streameval.statistics import SHOT_RULES
-from streameval.typing import FloatArray, Int32Array, IntArray
+from streameval.typing import BoolArray, FloatArray, Int32Array, IntArray
 
 MANY = 8  # an eighth of the pairs of a query in doubt: from there on finer tiles pay
 
@@ -60,12 +60,11 @@ class Shots:
     entries: int
 
     @classmethod
-    def of(cls, gallery: Labels, pairs: Pairs, draws: int, seed: int) -> Shots:
-        """Return what is drawn from of a gallery, for its pairs with the queries."""
+    def of(cls, gallery: Labels, junk: BoolArray, positives: int, draws: int, seed: int) -> Shots:
+        """Return what is drawn from of a gallery, for queries of so many positives at most."""
         known = distinct(gallery.id)
         code = coded(known, gallery.id)
-        items = np.bincount(code[~pairs.junk], minlength=len(known))
-        positives = int(np.diff(pairs.positives()[0]).max(initial=0))
+        items = np.bincount(code[~junk], minlength=len(known))
         entries = entries_of_query(*np.unique(items, return_counts=True), positives)
         return cls(code, items, draws, seed, entries)
 

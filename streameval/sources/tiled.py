@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +25,11 @@ from streameval.planning.planner import make_plan
 from streameval.planning.problem import Data, Problem
 from streameval.planning.range import Range
 from streameval.run.job import Job, PairPart, Thresholds
-from streameval.run.passes import count_all, find_extremes, find_positives, refine
+from streameval.run.passes import count_all, find_extremes, find_positives, refine, wider
 from streameval.run.progress import Watch
+from streameval.run.rounds import count_rounds, rounds_of
 from streameval.source import Counted, Source
+from streameval.statistics import RankStatistics
 from streameval.typing import AnyArray, FloatArray, FloatingArray, IntArray
 
 if TYPE_CHECKING:
@@ -215,21 +219,17 @@ class TiledSource(Source):
         session.progress.begin(total, plan.bytes_read)
         used = prepared.range
         if used is None:
-            job = Job(self, prepared.pairs, plan)
-            used = _range_of(*find_extremes(job, session).tolist())
+            ends = [find_extremes(job, session) for job in rounds_of(prepared)]
+            used = _range_of(*reduce(wider, ends).tolist())
         thresholds = Thresholds(used, *used.limits(problem.thresholds, problem.edges))
-        job = Job(
-            self,
-            prepared.pairs,
-            plan,
-            thresholds,
-            shots=prepared.shots,
-            groups=prepared.groups,
-        )
-        job = find_positives(job, session)
-        counted = count_all(job, session)
+
+        def count(job: Job) -> RankStatistics:
+            return count_all(find_positives(replace(job, thresholds=thresholds), session), session)
+
+        counted = count_rounds(prepared, count, session)
         if prepared.request.refine:
-            counted = refine(job, counted, prepared.request.refine, session)
+            rounds = partial(rounds_of, prepared)
+            counted = refine(rounds, used, counted, prepared.request.refine, session)
         return Counted(counted, used)
 
 

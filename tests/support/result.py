@@ -10,8 +10,10 @@ from streameval.result.saved import GROUPS as GROUPS
 from streameval.result.saved import POSITIVES as POSITIVES
 from streameval.result.saved import ResultFolder as ResultFolder
 from streameval.result.saved import check_output as check_output
-from streameval.result.saved import load_statistics as load_statistics
-from streameval.result.saved import save_statistics as save_statistics
+from streameval.result.stored import StatisticsWriter as StatisticsWriter
+from streameval.result.stored import StoredStatistics as StoredStatistics
+from streameval.result.stored import load_statistics as load_statistics
+from streameval.result.stored import save_statistics as save_statistics
 
 __all__ = [
     "BEST",
@@ -19,6 +21,8 @@ __all__ = [
     "GROUPS",
     "POSITIVES",
     "ResultFolder",
+    "StatisticsWriter",
+    "StoredStatistics",
     "check_output",
     "differing",
     "harmless",

@@ -1,0 +1,123 @@
+"""Statistics on disk: whatever blocks they are read in, all that is read off them is equal."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.result import (
+    StatisticsWriter,
+    StoredStatistics,
+    load_statistics,
+    save_statistics,
+)
+
+import streameval as se
+
+QUERIES, GALLERY = 150, 300
+
+
+@pytest.fixture(scope="module")
+def whole() -> se.Evaluation:
+    rng = np.random.default_rng(3)
+    cam = {"query": rng.integers(0, 3, QUERIES), "gallery": rng.integers(0, 3, GALLERY)}
+    labels = {
+        side: se.Labels(rng.integers(0, 30, len(cams)) * 2 // (1 + (side == "gallery")), cams)
+        for side, cams in cam.items()
+    }
+    distances = rng.integers(0, 60, (QUERIES, GALLERY)) / 60  # of few values: ties
+    return se.evaluate(
+        se.Distances(distances), **labels, range=(0, 1), metrics="all", group_by="cam"
+    )
+
+
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in {"BLOCK_BYTES": 20_000, "WHOLE_BYTES": 0, "CHUNK": 500}.items():
+        monkeypatch.setattr(f"streameval.result.stored.{name}", size)
+
+
+@pytest.fixture
+def read(whole: se.Evaluation, blocks: None, tmp_path: Path) -> se.Evaluation:
+    whole.save(tmp_path / "out")
+    return se.Evaluation.load(tmp_path / "out")
+
+
+def same(columns, others) -> None:  # type: ignore[no-untyped-def]
+    assert list(columns) == list(others)
+    for name in columns:
+        np.testing.assert_array_equal(columns[name], others[name], err_msg=name)
+
+
+def test_what_is_read_in_blocks_is_what_was_written(read: se.Evaluation, whole) -> None:  # type: ignore[no-untyped-def]
+    statistics = read.statistics
+    assert isinstance(statistics, StoredStatistics)
+    assert len(statistics.spans) > 5
+    assert statistics.equals(whole.statistics)
+    assert pickle.loads(pickle.dumps(statistics)).equals(whole.statistics)
+    some = np.arange(QUERIES) % 3 == 1
+    for queries in (some, np.flatnonzero(some)[::-1], np.flatnonzero(some), np.zeros(0, int)):
+        assert statistics.take(queries).equals(whole.statistics.take(queries))
+    kept = np.arange(statistics.indptr[-1]) % 2 == 0
+    assert statistics.select_positives(kept).equals(whole.statistics.select_positives(kept))
+
+
+def test_values_of_blocks_are_those_of_the_whole(read: se.Evaluation, whole) -> None:  # type: ignore[no-untyped-def]
+    for name, value in whole.metrics.scalars.items():
+        np.testing.assert_equal(read[name], value)
+    assert read.intervals == whole.intervals
+    assert read.counts == whole.counts
+    same(whole.curves, read.curves)
+    same(whole.per_query, read.per_query)
+    same(whole.positives, read.positives)
+    for query in (0, 77, QUERIES - 1):
+        np.testing.assert_array_equal(whole.precision_recall(query), read.precision_recall(query))
+
+
+@pytest.mark.parametrize("by", ["cam", "id", "cam-pair"])
+def test_groups_of_blocks_are_those_of_the_whole(read: se.Evaluation, whole, by: str) -> None:  # type: ignore[no-untyped-def]
+    groups, expected = read.grouped(by).groups, whole.grouped(by).groups
+    assert list(groups) == list(expected)
+    for label, metrics in expected.items():
+        np.testing.assert_equal(groups[label].scalars, metrics.scalars)
+        assert groups[label].counts == metrics.counts
+
+
+def test_intervals_of_blocks_are_those_of_the_whole(read: se.Evaluation, whole) -> None:  # type: ignore[no-untyped-def]
+    found, expected = (one.confidence(resamples=50) for one in (read, whole))
+    assert found.reasons == expected.reasons
+    for name, ends in expected.intervals.items():
+        np.testing.assert_allclose(found.intervals[name], ends, rtol=1e-12)
+
+
+def test_a_refined_histogram_is_kept_beside_the_files(read: se.Evaluation, whole) -> None:  # type: ignore[no-untyped-def]
+    finer = replace(whole.statistics, histogram_edges=whole.statistics.histogram_edges + 1e-9)
+    assert read.statistics.merge_edges(finer).equals(whole.statistics.merge_edges(finer))
+
+
+def test_blocks_of_any_size_write_the_same(whole: se.Evaluation, tmp_path: Path) -> None:
+    statistics = replace(whole.statistics, group=None, group_histogram=None)
+    statistics = replace(statistics, impostor_histogram=None, histogram_edges=None)
+    writer = StatisticsWriter(tmp_path / "s", QUERIES, int(statistics.indptr[-1]))
+    for start, stop in ((0, 0), (0, 1), (1, 40), (40, 40), (40, QUERIES)):
+        writer.add(statistics.take(np.arange(start, stop)))
+    writer.close()
+    assert load_statistics(tmp_path / "s").equals(statistics)
+
+
+def test_statistics_that_are_replaced_are_refused(read: se.Evaluation, whole, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    save_statistics(whole.statistics, tmp_path / "out/statistics.zarr")
+    with pytest.raises(se.OutputError, match="replaced or removed since it was opened"):
+        _ = read.statistics.closer
+
+
+def test_a_chunk_that_is_lost_is_refused(read: se.Evaluation, tmp_path: Path) -> None:
+    chunks = sorted(
+        p for p in (tmp_path / "out/statistics.zarr/closer/c").rglob("*") if p.is_file()
+    )
+    chunks[-1].unlink()
+    with pytest.raises(se.OutputError, match="closer is incomplete"):
+        read.positives  # noqa: B018
