@@ -24,6 +24,7 @@
     protocols     labels, pairs, named protocols, the conventions of other tools
     choices       names of the choices of options
     statistics    RankStatistics: the counts from which metrics are computed
+    stretches     what belongs to rows, one row after the other
     memory        what is free, budgets, and what libraries take
     compilation   compilation of kernels
     output        files and folders, written atomically

@@ -17,7 +17,7 @@ from streameval.arrays.fingerprint import fingerprint, of_file
 from streameval.errors import InputError
 from streameval.metrics.bounds import ListReading
 from streameval.planning.plan import Limits, Plan
-from streameval.planning.problem import Data, Problem
+from streameval.planning.problem import Data, PairSizes, Problem
 from streameval.planning.range import Range
 from streameval.statistics import RankStatistics
 from streameval.typing import JsonObject
@@ -175,10 +175,8 @@ class Source(ABC):
         """Return the sizes of an evaluation without thresholds or a histogram."""
         return Problem(
             *self.shape,
-            positives=int(counts.positive.sum()),
-            listed=int(counts.listed.sum()),
-            data=self.data(),
-            classes=counts.classes,
+            PairSizes(int(counts.positive.sum()), int(counts.listed.sum()), counts.classes),
+            self.data(),
         )
 
     def with_range_pass(self, problem: Problem) -> Problem:

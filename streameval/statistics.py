@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
+from streameval.stretches import cumulated
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray, Span
 
 SHOT_RULES = ("optimistic", "stable", "pessimistic")
@@ -184,8 +185,16 @@ class RankStatistics:
         return [(0, self.queries)]
 
     def block(self, start: int, stop: int) -> RankStatistics:
-        """Return the statistics of a block of queries; all histograms are in the first block."""
-        return self if (start, stop) == (0, self.queries) else self.take(np.arange(start, stop))
+        """Return the statistics of consecutive queries, without copies.
+
+        Histograms, whose pairs are of no query, are in the block of all queries alone.
+        """
+        if (start, stop) == (0, self.queries):
+            return self
+        begin, end = self.indptr[[start, stop]].tolist()
+        rows = self._rows({"query": slice(start, stop), "positive": slice(begin, end)})
+        indptr = self.indptr[start : stop + 1] - begin
+        return RankStatistics(indptr=indptr, thresholds=self.thresholds, **(rows | {"group": None}))
 
     def blocks(self) -> Iterator[RankStatistics]:
         """Return the statistics of each of the `spans`."""
@@ -310,8 +319,8 @@ class RankStatistics:
         taken = self._rows(of) | {"group": None} | self.histogram_of_some(wanted)
         return RankStatistics(indptr=cumulated(counts), thresholds=self.thresholds, **taken)
 
-    def _rows(self, of: Mapping[str, AnyArray]) -> dict[str, Any]:
-        """Return the fields of some axes, an index or a mask each, with these rows alone."""
+    def _rows(self, of: Mapping[str, AnyArray | slice]) -> dict[str, Any]:
+        """Return the fields of some axes with these rows alone: indices, a mask or a slice."""
         return {
             name: values[of[FIELDS[name].axes[0]]]
             for name, values in self.arrays().items()
@@ -382,21 +391,6 @@ def histogram_of(within: IntArray, pairs: IntArray | int) -> IntArray:
 
 def _least(mine: FloatArray, theirs: FloatArray) -> FloatArray:
     return np.sort(np.concatenate([mine, theirs], axis=1), axis=1)[:, : mine.shape[1]]
-
-
-def rows_of(indptr: IntArray) -> IntArray:
-    """Return the row of each entry of a list that begins at `indptr` in each row."""
-    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-
-
-def cumulated(counts: AnyArray) -> IntArray:
-    """Return the sums of the first 0, 1, .. n counts or flags, [n + 1] int64.
-
-    Of stretches of so many: where each begins, and the last one ends.
-    """
-    sums = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=sums[1:])
-    return sums
 
 
 def _check_same(name: str, mine: Any, theirs: Any) -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
-from support.planning import Data, Limits, Plan, Problem, ShotSizes, Workers, make_plan
+from support.planning import Data, Limits, PairSizes, Plan, Problem, ShotSizes, Workers, make_plan
+from support.protocols import PairCounts
 
 import streameval as se
 from streameval import BudgetError, InputError
@@ -22,8 +23,13 @@ problems = st.builds(
     Problem,
     queries=st.integers(1, 300),
     gallery=st.integers(0, 3000),
-    positives=st.integers(0, 500),
-    listed=st.integers(500, 900),
+    pairs=st.builds(
+        PairSizes,
+        positives=st.integers(0, 500),
+        listed=st.integers(500, 900),
+        classes=st.tuples(st.integers(0, 8), st.integers(0, 3)),
+        most=st.none() | st.just(lambda queries: (2 * queries, 3 * queries)),
+    ),
     thresholds=st.sampled_from([0, 101]),
     data=st.builds(
         Data,
@@ -33,14 +39,12 @@ problems = st.builds(
         scratch=st.just(lambda rows, columns: rows * columns),
         chunks=st.tuples(st.integers(1, 400), st.integers(1, 4000)),
     ),
-    classes=st.tuples(st.integers(0, 8), st.integers(0, 3)),
     extra_passes=st.integers(0, 1),
     shots=st.none()
     | st.builds(
         ShotSizes,
         identities=st.integers(0, 500),
         entries=st.integers(0, 1000),
-        most_positives=st.just(lambda queries: 2 * queries),
         fields=st.integers(1, 2),
     ),
 )
@@ -98,8 +102,7 @@ def test_an_earlier_cut_is_kept_where_it_fits(
 ORDINARY = Problem(
     queries=1000,
     gallery=1_000_000,
-    positives=40_000,
-    listed=50_000,
+    pairs=PairSizes(40_000, 50_000),
     thresholds=101,
     data=Data(
         width=512,
@@ -123,6 +126,22 @@ def test_the_peak_depends_on_the_gallery_by_a_byte_an_item_alone() -> None:
     large, small = (plan_of(replace(ORDINARY, gallery=gallery)) for gallery in (10**8, 10**6))
     assert large.parts["labels"] - small.parts["labels"] == 10**8 - 10**6
     assert large.peak - large.parts["labels"] == small.peak - small.parts["labels"]
+
+
+def test_queries_are_finished_in_rounds_that_fit_the_most_of_their_positives() -> None:
+    few, many = np.full(9000, 2), np.full(1000, 30_000)  # 30 million positives of a tenth
+    each = np.concatenate([few, many])
+    counts = PairCounts(each, each)
+    sizes = PairSizes(int(each.sum()), int(each.sum()))
+    problem = replace(ORDINARY, queries=10_000, gallery=100_000, pairs=sizes)
+    with pytest.raises(BudgetError):
+        plan_of(problem, memory=1e9)
+    plan = plan_of(replace(problem, pairs=replace(sizes, most=counts.most())), memory=1e9)
+    assert plan.peak <= 1e9
+    ends = [last for _, last in plan.round_queries]
+    assert plan.round_queries == list(pairwise([0, *ends]))
+    assert ends[-1] == 10_000
+    assert all(each[slice(*queries)].sum() <= 1e7 for queries in plan.round_queries)
 
 
 def test_more_items_than_a_slot_counts_are_refused() -> None:

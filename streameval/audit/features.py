@@ -13,7 +13,7 @@ from streameval.distances.distance import find_distance
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs
 from streameval.sources.features import Features
-from streameval.statistics import rows_of
+from streameval.stretches import rows_of
 from streameval.typing import AnyArray, BoolArray, HashArray, IntArray
 
 UNIT_TOLERANCE = 1e-3  # how far from each other lengths are, and vectors still normalised

@@ -155,7 +155,7 @@ class Output(ExitStack):
                 )
         problem = prepared.problem
         listed = prepared.plan.layout == "lists"
-        self._folder.reserve(least_bytes(problem.queries, 0 if listed else problem.positives))
+        self._folder.reserve(least_bytes(problem.queries, 0 if listed else problem.pairs.positives))
         if self._checkpoint is not None:
             plan = self._checkpoint.start(lambda: content, prepared.plan, prepared.with_cut)
             prepared = replace(prepared, plan=plan)

@@ -158,10 +158,13 @@ class Block:
     def _job(self, positives: int, near: int) -> Job:
         settings, source = self._settings, self.source
         problem = source.problem(self.pairs.counts)
+        sizes = problem.pairs
+        sizes = replace(
+            sizes, positives=sizes.positives + positives, listed=sizes.listed + positives
+        )
         problem = replace(
             problem,
-            positives=problem.positives + positives,
-            listed=problem.listed + positives,
+            pairs=sizes,
             thresholds=settings.thresholds,
             edges=settings.edges,
             near=near,

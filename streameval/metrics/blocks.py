@@ -8,7 +8,7 @@ A block is read as `RankedQueries`. What metrics declare of it is kept: exact su
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -18,7 +18,8 @@ from streameval.metrics.expected import ExpectedRanks
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranks import Ranks
 from streameval.metrics.sums import Parts, exact_parts, rounded
-from streameval.statistics import FIELDS, RankStatistics, cumulated
+from streameval.statistics import RankStatistics
+from streameval.stretches import cumulated
 from streameval.typing import AnyArray, FloatArray, IntArray, Span
 
 POSITIVES = 1 << 17  # of a block of queries: what is made of them stays in the cache
@@ -127,14 +128,7 @@ def query_blocks(stats: RankStatistics) -> Iterator[RankStatistics]:
     while start < stats.queries:
         most = stats.indptr[start] + POSITIVES
         stop = max(int(np.searchsorted(stats.indptr, most, side="right")) - 1, start + 1)
-        begin, end = stats.indptr[[start, stop]].tolist()
-        of = {"query": slice(start, stop), "positive": slice(begin, end)}
-        rows: dict[str, Any] = {
-            name: values[of[FIELDS[name].axes[0]]]
-            for name, values in stats.arrays().items()
-            if FIELDS[name].axes[0] in of
-        }
-        yield replace(stats, indptr=stats.indptr[start : stop + 1] - begin, **rows)
+        yield stats.block(start, stop)
         start = stop
 
 

@@ -21,7 +21,8 @@ from streameval.metrics.compute import Metrics, metrics_of, tie_intervals, value
 from streameval.metrics.metric import RANK_FIELDS, Bounds, Measure, Value
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import available_fields, in_order, wanted_measures, with_named
-from streameval.statistics import FIELDS, RankStatistics, rows_of
+from streameval.statistics import FIELDS, RankStatistics
+from streameval.stretches import rows_of
 from streameval.typing import AnyArray, IntArray
 
 NO_RANGE = (

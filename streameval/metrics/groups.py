@@ -24,7 +24,8 @@ from streameval.metrics.compute import Detail, Gathering, Metrics, metrics_of
 from streameval.metrics.confidence import Confidence, Identities, Resampling, confidence_of
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import available_fields, find_name, measures_of
-from streameval.statistics import RankStatistics, rows_of
+from streameval.statistics import RankStatistics
+from streameval.stretches import rows_of
 from streameval.typing import AnyArray, BoolArray, FloatArray, Int32Array, IntArray
 
 NOT_BY_QUERY = (

@@ -16,7 +16,7 @@ from streameval.metrics.blocks import RankedQueries, Totals, normalised_threshol
 from streameval.metrics.confidence import Resamples, divided
 from streameval.metrics.metric import Measure, Metric, Value
 from streameval.metrics.parameters import choice, threshold
-from streameval.statistics import cumulated
+from streameval.stretches import cumulated
 from streameval.typing import FloatArray
 
 NOTHING_RETURNED = "nothing is returned at this τ"

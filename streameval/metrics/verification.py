@@ -20,7 +20,7 @@ from streameval.metrics.confidence import divided
 from streameval.metrics.metric import UNDEFINED, Bounds, Metric, Value
 from streameval.metrics.openset import unsupported
 from streameval.metrics.parameters import rate
-from streameval.statistics import cumulated
+from streameval.stretches import cumulated
 from streameval.typing import AnyArray, FloatArray, IntArray
 
 

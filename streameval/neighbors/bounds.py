@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.neighbors.lists import Places
-from streameval.statistics import RankStatistics, cumulated
+from streameval.statistics import RankStatistics
+from streameval.stretches import cumulated
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 FURTHEST = np.finfo(np.float64).max

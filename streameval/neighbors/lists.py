@@ -9,7 +9,7 @@ import numpy as np
 
 from streameval.errors import InputError, warn
 from streameval.protocols.pairs import Pairs
-from streameval.statistics import cumulated, rows_of
+from streameval.stretches import cumulated, rows_of
 from streameval.typing import BoolArray, FloatArray, IntArray
 
 NOTHING = -1  # in a list, where there is no further item

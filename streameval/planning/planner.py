@@ -48,7 +48,6 @@ DOUBT_BYTES = 26 * DOUBTS + 28 * MARKED
 SHOT_QUERIES = 64  # fewer are not put into a task of their own to occupy all threads
 SMALL_SHARD = 16_384  # gallery rows: of fewer, what a shard costs beside them would show
 TASK_FLOPS = 2 << 40  # of a task: what is lost with a worker, or when cut off, is soon done again
-LEAST_ROUND = 16  # queries whose statistics are in memory together
 STRIP_BYTES = 64 << 20  # a longer strip of a stored matrix gains nothing
 TILE_BYTES = 8 << 20  # of a stored matrix: is in the cache when it is counted
 TILE_ROWS = 32, 128  # at least and about: fewer cost as much a task, more are narrower tiles
@@ -95,10 +94,10 @@ def _client_parts(problem: Problem, limits: Limits, in_round: int, tasks: int) -
 
 def _client_round(problem: Problem, limits: Limits) -> int:
     """Return the most queries of a round whose statistics the client of a cluster can hold."""
-    queries = max(problem.queries, 1)
-    while sum(_client_parts(problem, limits, queries, 0).values()) > limits.memory:
-        if queries <= LEAST_ROUND:
-            break
+    queries, least = max(problem.queries, 1), problem.least_round
+    while queries > least and (
+        sum(_client_parts(problem, limits, queries, 0).values()) > limits.memory
+    ):
         queries = -(-queries // 2)
     return queries
 
@@ -119,7 +118,9 @@ def _parts(problem: Problem, process: Process, own: Holders, cut: _Cut) -> Holde
     doubts = DOUBT_BYTES if problem.data.width else 0
     counts = {"counts": process.threads * (problem.task_bytes(queries) + doubts)}
     if problem.shots is not None:
-        counts["negatives ahead"] = process.threads * problem.shots.task_bytes(queries, items)
+        counts["negatives ahead"] = process.threads * problem.shots.task_bytes(
+            queries, problem.positives_of(queries), items
+        )
     merged = FAN_IN + 2 if process.workers else process.threads
     held = process.kept | {"merging": merged * problem.part_bytes(queries)} | own | counts
     if process.workers:
@@ -130,7 +131,7 @@ def _parts(problem: Problem, process: Process, own: Holders, cut: _Cut) -> Holde
 
 
 def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
-    data, threads, classes = problem.data, process.threads, problem.classes[0]
+    data, threads, classes = problem.data, process.threads, problem.pairs.classes[0]
     operands = 2 if problem.shots is None else threads + 1  # blocks of queries held at a time
     # A column, where a model has collapsed.
     fine = 8 * (data.width + 2 * FINE_QUERIES + max(classes, 1)) + 64
@@ -167,7 +168,7 @@ def _plan_features(problem: Problem, process: Process, limits: Limits) -> Plan:
     gallery_bytes = problem.gallery * row_bytes
     decoded = (block + chunk - math.gcd(block, chunk)) / block if block < problem.gallery else 1
     passes = len({task.queries for task in tasks}) * problem.passes * decoded
-    read = int(gallery_bytes * passes) + min(problem.positives * row_bytes, gallery_bytes)
+    read = int(gallery_bytes * passes) + min(problem.pairs.positives * row_bytes, gallery_bytes)
     return Plan(
         "features",
         tasks,
@@ -198,8 +199,8 @@ def _first_round(problem: Problem, process: Process, limits: Limits) -> int:
     """Return the most queries whose statistics take no more than half of the memory."""
     if process.workers:
         return _client_round(problem, limits)
-    queries = max(problem.queries, 1)
-    while queries > LEAST_ROUND and sum(problem.round_bytes(queries).values()) > process.memory / 2:
+    queries, least = max(problem.queries, 1), problem.least_round
+    while queries > least and sum(problem.round_bytes(queries).values()) > process.memory / 2:
         queries = -(-queries // 2)
     return queries
 
@@ -225,7 +226,7 @@ def _fitting(problem: Problem, process: Process, limits: Limits) -> _Cut:
         ("queries", 1 if draws else 256),
         ("rows", 16),
         ("queries", 1 if draws else 16),
-        ("round", LEAST_ROUND),
+        ("round", problem.least_round),
     )
     while sum((parts := _feature_parts(problem, process, cut)).values()) > process.memory:
         name = next((name for name, size in least if getattr(cut, name) > size), None)
@@ -267,7 +268,7 @@ def _matrix_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
     data, threads, rows, items = problem.data, process.threads, cut.rows, cut.items
     cells = rows * items * (data.itemsize + data.converted * data.stored_itemsize)
     shared = items >= max(problem.gallery, 1)  # by all strips
-    columns = items * (16 + data.itemsize * (2 + problem.classes[0]))
+    columns = items * (16 + data.itemsize * (2 + problem.pairs.classes[0]))
     own = {
         "distances": threads * (cells + data.scratch(rows, items)),
         "items": (1 if shared else threads) * columns,
@@ -340,8 +341,8 @@ def _fitting_matrix(problem: Problem, process: Process, limits: Limits) -> tuple
         most = COLUMNS // 2 if whole and data.grain is not None else gallery
         while items < most and may_be(rows, items + across):
             items += across
-    while not fits(rows, items) and in_round > rows:
-        in_round = max(-(-in_round // 2), rows)
+    while not fits(rows, items) and in_round > max(rows, problem.least_round):
+        in_round = max(-(-in_round // 2), rows, problem.least_round)
     while not (whole or fits(rows, items)) and max(rows, items) > 1:
         rows, items = -(-rows // 2), items if rows > 1 else -(-items // 2)
     cut = _rectangle(rows, items, in_round)

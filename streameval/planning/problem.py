@@ -12,6 +12,7 @@ from streameval.typing import IntArray
 Holders = dict[str, int]
 """Bytes by what holds them."""
 
+LEAST_ROUND = 16  # queries whose statistics are in memory together
 QUERY_BYTES = 400  # of a query, in the table of all queries
 READ_BYTES = 128 << 20  # of a block of statistics that is read, and of what is computed of it
 
@@ -26,22 +27,19 @@ class ShotSizes:
         Identities H of the gallery.
     entries : int
         The most that a query leaves in the list of negatives ahead.
-    most_positives : callable
-        Number of queries of a block to the most positives that a block of that size has.
     fields : int
         Fields of the statistics: 1, and 2 where draws are taken.
     """
 
     identities: int
     entries: int
-    most_positives: Callable[[int], int]
     fields: int = 1
 
-    def task_bytes(self, queries: int, items: int) -> int:
-        """Return the bytes of a task of so many queries, with tiles of so many items."""
+    def task_bytes(self, queries: int, positives: int, items: int) -> int:
+        """Return the bytes of a task of so many queries, positives and columns of a tile."""
         spare = max(items, SHOT_DOUBTS)
         entries = 8 * shot_entries(queries * self.entries, spare)
-        return entries + 48 * self.identities + 60 * self.most_positives(queries) + 26 * spare
+        return entries + 48 * self.identities + 60 * positives + 26 * spare
 
     def kept_bytes(self, queries: int, gallery: int) -> int:
         """Return the bytes of the labels of identities, and of the probabilities of all queries.
@@ -93,6 +91,36 @@ class Data:
 
 
 @dataclass(frozen=True)
+class PairSizes:
+    """Numbers of pairs that are not plain negatives.
+
+    Attributes
+    ----------
+    positives : int
+        Positive pairs P.
+    listed : int
+        Listed pairs, positives included.
+    classes : (int, int)
+        Classes C of queries whose items are ignored, and rules R by which; 0 where none are.
+    most : callable, optional
+        Number of queries to the most positives, and listed pairs, that so many consecutive queries
+        have. Only where it is given are queries finished in rounds.
+    """
+
+    positives: int
+    listed: int
+    classes: tuple[int, int] = 0, 0
+    most: Callable[[int], tuple[int, int]] | None = None
+
+    def of(self, queries: int, total: int) -> tuple[int, int]:
+        """Return the positives and listed pairs of so many of all queries: the most, or a share."""
+        if self.most is not None and queries < total:
+            return self.most(queries)
+        total = max(total, 1)
+        return -(-self.positives * queries // total), -(-self.listed * queries // total)
+
+
+@dataclass(frozen=True)
 class Problem:
     """Problem dimensions.
 
@@ -100,15 +128,10 @@ class Problem:
     ----------
     queries, gallery : int
         Q and G.
-    positives : int
-        Positive pairs P.
-    listed : int
-        Listed pairs, positives included.
+    pairs : PairSizes
     data : Data
     thresholds : int
         T.
-    classes : (int, int)
-        Classes C of queries whose items are ignored, and rules R by which; 0 where none are.
     extra_passes : int
         Passes over all pairs beside the one that counts: to find the range of the distances, and
         to settle chosen thresholds.
@@ -124,11 +147,9 @@ class Problem:
 
     queries: int
     gallery: int
-    positives: int
-    listed: int
+    pairs: PairSizes
     data: Data
     thresholds: int = 0
-    classes: tuple[int, int] = 0, 0
     extra_passes: int = 0
     edges: int = 0
     groups: int = 0
@@ -151,10 +172,15 @@ class Problem:
 
         Of labels, what is made of those that are given.
         """
-        by_item = self.gallery * (1 + 4 * self.classes[1])
-        sought = min(self.gallery, self.listed)  # items whose identity a query has
+        by_item = self.gallery * (1 + 4 * self.pairs.classes[1])
+        sought = min(self.gallery, self.pairs.listed)  # items whose identity a query has
         labels = by_item + 8 * sought + 32 * self.queries
         return {"labels": labels, **self.round_bytes(self.queries)}
+
+    @property
+    def least_round(self) -> int:
+        """The fewest queries that are finished before others begin."""
+        return self.queries if self.pairs.most is None else LEAST_ROUND
 
     def round_bytes(self, queries: int) -> Holders:
         """Return the bytes of the pairs and statistics of a round of so many queries.
@@ -174,16 +200,16 @@ class Problem:
 
         Listed pairs, junk, classes, positives.
         """
-        by_item = self.gallery * (1 + 4 * self.classes[1])
+        by_item = self.gallery * (1 + 4 * self.pairs.classes[1])
         return 2 * (10 * self.listed_of(queries) + by_item) + 24 * self.positives_of(queries)
 
     def positives_of(self, queries: int) -> int:
-        """Return the positives of so many queries, on average."""
-        return -(-self.positives * queries // max(self.queries, 1))
+        """Return the most positives of so many queries."""
+        return self.pairs.of(queries, self.queries)[0]
 
     def listed_of(self, queries: int) -> int:
-        """Return the listed pairs of so many queries, on average."""
-        return -(-self.listed * queries // max(self.queries, 1))
+        """Return the most listed pairs of so many queries."""
+        return self.pairs.of(queries, self.queries)[1]
 
     def part_bytes(self, queries: int) -> int:
         """Return the bytes of the statistics of so many queries."""

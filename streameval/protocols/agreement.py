@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from streameval.protocols.labels import Labels, check_kinds
-from streameval.statistics import cumulated
+from streameval.stretches import cumulated
 from streameval.typing import AnyArray, HashArray, Int32Array, IntArray
 
 BLOCK = 1 << 16  # gallery labels looked up at a time: temporaries stay small

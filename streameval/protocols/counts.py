@@ -8,8 +8,9 @@ their pairs are found and counted, some queries at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from streameval.protocols.finder import PairFinder, junk_column, junk_labels
 from streameval.protocols.labels import Labels, check_kinds
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import Protocol
+from streameval.stretches import cumulated
 from streameval.typing import IntArray
 
 INDEX = "#index"  # in a set of columns: a query's own image, by its index; no column's name
@@ -49,6 +51,20 @@ class PairCounts:
         """Return numbers to plan with before there are labels: so many positives a query."""
         each = np.full(queries, positives, np.int64)
         return cls(each, each)
+
+    def most(self) -> Callable[[int], tuple[int, int]]:
+        """Return what tells the most positives, and listed pairs, of consecutive queries."""
+        begins = [cumulated(counts) for counts in (self.positive, self.listed)]
+
+        @cache
+        def of_some(queries: int) -> tuple[int, int]:
+            positive, listed = (
+                int((begin[queries:] - begin[: len(begin) - queries]).max(initial=0))
+                for begin in begins
+            )
+            return positive, listed
+
+        return of_some
 
     @classmethod
     def of(

@@ -9,7 +9,7 @@ from streameval.protocols.agreement import Agreement, Matches
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import spans
 from streameval.protocols.protocol import Protocol
-from streameval.statistics import cumulated, rows_of
+from streameval.stretches import cumulated, rows_of
 from streameval.typing import AnyArray, BoolArray, IntArray
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, entry_point, refuse
-from streameval.statistics import rows_of
+from streameval.stretches import rows_of
 from streameval.typing import BoolArray, IntArray, Span
 
 PAIRS = 1 << 17  # that are found, merged or counted at a time

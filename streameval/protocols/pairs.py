@@ -21,7 +21,7 @@ from streameval.protocols.finder import PairFinder
 from streameval.protocols.labels import Labels, check_kinds
 from streameval.protocols.listed import ListedPairs, PairList, spans
 from streameval.protocols.protocol import Protocol
-from streameval.statistics import cumulated, rows_of
+from streameval.stretches import cumulated, rows_of
 from streameval.typing import AnyArray, BoolArray, Int32Array, IntArray
 
 MASKS = ("positive", "same_identity", "junk")
@@ -106,6 +106,8 @@ class Pairs:
         Gallery items that take part for no query.
     classes : ItemClasses
         Items that the queries of a class ignore.
+    first : int
+        The first query, of a block of all queries.
     """
 
     indptr: IntArray
@@ -114,6 +116,7 @@ class Pairs:
     same_identity: BoolArray
     junk: BoolArray
     classes: ItemClasses
+    first: int = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Return masks as bits, and their lengths."""
@@ -211,6 +214,7 @@ class Pairs:
             positive=self.positive[listed],
             same_identity=self.same_identity[listed],
             classes=replace(classes, query=classes.query[start:stop]),
+            first=self.first + start,
         )
 
 
@@ -309,7 +313,7 @@ class PairSource:
             elif self._listed is not None:
                 _, item[own], positive[own] = self._listed.merged(*where, self._gallery)
         classes = replace(self.classes, query=self.classes.query[start:stop])
-        return Pairs(indptr, item, positive, same_identity, self.junk, classes)
+        return Pairs(indptr, item, positive, same_identity, self.junk, classes, start)
 
 
 def _warn_of_other_identities(query: Labels, gallery: Labels, good: PairList) -> None:

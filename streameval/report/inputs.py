@@ -159,7 +159,7 @@ def plan_blocks(planned: Planned, rate: float | None = None) -> Blocks:
         (
             "Size",
             f"{plural(queries, 'query', 'queries')} × {plural(items, 'gallery item')}: "
-            f"{amount(plan.pairs)} pairs, {problem.positives:,} of them positive{assumed}",
+            f"{amount(plan.pairs)} pairs, {problem.pairs.positives:,} of them positive{assumed}",
         ),
         ("Layout", text.layout),
         ("Passes", ", ".join(source.passes(planned))),

@@ -13,7 +13,7 @@ from streameval.protocols.protocol import saved_protocol
 from streameval.result.evaluation import Evaluation, Results
 from streameval.result.groups import check_not_of_lists
 from streameval.result.saved import plain
-from streameval.statistics import rows_of
+from streameval.stretches import rows_of
 from streameval.typing import IntArray, JsonObject
 
 QUERIES = "queries"

@@ -33,7 +33,8 @@ from streameval.result.groups import (
     metrics_of_groups,
     table_columns,
 )
-from streameval.statistics import RankStatistics, rows_of
+from streameval.statistics import RankStatistics
+from streameval.stretches import rows_of
 from streameval.typing import FloatArray, JsonObject
 
 

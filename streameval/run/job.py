@@ -173,8 +173,6 @@ class Job:
         None before they are known; a strip of a stored matrix finds its own.
     found : [P] float64, optional
         Their distances in the order of pairs, where tiles must hold the same.
-    first : int
-        The first query of `pairs` and `positives`, where these are of one round.
     shots : Shots, optional
         Where one item is drawn of each gallery identity; tasks see the whole gallery then.
     groups : [Q] int64, optional
@@ -195,7 +193,6 @@ class Job:
     thresholds: Thresholds = field(default_factory=Thresholds)
     positives: Positives | None = None
     found: FloatArray | None = None
-    first: int = 0
     shots: Shots | None = None
     groups: IntArray | None = None
     near: Near | None = None
@@ -211,6 +208,11 @@ class Job:
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what a worker has no use for: the list of all tasks; see `Cache`, too."""
         return vars(self) | {"plan": replace(self.plan, tasks=())}
+
+    @property
+    def first(self) -> int:
+        """The first query of the pairs and positives, which are of one round."""
+        return self.pairs.first
 
     def offset_rows(self, start: int, stop: int) -> IntArray:
         """Return the row of ``Columns.offset`` that serves each of some queries, [m]."""

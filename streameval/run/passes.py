@@ -25,7 +25,8 @@ from streameval.run.progress import Watch
 from streameval.run.record import NO_RECORD, Record
 from streameval.run.session import Session
 from streameval.run.task import check_range, count, extremes, masked_tiles, pair_distances
-from streameval.statistics import RankStatistics, rows_of
+from streameval.statistics import RankStatistics
+from streameval.stretches import rows_of
 from streameval.typing import FloatArray, IntArray, Span
 
 PER_PASS = 1000  # edges that a pass of refining counts: no more than the pass before
@@ -154,7 +155,7 @@ def ranks(ends: Sequence[int], job: Job, task: Task, watch: Watch) -> IntArray:
     """
     left, right = task.gallery
     inside = slice(bisect_right(ends, left), bisect_right(ends, right - 1))
-    positives = job.known_positives().block(*task.queries)
+    positives = job.positives_of(task.queries)
     cuts = np.array([left, *ends[inside], right])
     counter = StretchCounter(positives, cuts)
     for tile in masked_tiles(job, task, watch):

@@ -23,7 +23,7 @@ from streameval.result.groups import check_group_column, group_labels, histogram
 from streameval.run.session import Session
 from streameval.single_shot.counter import Shots, entries_of_query
 from streameval.source import Source
-from streameval.statistics import SHOT_FIELDS, cumulated
+from streameval.statistics import SHOT_FIELDS
 from streameval.typing import AnyArray, IntArray, JsonObject
 
 THRESHOLDS = 101
@@ -142,8 +142,10 @@ def plan_request(request: Request, session: Session) -> Planned:
             groups = histogram_groups(request.group_by, columns)
         if _draws(request):
             shots = shot_sizes(gallery, request.protocol, counts, needs)
+    problem = source.problem(counts)
     problem = replace(
-        source.problem(counts),
+        problem,
+        pairs=replace(problem.pairs, most=counts.most()),
         groups=0 if groups is None else int(groups.max()) + 1,
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
@@ -221,14 +223,6 @@ def shot_sizes(
     gallery: Labels, protocol: Protocol, counts: PairCounts, needs: frozenset[str]
 ) -> ShotSizes:
     """Return the sizes of what is drawn from under single gallery shot."""
-    positives = counts.positive
-    indptr = cumulated(positives)
-
-    def most_positives(queries: int) -> int:
-        starts = np.arange(0, len(positives), queries)
-        ends = np.minimum(starts + queries, len(positives))
-        return int((indptr[ends] - indptr[starts]).max())
-
     items, number = multiplicities(gallery.id, without=junk_column(gallery, protocol))
-    entries = entries_of_query(items, number, int(positives.max(initial=0)))
-    return ShotSizes(int(number.sum()), entries, most_positives, len(needs & SHOT_FIELDS))
+    entries = entries_of_query(items, number, int(counts.positive.max(initial=0)))
+    return ShotSizes(int(number.sum()), entries, len(needs & SHOT_FIELDS))

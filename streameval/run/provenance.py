@@ -25,7 +25,8 @@ from streameval.run.preparation import Prepared
 from streameval.run.record import PLACES, Manifest
 from streameval.run.session import cores
 from streameval.source import Source
-from streameval.statistics import SHOT_FIELDS, cumulated
+from streameval.statistics import SHOT_FIELDS
+from streameval.stretches import cumulated
 from streameval.typing import AnyArray, JsonObject
 
 PACKAGES = ("numpy", "numba", "scipy", "zarr", "zarrs", "pyarrow")

@@ -24,7 +24,7 @@ def rounds_of(prepared: Prepared) -> Iterator[Job]:
     spans = plan.round_queries if plan.round else [(0, prepared.pairs.queries)]
     for tasks, (first, last) in zip(plan.rounds, spans, strict=True):
         pairs, own = prepared.pairs.block(first, last), replace(plan, tasks=tasks)
-        job = Job(prepared.source, pairs, own, first=first, groups=prepared.groups)
+        job = Job(prepared.source, pairs, own, groups=prepared.groups)
         yield replace(job, shots=prepared.shots)
 
 

@@ -214,7 +214,7 @@ class TiledSource(Source):
             If the range relies on vectors of length 1, and there are others.
         """
         problem, plan = prepared.problem, prepared.plan
-        listed = {"features": problem.positives, "strips": 0, "rectangles": plan.pairs}
+        listed = {"features": problem.pairs.positives, "strips": 0, "rectangles": plan.pairs}
         total = plan.pairs * problem.passes + listed[plan.layout]
         session.progress.begin(total, plan.bytes_read)
         used = prepared.range

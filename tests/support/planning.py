@@ -6,6 +6,7 @@ from streameval.planning.plan import Task as Task
 from streameval.planning.plan import Workers as Workers
 from streameval.planning.planner import make_plan as make_plan
 from streameval.planning.problem import Data as Data
+from streameval.planning.problem import PairSizes as PairSizes
 from streameval.planning.problem import Problem as Problem
 from streameval.planning.problem import ShotSizes as ShotSizes
 from streameval.planning.range import Range as Range
@@ -15,6 +16,7 @@ __all__ = [
     "SHOT_RANKS",
     "Data",
     "Limits",
+    "PairSizes",
     "Plan",
     "Problem",
     "Range",

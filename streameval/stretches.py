@@ -1,0 +1,22 @@
+"""Stretches: what belongs to rows, one row after the other, and where each begins (`indptr`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.typing import AnyArray, IntArray
+
+
+def rows_of(indptr: IntArray) -> IntArray:
+    """Return the row of each entry of a list that begins at `indptr` in each row."""
+    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+
+
+def cumulated(counts: AnyArray) -> IntArray:
+    """Return the sums of the first 0, 1, .. n counts or flags, [n + 1] int64.
+
+    Of stretches of so many: where each begins, and the last one ends.
+    """
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
