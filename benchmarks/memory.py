@@ -15,6 +15,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks import stored
 from benchmarks.data import half, make_distances, make_features, make_labels, save_labels, unit
 from benchmarks.figure import Bench, Case, Figure, Measured, Skip
@@ -22,7 +24,7 @@ from benchmarks.stored import require_space
 
 PEAK, PROJECTED, ALLOWED = "peak", "projected", "allowed"
 FOUR, ONE = "peak, 4× the gallery", "peak, 1× the gallery"
-BUDGETS = {"700MB": 700_000_000, "2GB": 2_000_000_000}
+BUDGETS = {"1GB": 1_000_000_000, "700MB": 700_000_000, "2GB": 2_000_000_000}
 THREADS = 2
 QUERIES, GALLERY = (1000, 200), (1_000_000, 80_000)  # full, quick
 
@@ -104,6 +106,41 @@ def flat(name: str, bench: Bench) -> Measured:
     return Measured(peaks, {"shape": [queries, gallery]})
 
 
+def out_of_core(
+    shape: tuple[int, int], width: int, each: int, budget: str, bench: Bench
+) -> Measured:
+    """Measure whether a budget is kept by queries whose statistics exceed it."""
+    shape = (shape[0] // 50, shape[1] // 10) if bench.quick else shape
+    each = min(each, shape[1] // 10)
+    folder = bench.folder / "out-of-core"
+    folder.mkdir(exist_ok=True)
+    source, labels = {}, {}
+    for seed, (side, count) in enumerate(zip(("query", "gallery"), shape, strict=True)):
+        rng = np.random.default_rng(seed)
+        identity = rng.permutation(np.arange(count) % (shape[1] // each))
+        features = rng.standard_normal((count, width), np.float32)
+        features[:, 0] += identity % 16
+        for name, values in ((side, features), (f"{side}_id", identity), (f"{side}_cam", identity)):
+            np.save(folder / f"{name}.npy", values)
+            labels[name] = str(folder / f"{name}.npy")
+        source[side] = labels.pop(side)
+    specification = {"source": source, "labels": labels, "memory": BUDGETS[budget]}
+    try:
+        report = one_run(specification | {"threads": THREADS, "protocol": "no-camera"})
+    finally:
+        shutil.rmtree(folder)
+    samples = {
+        PEAK: [report["peak"]],
+        PROJECTED: [report["plan"]["projected_peak"]],
+        ALLOWED: [BUDGETS[budget]],
+    }
+    return Measured(samples, {"shape": list(shape), **report})
+
+
+ROUNDS = {
+    "rounds-20": ((1_000_000, 100_000), 64, 20, "2GB"),
+    "rounds-3000": ((30_000, 30_000), 64, 3000, "1GB"),
+}
 SOURCES = (
     "features-512-float32",
     "features-128-float16",
@@ -120,7 +157,17 @@ CASES = (
             partial(within, name, budget),
         )
         for name in SOURCES
-        for budget in BUDGETS
+        for budget in ("700MB", "2GB")
+    ),
+    *(
+        Case(
+            (
+                Figure(f"memory/{name}/peak", (PEAK, PROJECTED), 1.0, unit="B"),
+                Figure(f"memory/{name}/plan", (PROJECTED, ALLOWED), 1.0, unit="B"),
+            ),
+            partial(out_of_core, *sizes),
+        )
+        for name, sizes in ROUNDS.items()
     ),
     *(
         Case(

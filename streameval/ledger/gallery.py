@@ -150,10 +150,10 @@ class Gallery:
         if own is None or any("cam" not in part.columns for part in segments if part.items):
             return None
         if not len(positives):
-            return PositiveCameras.of(own[:0])
+            return PositiveCameras.of([own[:0]])
         number = np.searchsorted([segment.number for segment in segments], positives.segment)
         begin = np.array([segment.begin for segment in segments])
-        return PositiveCameras.of(self._columns["cam"][begin[number] + positives.index])
+        return PositiveCameras.of([self._columns["cam"][begin[number] + positives.index]])
 
     def provenance(self) -> JsonObject:
         """Return the provenance of an evaluation of the ledger, as JSON values."""

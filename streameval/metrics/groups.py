@@ -11,7 +11,7 @@ negatives alone, so a cell is made by leaving positives out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -26,7 +26,7 @@ from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import available_fields, find_name, measures_of
 from streameval.statistics import RankStatistics
 from streameval.stretches import rows_of
-from streameval.typing import AnyArray, BoolArray, FloatArray, Int32Array, IntArray
+from streameval.typing import AnyArray, BoolArray, FloatArray
 
 NOT_BY_QUERY = (
     "counted over all queries together, not by group: evaluate with --group-by, of 100 groups at "
@@ -146,33 +146,42 @@ def confidence_by_group(
 
 @dataclass(frozen=True, eq=False)
 class PositiveCameras:
-    """The camera of each of P positives.
+    """The camera of each positive: of P positives, or of the G gallery items that they are.
 
     Attributes
     ----------
     known : [C] array of integers or strings
         The cameras, ascending.
-    code : [P] int32
+    code : [P] or [G] integers
         Which of these.
+    by_item : bool
+        Whether it is of gallery items.
     """
 
     known: AnyArray
-    code: Int32Array
+    code: AnyArray
+    by_item: bool = False
 
     @classmethod
-    def of(cls, cameras: AnyArray) -> PositiveCameras:
-        """Return them from a label a positive, [P]."""
-        known, code = np.unique(cameras, return_inverse=True)
-        return cls(known, code.astype(np.int32))
+    def of(cls, cameras: Iterable[AnyArray], *, by_item: bool = False) -> PositiveCameras:
+        """Return them from labels, which come in blocks of positives or of gallery items."""
+        blocks = []
+        for labels in cameras:
+            own, code = np.unique(labels, return_inverse=True)
+            blocks.append((own, code.astype(np.min_scalar_type(len(own)))))
+        known = np.unique(np.concatenate([own for own, _ in blocks]))
+        kind = np.min_scalar_type(len(known))
+        codes = [np.searchsorted(known, own).astype(kind)[code] for own, code in blocks]
+        return cls(known, np.concatenate(codes), by_item)
 
-    @property
-    def labels(self) -> AnyArray:
-        """The label of each positive, [P]."""
-        return self.known[self.code]
-
-    def take(self, order: IntArray) -> PositiveCameras:
-        """Return those of some positives, in that order."""
-        return PositiveCameras(self.known, self.code[order])
+    def codes(self, stats: RankStatistics, first: int) -> AnyArray:
+        """Return the codes of the positives of a block, of which one is the first of all, [p]."""
+        if not self.by_item:
+            return self.code[first : first + len(stats.positive_distance)]
+        if stats.positive_item is None:
+            raise ValueError("the statistics hold no positive_item")
+        codes: AnyArray = self.code[stats.positive_item]
+        return codes
 
 
 def metrics_by_camera_pair(
@@ -188,7 +197,7 @@ def metrics_by_camera_pair(
     stats : RankStatistics
     query_cam : [Q] array of integers or strings
     positive_cam : PositiveCameras
-        Of the P positives.
+        Of the positives.
     options : MetricOptions, optional
 
     Returns
@@ -197,17 +206,17 @@ def metrics_by_camera_pair(
         In the order of the labels; pairs without a positive are left out. Of the metrics, those
         that are over Q+ alone; not CMC under single gallery shot, which is not kept by positive.
     """
-    for what, given, wanted in (
-        ("query_cam", len(query_cam), stats.queries),
-        ("positive_cam", len(positive_cam.code), int(stats.indptr[-1])),
-    ):
-        if given != wanted:
-            raise InputError(f"{what} has {given} cameras, and {wanted} are needed")
+    given = {"query_cam": (len(query_cam), stats.queries)}
+    if not positive_cam.by_item:
+        given["positive_cam"] = len(positive_cam.code), int(stats.indptr[-1])
+    for what, (cameras, wanted) in given.items():
+        if cameras != wanted:
+            raise InputError(f"{what} has {cameras} cameras, and {wanted} are needed")
     measures = [one for one in measures_of(options, stats) if one.metric.over == ("Q+",)]
     cells: dict[tuple[Any, Any], Gathering] = {}
     for start, stop in stats.spans:
         block, cams = stats.block(start, stop), query_cam[start:stop]
-        own_codes = positive_cam.code[slice(*stats.indptr[[start, stop]].tolist())]
+        own_codes = positive_cam.codes(block, int(stats.indptr[start]))
         of_query = rows_of(block.indptr)
         for camera in np.unique(cams).tolist():
             own = cams == camera

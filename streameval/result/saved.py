@@ -208,7 +208,8 @@ def _read_positive_cams(folder: Path, statistics: RankStatistics) -> PositiveCam
     path = folder / POSITIVES
     if not path.exists() or "cam" not in pq.read_schema(path).names:
         return None
-    cams = PositiveCameras.of(pq.read_table(path, columns=["cam"])["cam"].to_numpy())
+    blocks = pq.ParquetFile(path).iter_batches(columns=["cam"])
+    cams = PositiveCameras.of(block["cam"].to_numpy(zero_copy_only=False) for block in blocks)
     rows, positives = len(cams.code), int(statistics.indptr[-1])
     if rows != positives:
         raise damaged(folder, f"{POSITIVES} has {rows} rows, and there are {positives} positives")

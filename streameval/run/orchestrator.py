@@ -7,17 +7,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-import numpy as np
-
 from streameval.errors import BadRowError
-from streameval.metrics.groups import PositiveCameras
 from streameval.planning.range import NotUnitError
 from streameval.request import Request
 from streameval.result.evaluation import Evaluation
 from streameval.run.preparation import Prepared, prepare
 from streameval.run.provenance import describe_run, manifest
 from streameval.run.session import Session
-from streameval.statistics import RankStatistics
 
 
 def run(request: Request, session: Session) -> Evaluation:
@@ -52,17 +48,7 @@ def carry_out(prepared: Prepared, session: Session) -> Evaluation:
         provenance=describe_run(prepared, started, seconds)
         | {"read": session.guard(source).digests()}
         | dict(counted.facts),
-        positive_cams=_positive_cams(prepared, counted.statistics),
+        positive_cams=prepared.cams if "positive_item" in counted.statistics.held else None,
         lists=counted.reading,
     )
     return result if request.group_by is None else result.grouped(request.group_by)
-
-
-def _positive_cams(prepared: Prepared, statistics: RankStatistics) -> PositiveCameras | None:
-    """Return the cameras of the positives in the order of the statistics."""
-    cams = prepared.cams
-    if cams is None or "positive_item" not in statistics.held:
-        return None
-    items = (block.positive_item for block in statistics.blocks())
-    codes = [cams.code[item] for item in items if item is not None]
-    return PositiveCameras(cams.known, np.concatenate(codes))

@@ -12,7 +12,7 @@ from streameval.metrics.groups import PositiveCameras
 from streameval.planning.plan import Cut, Limits, Plan
 from streameval.planning.problem import Problem, ShotSizes
 from streameval.planning.range import UNUSED, Range
-from streameval.protocols.agreement import coded, distinct, multiplicities
+from streameval.protocols.agreement import multiplicities
 from streameval.protocols.counts import PairCounts
 from streameval.protocols.finder import junk_column
 from streameval.protocols.labels import Labels
@@ -178,8 +178,7 @@ def with_pairs(planned: Planned) -> Prepared:
         most = int(planned.counts.positive.max(initial=0))
         shots = Shots.of(gallery, pairs.junk, most, draws, protocol.shot_seed)
     if query.cam is not None and gallery.cam is not None:
-        known = distinct(gallery.cam)
-        cams = PositiveCameras(known, coded(known, gallery.cam))
+        cams = PositiveCameras.of([gallery.cam], by_item=True)
     listed = None if request.listed is None else pairs.listed_items()
     fingerprints = gallery_fingerprints(gallery, listed)
     return Prepared(**own, pairs=pairs, shots=shots, cams=cams, label_fingerprints=fingerprints)
