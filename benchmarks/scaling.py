@@ -1,17 +1,20 @@
-"""Scaling: with threads, with the gallery, with the queries."""
+"""Scaling: with threads, beside processes, with the gallery, with the queries."""
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from typing import Literal
 
 import streameval as se
-from benchmarks.data import make_features, make_labels, near_and_far
+from benchmarks.data import FeatureSet, make_features, make_labels, near_and_far
 from benchmarks.features import OURS, evaluation, inputs
 from benchmarks.figure import Bench, Case, Figure, Measured
 from benchmarks.stored import RANGE
 
 ONE, TWO = "1 thread", "2 threads"
+PROCESSES, THREADS = "2 processes, an evaluation each", "2 threads, both evaluations"
 WIDTH = 128
 GALLERY = (4_000_000, 400_000)  # full, quick: the largest, which the others are fractions of
 GALLERY_FRACTIONS = {
@@ -34,6 +37,26 @@ def threads_on_features(width: int, bench: Bench) -> Measured:
             }
         )
     )
+
+
+def _evaluate(bench: Bench, features: FeatureSet, threads: int) -> None:
+    evaluation(bench, features, "cosine", threads)()
+
+
+def beside_processes(width: int, bench: Bench) -> Measured:
+    """Measure two evaluations: by a process of one thread each, and in turn by two threads."""
+    features = inputs(bench, width)
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+
+        def processes() -> None:
+            for done in [pool.submit(_evaluate, bench, features, 1) for _ in range(2)]:
+                done.result()
+
+        def threads() -> None:
+            for _ in range(2):
+                _evaluate(bench, features, 2)
+
+        return Measured(bench.time({PROCESSES: processes, THREADS: threads}))
 
 
 def threads_on_distances(bench: Bench) -> Measured:
@@ -67,6 +90,17 @@ CASES = (
         Case(
             (Figure(f"scaling/threads/features-{width}", (ONE, TWO), 1.85, "at least"),),
             partial(threads_on_features, width),
+        )
+        for width in (512, 128)
+    ),
+    *(
+        Case(
+            (
+                Figure(
+                    f"scaling/processes/features-{width}", (PROCESSES, THREADS), 0.95, "at least"
+                ),
+            ),
+            partial(beside_processes, width),
         )
         for width in (512, 128)
     ),

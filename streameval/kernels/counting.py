@@ -16,7 +16,7 @@ import numpy.typing as npt
 from streameval.compilation import compiled
 from streameval.kernels.buckets import FEWEST, MOST, count_row, room_for
 from streameval.kernels.cells import bin_row, least_of, quantise
-from streameval.kernels.edges import Edges, note_tie, read_slots, slot_of
+from streameval.kernels.edges import Edges, first_reached, note_tie, read_slots, slot_of
 from streameval.kernels.grids import (
     CELLS,
     LAST,
@@ -329,9 +329,10 @@ def place_estimates(  # type: ignore[no-untyped-def]
         reach[i] = min(reach[i], np.float64(values[t]) + 2 * band[i])
     for t in range(len(values)):
         i, value = queries[t], np.float64(values[t])
-        margin, begin, e = band[i], indptr[i], indptr[i + 1]
-        while e > begin and tied[e - 1] + margin >= value:
-            e -= 1
+        margin, begin, e, step = band[i], indptr[i], indptr[i + 1], 1
+        while e - step >= begin and tied[e - step] + margin >= value:  # most are near the furthest
+            e, step = e - step, 2 * step
+        e = first_reached(value, tied, margin, max(e - step, begin), e)
         in_doubt = e < indptr[i + 1] and not value < closer[e] - margin
         if not in_doubt:
             slots[2 * e + i] += 1
