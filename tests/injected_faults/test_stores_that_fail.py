@@ -129,7 +129,8 @@ class Bucket:
         self.url = f"s3://bucket/{folder.name}.zarr"
         self._store: Any = from_url(self.url, endpoint=server)
         put_files(self._folders[0], self._store)
-        self.last = "6.0" if layout == "v2" else "c/6/0"
+        row = (shape[0] - 1) // CHUNKS[0]
+        self.last = f"{row}.0" if layout == "v2" else f"c/{row}/0"
 
     def put_other(self) -> None:
         put_files(self._folders[1], self._store)
