@@ -90,3 +90,21 @@ def test_a_row_without_edges_has_next_to_nothing_to_place(band: float) -> None:
     assert found < 8192 // 20
     inside = np.setdiff1d(np.arange(8192), touched[:found])
     assert np.all(code[cells[inside]] % 2 == 0)
+
+
+@pytest.mark.parametrize("band", [0.0, 1e-6])
+@pytest.mark.parametrize("share", [0.001, 0.1, 0.9, 1.0])
+def test_values_on_either_side_of_an_edge_are_not_placed(share: float, band: float) -> None:
+    values = np.random.default_rng(0).standard_normal(8192).astype(np.float32)
+    ones, zeros = np.ones(8192, np.float32), np.zeros(8192, np.float32)
+    edge, code = np.quantile(values, [share]).astype(float), np.empty(CELLS + RUN, np.uint8)
+    origin, scale, far = span_grid(edge, edge, band, 0.0, 0.0, values, ones, zeros)
+    lay_grid(edge, edge, band, origin, scale, values, code)
+    cells = np.full(8192, LAST, np.uint16)
+    cells_of(values, ones, zeros, origin, scale, far, np.empty(8192, np.float32), cells)
+    fours, touched = np.empty(8192 // 4 + 1, np.uint32), np.empty(8192 + 4, np.uint32)
+    bins = np.zeros((WAYS, SEARCH + 1), np.uint16)
+    found = bin_row(cells, code, bins, fours, touched)
+    assert found < 8192 // 100
+    clear = np.setdiff1d(np.arange(8192), touched[:found])
+    assert bins[:, 0].sum() == np.count_nonzero(values[clear] < edge - band)

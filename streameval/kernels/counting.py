@@ -243,11 +243,12 @@ def count_tile(  # type: ignore[no-untyped-def]
         else:
             base, stop = lay_grid(closer, tied, band, origin, scale, tile, code)
             found = bin_row(cells, code, bins, fours, touched)
-            crowded[row], least, before = found > crowd, np.inf, False
+            crowded[row], least = found > crowd, np.inf
             if not crowded[row]:
                 touch = values, cells, code, touched[:found]
                 least, filled = _place(touch, base, own, where, edges, counts, doubts, filled)
                 fold(bins, stop - base, slots, 2 * (begin + base) + i)
+            before = lowest == 0 and not code[0] & 1
         row += 1
         if crowded[row - 1]:
             bins[:] = 0

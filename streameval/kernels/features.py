@@ -10,6 +10,7 @@ from streameval.distances.distance import LEAST_FLOAT32, MOST_FLOAT32
 from streameval.distances.sums import Vectors
 from streameval.kernels.filters import Operands, ProductColumns
 from streameval.kernels.marks import MarkColumns
+from streameval.kernels.multiplier import worth_marking
 from streameval.kernels.query_block import QueryBlock, power_of_two, scaled
 from streameval.kernels.sieve import MARKED_ROWS
 from streameval.kernels.tiles import Columns, Tile, as_matrix
@@ -112,6 +113,8 @@ class FeatureColumns:
         if reach is not None and queries.digits is not None and self.operands.fits and n:
             distance = reach()
             whole = ~np.isfinite(distance) | queries.crowded
+            others = int(whole.sum())
+            whole |= not worth_marking(len(whole) - others, others, self.operands.rows.shape[1])
         if not whole.all():
             marks = MarkColumns(self.operands)
             most = min(MARKED_ROWS, len(memory) // marks.row_bytes)

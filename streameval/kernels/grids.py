@@ -136,6 +136,7 @@ def lay_grid(closer, tied, band, origin, scale, like, code):  # type: ignore[no-
         code[:] = SEARCH
         return 0, 0
     base = first_reached(np.float64(origin), tied, band, 0, m)  # those before are in cell 0
+    clear = m == 0 or cell_of(kind(closer[0] - band), origin, scale) > 0
     cell, e, shared = 1, base, 0
     while e < m and e - base < NUMBERED:
         first = cell_of(kind(closer[e] - band), origin, scale)
@@ -151,7 +152,7 @@ def lay_grid(closer, tied, band, origin, scale, like, code):  # type: ignore[no-
         e += 1
     rest = SEARCH if e - base == NUMBERED else 2 * (e - base)  # out of numbers
     _fill(code, cell, ABOVE, rest)
-    code[0] = code[ABOVE] = SEARCH
+    code[0], code[ABOVE] = 0 if clear else SEARCH, SEARCH
     code[LAST] = 2 * (e - base + 1)
     return base, e
 

@@ -40,6 +40,7 @@ SLICE_ITEMS = 2048  # gallery rows whose products are held beside those of the s
 VARIABLE = "STREAMEVAL_PRODUCT"
 HASWELL_FLOPS = 50e9  # a second of a thread, with OpenBLAS's kernels for Haswell: assumed
 SHARE_LOST = 3 / 8  # of that time: with those for SkylakeX it is 1.6 times as fast (AMD Zen 5)
+PACKED, MARKED, COUNTED = 400e-9, 0.5e-9, 1.5e-9  # seconds of a row of 512 columns, and of pairs
 LEAST_LOST = 5.0  # seconds that are worth a warning
 
 
@@ -173,6 +174,13 @@ def gallery_row_seconds(count: IntArray, width: int) -> FloatArray:
     seconds = np.where(count > FEW_ROWS, start + each * count, 240e-9 * (count > 0))
     scaled: FloatArray = seconds * (width / 512)
     return scaled
+
+
+def worth_marking(count: int, others: int, width: int) -> bool:
+    """Tell whether marks of so many queries are faster than products, counted beside others."""
+    marks = (PACKED + MARKED * count) * (width / 512)
+    products = gallery_row_seconds(np.array([others, others + count]), width)
+    return bool(marks < products[1] - products[0] + COUNTED * count)
 
 
 def slice_bytes(rows: int, items: int, width: int) -> int:

@@ -36,6 +36,7 @@ from streameval.kernels.sieve_units import (
     multiply_and_compare,
     write_digits,
 )
+from streameval.kernels.tiles import as_matrix
 from streameval.typing import AnyArray, ByteArray, Float32Array, FloatArray, IntArray
 
 Way = Literal["unit", "vectors", "loops"]
@@ -144,19 +145,22 @@ def mark(
     """
     count = len(chosen)
     padded = count + max(QUERIES, FEW)  # to whole groups of queries, which mark nothing
-    rows = np.full((padded, queries.rows.shape[1]), MOST + 1, np.uint8)
-    np.take(queries.rows, chosen, axis=0, out=rows[:count])
+    stride = queries.rows.shape[1]
+    memory = np.empty(padded * stride + LINE_BYTES, np.uint8)  # rows in whole lines load faster
+    rows = as_matrix(memory[-memory.ctypes.data % LINE_BYTES :], np.uint8, padded, stride)
+    rows[count:] = MOST + 1
+    np.take(queries.rows, chosen, axis=0, out=rows[:count], mode="clip")  # "raise" copies
     records = np.zeros((padded, RECORD // 8), np.int64)
     records[:, 0] = offset.ctypes.data
     records[:count, 0] += offset_row * offset.strides[0]
     numbers = records.view(np.float32)
     numbers[:, 3] = -np.inf
     numbers[:count, 2], numbers[:count, 3] = queries.scale[chosen], limit
-    marks = np.empty((padded, out.shape[1]), np.uint32)
+    marks = np.empty((out.shape[1], padded), np.uint32)  # written in order
     sums = np.empty(2 * SUMS + LINE_BYTES, np.uint8)
     unit = configuration() if way == "unit" else sums
     _mark(WAYS.index(way), unit, rows, count, items.digits, records, marks, sums)
-    out[:] = marks[:count]
+    out[:] = marks[:, :count].T
 
 
 @compiled
@@ -213,11 +217,11 @@ def _pack_items(rows, weight, out, padded, error):  # type: ignore[no-untyped-de
 @compiled
 def _mark(way, unit, rows, count, items, records, marks, sums):  # type: ignore[no-untyped-def]
     """Mark pairs, each panel with all queries, which stay in L2."""
-    panels, stride = marks.shape[1], rows.strides[0]
+    panels, stride = marks.shape[0], rows.strides[0]
     padded = stride - LINE_BYTES
     size, fours, steps = HEAD + padded * ITEMS, padded // 4, padded // STEP
     left, right, own = rows.ctypes.data, items.ctypes.data, records.ctypes.data
-    out, apart = marks.ctypes.data, marks.strides[0]
+    out, apart, further = marks.ctypes.data, marks.strides[1], marks.strides[0]
     if way == 0:
         start = sums.ctypes.data + (-sums.ctypes.data) % LINE_BYTES
         this, other = start, start + SUMS
@@ -232,12 +236,12 @@ def _mark(way, unit, rows, count, items, records, marks, sums):  # type: ignore[
                 )
                 this, other = other, this
                 before, shift = digits, panel * FOURS
-                to, of = out + first * apart + panel * 4, own + first * RECORD
+                to, of = out + panel * further + first * apart, own + first * RECORD
         compare_sums(other, before, of, shift, to, apart)
         release()
         return
     for panel in range(panels):
-        digits, shift, to = right + panel * size, panel * FOURS, out + panel * 4
+        digits, shift, to = right + panel * size, panel * FOURS, out + panel * further
         if way == 2:
             mark_plainly(left, stride, digits, fours, own, shift, to, apart, count)
             continue

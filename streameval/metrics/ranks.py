@@ -120,9 +120,16 @@ class Ranks:
 
     def running_totals(self, terms: FloatArray) -> FloatArray:
         """Return the sums of each query's terms 1 .. j, added in that order, [P] float64."""
-        sums = np.empty_like(terms)
-        for start, last in zip(self.start.tolist(), self.last.tolist(), strict=True):
-            np.cumsum(terms[start : last + 1], out=sums[start : last + 1])
+        sums, most = terms.copy(), int(self.count.max(initial=0))
+        if most > len(self.start):  # fewer queries than positives of one of them
+            for start, last in zip(self.start.tolist(), self.last.tolist(), strict=True):
+                np.cumsum(terms[start : last + 1], out=sums[start : last + 1])
+            return sums
+        longest_first = self.start[np.argsort(-self.count)]
+        longer = len(self.start) - np.bincount(self.count).cumsum()  # have more than j positives
+        for j in range(1, most):
+            place = longest_first[: longer[j]] + j
+            sums[place] += sums[place - 1]
         return sums
 
     def of_positives(self, values: Cutoff) -> IntArray:
