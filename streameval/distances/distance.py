@@ -116,7 +116,12 @@ class Filter:
         return largest * max(largest, longest) > _SUBNORMAL
 
     def band(
-        self, gamma: float, width: int, norms: FloatArray, largest: float, scale: float
+        self,
+        gamma: float | FloatArray,
+        width: int,
+        norms: FloatArray,
+        largest: float,
+        scale: float,
     ) -> FloatArray:
         """Return how far filter values may be from the distances of queries, [m] float64.
 
@@ -124,7 +129,7 @@ class Filter:
         D / 32 terms in each of 32 lanes, and of the lanes, for a product and two norms) and of
         its conversion to a filter value; and what is lost to small numbers.
         """
-        if math.isinf(gamma):
+        if np.isinf(gamma).any():
             return np.full(len(norms), np.inf)
         size, reach = self.magnitudes(norms, largest)
         rounded = (width / 8 + 40) * 2.0**-53 * (reach * scale)

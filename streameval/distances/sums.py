@@ -122,6 +122,31 @@ absolute_difference = _lane_sum(lambda builder, a, b: _absolute(builder, builder
 _float_product = _lane_sum(_product, llvm.vector(llvm.FLOAT, FLOAT_LANES))
 
 
+@llvm.intrinsic
+def greatest(typing_context, rows, i):  # type: ignore[no-untyped-def]
+    """Return the greatest magnitude in row i of a matrix of finite float32; rows contiguous."""
+    if not isinstance(rows, types.Array) or (rows.dtype, rows.ndim) != (types.float32, 2):
+        raise TypingError(f"rows are {rows}; a matrix of float32 is needed")
+    count, kind = FLOAT_LANES, llvm.vector(llvm.FLOAT, FLOAT_LANES)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        row, width = _row(context, builder, signature.args[0], *args)
+        most = llvm.alloca(builder, llvm.vector(llvm.FLOAT, count, 0.0))
+
+        def look(start: Any, mask: Any) -> None:
+            value = llvm.load(builder, count, row, start, mask)
+            size = llvm.call(builder, f"llvm.fabs.v{count}f32", value, returns=kind)
+            known = builder.load(most)
+            more = builder.fcmp_ordered(">", size, known)
+            builder.store(builder.select(more, size, known), most)
+
+        llvm.for_blocks(builder, width, count, look)
+        name = f"llvm.vector.reduce.fmax.v{count}f32"
+        return llvm.call(builder, name, builder.load(most), returns=llvm.FLOAT)
+
+    return types.float32(rows, types.intp), generate
+
+
 @compiled(inline="always")
 def _sum(term, a, i, b, k):  # type: ignore[no-untyped-def]
     """Return the sum of a term over rows a[i] and b[k].

@@ -118,7 +118,7 @@ class FilterColumns(ABC):
     queries : QueryBlock
     items : Vectors
         Of the columns.
-    error : float
+    error : float or [queries of the block] float64
         Bound on what a product loses, by the norms of its rows: n u of `distances.distance`.
     scale : float
         s of `distances.distance`.
@@ -127,15 +127,17 @@ class FilterColumns(ABC):
     ----------
     usable : bool
         Whether numbers can hold the values, so that finer tiles say more.
-    gamma : float
+    gamma : float or [queries of the block] float64
         γ of the guard band; +inf where every value is decided canonically.
     band : [queries of the block] float64
     """
 
-    def __init__(self, queries: QueryBlock, items: Vectors, error: float, scale: float) -> None:
+    def __init__(
+        self, queries: QueryBlock, items: Vectors, error: float | FloatArray, scale: float
+    ) -> None:
         self.queries, self.items, self.scale = queries, items, scale
-        self.usable = error < 0.5
-        self.gamma = error / (1 - error) if self.usable else math.inf
+        self.usable = bool(np.all(error < 0.5))
+        self.gamma: float | FloatArray = error / (1 - error) if self.usable else math.inf
         width, largest = items.rows.shape[1], float(items.norms.max(initial=0.0))
         norms = queries.vectors.norms
         self.band = queries.filter.band(self.gamma, width, norms, largest, scale)

@@ -49,17 +49,17 @@ class Product(NamedTuple):
 
     Attributes
     ----------
-    roundings : float
-        n: a product differs from the exact one by at most n u |x| |y|, u = 2⁻²⁴. More exactly
-        by γₙ |x| |y| of BLAS, which may add up in any order, where n is D (Higham, Accuracy and
-        Stability of Numerical Algorithms, §3.1); of s slices of the columns, which are added up
-        one after the other, those of a slice and s − 1.
+    roundings : [m] float64
+        n of each query: its products differ from the exact ones by at most n u |x| |y|, with
+        u = 2⁻²⁴. More exactly by γₙ |x| |y| of BLAS, which may add up in any order, where n is D
+        (Higham, Accuracy and Stability of Numerical Algorithms, §3.1); of s slices of the columns,
+        which are added up one after the other, those of a slice and s − 1.
     write : callable
         ``write(query, out)`` writes the products of m queries, ascending, [m, n] float32 in C
         order.
     """
 
-    roundings: float
+    roundings: FloatArray
     write: Callable[[IntArray, Float32Array], None]
 
 
@@ -96,7 +96,7 @@ def blas_product(queries: Float32Array, items: Float32Array, memory: ByteArray) 
         _add_up(items, padded, step, few)
         out[...] = few[:, : len(out)].T
 
-    return Product(float(step + slices - 1), write)
+    return Product(np.full(len(queries), step + slices - 1.0), write)
 
 
 def _add_up(left: Float32Array, right: Float32Array, step: int, out: Float32Array) -> None:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streameval.compilation import compiled
+from streameval.distances.sums import greatest
 from streameval.kernels import plain_unit
 from streameval.kernels.matrix_unit import (
     AHEAD_BYTES,
@@ -44,7 +45,7 @@ from streameval.kernels.matrix_unit import (
     release,
     write_rows,
 )
-from streameval.typing import ByteArray, Float32Array, IntArray
+from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 
 Unit = ByteArray | None
 """The unit's `configuration`; None where there is no unit, or it is not to be used."""
@@ -63,16 +64,14 @@ class Panels(NamedTuple):
         Of the rows and the steps.
     scale : [rows] float32
         256 w; of whole panels, 0 beyond the rows that there are.
-    rounding, middle, low : float
-        The greatest norms of x − w X, 256 w B and w C, by the norm of x; +inf where a norm is
-        too small to tell.
+    lost : [3, n] float64
+        Bounds on the norms of x − w X, 256 w B and w C of each row, by the norm of x; +inf where
+        a norm is too small to tell.
     """
 
     digits: ByteArray
     scale: Float32Array
-    rounding: float
-    middle: float
-    low: float
+    lost: FloatArray
 
     def take(self, query: IntArray, width: int) -> Panels:
         """Return panels of some of the queries whose panels these are."""
@@ -106,28 +105,29 @@ def panels_of(rows: Float32Array, memory: ByteArray, panel: int, unit: Unit) -> 
     """
     digits = memory[-memory.ctypes.data % LINE_BYTES :]  # panels begin with a cache line
     scale = np.zeros(-(-len(rows) // panel) * panel, np.float32)
-    if not len(rows):
-        return Panels(digits, scale, 0.0, 0.0, 0.0)
-    rounding, middle, low = _pack(rows, digits, scale, panel, unit)
-    return Panels(digits, scale, float(rounding), float(middle), float(low))
+    lost = np.zeros((3, len(rows)))
+    if len(rows):
+        _pack(rows, digits, scale, lost, panel, unit)
+    return Panels(digits, scale, lost)
 
 
-def roundings(queries: Panels, gallery: Panels) -> float:
-    """Return n: a product differs from the exact one by at most n u |x| |y|, u = 2⁻²⁴.
+def roundings(queries: Panels, gallery: Panels) -> FloatArray:
+    """Return n of each query: its products differ by at most n u |x| |y| from the exact ones.
 
-    With X, A, B, C as in the module's overview and e, b, c the norms of x − w X, 256 w B, w C by
-    that of x, these add up:
+    u is 2⁻²⁴. With X, A, B, C as in the module's overview, and e, b, c the norms of x − w X,
+    256 w B and w C by that of x, these add up:
 
     - what rounding to X costs, e + e' + e e';
     - the products that are left out, b c' + c b' + c c' (Cauchy and Schwarz);
     - three roundings of the sum of the others, where 256² w A is at most 1 + e + b + c.
     """
-    e, b, c = queries.rounding, queries.middle, queries.low
-    f, h, k = gallery.rounding, gallery.middle, gallery.low
-    rounded = e + f + e * f
+    (e, b, c), (f, h, k) = queries.lost, gallery.lost.max(axis=1, initial=0.0)
+    with np.errstate(invalid="ignore"):  # +inf and 0
+        rounded = e + f + e * f
     left_out = b * k + c * h + c * k
     summed = 3.1 * 2.0**-24 * (1 + e + 2 * b + 2 * c) * (1 + f + 2 * h + 2 * k)
-    return (rounded + left_out + summed) * 2.0**24
+    bounds: FloatArray = (rounded + left_out + summed) * 2.0**24
+    return bounds
 
 
 def multiply(
@@ -153,16 +153,6 @@ def multiply(
     _multiply(queries, start, gallery, steps, unit, sums, part, out)
 
 
-@compiled
-def greatest(row):  # type: ignore[no-untyped-def]
-    """Return the greatest magnitude of a row of float32, by its bits: that vectorises."""
-    bits, most = row.view(np.int32), np.int32(0)
-    for d in range(len(row)):
-        magnitude = bits[d] & np.int32(0x7FFFFFFF)
-        most = magnitude if magnitude > most else most
-    return np.int32(most).view(np.float32)
-
-
 @compiled(fastmath={"reassoc", "contract", "nsz"})
 def _squares(row):  # type: ignore[no-untyped-def]
     total = np.float32(0)
@@ -172,12 +162,12 @@ def _squares(row):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _exponent(row):  # type: ignore[no-untyped-def]
+def _exponent(rows, i):  # type: ignore[no-untyped-def]
     """Return k: 2ᵏ times the greatest magnitude is what three digits hold, and twice that is not.
 
     0 of zeros; 120 of magnitudes below what is normal in float32.
     """
-    most = greatest(row)
+    most = greatest(rows, i)
     share, above = math.frexp(most)  # the power of two that it is below
     full = share * 2.0**24 > 2 * MOST_DIGITS
     return min(23 - above - full, 120) if most > 0 else 0
@@ -192,8 +182,8 @@ def _fill(rows, first, column, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _pack(rows, digits, scale, panel, unit):  # type: ignore[no-untyped-def]
-    """Write the panels and scales of some rows; return the attributes of `Panels`."""
+def _pack(rows, digits, scale, lost, panel, unit):  # type: ignore[no-untyped-def]
+    """Write the attributes of `Panels`; `lost` is zeros before."""
     n, width = rows.shape
     steps = -(-width // STEP)
     part = np.empty((TILE_ROWS, STEP), np.float32)
@@ -201,12 +191,11 @@ def _pack(rows, digits, scale, panel, unit):  # type: ignore[no-untyped-def]
     tiles = panel // TILE_ROWS
     apart = tiles * TILE_BYTES
     source, stride, target = rows.ctypes.data, rows.strides[0], digits.ctypes.data
-    rounding, middle, low = 0.0, 0.0, 0.0
     for first in range(0, len(scale), TILE_ROWS):
         count = max(min(n - first, TILE_ROWS), 0)
         by[:], squares[:] = 1, 0
         for r in range(count):
-            exponent = _exponent(rows[first + r])
+            exponent = _exponent(rows, first + r)
             by[r] = np.float32(2.0**exponent)
             scale[first + r] = np.float32(2.0 ** (8 - exponent))
         start = target + first // panel * steps * DIGITS * apart + first // 16 % tiles * TILE_BYTES
@@ -228,14 +217,13 @@ def _pack(rows, digits, scale, panel, unit):  # type: ignore[no-untyped-def]
             squared = np.float64(_squares(rows[first + r]))
             if squared < LEAST_SQUARED:
                 if by[r] != 1 or squared > 0.0:  # not a row of zeros
-                    rounding = np.inf
+                    lost[0, first + r] = np.inf
                 continue
             # float32 lost at most this share of the sum, and what lies below 1e-38.
             norm = np.sqrt(squared * (1 - width * 2.0**-23)) * by[r]
-            rounding = max(rounding, np.sqrt(width) / 2 / norm)
-            middle = max(middle, 256 * np.sqrt(b) / norm)
-            low = max(low, np.sqrt(c) / norm)
-    return rounding, middle, low
+            lost[0, first + r] = np.sqrt(width) / 2 / norm
+            lost[1, first + r] = 256 * np.sqrt(b) / norm
+            lost[2, first + r] = np.sqrt(c) / norm
 
 
 @compiled

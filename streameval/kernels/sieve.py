@@ -20,8 +20,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from streameval.compilation import compiled
+from streameval.distances.sums import greatest
 from streameval.kernels.matrix_unit import LINE_BYTES, STEP, configuration, configure, release
-from streameval.kernels.panels import greatest
 from streameval.kernels.sieve_units import (
     FEW,
     FOURS,
@@ -164,15 +164,15 @@ def mark(
 
 
 @compiled
-def _digits_of(row, out, numbers):  # type: ignore[no-untyped-def]
-    """Write the digits of a row; return c, the sum of X, and bounds on |x − c X| and |c X|.
+def _digits_of(rows, i, out, numbers):  # type: ignore[no-untyped-def]
+    """Write the digits of a row x; return c, the sum of X, and bounds on |x − c X| and |c X|.
 
     `numbers` [4] float32 are scratch.
     """
-    width, most = len(row), greatest(row)
+    width, most = rows.shape[1], greatest(rows, i)
     numbers[3] = 0 if most < LEAST else np.float32(MOST) / most
-    at = numbers.ctypes.data
-    write_digits(row.ctypes.data, width, at + 12, out.ctypes.data, at)
+    row, at = rows.ctypes.data + i * rows.strides[0], numbers.ctypes.data
+    write_digits(row, width, at + 12, out.ctypes.data, at)
     total, kept, left = np.int32(numbers[0]), np.float64(numbers[1]), np.float64(numbers[2])
     if most < LEAST:
         return np.float32(0), total, np.sqrt(width) * LEAST, 0.0
@@ -185,7 +185,7 @@ def _digits_of(row, out, numbers):  # type: ignore[no-untyped-def]
 def _pack_queries(rows, out, scale, error, length):  # type: ignore[no-untyped-def]
     digits, scratch = np.zeros(rows.shape[1], np.int8), np.empty(4, np.float32)
     for i in range(rows.shape[0]):
-        scale[i], _, error[i], length[i] = _digits_of(rows[i], digits, scratch)
+        scale[i], _, error[i], length[i] = _digits_of(rows, i, digits, scratch)
         for d in range(rows.shape[1]):
             out[i, d] = np.uint8(np.int16(digits[d]) + 128)
 
@@ -203,7 +203,7 @@ def _pack_items(rows, weight, out, padded, error):  # type: ignore[no-untyped-de
             k = panel * ITEMS + item
             numbers[item], floats[ITEMS + item] = 0, 0
             if k < rows.shape[0]:
-                scale, total, lost, _ = _digits_of(rows[k], digits, scratch)
+                scale, total, lost, _ = _digits_of(rows, k, digits, scratch)
                 numbers[item], floats[ITEMS + item] = 128 * total, scale * weight[k]
                 error[k] = lost * weight[k]
             elif k == rows.shape[0]:
