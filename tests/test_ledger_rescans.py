@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from support.arrays import Array, content
+from support.kernels import MarkTile, has_sieve
 from support.ledger import Block
 from support.package import pack, unpack
 
@@ -197,3 +198,56 @@ def test_what_is_packed_is_unpacked(given_arrays: dict[str, Any]) -> None:
         assert found[name].dtype == values.dtype
         assert found[name].shape == values.shape
         assert found[name].tobytes() == values.tobytes()
+
+
+@pytest.mark.skipif(not has_sieve(8), reason="no instructions to multiply bytes")
+@pytest.mark.parametrize("levels", [0, 2], ids=["apart", "tied"])
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.usefixtures("product")
+def test_rescans_list_what_digits_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: int, metric: Any
+) -> None:
+    """Old negatives ahead of new positives, of which some are near and some are far."""
+    rng, listed = np.random.default_rng(7), 0
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("streameval.sources.features.FIRST_ITEMS", 16)
+    monkeypatch.setattr("streameval.kernels.features.worth_marking", lambda *_: True)
+    monkeypatch.setattr(
+        "streameval.kernels.marks.gallery_row_seconds", lambda count, width: 1e-6 * count
+    )
+    marked = MarkTile.listed
+
+    def counted(tile: MarkTile) -> Any:
+        nonlocal listed
+        listed += 1
+        return marked(tile)
+
+    monkeypatch.setattr(MarkTile, "listed", counted)
+    centres = rng.standard_normal((20, 24))
+    own: dict[str, se.Labels] = {}
+    for name, rows in {"q": 30, "a": 900, "b": 700, "c": 50, "d": 40}.items():
+        identity = rng.integers(0, 20, rows)
+        values = centres[identity] + rng.uniform(0.1, 1.5, (rows, 1)) * rng.standard_normal(24)
+        np.save(f"{name}.npy", np.rint(values * levels) if levels else values)
+        own[name] = se.Labels(identity)
+    ledger = se.Ledger.create(
+        "L",
+        query="q.npy",
+        query_labels=own["q"],
+        metric=metric,
+        protocol="no-camera",
+        keep=12 * 30 * 8,
+        range=(0, 100),
+    )
+    for name in "abcd":
+        ledger.append(f"{name}.npy", own[name])
+    assert listed > 0
+    fresh = se.evaluate(
+        se.Features("q.npy", np.concatenate([np.load(f"{name}.npy") for name in "abcd"]), metric),
+        query=own["q"],
+        gallery=se.Labels(np.concatenate([own[name].id for name in "abcd"])),
+        protocol="no-camera",
+        range=(0, 100),
+    )
+    assert ledger.evaluation().statistics.equals(fresh.statistics)
+    assert ledger.verify() == []

@@ -29,8 +29,7 @@ from streameval.kernels.grids import (
     may_be_within,
     span_grid,
 )
-from streameval.kernels.marks import list_marks
-from streameval.kernels.tiles import DOUBTS, MARKED, Columns, Doubts, LevelTable, Tile, list_values
+from streameval.kernels.tiles import DOUBTS, Columns, Doubts, LevelTable, Tile, list_values
 from streameval.typing import FloatArray, IntArray
 
 COLUMNS = 16384  # counted at a time: their weights and offsets stay in L2
@@ -79,9 +78,9 @@ class RankCounter:
             np.zeros(len(edges.positives.distance), np.int64),
             np.full(queries, np.inf),
         )
+        self._furthest = edges.positives.furthest()
         self._table = LevelTable(edges.indptr, edges.distance)
         self._doubts, self._filled = Doubts.of(DOUBTS), 0
-        self._marked = Doubts.of(0)
         finite = edges.thresholds[np.isfinite(edges.thresholds)]
         pitch = np.median(np.diff(finite)) if len(finite) > 1 else 0.0
         # Three of evenly spaced thresholds; none where there are no two.
@@ -92,11 +91,7 @@ class RankCounter:
 
         The furthest positive, or the nearest negative so far.
         """
-        indptr, distance, _ = self.edges.positives
-        furthest = np.full(len(indptr) - 1, -np.inf)
-        has_positive = np.diff(indptr) > 0
-        furthest[has_positive] = distance[indptr[1:][has_positive] - 1]
-        reach: FloatArray = np.maximum(furthest, self.counts.nearest)
+        reach: FloatArray = np.maximum(self._furthest, self.counts.nearest)
         return reach
 
     def add(self, tile: Tile) -> None:
@@ -113,15 +108,11 @@ class RankCounter:
         band, reach = np.full((2, len(self.counts.nearest)), -np.inf)
         band[tile.query] = rows.band
         reach[tile.query] = tile.row_levels(self.counts.nearest[tile.query]).tied + rows.band
-        row, columns = 0, len(tile.columns.item)
-        self._marked = self._marked.enlarged(columns, MARKED)
-        while row < len(tile.query):
-            row, count = list_marks(tile.values, row, tile.query, columns, self._marked)
-            listed = Doubts(*(column[:count] for column in self._marked))
+        for listed, values in tile.listed():
+            count = len(values)
             if self._filled + 2 * count > len(self._doubts.query):
                 self._settle(tile)
                 self._doubts = self._doubts.enlarged(2 * count)
-            values = tile.estimates(listed.query, listed.column)
             known = self.edges, levels, band, reach
             self._filled = place_estimates(
                 values, listed, *known, self.counts, self._doubts, self._filled

@@ -107,6 +107,14 @@ class Positives(NamedTuple):
         """Return those of queries without positives."""
         return cls(np.zeros(queries + 1, np.int64), np.empty(0), np.empty(0, np.int64))
 
+    def furthest(self) -> FloatArray:
+        """Return the greatest distance of each query's positives, [Q]; −inf without any."""
+        has_positive, furthest = np.diff(self.indptr) > 0, np.full(len(self.indptr) - 1, -np.inf)
+        if has_positive.any():
+            starts = self.indptr[:-1][has_positive]
+            furthest[has_positive] = np.maximum.reduceat(self.distance, starts)
+        return furthest
+
     def block(self, start: int, stop: int) -> Positives:
         """Return the positives of some of the queries."""
         begin, end = self.indptr[start], self.indptr[stop]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from streameval.kernels.filters import FilterColumns, FilterTile, Operands
 from streameval.kernels.multiplier import chosen_sieve, gallery_row_seconds
 from streameval.kernels.sieve import Panels, mark
 from streameval.kernels.sieve_units import ITEMS
-from streameval.kernels.tiles import Tile, as_matrix
+from streameval.kernels.tiles import Doubts, Tile, as_matrix
 from streameval.typing import (
     BoolArray,
     ByteArray,
@@ -26,12 +27,13 @@ from streameval.typing import (
     IntArray,
 )
 
+MARKED = 1 << 17  # pairs that are listed at a time
 ROUNDINGS = 16  # of a value that is compared with a limit; and, with those of a sum, estimated
 LISTED, PER_COLUMN = 8e-9, 8e-11  # seconds that a pair takes which is listed; measured likewise
 
 
 class MarkTile(FilterTile):
-    """A tile of marks, [m, n / 32] uint32. The band is that of `estimates`."""
+    """A tile of marks, [m, n / 32] uint32. The band is that of `listed`."""
 
     sparse: ClassVar[bool] = True
     of: MarkColumns
@@ -41,9 +43,14 @@ class MarkTile(FilterTile):
         _unmark(self.values, self.query, self.columns.item, indptr, item, masked)
         return 0
 
-    def estimates(self, query: Indices, column: Indices) -> Float32Array:
-        """Return filter values of pairs."""
-        return self.of.estimates(query, column)
+    def listed(self) -> Iterator[tuple[Doubts, Float32Array]]:
+        """Yield the marked pairs, and their filter values; see `Tile`."""
+        row, columns = 0, len(self.columns.item)
+        room = Doubts.of(max(columns, MARKED))
+        while row < len(self.query):
+            row, count = list_marks(self.values, row, self.query, columns, room)
+            listed = Doubts(*(column[:count] for column in room))
+            yield listed, self.of.estimates(listed.query, listed.column)
 
     def crowded(self, others: int) -> BoolArray:
         """Tell which queries are faster counted as a whole, beside so many others, [m]."""

@@ -1,7 +1,8 @@
 """Negatives ahead of a few positives, by stretch of the gallery: for ranks, and nothing else.
 
 A row of a tile is compared with each limit as a whole, in a loop that vectorises; what lies
-within the band of a limit is decided by its distance.
+within the band of a limit is decided by its distance. Of marks, the pairs that are listed are
+compared.
 """
 
 from __future__ import annotations
@@ -10,8 +11,17 @@ import numpy as np
 
 from streameval.compilation import compiled
 from streameval.kernels.edges import Positives
-from streameval.kernels.tiles import Doubts, LevelTable, Tile, list_values, round_up, weighted
-from streameval.typing import IntArray
+from streameval.kernels.tiles import (
+    Doubts,
+    Levels,
+    LevelTable,
+    Rows,
+    Tile,
+    list_values,
+    round_up,
+    weighted,
+)
+from streameval.typing import FloatArray, IntArray
 
 
 class StretchCounter:
@@ -34,23 +44,71 @@ class StretchCounter:
         self.ahead = np.zeros((len(cuts) - 1, 2, len(positives.distance)), np.int64)
         self._positives, self._cuts = positives, cuts
         self._table = LevelTable(positives.indptr, positives.distance)
-        self._doubts = Doubts.of(0)
+        self._furthest, self._doubts = positives.furthest(), Doubts.of(0)
+
+    def reach(self) -> FloatArray:
+        """Return the distance of each query beyond which negatives are not counted, [m]."""
+        return self._furthest
 
     def add(self, tile: Tile) -> None:
         """Count a tile."""
-        begin, indptr = np.searchsorted(tile.columns.item, self._cuts), self._positives.indptr
+        begin = np.searchsorted(tile.columns.item, self._cuts)
         rows, levels = self._table.rows(tile)
+        if tile.sparse:
+            self._list(tile, rows, levels, begin)
+            return
         row, done = 0, 0
         self._doubts = self._doubts.enlarged(2 * tile.values.shape[1])
         while row < len(tile.query):
-            where = begin, indptr, self.ahead, self._doubts
+            where = begin, self._positives.indptr, self.ahead, self._doubts
             row, done, filled = _count(rows, levels, row, done, *where)
-            if filled:
-                exact, edge = self._doubts.resolve(tile, filled), self._doubts.edge[:filled]
-                stretch = np.searchsorted(begin, self._doubts.column[:filled], side="right") - 1
-                limit = self._positives.distance[edge]
-                for kind, chosen in enumerate((exact < limit, exact == limit)):
-                    np.add.at(self.ahead[:, kind], (stretch[chosen], edge[chosen]), 1)
+            self._settle(tile, begin, filled)
+
+    def _list(self, tile: Tile, rows: Rows, levels: Levels, begin: IntArray) -> None:
+        """Count the pairs of a tile that are marked."""
+        indptr = self._positives.indptr
+        band = np.full(len(indptr) - 1, -np.inf)
+        band[tile.query] = rows.band
+        self._doubts = self._doubts.enlarged(int(np.diff(indptr).max(initial=0)))
+        for listed, values in tile.listed():
+            done = 0
+            while done < len(values):
+                where = begin, indptr, self.ahead, self._doubts
+                done, filled = _place(values, listed, done, levels, band, *where)
+                self._settle(tile, begin, filled)
+
+    def _settle(self, tile: Tile, begin: IntArray, filled: int) -> None:
+        """Count pairs in doubt by their canonical distances."""
+        if not filled:
+            return
+        exact, edge = self._doubts.resolve(tile, filled), self._doubts.edge[:filled]
+        stretch = np.searchsorted(begin, self._doubts.column[:filled], side="right") - 1
+        limit = self._positives.distance[edge]
+        for kind, chosen in enumerate((exact < limit, exact == limit)):
+            np.add.at(self.ahead[:, kind], (stretch[chosen], edge[chosen]), 1)
+
+
+@compiled
+def _place(values, listed, done, levels, band, begin, indptr, ahead, doubts):  # type: ignore[no-untyped-def]
+    """Count listed pairs ahead of each positive, from one on; list those in doubt.
+
+    Return the pair to go on with (p where all are counted), and how many doubts there are.
+    """
+    queries, columns, _ = listed
+    filled = 0
+    while done < len(values):
+        i, k, value = queries[done], columns[done], np.float64(values[done])
+        if filled + indptr[i + 1] - indptr[i] > len(doubts.query):
+            break
+        stretch = np.searchsorted(begin, k, side="right") - 1
+        for p in range(indptr[i], indptr[i + 1]):
+            if value < levels.closer[p] - band[i]:
+                ahead[stretch, 0, p] += 1
+            elif value <= levels.tied[p] + band[i]:
+                doubts.query[filled], doubts.column[filled], doubts.edge[filled] = i, k, p
+                filled += 1
+        done += 1
+    return done, filled
 
 
 @compiled

@@ -29,7 +29,6 @@ from streameval.typing import (
 FINE_QUERIES = 64  # rows of a finer tile
 DISTANCE = "distance"  # the unit of canonical distances
 DOUBTS = 1 << 20  # pairs that a task keeps, to be decided column by column
-MARKED = 1 << 17  # pairs that are marked, of which a task makes estimates at a time
 _CHUNK = 1024  # values looked at together: a byte each stays in L1
 
 
@@ -148,8 +147,8 @@ class Tile:
         """Yield tiles with a narrower band that hold these rows."""
         raise NotImplementedError
 
-    def estimates(self, query: Indices, column: Indices) -> Float32Array:
-        """Return values of pairs, [p] float32, where `values` are marks; arguments as `resolve`."""
+    def listed(self) -> Iterator[tuple[Doubts, Float32Array]]:
+        """Yield the pairs that `values` mark, and their values; each part overwrites the last."""
         raise NotImplementedError
 
     def mask(self, indptr: IntArray, item: IntArray, masked: BoolArray, taken: FloatArray) -> int:

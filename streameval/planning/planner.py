@@ -22,8 +22,9 @@ import numpy as np
 
 from streameval.errors import InputError
 from streameval.kernels.counting import COLUMNS, MOST_ITEMS
+from streameval.kernels.marks import MARKED
 from streameval.kernels.multiplier import best_rows, item_bytes, query_bytes, slice_bytes
-from streameval.kernels.tiles import DOUBTS, FINE_QUERIES, MARKED
+from streameval.kernels.tiles import DOUBTS, FINE_QUERIES
 from streameval.planning.plan import (
     FAN_IN,
     SHARDS_PER_THREAD,

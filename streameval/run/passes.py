@@ -158,7 +158,7 @@ def ranks(ends: Sequence[int], job: Job, task: Task, watch: Watch) -> IntArray:
     positives = job.positives_of(task.queries)
     cuts = np.array([left, *ends[inside], right])
     counter = StretchCounter(positives, cuts)
-    for tile in masked_tiles(job, task, watch):
+    for tile in masked_tiles(job, task, watch, reach=counter.reach):
         counter.add(tile)
     return counter.ahead
 

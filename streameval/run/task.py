@@ -17,6 +17,7 @@ from streameval.errors import InputError
 from streameval.kernels.counting import RankCounter
 from streameval.kernels.edges import Edges, Positives
 from streameval.kernels.extremes import ExtremesCounter, NearestCounter
+from streameval.kernels.features import Reach
 from streameval.kernels.tiles import Tile
 from streameval.planning.plan import Task
 from streameval.planning.range import Range
@@ -112,7 +113,11 @@ def _histogram(job: Job, task: Task, within: IntArray, negatives: IntArray) -> d
 
 
 def masked_tiles(
-    job: Job, task: Task, watch: Watch, masked: BoolArray | None = None
+    job: Job,
+    task: Task,
+    watch: Watch,
+    masked: BoolArray | None = None,
+    reach: Reach | None = None,
 ) -> Iterator[Tile]:
     """Yield the tiles of a task without listed pairs.
 
@@ -121,12 +126,14 @@ def masked_tiles(
     job, task, watch
     masked : [L] bool, optional
         Which of the listed pairs of the task's queries to leave out; all by default.
+    reach : callable, optional
+        Beyond which pairs may be left out, too: see `TiledSource.tiles`.
     """
     pairs = job.pairs_of(task.queries)
     if masked is None:
         masked = np.ones(len(pairs.item), np.bool_)
     taken = _room(job, pairs)
-    for tile in job.tiled.tiles(job, task, watch):
+    for tile in job.tiled.tiles(job, task, watch, reach=reach):
         tile.mask(pairs.indptr, pairs.item, masked, taken)
         yield tile
     _check_found(job, task, pairs, taken)

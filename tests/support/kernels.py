@@ -20,6 +20,7 @@ from streameval.kernels.grids import cell_of as cell_of
 from streameval.kernels.grids import lay_grid as lay_grid
 from streameval.kernels.grids import span_grid as span_grid
 from streameval.kernels.marks import MarkColumns as MarkColumns
+from streameval.kernels.marks import MarkTile as MarkTile
 from streameval.kernels.matrix_unit import ITEMS as ITEMS
 from streameval.kernels.matrix_unit import QUERIES as QUERIES
 from streameval.kernels.matrix_unit import supported as supported
