@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import streameval as se
+from benchmarks.figure import Skip
 
 Rows = npt.NDArray[Any]
 Transform = Callable[[Rows, np.random.Generator], Rows]
@@ -26,6 +27,7 @@ ABSENT = 0.05  # share of the identities of queries that the gallery lacks
 CAMERAS = 8
 PIECE = 25_000  # rows generated at a time
 PIECE_BYTES = 128 << 20  # of a stored matrix, generated at a time
+MARKET1501 = Path(__file__).parents[2] / "shared" / "data" / "market1501-labels"
 POOL = 1 << 20  # values by which rows of a stored matrix are shifted against each other
 
 
@@ -56,6 +58,16 @@ def make_labels(
         "gallery": se.Labels(
             rng.integers(0, identities, gallery), rng.integers(0, CAMERAS, gallery)
         ),
+    }
+
+
+def market1501_labels() -> dict[str, se.Labels]:
+    """Return the labels of Market-1501, junk images included."""
+    if not MARKET1501.is_dir():
+        raise Skip("the labels of Market-1501 are not at hand")
+    return {
+        side: se.read_labels(MARKET1501 / f"{side}_id.npy", MARKET1501 / f"{side}_cam.npy")
+        for side in ("query", "gallery")
     }
 
 

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 import streameval as se
-from benchmarks.data import Codec, make_distances, make_labels, near_and_far
+from benchmarks.data import Codec, make_distances, make_labels, market1501_labels, near_and_far
 from benchmarks.figure import Bench, Case, Figure, Measured, Skip
 from benchmarks.peers import argsort_evaluator, bare_read, precisions_in_numpy
 
-MARKET1501 = Path(__file__).parents[2] / "shared" / "data" / "market1501-labels"
 QUERIES, GALLERY = (2000, 300), (1_000_000, 100_000)  # full, quick
 WHOLE = 1 << 40  # an axis that isn't cut
 CHUNKS: dict[str, tuple[int, int]] = {
@@ -66,12 +65,7 @@ def against_argsort(bench: Bench) -> Measured:
 
     Junk images are left out of both sides, as torchreid leaves them out.
     """
-    if not MARKET1501.is_dir():
-        raise Skip("the labels of Market-1501 are not at hand")
-    sides = {
-        side: se.read_labels(MARKET1501 / f"{side}_id.npy", MARKET1501 / f"{side}_cam.npy")
-        for side in ("query", "gallery")
-    }
+    sides = market1501_labels()
     queries = bench.count(len(sides["query"]), 120)
     kept = {
         "query": np.linspace(0, len(sides["query"]) - 1, queries).astype(np.int64),
