@@ -161,8 +161,16 @@ def test_many_positives_are_in_the_plan() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [(20_000, 20_000, 20), (10_000, 2_000_000, 1)])
-def test_a_refusal_takes_no_more_than_the_labels(sizes: tuple[int, int, int]) -> None:
-    found = measure_labels(*sizes, 4 * 10**8)
+def test_more_positives_than_the_budget_holds_are_finished_in_rounds() -> None:
+    found = measure_labels(10_000, 20_000, 20, 5 * 10**8)  # 10 million positives
+    assert found["beyond"] <= found["plan"]["projected_peak"] <= 5 * 10**8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sizes", "memory"), [((20_000, 20_000, 20), 25 * 10**7), ((10_000, 2_000_000, 1), 4 * 10**8)]
+)
+def test_a_refusal_takes_no_more_than_the_labels(sizes: tuple[int, int, int], memory: int) -> None:
+    found = measure_labels(*sizes, memory)
     assert "too small" in found["refused"]
     assert found["beyond"] <= max(100_000_000, 1.2 * found["labels"])

@@ -48,6 +48,7 @@ class StatisticsWriter:
         self._sizes = {"query": queries, "positive": positives, "pointer": queries + 1}
         self._begin = dict.fromkeys(self._sizes, 0)
         self._arrays: dict[str, Any] = {}
+        self._rows: dict[str, _Rows] = {}
         self._shared: dict[str, AnyArray] = {}
 
     def add(self, block: RankStatistics) -> None:
@@ -69,12 +70,11 @@ class StatisticsWriter:
             self._begin[axis] += count
 
     def _write(self, name: str, rows: AnyArray) -> None:
-        axis = FIELDS[name].axes[0]
-        begin, size = self._begin[axis], self._sizes[axis]
         if name not in self._arrays:
+            size = self._sizes[FIELDS[name].axes[0]]
             self._arrays[name] = self._create(name, (size, *rows.shape[1:]), rows.dtype)
-        if len(rows):
-            self._arrays[name][begin : begin + len(rows)] = rows
+            self._rows[name] = _Rows(self._arrays[name])
+        self._rows[name].add(rows)
 
     def _create(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
         width = max(int(np.prod(shape[1:])), 1)
@@ -85,9 +85,35 @@ class StatisticsWriter:
         """Write what all blocks share; raise ValueError if some queries are missing."""
         if self._begin != self._sizes:
             raise ValueError(f"statistics of {self._begin} were written; expected {self._sizes}")
+        for rows in self._rows.values():
+            rows.flush()
         for name, values in self._shared.items():
             self._create(name, values.shape, values.dtype)[...] = values
         self._group.attrs["fields"] = [*self._arrays, *self._shared]
+
+
+class _Rows:
+    """Writes the rows of an array in order, a whole chunk at a time: each is encoded once."""
+
+    def __init__(self, array: Any) -> None:
+        self._array, self._written, self._held = array, 0, 0
+        self._chunk: AnyArray = np.empty((array.chunks[0], *array.shape[1:]), array.dtype)
+
+    def add(self, rows: AnyArray) -> None:
+        """Write rows that follow, or hold them."""
+        while len(rows):
+            part = rows[: len(self._chunk) - self._held]
+            self._chunk[self._held : self._held + len(part)] = part
+            self._held, rows = self._held + len(part), rows[len(part) :]
+            if self._held == len(self._chunk):
+                self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that are held."""
+        if self._held:
+            end = self._written + self._held
+            self._array[self._written : end] = self._chunk[: self._held]
+            self._written, self._held = end, 0
 
 
 def save_statistics(statistics: RankStatistics, path: Path) -> None:
