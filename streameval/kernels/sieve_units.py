@@ -160,12 +160,12 @@ def multiply_and_compare(  # type: ignore[no-untyped-def]
     with cgutils.for_range(builder, steps) as loop:
         own = at_offset(builder, queries, builder.mul(loop.index, I64(STEP)))
         other = at_offset(builder, first, builder.mul(loop.index, I64(STEP * ITEMS)))
-        call(builder, "llvm.x86.tileloadd64", I8(4), own, stride)
+        call(builder, "llvm.x86.tileloaddt164", I8(4), own, stride)
         for half in _halves:
             source = at_offset(builder, other, half * LINE)
             call(builder, "llvm.x86.tileloadd64", I8(6 + half), source, I64(FOURS))
             call(builder, "llvm.x86.tdpbusd", I8(half), I8(4), I8(6 + half))
-        call(builder, "llvm.x86.tileloadd64", I8(5), at_offset(builder, own, below), stride)
+        call(builder, "llvm.x86.tileloaddt164", I8(5), at_offset(builder, own, below), stride)
         for half in _halves:
             call(builder, "llvm.x86.tdpbusd", I8(2 + half), I8(5), I8(6 + half))
         begin = builder.mul(loop.index, rows)
