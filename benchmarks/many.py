@@ -28,7 +28,7 @@ STORED, STORED_QUERIES = (
     {50: (20_000, 2000), 250: (20_000, 2000), 2500: (5000, 500)},
 )
 METRICS = "CMC@1,mAP,R-precision"
-MEMORY = 4_000_000_000
+MEMORY = 8_000_000_000  # the default, where there is as much
 OURS, FAISS, SORT = "streameval", "FAISS k=R+1", "np.sort of each row"
 ROWS = 64  # that are multiplied, or sorted, at a time
 
