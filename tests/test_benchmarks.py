@@ -163,6 +163,7 @@ def test_sides_are_measured_in_turn_after_a_warm_up() -> None:
     assert {side: len(own) for side, own in samples.items()} == {"a": 3, "b": 3}
 
 
+@pytest.mark.slow
 def test_out_of_patience_three_rounds_will_do() -> None:
     assert len(in_turn({"a": int}, rounds=5, patience=0)["a"]) == 3
     assert len(in_turn({"a": int}, rounds=2, patience=0)["a"]) == 2

@@ -511,6 +511,7 @@ def test_the_command_line_killed_and_resumed(folder: Path) -> None:
     assert "out holds the result of another evaluation" in other.stderr
 
 
+@pytest.mark.slow
 def test_a_finished_result_that_is_read_otherwise_is_written_again(folder: Path) -> None:
     """``--group-by`` and ``--ci`` count nothing: what is printed is what the folder holds."""
 

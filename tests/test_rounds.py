@@ -65,8 +65,19 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("more", CASES.values(), ids=CASES.keys())
-@pytest.mark.parametrize("kind", ["features", "strips", "rectangles"])
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        pytest.param(
+            kind,
+            more,
+            id=f"{kind}-{name}",
+            marks=() if kind == "features" or name == "plain" else pytest.mark.slow,
+        )
+        for kind in ("features", "strips", "rectangles")
+        for name, more in CASES.items()
+    ],
+)
 def test_rounds_leave_the_same_result(
     problem: dict, kind: str, more: dict, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -153,6 +153,7 @@ def test_a_disk_that_fills_up_during_a_run(disk: Path, expected: dict[str, float
     assert left(disk) == ["out"]
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_for_a_while(disk: Path, expected: dict[str, float]) -> None:
     done = run("2=fill(),4=free()", "--out", "disk/out")
     assert done.returncode == 0, done.stderr
@@ -199,6 +200,7 @@ def clock(folder: Path) -> dict[str, str]:
     return {"LD_PRELOAD": str(folder / "clock.so"), "SET_BACK": str(folder / "back")}
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_back(expected: dict[str, float], clock: dict[str, str]) -> None:
     done = run("3=pathlib.Path('back').touch()", "--out", "out", **clock)
     assert done.returncode == 0, done.stderr

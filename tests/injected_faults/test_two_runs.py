@@ -163,7 +163,14 @@ COMMANDS = {
 
 @pytest.mark.usefixtures("saved")
 @pytest.mark.parametrize(
-    ("place", "arguments"), [(place, one) for place, many in COMMANDS.items() for one in many]
+    ("place", "arguments"),
+    [
+        pytest.param(
+            place, one, marks=() if one is COMMANDS["results/out"][0] else pytest.mark.slow
+        )
+        for place, many in COMMANDS.items()
+        for one in many
+    ],
 )
 def test_a_command_refuses_what_another_writes(place: str, arguments: list[str]) -> None:
     with waiting(HOLDS, place) as process:
