@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from streameval.compilation import compiled
 from streameval.protocols.labels import Labels, check_kinds
 from streameval.stretches import cumulated
 from streameval.typing import AnyArray, HashArray, Int32Array, IntArray
@@ -176,36 +177,49 @@ def multiplicities(labels: AnyArray, without: AnyArray) -> tuple[IntArray, IntAr
 def lookup(known: AnyArray) -> Lookup:
     """Return the look-up of labels among those that are known, ascending and each once.
 
-    Each has a slot of a table by its bits. Where several have one slot, they are searched for.
+    Each has a slot of a table by its bits, or the next one that is free.
     """
     if not len(known):
         return lambda labels: np.full(len(labels), -1, np.int32)
-    if known.dtype.kind != "U":
-        known = known.astype(np.int64)
+    bits, texts = _bits(known), known.dtype.kind == "U"
     shift = np.uint64(64 - (SLOTS * len(known)).bit_length())
-
-    def slots(labels: AnyArray) -> HashArray:
-        return _bits(labels) * _FACTOR >> shift
-
-    own, number = slots(known), np.arange(len(known), dtype=np.int32)
     table = np.full(1 << 64 - int(shift), -1, np.int32)
-    table[own] = number
-    table[own[table[own] != number]] = -2
-    any_shared = bool((table[own] == -2).any())
+    _fill(table, bits, shift)
 
     def index_of(labels: AnyArray) -> Int32Array:
-        if known.dtype.kind != "U":
-            labels = labels.astype(np.int64, copy=False)
-        index: Int32Array = table[slots(labels)]
-        some = np.flatnonzero(index >= 0)
-        other = some[known[index[some]] != labels[some]]
-        if any_shared:
-            shared = np.flatnonzero(index == -2)
-            index[shared] = _search(known, labels[shared])
-        index[other] = -1
+        index = np.empty(len(labels), np.int32)
+        _look_up(table, bits, shift, _bits(labels), index)
+        if texts:  # others may have the same bits
+            some = np.flatnonzero(index >= 0)
+            other = some[known[index[some]] != labels[some]]
+            index[other] = _search(known, labels[other])
         return index
 
     return index_of
+
+
+@compiled
+def _fill(table, known, shift):  # type: ignore[no-untyped-def]
+    """Put the number of each label into a table, by its bits."""
+    last = np.uint64(len(table) - 1)
+    for number in range(len(known)):
+        slot = known[number] * _FACTOR >> shift
+        while table[slot] >= 0:
+            slot = (slot + np.uint64(1)) & last
+        table[slot] = number
+
+
+@compiled
+def _look_up(table, known, shift, bits, out):  # type: ignore[no-untyped-def]
+    """Write the number of a known label with the same bits as each; −1 where there is none."""
+    last = np.uint64(len(table) - 1)
+    for i in range(len(bits)):
+        slot = bits[i] * _FACTOR >> shift
+        number = table[slot]
+        while number >= 0 and known[number] != bits[i]:
+            slot = (slot + np.uint64(1)) & last
+            number = table[slot]
+        out[i] = number
 
 
 def _bits(labels: AnyArray) -> HashArray:
