@@ -27,6 +27,7 @@ import numpy as np
 import streameval as se
 from benchmarks.data import FeatureSet, make_features, save_labels
 from benchmarks.figure import BUDGET, Bench, Case, Figure, Measured
+from benchmarks.startup import MAIN
 
 WIDTH = 128
 QUERIES, GALLERY = (1000, 128), (1_000_000, 40_000)  # full, quick
@@ -40,7 +41,6 @@ OFF, PLANNED, TAKEN = "off by", "forecast", "append"
 PAIRS = "pairs: "
 OPEN, AT_MANY, AT_FEW = "open", "append to many segments", f"append to {FEW} segments"
 THREADS = 2
-MAIN = "import sys; from streameval.cli import main; sys.argv[0] = 'streameval'; main()"
 
 
 class Seconds(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -9,11 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from benchmarks.data import make_distances, make_features, make_labels, save_labels
 from benchmarks.figure import Bench, Case, Figure, Measured
 from benchmarks.memory import one_run
 
 HELP, INTERPRETER = "streameval --help", "python -c pass"
+STARTED = "ledger append of a few rows"
+MAIN = "import sys; from streameval.cli import main; sys.argv[0] = 'streameval'; main()"
 FIRST_TILE, COMPILED = "start to first tile", "kernels compiled"
 SHAPE, WIDTH = (256, 20_000), 128
 
@@ -21,8 +26,7 @@ SHAPE, WIDTH = (256, 20_000), 128
 def help_page(bench: Bench) -> Measured:
     """Measure the help page; the bare interpreter is shown for comparison."""
     script = Path(sys.executable).with_name("streameval")
-    main = "import sys; from streameval.cli import main; sys.argv[0] = 'streameval'; main()"
-    command = [str(script)] if script.exists() else [sys.executable, "-c", main]
+    command = [str(script)] if script.exists() else [sys.executable, "-c", MAIN]
 
     def start(*arguments: str) -> None:
         subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
@@ -65,7 +69,37 @@ def first_tile(kind: Literal["features", "distances"], bench: Bench) -> Measured
     return Measured({FIRST_TILE: seconds, COMPILED: compiled}, {"shape": [*SHAPE, WIDTH]})
 
 
+def appended(bench: Bench) -> Measured:
+    """Measure ``ledger append`` of a few rows: next to nothing but its start; the first warms up."""
+    queries, items = 20, 100
+    features, rest = (make_features(bench.folder, queries, items, 8 * times) for times in (1, 2))
+    paths, ledger = save_labels(bench.folder, features.labels), bench.folder / "started"
+    whole = np.load(rest.gallery)
+
+    def columns(side: str) -> list[str]:
+        names = (f"--{side}-ids", paths[f"{side}_id"]), (f"--{side}-cams", paths[f"{side}_cam"])
+        return [one for pair in names for one in pair]
+
+    def command(*arguments: str) -> float:
+        begin = time.perf_counter()
+        full = [sys.executable, "-c", MAIN, "ledger", *arguments, "--quiet"]
+        subprocess.run(full, check=True, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - begin
+
+    shutil.rmtree(ledger, ignore_errors=True)
+    command("create", str(ledger), "--query", str(features.query), *columns("query"))
+    seconds = []
+    for number in range(bench.rounds + 1):
+        path = bench.folder / f"started-{number}.npy"
+        np.save(path, whole[:, number : number + 8])
+        taken = command("append", str(ledger), "--gallery", str(path), *columns("gallery"))
+        if number:
+            seconds.append(taken)
+    return Measured({STARTED: seconds}, {"shape": [queries, items, 8]})
+
+
 CASES = (
+    Case((Figure("startup/append", (STARTED,), 0.6, kind="value"),), appended),
     Case((Figure("startup/help", (HELP, INTERPRETER), 0.3, kind="value"),), help_page),
     *(
         Case(

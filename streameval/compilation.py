@@ -7,6 +7,7 @@ from typing import Any
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.core.runtime.nrt import rtsys
 
 from streameval.errors import warn
 
@@ -34,6 +35,15 @@ _Usual: Any = FunctionCache
 
 
 class _Cache(_Usual):  # type: ignore[misc]
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return a kernel that has been kept; None where it has to be compiled.
+
+        Numba would load all that it compiles with first, and SciPy for it: a quarter of a second.
+        """
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a compiled function, where that is possible."""
         try:

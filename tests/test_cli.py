@@ -252,6 +252,27 @@ def test_command_line_imports_nothing_heavy(arguments: list[str]) -> None:
     assert (done.returncode, done.stderr.strip()) == (0, "")
 
 
+def test_kept_kernels_are_loaded_without_what_compiles(data: Path) -> None:
+    """The second process that appends finds its kernels kept: no linear algebra is imported."""
+    code = (
+        "import sys, streameval.cli\n"
+        "streameval.cli.main(sys.argv[1:], standalone_mode=False)\n"
+        "print(*sorted({'scipy.linalg', 'numba.np.linalg'} & set(sys.modules)))"
+    )
+
+    def command(*arguments: str) -> str:
+        full = [sys.executable, "-c", code, "ledger", *arguments, "--quiet"]
+        done = subprocess.run(full, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()[-1]
+
+    sides = ("--query-ids", "query_id.npy", "--query-cams", "query_cam.npy")
+    command("create", "ledger", "--query", "query.npy", *sides)
+    labels = ("--gallery-ids", "gallery_id.npy", "--gallery-cams", "gallery_cam.npy")
+    np.save("more.npy", np.load("gallery.npy")[::-1])
+    command("append", "ledger", "--gallery", "gallery.npy", *labels)
+    assert command("append", "ledger", "--gallery", "more.npy", *labels) == ""
+
+
 def test_version() -> None:
     result = CliRunner().invoke(main, ["--version"], prog_name="streameval")
     assert result.exit_code == 0

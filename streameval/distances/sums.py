@@ -165,7 +165,10 @@ def _sum(term, a, i, b, k):  # type: ignore[no-untyped-def]
 def _by_column(k, columns):  # type: ignore[no-untyped-def]
     """Return the order of pairs by column, [p] int32."""
     start = np.zeros(columns + 1, np.int64)
-    start[1:] = np.cumsum(np.bincount(k, minlength=columns))
+    for t in range(len(k)):
+        start[k[t] + 1] += 1
+    for column in range(columns):
+        start[column + 1] += start[column]
     order = np.empty(len(k), np.int32)
     for t in range(len(k)):
         order[start[k[t]]] = t

@@ -182,6 +182,14 @@ def _fill(rows, first, column, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _sum(values):  # type: ignore[no-untyped-def]
+    total = 0
+    for value in values:
+        total += value
+    return total
+
+
+@compiled
 def _pack(rows, digits, scale, lost, panel, unit):  # type: ignore[no-untyped-def]
     """Write the attributes of `Panels`; `lost` is zeros before."""
     n, width = rows.shape
@@ -213,7 +221,7 @@ def _pack(rows, digits, scale, lost, panel, unit):  # type: ignore[no-untyped-de
             else:
                 pack_step(at, distance, by_row, to, apart, transposed, added)
         for r in range(count):
-            b, c = squares[0, r].sum(), squares[1, r].sum()
+            b, c = _sum(squares[0, r]), _sum(squares[1, r])
             squared = np.float64(_squares(rows[first + r]))
             if squared < LEAST_SQUARED:
                 if by[r] != 1 or squared > 0.0:  # not a row of zeros

@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.compilation import compiled
-from streameval.kernels.edges import Positives
+from streameval.kernels.edges import Positives, first_reached
 from streameval.kernels.tiles import (
     Doubts,
     Levels,
     LevelTable,
     Rows,
     Tile,
+    greatest_finite,
     list_values,
     round_up,
     weighted,
@@ -100,7 +101,7 @@ def _place(values, listed, done, levels, band, begin, indptr, ahead, doubts):  #
         i, k, value = queries[done], columns[done], np.float64(values[done])
         if filled + indptr[i + 1] - indptr[i] > len(doubts.query):
             break
-        stretch = np.searchsorted(begin, k, side="right") - 1
+        stretch = first_reached(k + 1, begin, 0, 0, len(begin)) - 1
         for p in range(indptr[i], indptr[i + 1]):
             if value < levels.closer[p] - band[i]:
                 ahead[stretch, 0, p] += 1
@@ -132,7 +133,7 @@ def _count(rows, levels, row, done, begin, indptr, ahead, doubts):  # type: igno
     tile, columns, filled = rows.values, rows.columns, 0
     n = tile.shape[1]
     values, nothing = np.empty(n, tile.dtype), np.zeros(n, tile.dtype)
-    finite = np.float64(np.finfo(tile.dtype).max)
+    finite = greatest_finite(tile)
     while row < tile.shape[0]:
         i, band = rows.query[row], rows.band[row]
         if done < indptr[i + 1] - indptr[i]:

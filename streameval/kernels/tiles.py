@@ -29,6 +29,7 @@ from streameval.typing import (
 FINE_QUERIES = 64  # rows of a finer tile
 DISTANCE = "distance"  # the unit of canonical distances
 DOUBTS = 1 << 20  # pairs that a task keeps, to be decided column by column
+MOST_SINGLE, MOST_DOUBLE = (float(np.finfo(kind).max) for kind in (np.float32, np.float64))
 _CHUNK = 1024  # values looked at together: a byte each stays in L1
 
 
@@ -350,6 +351,12 @@ def round_up(value, like):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def greatest_finite(like):  # type: ignore[no-untyped-def]
+    """Return the greatest finite value of an array's dtype, float64."""
+    return MOST_SINGLE if like.itemsize == 4 else MOST_DOUBLE
+
+
+@compiled
 def list_values(row, weight, offset, low, high, most):  # type: ignore[no-untyped-def]
     """List the values of a row that are finite, and up to `low` or between `high` and `most`.
 
@@ -368,7 +375,7 @@ def list_values(row, weight, offset, low, high, most):  # type: ignore[no-untype
     """
     positions, within = np.empty(row.shape[0] + 1, np.uint32), np.zeros(_CHUNK, np.uint8)
     eights, found = within.view(np.uint64), np.uint64(0)
-    finite = np.float64(np.finfo(row.dtype).max)
+    finite = greatest_finite(row)
     lowest, top = round_up(min(low, finite), row), round_up(min(most, finite), row)
     above = -round_up(-high, row)
     for left in range(0, row.shape[0], _CHUNK):

@@ -80,6 +80,8 @@ class Texts:
 
 def check_written_alike(columns: Sequence[Texts]) -> None:
     """Check that no two texts among columns of integers stand for one integer: 01 and 1."""
+    if not columns:
+        return
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -206,9 +206,11 @@ class NewSegment:
         known, owner = near.distance[easy.query], near.segment[easy.query]
         row, column = np.nonzero(known <= easy.distance[:, None])
         tied = known[row, column] == easy.distance[row]
-        pairs, place = np.unique(np.stack([row, owner[row, column]]), axis=1, return_inverse=True)
-        counts = np.bincount(2 * place.reshape(-1) + tied, minlength=2 * pairs.shape[1])
-        return cells_of(easy.serial[pairs[0]], pairs[1], *counts.reshape(-1, 2).T)
+        numbers = int(owner.max(initial=0)) + 1
+        pairs, place = np.unique(row * numbers + owner[row, column], return_inverse=True)
+        row, number = np.divmod(pairs, numbers)
+        counts = np.bincount(2 * place + tied, minlength=2 * len(pairs))
+        return cells_of(easy.serial[row], number, *counts.reshape(-1, 2).T)
 
     def _rescan(self, most: int) -> tuple[list[IntArray], Nearest]:
         """Count all old segments for the queries with new positives beyond their reach.
