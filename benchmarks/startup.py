@@ -70,7 +70,7 @@ def first_tile(kind: Literal["features", "distances"], bench: Bench) -> Measured
 
 
 def appended(bench: Bench) -> Measured:
-    """Measure ``ledger append`` of a few rows: next to nothing but its start; the first warms up."""
+    """Measure ``ledger append`` of a few rows, little but its start; the first warms up."""
     queries, items = 20, 100
     features, rest = (make_features(bench.folder, queries, items, 8 * times) for times in (1, 2))
     paths, ledger = save_labels(bench.folder, features.labels), bench.folder / "started"
