@@ -279,8 +279,8 @@ CASES = (
     Case(
         (
             Figure("ledger/append/pairs", (PAIRS + APPEND, PAIRS + FULL), 0.03, unit=""),
-            Figure("ledger/append/time", (CPU + APPEND, CPU + FULL), 0.03),
-            Figure("ledger/append/clock", (CLOCK + APPEND, CLOCK + FULL, COMMIT), 0.03),
+            Figure("ledger/append/time", (CPU + APPEND, CPU + FULL), 0.14),
+            Figure("ledger/append/clock", (CLOCK + APPEND, CLOCK + FULL, COMMIT), 0.14),
         ),
         appending,
     ),
@@ -305,7 +305,7 @@ CASES = (
     Case(
         (
             Figure("ledger/segments/open", (OPEN,), 1.0, kind="value"),
-            Figure("ledger/segments/append", (AT_MANY, AT_FEW), 1.1),
+            Figure("ledger/segments/append", (AT_MANY, AT_FEW), 1.15),
         ),
         segments,
     ),

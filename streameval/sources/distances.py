@@ -266,19 +266,34 @@ class Distances(MatrixSource):
         """Return the sizes of the matrix."""
         return data_of(self.matrix, self.dtype)
 
+    def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:
+        """Cut listed pairs into as many parts as there are tasks.
+
+        Where entries are read by themselves, chunk by chunk: each is opened about once.
+        """
+        if self.matrix.grain is None:
+            return super().pair_parts(plan, query, item)
+        high, wide = self.chunks
+        order = np.argsort(query // high * self.shape[1] + item // wide, kind="stable")
+        parts: list[Chosen] = []
+        for own in np.array_split(order, min(len(plan.tasks), max(len(order), 1))):
+            queries, gallery = _span_of(query[own]), _span_of(item[own])
+            name = f"queries {queries[0]}:{queries[1]}, positives in gallery "
+            name += f"{gallery[0]}:{gallery[1]}"
+            where = query[own] - queries[0], item[own]
+            parts.append((own, PairPart(queries, gallery, *where, len(own), name)))
+        return parts
+
     def pair_distances(self, job: Job, part: PairPart) -> FloatArray:
-        """Return the canonical distances of the listed pairs in a rectangle, [p] float64."""
+        """Return the canonical distances of the listed pairs of a part, [p] float64."""
         if self.matrix.grain is None:
             return super().pair_distances(job, part)
         rows, distances = part.query + part.queries[0], np.empty(len(part.item))
         given = self.matrix.entries(rows, part.item)
         convert(given[:, None], np.float64, self.name, rows, out=distances[:, None])
-        bad = part.item[~np.isfinite(distances)]
-        if bad.size:
-            tiles = pieces(part.gallery, max(job.plan.block, 1))
-            self.first_bad_entry(
-                part.queries, next(tile for tile in tiles if tile[0] <= bad.min() < tile[1])
-            )
+        for pair in np.flatnonzero(~np.isfinite(distances))[:1].tolist():
+            row, column = int(rows[pair]), int(part.item[pair])
+            self.first_bad_entry((row, row + 1), (column, column + 1))
         return distances
 
     def write(self, queries: Span, items: Span, out: FloatingArray) -> None:
@@ -287,3 +302,8 @@ class Distances(MatrixSource):
         stored = self.matrix.read(queries, items, out=same)
         if not np.may_share_memory(stored, out):
             convert(stored, self.dtype, self.name, np.arange(*queries), items[0], out)
+
+
+def _span_of(values: IntArray) -> Span:
+    """Return the least of some values, and the end behind the greatest; (0, 0) of none."""
+    return (int(values.min()), int(values.max()) + 1) if len(values) else (0, 0)
