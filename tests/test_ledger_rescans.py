@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from support.arrays import Array, content
-from support.kernels import MarkTile, has_sieve
+from support.kernels import MarkTile, sieve_of
 from support.ledger import Block
 from support.package import pack, unpack
 
@@ -200,7 +200,7 @@ def test_what_is_packed_is_unpacked(given_arrays: dict[str, Any]) -> None:
         assert found[name].tobytes() == values.tobytes()
 
 
-@pytest.mark.skipif(not has_sieve(8), reason="no instructions to multiply bytes")
+@pytest.mark.skipif(not sieve_of(8), reason="no instructions to multiply bytes")
 @pytest.mark.parametrize("levels", [0, 2], ids=["apart", "tied"])
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 @pytest.mark.usefixtures("product")

@@ -13,7 +13,7 @@ from streameval.distances.llvm import trailing_zeros
 from streameval.distances.sums import FLOAT_LANES, float_products
 from streameval.kernels.edges import first_reached
 from streameval.kernels.filters import FilterColumns, FilterTile, Operands
-from streameval.kernels.multiplier import chosen_sieve, gallery_row_seconds
+from streameval.kernels.multiplier import gallery_row_seconds
 from streameval.kernels.sieve import Panels, mark
 from streameval.kernels.sieve_units import ITEMS
 from streameval.kernels.tiles import Doubts, Tile, as_matrix
@@ -89,7 +89,7 @@ class MarkColumns(FilterColumns):
             raise ValueError("marks need weighted columns and the digits of queries")
         self.columns, self._weight = columns, weight
         self._rows, self._digits = operands.rows, digits
-        self._panels = Panels.of(operands.rows, weight, operands.memory)
+        self._panels = Panels.of(operands.rows, weight, operands.memory, digits.way)
         lost = self._panels.error * float(digits.length.max(initial=0.0))
         offset = np.nextafter((columns.offset - lost).astype(np.float32), np.float32(-np.inf))
         np.copyto(offset, np.inf, where=np.isinf(columns.offset))
@@ -116,7 +116,7 @@ class MarkColumns(FilterColumns):
         single = np.clip(limit, finite.min, finite.max).astype(np.float32)
         with np.errstate(over="ignore"):
             upwards = np.minimum(np.nextafter(single, np.float32(np.inf)), finite.max)
-        mark(self._digits, query, self._panels, self._offset, rows, upwards, chosen_sieve(), marks)
+        mark(self._digits, query, self._panels, self._offset, rows, upwards, marks)
         return tile
 
     @property

@@ -30,7 +30,15 @@ from streameval.kernels.matrix_unit import (
 )
 from streameval.kernels.panels import MOST_COLUMNS, Panels, Unit, multiply, panels_of, roundings
 from streameval.kernels.processor import AVX512, CORETYPE
-from streameval.kernels.sieve import Way, digit_bytes, panel_bytes
+from streameval.kernels.sieve import (
+    LOOPS,
+    NARROW_VECTORS,
+    UNIT,
+    VECTORS,
+    Way,
+    digit_bytes,
+    panel_bytes,
+)
 from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
 
 BLAS_ROWS, UNIT_ROWS = 1024, 256
@@ -40,7 +48,7 @@ SLICE_ITEMS = 2048  # gallery rows whose products are held beside those of the s
 VARIABLE = "STREAMEVAL_PRODUCT"
 HASWELL_FLOPS = 50e9  # a second of a thread, with OpenBLAS's kernels for Haswell: assumed
 SHARE_LOST = 3 / 8  # of that time: with those for SkylakeX it is 1.6 times as fast (AMD Zen 5)
-PACKED, MARKED, COUNTED = 400e-9, 0.5e-9, 1.5e-9  # seconds of a row of 512 columns, and of pairs
+PACKED, COUNTED = 400e-9, 1.5e-9  # seconds of a row of 512 columns for the sieve, and of a pair
 LEAST_LOST = 5.0  # seconds that are worth a warning
 
 
@@ -150,27 +158,34 @@ def chosen_unit() -> Unit:
     return configuration() if chosen_way() == "unit" else None
 
 
-def chosen_sieve() -> Way:
-    """Return what marks pairs: the matrix unit, vectors where BLAS multiplies, or plain loops."""
-    return {"unit": "unit", "blas": "vectors", "digits": "loops"}[chosen_way()]  # type: ignore[return-value]
+def chosen_sieve() -> Way | None:
+    """Return what marks pairs: the matrix unit, vectors where BLAS multiplies, or plain loops.
+
+    None where there are no instructions to multiply bytes.
+    """
+    vectors = VECTORS if has_vnni() else NARROW_VECTORS if has_avx2() else None
+    return {"unit": UNIT, "blas": vectors, "digits": LOOPS}[chosen_way()]
 
 
-def has_sieve(width: int) -> bool:
-    """Tell whether pairs of rows of a width can be marked, faster than multiplied."""
-    return width <= MOST_COLUMNS and (chosen_way() != "blas" or has_vnni())
+def sieve_of(width: int) -> Way | None:
+    """Return what marks pairs of rows of a width; None where nothing does."""
+    return chosen_sieve() if width <= MOST_COLUMNS else None
 
 
 def item_bytes(rows: int, width: int) -> int:
     """Return how much memory gallery rows take for the multiplier, or for the sieve."""
-    return max(product_bytes(rows, width), panel_bytes(rows, width) if has_sieve(width) else 0)
+    return max(product_bytes(rows, width), panel_bytes(rows, width) if sieve_of(width) else 0)
 
 
 def gallery_row_seconds(count: IntArray, width: int) -> FloatArray:
     """Return about how long products of a gallery row with so many queries take, [n].
 
-    Measured with one thread of a Sapphire Rapids; what is counted doesn't depend on it.
+    Measured with one thread of a Sapphire Rapids, and of a Zen 3 where there is no AVX-512; what is
+    counted doesn't depend on it.
     """
-    start, each = (450e-9, 2e-9) if chosen_way() == "unit" else (300e-9, 7e-9)
+    start, each = 300e-9, 7e-9 if has_avx512() else 11e-9
+    if chosen_way() == "unit":
+        start, each = 450e-9, 2e-9
     seconds = np.where(count > FEW_ROWS, start + each * count, 240e-9 * (count > 0))
     scaled: FloatArray = seconds * (width / 512)
     return scaled
@@ -178,7 +193,10 @@ def gallery_row_seconds(count: IntArray, width: int) -> FloatArray:
 
 def worth_marking(count: int, others: int, width: int) -> bool:
     """Tell whether marks of so many queries are faster than products, counted beside others."""
-    marks = (PACKED + MARKED * count) * (width / 512)
+    way = sieve_of(width)
+    if way is None:
+        return False
+    marks = (PACKED + way.seconds * count) * (width / 512)
     products = gallery_row_seconds(np.array([others, others + count]), width)
     return bool(marks < products[1] - products[0] + COUNTED * count)
 
@@ -190,7 +208,7 @@ def slice_bytes(rows: int, items: int, width: int) -> int:
 
 def query_bytes(rows: int, width: int) -> int:
     """Return how much memory queries take for the multiplier and for the sieve."""
-    return product_bytes(rows, width) + (digit_bytes(rows, width) if has_sieve(width) else 0)
+    return product_bytes(rows, width) + (digit_bytes(rows, width) if sieve_of(width) else 0)
 
 
 def product_bytes(rows: int, width: int) -> int:
@@ -225,6 +243,12 @@ def has_vnni() -> bool:
 
 
 @cache
+def has_avx2() -> bool:
+    """Tell whether this processor multiplies bytes by vectors of 256 bits."""
+    return bool(llvmlite.binding.get_host_cpu_features().get("avx2"))
+
+
+@cache
 def has_avx512() -> bool:
     """Tell whether this processor runs OpenBLAS's kernels for SkylakeX."""
     features = llvmlite.binding.get_host_cpu_features()
@@ -243,12 +267,8 @@ def description() -> str:
 
 def sieve_description(width: int) -> str:
     """Return what marks pairs, for people; "" where nothing does."""
-    ways = {
-        "unit": "the processor's matrix unit (AMX)",
-        "vectors": "vector instructions (AVX-512 VNNI)",
-        "loops": "plain loops (slow, for tests)",
-    }
-    return f"one digit of 8 bits, with {ways[chosen_sieve()]}" if has_sieve(width) else ""
+    way = sieve_of(width)
+    return f"one digit of {way.most.bit_length() + 1} bits, with {way.text}" if way else ""
 
 
 def warn_of_slow_kernels(flops: float) -> None:

@@ -15,7 +15,7 @@ from streameval.kernels.multiplier import (
     Product,
     blas_product,
     choose_multiplier,
-    has_sieve,
+    sieve_of,
 )
 from streameval.kernels.sieve import Digits
 from streameval.typing import ByteArray, Float32Array, FloatArray, IntArray
@@ -78,7 +78,8 @@ class QueryBlock:
             factor = self.filter.factor(vectors.norms, self.scale)
             self.rows = scaled(vectors.rows, factor)
             self._multiplier = choose_multiplier(self.rows)
-            self.digits = Digits.of(self.rows) if has_sieve(self.rows.shape[1]) else None
+            way = sieve_of(self.rows.shape[1])
+            self.digits = Digits.of(self.rows, way) if way else None
 
     def product(self, items: Float32Array, memory: ByteArray, count: int) -> Product:
         """Return the products of so many of the queries: see `multiplier`."""

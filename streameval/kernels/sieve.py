@@ -1,7 +1,8 @@
 """Sieve: which pairs may be within reach, told by one digit of 8 bits, for ranks and nothing else.
 
-A row x is taken as c X, with X whole numbers from −127 to 127, the greatest of them 127, and c
-float32. Of a product, the unit has X·Y without rounding, and (Cauchy and Schwarz)
+A row x is taken as c X, with X whole numbers from −127 to 127, the greatest of them 127 (or 63,
+where vectors add up in 16 bits), and c float32. Of a product, X·Y is known without rounding, and
+(Cauchy and Schwarz)
 
     |x·y − c d X·Y|  ≤  |x − c X| |y|  +  |c X| |y − d Y|
 
@@ -10,12 +11,13 @@ gallery row is taken off its offset, that of a query is added to its limit: what
 further than the limit, for certain. Some per cent are marked; they are decided by their canonical
 distances.
 
-Queries are kept as X + 128, bytes without a sign; 128 times the sum of Y is taken off their sums.
+Queries are kept as X + 128 (or 64), bytes without a sign; as many times the sum of Y are taken off
+their sums.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,30 +25,50 @@ from streameval.compilation import compiled
 from streameval.distances.sums import greatest
 from streameval.kernels.matrix_unit import LINE_BYTES, STEP, configuration, configure, release
 from streameval.kernels.sieve_units import (
-    FEW,
     FOURS,
     HEAD,
     ITEMS,
     QUERIES,
     RECORD,
     SUMS,
+    WIDE,
     compare_sums,
-    mark_few,
+    mark_narrow,
     mark_plainly,
+    mark_wide,
     multiply_and_compare,
     write_digits,
 )
 from streameval.kernels.tiles import as_matrix
 from streameval.typing import AnyArray, ByteArray, Float32Array, FloatArray, IntArray
 
-Way = Literal["unit", "vectors", "loops"]
-"""What marks: the matrix unit, vector instructions, or plain loops."""
-
-WAYS = "unit", "vectors", "loops"
-MOST = 127
 MARKED_ROWS = 1024  # queries of a tile
 LEAST = 1e-30  # a row whose greatest number is less is taken for zeros
 LOST = 3e-5  # per root of the width, in units of c: what float32 loses in packing a number
+
+
+class Way(NamedTuple):
+    """What marks pairs.
+
+    Attributes
+    ----------
+    text : str
+        For people.
+    most : int
+        The greatest whole number of a row.
+    seconds : float
+        Of a pair of rows of 512 columns: measured, and nothing that is counted depends on it.
+    """
+
+    text: str
+    most: int
+    seconds: float
+
+
+UNIT = Way("the processor's matrix unit (AMX)", 127, 0.5e-9)
+VECTORS = Way("vector instructions (AVX-512 VNNI)", 127, 1.7e-9)
+NARROW_VECTORS = Way("vector instructions (AVX2)", 63, 4.8e-9)
+LOOPS = Way("plain loops (slow, for tests)", 127, 0.5e-9)
 
 
 class Digits(NamedTuple):
@@ -55,29 +77,32 @@ class Digits(NamedTuple):
     Attributes
     ----------
     rows : [m, stride] uint8
-        X + 128.
+        X, and one more than the greatest.
     scale : [m] float32
         c.
     error : [m] float64
         A bound on |x − c X|.
     length : [m] float64
         A bound on |c X|.
+    way : Way
+        What they are made for.
     """
 
     rows: ByteArray
     scale: Float32Array
     error: FloatArray
     length: FloatArray
+    way: Way
 
     @classmethod
-    def of(cls, rows: Float32Array) -> Digits:
+    def of(cls, rows: Float32Array, way: Way) -> Digits:
         """Return the digits of finite rows, [m, D]."""
         count, width = rows.shape
-        out = np.full((count, _padded(width) + LINE_BYTES), MOST + 1, np.uint8)
+        out = np.full((count, _padded(width) + LINE_BYTES), way.most + 1, np.uint8)
         scale, error = np.empty(count, np.float32), np.empty(count)
         length = np.empty(count)
-        _pack_queries(rows, out, scale, error, length)
-        return cls(out, scale, error, length)
+        _pack_queries(rows, way.most, out, scale, error, length)
+        return cls(out, scale, error, length, way)
 
 
 class Panels(NamedTuple):
@@ -95,11 +120,11 @@ class Panels(NamedTuple):
     error: FloatArray
 
     @classmethod
-    def of(cls, rows: Float32Array, weight: Float32Array, memory: ByteArray) -> Panels:
+    def of(cls, rows: Float32Array, weight: Float32Array, memory: ByteArray, way: Way) -> Panels:
         """Return the digits of finite rows, [n, D], whose columns have these weights, [n]."""
         digits = memory[-memory.ctypes.data % LINE_BYTES :]
         error = np.empty(len(rows))
-        _pack_items(rows, weight, digits, _padded(rows.shape[1]), error)
+        _pack_items(rows, way.most, weight, digits, _padded(rows.shape[1]), error)
         return cls(digits, error)
 
 
@@ -124,7 +149,6 @@ def mark(
     offset: Float32Array,
     offset_row: IntArray,
     limit: Float32Array,
-    way: Way,
     out: AnyArray,
 ) -> None:
     """Mark the pairs whose value may be up to a limit.
@@ -135,20 +159,20 @@ def mark(
     chosen : [m] int64
         Queries to compare.
     items : Panels
+        Made for the same way.
     offset : [C, n] float32
         n of whole panels: +inf beyond the rows that there are.
     offset_row : [m] int64
     limit : [m] float32
         Finite.
-    way : Way
     out : [m, n / 32] uint32, written
     """
     count = len(chosen)
-    padded = count + max(QUERIES, FEW)  # to whole groups of queries, which mark nothing
+    padded = count + max(QUERIES, WIDE)  # to whole groups of queries, which mark nothing
     stride = queries.rows.shape[1]
     memory = np.empty(padded * stride + LINE_BYTES, np.uint8)  # rows in whole lines load faster
     rows = as_matrix(memory[-memory.ctypes.data % LINE_BYTES :], np.uint8, padded, stride)
-    rows[count:] = MOST + 1
+    rows[count:] = 0
     np.take(queries.rows, chosen, axis=0, out=rows[:count], mode="clip")  # "raise" copies
     records = np.zeros((padded, RECORD // 8), np.int64)
     records[:, 0] = offset.ctypes.data
@@ -157,41 +181,43 @@ def mark(
     numbers[:, 3] = -np.inf
     numbers[:count, 2], numbers[:count, 3] = queries.scale[chosen], limit
     marks = np.empty((out.shape[1], padded), np.uint32)  # written in order
-    sums = np.empty(2 * SUMS + LINE_BYTES, np.uint8)
-    unit = configuration() if way == "unit" else sums
-    _mark(WAYS.index(way), unit, rows, count, items.digits, records, marks, sums)
+    given = rows, count, items.digits, records, marks
+    if queries.way == UNIT:
+        _mark_by_unit(configuration(), *given)
+    else:
+        _BY_VECTORS[queries.way](*given)
     out[:] = marks[:, :count].T
 
 
 @compiled
-def _digits_of(rows, i, out, numbers):  # type: ignore[no-untyped-def]
+def _digits_of(rows, i, largest, out, numbers):  # type: ignore[no-untyped-def]
     """Write the digits of a row x; return c, the sum of X, and bounds on |x − c X| and |c X|.
 
     `numbers` [4] float32 are scratch.
     """
     width, most = rows.shape[1], greatest(rows, i)
-    numbers[3] = 0 if most < LEAST else np.float32(MOST) / most
+    numbers[3] = 0 if most < LEAST else np.float32(largest) / most
     row, at = rows.ctypes.data + i * rows.strides[0], numbers.ctypes.data
     write_digits(row, width, at + 12, out.ctypes.data, at)
     total, kept, left = np.int32(numbers[0]), np.float64(numbers[1]), np.float64(numbers[2])
     if most < LEAST:
         return np.float32(0), total, np.sqrt(width) * LEAST, 0.0
-    c, more = np.float64(most) / MOST, 1 + width * 2.0**-23  # float32 sums of so many terms
+    c, more = np.float64(most) / largest, 1 + width * 2.0**-23  # float32 sums of so many terms
     error = c * (np.sqrt(left * more) + LOST * np.sqrt(width))
     return np.float32(c), total, error, c * np.sqrt(kept * more) * (1 + 2.0**-22)
 
 
 @compiled
-def _pack_queries(rows, out, scale, error, length):  # type: ignore[no-untyped-def]
+def _pack_queries(rows, largest, out, scale, error, length):  # type: ignore[no-untyped-def]
     digits, scratch = np.zeros(rows.shape[1], np.int8), np.empty(4, np.float32)
     for i in range(rows.shape[0]):
-        scale[i], _, error[i], length[i] = _digits_of(rows, i, digits, scratch)
+        scale[i], _, error[i], length[i] = _digits_of(rows, i, largest, digits, scratch)
         for d in range(rows.shape[1]):
-            out[i, d] = np.uint8(np.int16(digits[d]) + 128)
+            out[i, d] = np.uint8(np.int16(digits[d]) + largest + 1)
 
 
 @compiled
-def _pack_items(rows, weight, out, padded, error):  # type: ignore[no-untyped-def]
+def _pack_items(rows, largest, weight, out, padded, error):  # type: ignore[no-untyped-def]
     """Write panels, of zeros beyond the rows and columns that there are."""
     digits, size = np.zeros(padded, np.int8), HEAD + padded * ITEMS
     scratch = np.empty(4, np.float32)
@@ -203,8 +229,8 @@ def _pack_items(rows, weight, out, padded, error):  # type: ignore[no-untyped-de
             k = panel * ITEMS + item
             numbers[item], floats[ITEMS + item] = 0, 0
             if k < rows.shape[0]:
-                scale, total, lost, _ = _digits_of(rows, k, digits, scratch)
-                numbers[item], floats[ITEMS + item] = 128 * total, scale * weight[k]
+                scale, total, lost, _ = _digits_of(rows, k, largest, digits, scratch)
+                numbers[item], floats[ITEMS + item] = (largest + 1) * total, scale * weight[k]
                 error[k] = lost * weight[k]
             elif k == rows.shape[0]:
                 digits[:] = 0
@@ -215,36 +241,56 @@ def _pack_items(rows, weight, out, padded, error):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _mark(way, unit, rows, count, items, records, marks, sums):  # type: ignore[no-untyped-def]
-    """Mark pairs, each panel with all queries, which stay in L2."""
-    panels, stride = marks.shape[0], rows.strides[0]
+def _panel(panel, rows, items, records, marks):  # type: ignore[no-untyped-def]
+    """Return what marks a panel is given: see `sieve_units`."""
+    stride = rows.strides[0]
     padded = stride - LINE_BYTES
-    size, fours, steps = HEAD + padded * ITEMS, padded // 4, padded // STEP
-    left, right, own = rows.ctypes.data, items.ctypes.data, records.ctypes.data
-    out, apart, further = marks.ctypes.data, marks.strides[1], marks.strides[0]
-    if way == 0:
-        start = sums.ctypes.data + (-sums.ctypes.data) % LINE_BYTES
-        this, other = start, start + SUMS
-        configure(unit.ctypes.data)
-        before, shift, to, of = right, 0, out, own  # nothing: written over by the first
-        for panel in range(panels):
-            digits = right + panel * size
-            for first in range(0, count, QUERIES):
-                query = left + first * stride
-                multiply_and_compare(
-                    query, stride, digits, steps, this, other, before, of, shift, to, apart
-                )
-                this, other = other, this
-                before, shift = digits, panel * FOURS
-                to, of = out + panel * further + first * apart, own + first * RECORD
-        compare_sums(other, before, of, shift, to, apart)
-        release()
-        return
-    for panel in range(panels):
-        digits, shift, to = right + panel * size, panel * FOURS, out + panel * further
-        if way == 2:
-            mark_plainly(left, stride, digits, fours, own, shift, to, apart, count)
-            continue
-        for first in range(0, count, FEW):
-            query, of = left + first * stride, own + first * RECORD
-            mark_few(query, stride, digits, fours, of, shift, to + first * apart, apart)
+    digits = items.ctypes.data + panel * (HEAD + padded * ITEMS)
+    to = marks.ctypes.data + panel * marks.strides[0]
+    own, shift = records.ctypes.data, panel * FOURS
+    return rows.ctypes.data, stride, digits, padded // 4, own, shift, to, marks.strides[1]
+
+
+@compiled
+def _mark_by_unit(unit, rows, count, items, records, marks):  # type: ignore[no-untyped-def]
+    """Mark pairs, each panel with all queries, which stay in L2."""
+    sums = np.empty(2 * SUMS + LINE_BYTES, np.uint8)
+    left, stride, before, fours, own, _, out, apart = _panel(0, rows, items, records, marks)
+    start = sums.ctypes.data + (-sums.ctypes.data) % LINE_BYTES
+    this, other, steps = start, start + SUMS, 4 * fours // STEP
+    shift, to, of = 0, out, own  # nothing: written over by the first
+    configure(unit.ctypes.data)
+    for panel in range(marks.shape[0]):
+        _, _, digits, _, _, offset, target, _ = _panel(panel, rows, items, records, marks)
+        for first in range(0, count, QUERIES):
+            query = left + first * stride
+            multiply_and_compare(
+                query, stride, digits, steps, this, other, before, of, shift, to, apart
+            )
+            this, other = other, this
+            before, shift = digits, offset
+            to, of = target + first * apart, own + first * RECORD
+    compare_sums(other, before, of, shift, to, apart)
+    release()
+
+
+@compiled
+def _mark_widely(rows, count, items, records, marks):  # type: ignore[no-untyped-def]
+    for panel in range(marks.shape[0]):
+        mark_wide(*_panel(panel, rows, items, records, marks), count)
+
+
+@compiled
+def _mark_narrowly(rows, count, items, records, marks):  # type: ignore[no-untyped-def]
+    for panel in range(marks.shape[0]):
+        mark_narrow(*_panel(panel, rows, items, records, marks), count)
+
+
+@compiled
+def _mark_plainly(rows, count, items, records, marks):  # type: ignore[no-untyped-def]
+    for panel in range(marks.shape[0]):
+        mark_plainly(*_panel(panel, rows, items, records, marks), count)
+
+
+# Compiled apart: no processor has the instructions of all.
+_BY_VECTORS = {VECTORS: _mark_widely, NARROW_VECTORS: _mark_narrowly, LOOPS: _mark_plainly}

@@ -1,6 +1,6 @@
 """Marks of pairs, from rows in one digit of 8 bits: by a matrix unit, by vectors, in plain loops.
 
-Each of the three multiplies rows of whole numbers, and compares what their sums say with a limit
+Each of the ways multiplies rows of whole numbers, and compares what their sums say with a limit
 a query while they are at hand: a bit a pair is written, and no sum. `sieve` says what the numbers
 are, and what the bits tell.
 
@@ -14,7 +14,8 @@ marked where, in float32,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numba
@@ -44,7 +45,8 @@ carray: Any = numba.carray  # type: ignore[attr-defined]
 
 ITEMS = 32  # gallery rows of a panel
 QUERIES = 32  # that the matrix unit takes at a time
-FEW = 12  # queries that vectors take at a time: with a panel, their sums fill the registers
+WIDE = 12  # queries that vectors of 512 bits take: with a panel, their sums fill the registers
+NARROW = 4  # queries that vectors of 256 bits take, with half a panel at a time
 LANES = 16  # numbers of 32 bits in a register
 LINE = 4 * LANES
 FOURS = 4 * ITEMS  # bytes of four columns of a panel
@@ -54,6 +56,7 @@ SUMS = 4 * QUERIES * ITEMS  # bytes of the sums of some queries and a panel
 
 _floats, _whole = vector(FLOAT, LANES), vector(I32, LANES)
 _halves = range(ITEMS // LANES)
+_shorts, _ones = vector(I16, LANES), vector(I16, LANES, 1)
 
 
 @instruction("anaaa")
@@ -93,12 +96,15 @@ def _loaded(builder: Any, start: Any, kind: Any) -> list[Any]:
 
 def _comparison(
     builder: Any, panel: Any, records: Any, shift: Any, marks: Any, apart: Any
-) -> Callable[[Any, list[Any]], None]:
-    """Return what compares the sums of a query, by its number, and writes its 32 bits."""
+) -> Callable[[Any, dict[int, Any]], None]:
+    """Return what compares the sums of a query, by its number and half a panel each.
+
+    It writes the 16 bits of each half.
+    """
     biases = _loaded(builder, panel, _whole)
     weights = _loaded(builder, at_offset(builder, panel, HEAD // 2), _floats)
 
-    def compare(query: Any, sums: list[Any]) -> None:
+    def compare(query: Any, sums: dict[int, Any]) -> None:
         record = at_offset(builder, records, builder.mul(query, I64(RECORD)))
         address = builder.add(builder.load(at_offset(builder, record, 0, I64)), shift)
         offsets = _loaded(builder, builder.inttoptr(address, I8.as_pointer()), _floats)
@@ -107,8 +113,8 @@ def _comparison(
             for place in (8, 12)
         )
         target = at_offset(builder, marks, builder.mul(query, apart))
-        for half in _halves:
-            number = builder.sitofp(builder.sub(sums[half], biases[half]), _floats)
+        for half, total in sums.items():
+            number = builder.sitofp(builder.sub(total, biases[half]), _floats)
             value = builder.fmul(builder.fmul(number, weights[half]), scale)
             near = builder.fcmp_ordered("<=", builder.fadd(value, offsets[half]), limit)
             bits = builder.bitcast(near, I16)
@@ -117,12 +123,12 @@ def _comparison(
     return compare
 
 
-def _of_sums(builder: Any, sums: Any, compare: Callable[[Any, list[Any]], None]) -> Any:
+def _of_sums(builder: Any, sums: Any, compare: Callable[[Any, dict[int, Any]], None]) -> Any:
     """Return what compares a query's sums that were stored."""
 
     def compare_stored(query: Any) -> None:
         own = at_offset(builder, sums, builder.mul(query, I64(4 * ITEMS)))
-        compare(query, _loaded(builder, own, _whole))
+        compare(query, dict(enumerate(_loaded(builder, own, _whole))))
 
     return compare_stored
 
@@ -179,35 +185,93 @@ def multiply_and_compare(  # type: ignore[no-untyped-def]
         call(builder, "llvm.x86.tilestored64", I8(tile), target, I64(4 * ITEMS))
 
 
-@instruction("anananan")
-def mark_few(builder, queries, stride, panel, fours, records, shift, marks, apart):  # type: ignore[no-untyped-def]
-    """Mark the pairs of 12 queries and a panel by vector instructions (AVX-512 VNNI)."""
-    sums = [[alloca(builder, vector(I32, LANES, 0)) for _ in _halves] for _ in range(FEW)]
-    for own in sums:
-        for total in own:
-            builder.store(vector(I32, LANES, 0), total)
-    first = at_offset(builder, panel, HEAD)
-    with cgutils.for_range(builder, fours) as loop:
-        rows = _loaded(
-            builder, at_offset(builder, first, builder.mul(loop.index, I64(FOURS))), _whole
-        )
-        place = at_offset(builder, queries, builder.mul(loop.index, I64(4)))
-        for number, own in enumerate(sums):
-            address = at_offset(builder, place, builder.mul(stride, I64(number)), I32)
-            four = spread(builder, builder.load(address), LANES)
-            for half, total in zip(_halves, own, strict=True):
-                added = call(
-                    builder,
-                    "llvm.x86.avx512.vpdpbusd.512",
-                    builder.load(total),
-                    four,
-                    rows[half],
-                    returns=_whole,
-                )
-                builder.store(added, total)
+@instruction("anananann")
+def mark_wide(  # type: ignore[no-untyped-def]
+    builder, queries, stride, panel, fours, records, shift, marks, apart, count
+):
+    """Mark the pairs of queries and a panel by vectors of 512 bits (AVX-512 VNNI), 12 at a time."""
+    sums = [[alloca(builder, vector(I32, LANES, 0)) for _ in _halves] for _ in range(WIDE)]
     compare = _comparison(builder, panel, records, shift, marks, apart)
-    for number, own in enumerate(sums):
-        compare(I64(number), [builder.load(total) for total in own])
+    first = at_offset(builder, panel, HEAD)
+    with _groups(builder, count, WIDE) as start:
+        own_rows = at_offset(builder, queries, builder.mul(start, stride))
+        _clear(builder, sums)
+        with cgutils.for_range(builder, fours) as loop:
+            rows = _loaded(
+                builder, at_offset(builder, first, builder.mul(loop.index, I64(FOURS))), _whole
+            )
+            place = at_offset(builder, own_rows, builder.mul(loop.index, I64(4)))
+            for number, own in enumerate(sums):
+                address = at_offset(builder, place, builder.mul(stride, I64(number)), I32)
+                four = spread(builder, builder.load(address), LANES)
+                for half, total in zip(_halves, own, strict=True):
+                    given = builder.load(total), four, rows[half]
+                    name = "llvm.x86.avx512.vpdpbusd.512"
+                    builder.store(call(builder, name, *given, returns=_whole), total)
+        for number, own in enumerate(sums):
+            totals = {half: builder.load(total) for half, total in enumerate(own)}
+            compare(builder.add(start, I64(number)), totals)
+
+
+@instruction("anananann")
+def mark_narrow(  # type: ignore[no-untyped-def]
+    builder, queries, stride, panel, fours, records, shift, marks, apart, count
+):
+    """Mark the pairs of queries and a panel by vectors of 256 bits (AVX2), 4 at a time.
+
+    Numbers are of 7 bits: the sum of four products fits in 16.
+    """
+    kind, quarters = vector(I32, LANES // 2), range(2)  # of a panel, in each half
+    sums = [[alloca(builder, vector(I32, LANES // 2, 0)) for _ in quarters] for _ in range(NARROW)]
+    compare = _comparison(builder, panel, records, shift, marks, apart)
+    first = at_offset(builder, panel, HEAD)
+    with _groups(builder, count, NARROW) as start:
+        own_rows = at_offset(builder, queries, builder.mul(start, stride))
+        for half in _halves:
+            _clear(builder, sums)
+            with cgutils.for_range(builder, builder.udiv(fours, I64(2))) as loop:
+                offset = builder.add(builder.mul(loop.index, I64(2 * FOURS)), I64(LINE * half))
+                rows = at_offset(builder, first, offset)
+                place = at_offset(builder, own_rows, builder.mul(loop.index, I64(8)))
+                for number, own in enumerate(sums):
+                    query = at_offset(builder, place, builder.mul(stride, I64(number)))
+                    for quarter, total in zip(quarters, own, strict=True):
+                        items = at_offset(builder, rows, LINE // 2 * quarter)
+                        added = builder.add(
+                            *(_pairs(builder, query, items, four) for four in range(2))
+                        )
+                        name = "llvm.x86.avx2.pmadd.wd"
+                        eight = call(builder, name, added, _ones, returns=kind)
+                        builder.store(builder.add(builder.load(total), eight), total)
+            for number, own in enumerate(sums):
+                low, high = (builder.load(total) for total in own)
+                whole = builder.shuffle_vector(low, high, vector(I32, LANES, list(range(LANES))))
+                compare(builder.add(start, I64(number)), {half: whole})
+
+
+@contextmanager
+def _groups(builder: Any, count: Any, size: int) -> Iterator[Any]:
+    """Write a loop over so many queries, some at a time; give the first."""
+    groups = builder.udiv(builder.add(count, I64(size - 1)), I64(size))
+    with cgutils.for_range(builder, groups) as loop:
+        yield builder.mul(loop.index, I64(size))
+
+
+def _clear(builder: Any, sums: list[list[Any]]) -> None:
+    for total in (total for own in sums for total in own):
+        builder.store(total.type.pointee(None), total)
+
+
+def _pairs(builder: Any, query: Any, items: Any, number: int) -> Any:
+    """Return the products of four columns of a query and of eight items, added up by twos."""
+    kind = vector(I8, 2 * LANES)
+    four = builder.load(at_offset(builder, query, 4 * number, I32))
+    rows = builder.load(at_offset(builder, items, FOURS * number, kind), align=LINE // 2)
+    name, own = (
+        "llvm.x86.avx2.pmadd.ub.sw",
+        builder.bitcast(spread(builder, four, LANES // 2), kind),
+    )
+    return call(builder, name, own, rows, returns=_shorts)
 
 
 @compiled

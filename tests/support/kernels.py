@@ -34,9 +34,10 @@ from streameval.kernels.multiplier import chosen_unit as chosen_unit
 from streameval.kernels.multiplier import chosen_way as chosen_way
 from streameval.kernels.multiplier import description as description
 from streameval.kernels.multiplier import digit_product as digit_product
-from streameval.kernels.multiplier import has_sieve as has_sieve
+from streameval.kernels.multiplier import has_avx2 as has_avx2
 from streameval.kernels.multiplier import has_vnni as has_vnni
 from streameval.kernels.multiplier import item_bytes as item_bytes
+from streameval.kernels.multiplier import sieve_of as sieve_of
 from streameval.kernels.multiplier import warn_of_slow_kernels as warn_of_slow_kernels
 from streameval.kernels.panels import MOST_COLUMNS as MOST_COLUMNS
 from streameval.kernels.panels import Panels as Panels
@@ -46,6 +47,10 @@ from streameval.kernels.processor import AVX512 as AVX512
 from streameval.kernels.processor import CORETYPE as CORETYPE
 from streameval.kernels.processor import better_kernels as better_kernels
 from streameval.kernels.query_block import QueryBlock as QueryBlock
+from streameval.kernels.sieve import LOOPS as LOOPS
+from streameval.kernels.sieve import NARROW_VECTORS as NARROW_VECTORS
+from streameval.kernels.sieve import UNIT as UNIT
+from streameval.kernels.sieve import VECTORS as VECTORS
 from streameval.kernels.sieve import Digits as Digits
 from streameval.kernels.sieve import Panels as Panels1
 from streameval.kernels.sieve import mark as mark
@@ -60,11 +65,15 @@ __all__ = [
     "CORETYPE",
     "ITEMS",
     "LAST",
+    "LOOPS",
     "MOST_COLUMNS",
+    "NARROW_VECTORS",
     "QUERIES",
     "RUN",
     "SEARCH",
+    "UNIT",
     "VARIABLE",
+    "VECTORS",
     "WAYS",
     "Columns",
     "Digits",
@@ -90,7 +99,7 @@ __all__ = [
     "description",
     "digit_product",
     "forget_older_kernels",
-    "has_sieve",
+    "has_avx2",
     "has_vnni",
     "item_bytes",
     "lay_grid",
@@ -99,6 +108,7 @@ __all__ = [
     "panel_bytes",
     "panels_of",
     "quantise",
+    "sieve_of",
     "span_grid",
     "supported",
     "threshold_distances",
