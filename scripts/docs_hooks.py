@@ -22,7 +22,8 @@ from streameval.cli.options import commands_of
 from streameval.display.evaluation import PARTS as METRIC_PARTS
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import METRICS
-from streameval.protocols.protocol import EQUIVALENTS, PRESETS, PROTOCOLS, Preset, Protocol
+from streameval.protocols.protocol import EQUIVALENTS, PRESETS, Preset, Protocol
+from streameval.protocols.shipped import PROTOCOLS
 from streameval.report.conventions import single_shot_needs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -142,14 +143,17 @@ def equivalents_part() -> str:
 def protocols_part() -> str:
     """Return the protocols as a table."""
     return table(
-        ("name", "ignored pairs", "CMC counts"),
-        ((f"`{name}`", _ignored(one), one.cmc) for name, one in PROTOCOLS.items()),
+        ("name", "ignored pairs", "CMC counts", "source"),
+        ((f"`{name}`", _ignored(one), one.cmc, one.source) for name, one in PROTOCOLS.items()),
     )
 
 
 def _ignored(protocol: Protocol) -> str:
-    junk = f"gallery items with a junk identity ({', '.join(map(str, protocol.junk_ids))})"
-    return "; ".join([*([junk] if protocol.junk_ids else []), *protocol.ignored()])
+    if protocol.listed:
+        return "; ".join(protocol.ignored())
+    junk = f"`gallery.id in {list(protocol.junk_ids)}`"
+    rules = (f"`{rule.text}`" for rule in protocol.ignored_by)
+    return "; ".join([*([junk] if protocol.junk_ids else []), *rules])
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

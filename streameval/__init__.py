@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     from streameval.neighbors.neighbors import Neighbors
     from streameval.protocols.labels import Labels
     from streameval.protocols.listed import ListedPairs
-    from streameval.protocols.protocol import PRESETS, PROTOCOLS, Protocol
+    from streameval.protocols.protocol import PRESETS, Protocol
+    from streameval.protocols.shipped import PROTOCOLS
     from streameval.result import Evaluation
     from streameval.result.comparison import compare
     from streameval.run.progress import Progress
@@ -81,7 +82,8 @@ _HOMES = {
     "neighbors.neighbors": "Neighbors",
     "protocols.labels": "Labels",
     "protocols.listed": "ListedPairs",
-    "protocols.protocol": "PRESETS PROTOCOLS Protocol",
+    "protocols.protocol": "PRESETS Protocol",
+    "protocols.shipped": "PROTOCOLS",
     "result.comparison": "compare",
     "result.evaluation": "Evaluation",
     "run.progress": "Progress",

@@ -24,7 +24,7 @@ from streameval.labels.columns import read_sides
 from streameval.labels.protocol_files import read_listed_pairs
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import Pairs, find_pairs
-from streameval.protocols.protocol import saved_protocol
+from streameval.protocols.shipped import saved_protocol
 from streameval.result import Evaluation
 from streameval.result.same_task import positive_items
 from streameval.sources.distances import Distances

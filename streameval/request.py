@@ -39,8 +39,8 @@ from streameval.protocols.protocol import (
     Preset,
     Protocol,
     find_preset,
-    with_options,
 )
+from streameval.protocols.shipped import with_options
 from streameval.single_shot.ahead import SHOT_RANKS
 from streameval.source import Source
 from streameval.statistics import FIELDS, SHOT_FIELDS

@@ -16,7 +16,7 @@ from support.protocols import protocol_module as protocol
 from support.report import CAMERAS, CURVES
 from test_config import commands
 
-from streameval import MetricOptions
+from streameval import PROTOCOLS, MetricOptions
 
 BIN = Path(sys.executable).parent
 
@@ -58,7 +58,7 @@ def test_names_in_every_shell(shell: str) -> None:
 
 
 def test_names_are_those_that_exist() -> None:
-    assert values("streameval evaluate --protocol ") == list(protocol.PROTOCOLS)
+    assert values("streameval evaluate --protocol ") == list(PROTOCOLS)
     assert values("streameval evaluate --as ") == list(protocol.PRESETS)
     assert values("streameval plot x --curve ") == [*CURVES, CAMERAS]
     assert values("streameval completion ") == list(SHELLS)

@@ -96,7 +96,7 @@ def _check_cameras(audit: Audit, query: AnyArray, gallery: AnyArray, protocol: P
     alone = np.setdiff1d(own, others)
     if len(own) == len(others) == 1 and not len(alone):
         effect = "no query has a positive then"
-        if ("cam",) not in protocol.ignore:
+        if "same(cam)" not in protocol.ignore:
             effect = "every pair of the same identity is ignored, and no query has a positive"
         audit.warn(
             "one-camera",

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from streameval.cli import data, evaluate, ledger, saved
-from streameval.cli.options import command, examples
+from streameval.cli.options import PROTOCOL_NAMES, command, examples
 from streameval.cli.output import print_answer, print_out
 from streameval.cli.types import Choice
 from streameval.display.characters import visible
@@ -202,6 +202,24 @@ def metrics(**values: Any) -> None:
     from streameval.report.conventions import metrics_blocks, metrics_summary
 
     print_answer(values, metrics_summary, metrics_blocks)
+
+
+@command("json", "protocols", "protocols market1501", group=main)
+@click.argument("name", required=False, type=PROTOCOL_NAMES)
+def protocols(name: str | None, **values: Any) -> None:
+    """List the protocols, or print the file of one.
+
+    Write the file of one to NAME.toml, change it, and give it to --protocol.
+    """
+    from streameval.protocols.shipped import PROTOCOLS
+    from streameval.report.conventions import protocols_blocks, protocols_summary
+
+    if name is None:
+        print_answer(values, protocols_summary, protocols_blocks)
+    elif values["json"]:
+        print_answer(values, lambda: protocols_summary()[name], list)
+    else:
+        print_out(PROTOCOLS.text(name))
 
 
 @command("", "completion bash", group=main)

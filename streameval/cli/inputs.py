@@ -179,7 +179,7 @@ def open_labels(
     The columns that the protocol compares are read, those of `like`, and of the first table `more`.
     """
     from streameval.labels.columns import read_sides
-    from streameval.protocols.protocol import with_options
+    from streameval.protocols.shipped import with_options
 
     check_labels(values, sides)
     protocol = open_protocol(values.get("protocol")) or "market1501"

@@ -28,7 +28,8 @@ SPEC, INDEX = (
 NUMBER, SIZE = Number("N"), Number("SIZE")
 METRIC = Value("METRIC", names=types.metric_names)
 DISTANCES = Choice(registry("choices", "DISTANCES"))
-PROTOCOLS = Choice(registry("protocols.protocol", "PROTOCOLS"), "FILE.toml")
+PROTOCOLS = Choice(registry("protocols.shipped", "PROTOCOLS"), "FILE.toml")
+PROTOCOL_NAMES = Choice(PROTOCOLS.names)
 PRESETS = Choice(registry("protocols.protocol", "PRESETS"))
 FORMATS = registry("choices", "Format")
 PLOTS = Choice(registry("display.figures", "PLOTS"))
@@ -37,7 +38,8 @@ GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or 
 
 def _kept_protocols() -> list[str]:
     """Return the protocols that a ledger can keep up to date."""
-    from streameval.protocols.protocol import PROTOCOLS, SINGLE_GALLERY_SHOT
+    from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
+    from streameval.protocols.shipped import PROTOCOLS
 
     every = PROTOCOLS.values()
     return [one.name for one in every if not one.listed and one.cmc != SINGLE_GALLERY_SHOT]

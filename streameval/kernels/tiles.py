@@ -6,7 +6,7 @@ that the values leave in doubt. The values of this base class are canonical dist
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -261,10 +261,7 @@ def as_matrix(memory: ByteArray, kind: npt.DTypeLike, rows: int, columns: int) -
 
 
 def column_offsets(
-    base: FloatingArray,
-    junk: BoolArray | None,
-    code: Int32Array,
-    item: Int32Array,
+    base: FloatingArray, junk: BoolArray | None, classes: int, ignored: Iterable[BoolArray]
 ) -> FloatingArray:
     """Return what is added to each column of a tile: +inf for items ruled out.
 
@@ -274,22 +271,21 @@ def column_offsets(
         The offset of items that take part.
     junk : [n] bool, optional
         Items that take part for no query.
-    code : [C, R] int32
-        Codes of each class of queries under R rules, as its camera.
-    item : [R, n] int32
-        Codes of each item: a class ignores an item that has its code under any rule.
+    classes : int
+        Number of classes C of queries that ignore items; 0 where none does.
+    ignored : iterable of [n] bool
+        Items that the queries of each class ignore.
 
     Returns
     -------
     [max(C, 1), n] of the dtype of `base`
         Row c serves the queries of class c.
     """
-    offset: FloatingArray = np.repeat(base[None], max(len(code), 1), axis=0)
+    offset: FloatingArray = np.repeat(base[None], max(classes, 1), axis=0)
     if junk is not None:
         offset[:, junk] = np.inf
-    for row, codes in zip(offset, code, strict=False):
-        for own, ignored in zip(item, codes, strict=True):
-            row[own == ignored] = np.inf
+    for row, own in zip(offset, ignored, strict=False):
+        row[own] = np.inf
     return offset
 
 

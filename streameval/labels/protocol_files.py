@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import tomllib
-from difflib import get_close_matches
 from pathlib import Path
 from typing import get_args
 
@@ -16,7 +14,8 @@ from streameval.errors import InputError, OptionError, check_path, entry_point, 
 from streameval.labels.columns import LabelsLike, labels_of
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import ListedPairs, PairList
-from streameval.protocols.protocol import PROTOCOLS, Protocol
+from streameval.protocols.protocol import Protocol
+from streameval.protocols.shipped import PROTOCOLS, protocol_of
 
 
 @entry_point
@@ -54,27 +53,16 @@ def read_protocol(path: str | Path) -> Protocol:
         ) from None
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"protocol {path} can't be read: {error}") from error
-    given.setdefault("name", path.stem)
-    known = list(inspect.signature(Protocol).parameters)
-    for key in given:
-        if key not in known:
-            near = get_close_matches(key, known, n=3, cutoff=0.4)
-            raise OptionError(
-                f"protocol {path} has an unknown key {key!r}: "
-                + (f"the nearest are {', '.join(near)}" if near else f"known: {', '.join(known)}")
-            )
-    refuse(
-        OptionError,
-        not {"ignore", "same_identity_and_camera"}.intersection(given)
-        and f"protocol {path} lacks ignore, the label columns by which pairs are ignored: "
-        'give ignore = [["id", "cam"]], or [] for none',
-        given["name"] in list(PROTOCOLS)
-        and f"protocol {path} is named {given['name']!r}, as a shipped protocol: give another name",
-    )
+    name = given.get("name", path.stem)
+    if name in list(PROTOCOLS):
+        raise OptionError(
+            f"protocol {path} is named {name!r}, as a shipped protocol: give another name"
+        )
     try:
-        return Protocol(**given)
+        return protocol_of(given, path.stem, str(path))
     except OptionError as error:
-        raise OptionError(f"protocol {path}: {error}") from error
+        told = str(error)
+        raise OptionError(told if str(path) in told else f"protocol {path}: {told}") from error
 
 
 @entry_point

@@ -101,7 +101,7 @@ class PairSizes:
     listed : int
         Listed pairs, positives included.
     classes : (int, int)
-        Classes C of queries whose items are ignored, and rules R by which; 0 where none are.
+        Classes C of queries that ignore items, and facts F by which; 0 where no rule does.
     most : callable, optional
         Number of queries to the most positives, and listed pairs, that so many consecutive queries
         have. Only where it is given are queries finished in rounds.
@@ -167,12 +167,17 @@ class Problem:
         return 1 + self.extra_passes
 
     @property
+    def _class_bytes(self) -> int:
+        """Bytes of the codes of the gallery items."""
+        return 4 * self.gallery * self.pairs.classes[1]
+
+    @property
     def held_bytes(self) -> Holders:
         """Bytes that an evaluation holds in one round, whatever its cut, by what holds them.
 
         Of labels, what is made of those that are given.
         """
-        by_item = self.gallery * (1 + 4 * self.pairs.classes[1])
+        by_item = self.gallery + self._class_bytes
         sought = min(self.gallery, self.pairs.listed)  # items whose identity a query has
         labels = by_item + 8 * sought + 32 * self.queries
         return {"labels": labels, **self.round_bytes(self.queries)}
@@ -200,7 +205,7 @@ class Problem:
 
         Listed pairs, junk, classes, positives.
         """
-        by_item = self.gallery * (1 + 4 * self.pairs.classes[1])
+        by_item = self.gallery + self._class_bytes
         return 2 * (10 * self.listed_of(queries) + by_item) + 24 * self.positives_of(queries)
 
     def positives_of(self, queries: int) -> int:

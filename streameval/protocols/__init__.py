@@ -1,10 +1,13 @@
 """Protocols: which pairs are positive, negative or ignored, from labels and lists.
 
 `labels`    label columns of the queries, or of the gallery; which items have the same labels
-`protocol`  rules over label columns; the named protocols; presets, how other tools read a ranking
+`rules`     what holds of a pair, as an expression over label columns
+`protocol`  rules of positive and ignored pairs; presets, how other tools read a ranking
+`shipped`   the named protocols, a file each
 `listed`    lists of good and junk items, query by query
 `agreement` which gallery items have the labels of which queries
 `finder`    the pairs that a protocol lists one by one
+`classes`   rules over many items, by classes of queries and of items
 `counts`    numbers of pairs, from labels alone
 `pairs`     what a protocol makes of every pair: listed pairs, and classes of items
 """

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from streameval.compilation import compiled
+from streameval.errors import OptionError
 from streameval.protocols.labels import Labels, check_kinds
+from streameval.protocols.rules import Test
 from streameval.stretches import cumulated
-from streameval.typing import AnyArray, HashArray, Int32Array, IntArray
+from streameval.typing import AnyArray, BoolArray, HashArray, Int32Array, IntArray
 
 BLOCK = 1 << 16  # gallery labels looked up at a time: temporaries stay small
 SLOTS = 8  # of a look-up table, for each label that is known
@@ -22,6 +25,33 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd: 2⁶⁴ by the golden ratio spre
 
 Lookup = Callable[[AnyArray], Int32Array]
 """Labels to their indices among those that are known; −1 of others."""
+
+
+_COMPARE: dict[str, Callable[[AnyArray, Any], Any]] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "in": np.isin,
+    "not in": lambda labels, values: ~np.isin(labels, values),
+}
+
+
+def outcome(test: Test, labels: Labels) -> BoolArray:
+    """Tell of which items of its side a test holds, [n]; raise OptionError for other values."""
+    column, values = labels.columns[test.column], np.atleast_1d(np.array(test.value))
+    texts = column.dtype.kind == "U"
+    if values.size and texts != (values.dtype.kind == "U"):
+        kinds = ("texts", "a text in quotes") if texts else ("integers", "an integer")
+        raise OptionError(
+            f"a rule compares {test.side}.{test.column} with {test.value!r}, and this column of "
+            f"{labels.source} holds {kinds[0]}: give {kinds[1]}"
+        )
+    compared_with = values if isinstance(test.value, tuple) else test.value
+    holds: BoolArray = np.asarray(_COMPARE[test.operator](column, compared_with), np.bool_)
+    return holds
 
 
 class Agreement:

@@ -1,9 +1,10 @@
 """Numbers of pairs from labels alone: of what a protocol makes of them, with no pair listed.
 
-A pair of one identity is positive unless it agrees in all columns of a rule. The product of
-(1 − agreement) over the rules is a sum over sets of columns, and the items that agree in a set are
-counted by their labels: no pair is looked at. Many rules on different columns have too many sets;
-their pairs are found and counted, some queries at a time.
+Most protocols have a pair of one identity positive unless it agrees in all columns of a rule. The
+product of (1 − agreement) over the rules is a sum over sets of columns, and the items that agree in
+a set are counted by their labels: no pair is looked at. Many rules on different columns have too
+many sets; their pairs, and those of rules that say more, are found and counted, some queries at a
+time.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from functools import cache
 
 import numpy as np
 
-from streameval.errors import OptionError, refuse
+from streameval.errors import OptionError
 from streameval.protocols.agreement import Agreement
-from streameval.protocols.finder import PairFinder, junk_column, junk_labels
+from streameval.protocols.classes import ItemClasses
+from streameval.protocols.finder import PairFinder, anchors, is_plain, junk_column, junk_labels
 from streameval.protocols.labels import Labels, check_kinds
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import Protocol
+from streameval.protocols.rules import Side
 from streameval.stretches import cumulated
 from streameval.typing import IntArray
 
@@ -39,7 +42,7 @@ class PairCounts:
     listed : [Q] int64
         Pairs that are listed one by one: of the query's identity, its own image, or of a list.
     classes : (int, int)
-        Classes C of queries whose items are ignored, and rules R by which; 0 where none are.
+        Classes C of queries that ignore items, and facts F by which; 0 where no rule does.
     """
 
     positive: IntArray
@@ -89,31 +92,37 @@ class PairCounts:
         check_protocol(query, gallery, protocol, listed)
         if listed is not None:
             return cls(*listed.counts(len(query), len(gallery)))
-        own = _own_image(query, gallery, protocol)
-        numbers = _Numbers(query, gallery)
-        same = numbers.of(ColumnSet({"id"}))
-        rules = [ColumnSet({"id", *rule}) for rule in protocol.ignore]
-        every = same
+        own, classes = (
+            _own_image(query, gallery, protocol),
+            ItemClasses.of(query, gallery, protocol),
+        )
+        numbers, terms = _Numbers(query, gallery), None
+        (base, *others), plain = anchors(protocol), is_plain(protocol.positive_by.terms)
+        ignored = [term for rule in protocol.ignored_by for term in rule.terms]
+        every = sum((numbers.of(columns) for columns in others), start=numbers.of(base))
         if own is not None:
-            every = same + numbers.of(own) - numbers.of(own | {"id"})
-            rules.append(own | {"id"})
-        terms, classes = _expanded(rules), _classes(query, protocol)
+            every = every + numbers.of(own) - (numbers.of(own | base) if plain else 0)
+        if plain and all(is_plain((term,)) for term in ignored) and "id" in base:
+            rules = [base | term.same for term in ignored]
+            terms = _expanded(base, [*rules, *([own | base] if own is not None else [])])
         if terms is None:
-            finder = PairFinder(query, gallery, protocol)
-            return cls(finder.positives(every), every, classes)
+            counts = PairFinder(query, gallery, protocol).counts(every)
+            return cls(*counts, classes.sizes)
         positive = np.zeros(len(query), np.int64)
         for columns, factor in terms.items():
             positive += factor * numbers.of(columns)
         positive[np.isin(query.id, junk_column(gallery, protocol))] = 0
-        return cls(positive, every, classes)
+        return cls(positive, every, classes.sizes)
 
 
-def _expanded(rules: Iterable[ColumnSet]) -> dict[ColumnSet, int] | None:
-    """Return (1 − agreement) of all rules, multiplied out: the factor of each set of columns.
+def _expanded(base: ColumnSet, rules: Iterable[ColumnSet]) -> dict[ColumnSet, int] | None:
+    """Return agreement in a set of columns times (1 − agreement) of all rules, multiplied out.
+
+    What is returned is the factor of each set of columns.
 
     None if there are more than `MOST_SETS` sets.
     """
-    terms = {ColumnSet({"id"}): 1}
+    terms = {base: 1}
     for rule in dict.fromkeys(rules):
         for columns, factor in list(terms.items()):
             joined = columns | rule
@@ -162,22 +171,6 @@ def _own_image(query: Labels, gallery: Labels, protocol: Protocol) -> ColumnSet 
     return ColumnSet({INDEX})
 
 
-def _classes(query: Labels, protocol: Protocol) -> tuple[int, int]:
-    """Return the classes and rules of `ItemClasses`, by the labels of the queries."""
-    rules = item_rules(protocol)
-    columns = dict.fromkeys(name for rule in rules for name in rule)
-    code = np.zeros(len(query), np.int64)
-    for name in columns:
-        known, own = np.unique(query.columns[name], return_inverse=True)
-        code = np.unique(code * len(known) + own, return_inverse=True)[1]
-    return (int(code.max(initial=-1)) + 1, len(rules)) if rules else (0, 0)
-
-
-def item_rules(protocol: Protocol) -> list[tuple[str, ...]]:
-    """Return the rules that don't ask for the same identity: they ignore many items."""
-    return [rule for rule in protocol.ignore if "id" not in rule]
-
-
 def check_protocol(
     query: Labels, gallery: Labels, protocol: Protocol, listed: ListedPairs | None
 ) -> None:
@@ -198,25 +191,29 @@ def check_protocol(
         return
     junk_labels(gallery, protocol)
     check_kinds(query, gallery, "id")
-    for column in protocol.columns:
-        for side, labels in (("query", query), ("gallery", gallery)):
-            if column in labels.columns:
-                continue
-            by, lacks = column, f"column {column}"
-            remedy = (
-                f"that column of both sides (of tables, or in Python more={{{column!r}: ...}}), "
-                "or choose another protocol"
-            )
-            if column == "cam":
-                by, lacks = "camera", "cameras"
-                remedy = "cameras of both sides, or choose protocol no-camera"
-            refuse(
-                OptionError,
-                protocol.self_match == "key"
-                and column == "key"
-                and f"self_match by key needs keys of both sides; {labels.source} has none",
-                f"protocol {protocol.name} ignores pairs by {by}, and {labels.source} has no "
-                f"{lacks} for the {side}: give {remedy}",
-            )
-    for column in protocol.columns:
+    sides: dict[Side, Labels] = {"query": query, "gallery": gallery}
+    for side, labels in sides.items():
+        for column in protocol.columns_of(side):
+            if column not in labels.columns:
+                raise OptionError(_lacking(column, side, labels, protocol))
+    shared = {name for rule in protocol.rules for term in rule.terms for name in term.columns}
+    for column in sorted(shared | ({"key"} if protocol.self_match == "key" else set())):
         check_kinds(query, gallery, column)
+
+
+def _lacking(column: str, side: Side, labels: Labels, protocol: Protocol) -> str:
+    """Return what a protocol asks for, and labels don't have."""
+    if protocol.self_match == "key" and column == "key":
+        return f"self_match by key needs keys of both sides; {labels.source} has none"
+    by, lacks = column, f"column {column}"
+    remedy = (
+        f"that column of both sides (of tables, or in Python more={{{column!r}: ...}}), "
+        f"or choose another protocol (there are {', '.join(labels.columns)})"
+    )
+    if column == "cam":
+        by, lacks = "camera", "cameras"
+        remedy = "cameras of both sides, or choose protocol no-camera"
+    return (
+        f"protocol {protocol.name} ignores pairs by {by}, and {labels.source} has no "
+        f"{lacks} for the {side}: give {remedy}"
+    )

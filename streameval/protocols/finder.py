@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.protocols.agreement import Agreement, Matches
+from streameval.protocols.agreement import Agreement, Matches, outcome
 from streameval.protocols.labels import Labels
 from streameval.protocols.listed import spans
 from streameval.protocols.protocol import Protocol
-from streameval.stretches import cumulated, rows_of
+from streameval.protocols.rules import SIDES, Term, Test
+from streameval.stretches import rows_of
 from streameval.typing import AnyArray, BoolArray, IntArray
 
 
 class PairFinder:
-    """Finds the listed pairs of some queries at a time.
+    """Finds the listed pairs of some queries at a time: those that are positive or ignored.
+
+    Looked at are the pairs that agree in the columns of the rule of positives, and own images.
 
     Parameters
     ----------
@@ -29,58 +34,140 @@ class PairFinder:
     """
 
     def __init__(self, query: Labels, gallery: Labels, protocol: Protocol) -> None:
-        self._query, self._gallery, self._protocol = query, gallery, protocol
+        self._sides = {"query": query, "gallery": gallery}
+        self._protocol = protocol
+        self._positive = protocol.positive_by.terms
+        self._ignored = [term for rule in protocol.ignored_by for term in rule.terms]
+        self._tests = {
+            test: outcome(test, self._sides[test.side])
+            for term in (*self._positive, *self._ignored)
+            for test in term.tests
+        }
         self.junk: BoolArray = np.zeros(len(gallery), np.bool_)
         for label in junk_labels(gallery, protocol):
             self.junk |= gallery.id == label
-        self._same = Matches(Agreement(query, gallery, ("id",)), len(gallery))
+        for term in (term for term in self._ignored if term.of_items):
+            self.junk |= np.logical_and.reduce([self._tests[test] for test in term.tests])
+        self._anchors = anchors(protocol)
+        self._matches = [
+            Matches(Agreement(query, gallery, sorted(columns)), len(gallery))
+            for columns in self._anchors
+        ]
         by_key = protocol.self_match == "key"
         self._keys = Matches(Agreement(query, gallery, ("key",)), len(gallery)) if by_key else None
 
-    def find(self, start: int, stop: int) -> tuple[IntArray, BoolArray, BoolArray]:
-        """Return item, positive and same_identity of the pairs of some queries, as `Pairs` has."""
-        query, gallery = self._query, self._gallery
-        indptr, item = self._same.of(start, stop)
-        of_query = rows_of(indptr)
-        agree = {"id": np.ones(len(item), np.bool_)}
-        ignored = self.junk[item]
+    def find(self, start: int, stop: int) -> tuple[IntArray, IntArray, BoolArray, BoolArray]:
+        """Return the listed pairs of some queries: query from `start`, item, and as of `Pairs`.
+
+        The last two are whether the pair is positive, and whether the rule of positives holds.
+        """
+        gallery = max(len(self._sides["gallery"]), 1)
+        of_query, item = self._looked_at(start, stop)
+        own = inserted = np.empty(0, np.int64)
         if self._protocol.self_match is not None:
             # Both lists ascend by query, then by item; own images are few.
-            same, own = of_query * len(gallery) + item, self._own_images(start, stop)
-            at = np.searchsorted(same, own)
-            other = np.append(same, -1)[at] != own  # of another identity
-            query_of_own, item_of_own = np.divmod(own, max(len(gallery), 1))
-            of_query = np.insert(of_query, at[other], query_of_own[other])
-            item = np.insert(item, at[other], item_of_own[other])
-            at += np.cumsum(other) - other  # the place of each among all
-            agree["id"] = np.ones(len(item), np.bool_)
-            agree["id"][at[other]] = False
-            ignored = self.junk[item]
-            ignored[at] = True
-        for rule in self._protocol.ignore:
-            for column in rule:
-                if column not in agree:
-                    labels = query.columns[column][start:stop][of_query]
-                    agree[column] = labels == gallery.columns[column][item]
-            ignored |= np.logical_and.reduce([agree[column] for column in rule])
-        return item, agree["id"] & ~ignored, agree["id"]
+            looked_at, images = of_query * gallery + item, self._own_images(start, stop)
+            own = np.searchsorted(looked_at, images)
+            other = np.append(looked_at, -1)[own] != images
+            query_of_own, item_of_own = np.divmod(images, gallery)
+            of_query = np.insert(of_query, own[other], query_of_own[other])
+            item = np.insert(item, own[other], item_of_own[other])
+            own += np.cumsum(other) - other  # the place of each among all
+            inserted = own[other]
+        agree: dict[str, BoolArray] = {}
+        if len(self._anchors) == 1 and len(self._anchors[0]) == 1:
+            (column,) = self._anchors[0]
+            agree[column] = np.ones(len(item), np.bool_)
+            agree[column][inserted] = False
+        pairs = _Agreeing(self._sides, start, of_query, item, agree, self._tests)
+        holds, ignored = pairs.any_of(self._positive), pairs.any_of(self._ignored)
+        ignored |= self.junk[item]
+        ignored[own] = True
+        positive = holds & ~ignored
+        if is_plain(self._positive):  # all are listed
+            return of_query, item, positive, holds
+        kept = np.flatnonzero(holds | ignored)
+        return of_query[kept], item[kept], positive[kept], holds[kept]
 
-    def positives(self, listed: IntArray) -> IntArray:
-        """Count the positive pairs of each query, [Q], from the numbers of its listed pairs."""
-        count = np.empty(len(listed), np.int64)
-        for start, stop in spans(listed):
-            query = rows_of(cumulated(listed[start:stop]))
-            _, positive, _ = self.find(start, stop)
-            count[start:stop] = np.bincount(query[positive], minlength=stop - start)
-        return count
+    def _looked_at(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
+        """Return query and item of the pairs that agree in the columns of an anchor."""
+        found = [matches.of(start, stop) for matches in self._matches]
+        parts = [(rows_of(indptr), item) for indptr, item in found]
+        if len(parts) == 1:
+            return parts[0]
+        gallery = max(len(self._sides["gallery"]), 1)
+        query, item = np.divmod(
+            np.unique(np.concatenate([query * gallery + item for query, item in parts])), gallery
+        )
+        return query, item
+
+    def counts(self, upper: IntArray) -> tuple[IntArray, IntArray]:
+        """Count the positive and the listed pairs of each query, [Q] each.
+
+        `upper` [Q] is at least the number of pairs that are looked at.
+        """
+        positives, listed = np.empty((2, len(upper)), np.int64)
+        for start, stop in spans(upper):
+            query, _, positive, _ = self.find(start, stop)
+            listed[start:stop] = np.bincount(query, minlength=stop - start)
+            positives[start:stop] = np.bincount(query[positive], minlength=stop - start)
+        return positives, listed
 
     def _own_images(self, start: int, stop: int) -> IntArray:
         """Return query * G + item of the pairs of some queries with their own images."""
-        gallery = len(self._gallery)
+        gallery = len(self._sides["gallery"])
         if self._keys is not None:
             indptr, item = self._keys.of(start, stop)
             return rows_of(indptr) * gallery + item
         return np.arange(stop - start) * (gallery + 1) + start
+
+
+class _Agreeing:
+    """Some pairs, and in which columns both sides agree, looked up as rules ask for it."""
+
+    def __init__(
+        self,
+        sides: dict[str, Labels],
+        start: int,
+        query: IntArray,
+        item: IntArray,
+        agree: dict[str, BoolArray],
+        tests: dict[Test, BoolArray],
+    ) -> None:
+        self._sides, self._agree, self._tests = sides, agree, tests
+        self._rows = {"query": query + start, "gallery": item}
+
+    def any_of(self, terms: Iterable[Term]) -> BoolArray:
+        """Tell of which pairs any of some terms holds."""
+        holds = np.zeros(len(self._rows["gallery"]), np.bool_)
+        for term in terms:
+            holds |= self._all_of(term)
+        return holds
+
+    def _all_of(self, term: Term) -> BoolArray:
+        parts = [self._same(name) for name in term.same]
+        parts += [self._tests[test][self._rows[test.side]] for test in term.tests]
+        for columns in term.different:
+            parts.append(~np.logical_and.reduce([self._same(name) for name in columns]))
+        holds: BoolArray = np.logical_and.reduce(parts)
+        return holds
+
+    def _same(self, column: str) -> BoolArray:
+        if column not in self._agree:
+            query, gallery = (self._sides[side].columns[column][self._rows[side]] for side in SIDES)
+            self._agree[column] = query == gallery
+        return self._agree[column]
+
+
+def anchors(protocol: Protocol) -> list[frozenset[str]]:
+    """Return the sets of columns, none in another, in one of which a positive pair agrees."""
+    sets = dict.fromkeys(term.same for term in protocol.positive_by.terms)
+    return [columns for columns in sets if not any(other < columns for other in sets)]
+
+
+def is_plain(terms: tuple[Term, ...]) -> bool:
+    """Tell whether a rule asks for nothing but the same labels in some columns."""
+    return len(terms) == 1 and not terms[0].different and not terms[0].tests
 
 
 def junk_labels(gallery: Labels, protocol: Protocol) -> list[str | int]:

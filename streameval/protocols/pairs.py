@@ -8,83 +8,22 @@ other pairs are negatives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from streameval.errors import warn
-from streameval.protocols.agreement import Agreement
-from streameval.protocols.counts import PairCounts, item_rules
+from streameval.protocols.classes import ItemClasses
+from streameval.protocols.counts import PairCounts
 from streameval.protocols.finder import PairFinder
 from streameval.protocols.labels import Labels, check_kinds
 from streameval.protocols.listed import ListedPairs, PairList, spans
 from streameval.protocols.protocol import Protocol
 from streameval.stretches import cumulated, rows_of
-from streameval.typing import AnyArray, BoolArray, Int32Array, IntArray
+from streameval.typing import BoolArray, IntArray
 
 MASKS = ("positive", "same_identity", "junk")
-
-
-@dataclass(frozen=True, eq=False)
-class ItemClasses:
-    """Rules over many items: which gallery items the queries of a class ignore.
-
-    The class of a query is its combination of codes under R rules: its camera, say. A query
-    ignores an item that has the query's code under any of the rules.
-
-    Attributes
-    ----------
-    query : [Q] int32
-        Class of each query.
-    code : [C, R] int32
-        Codes of each class. Without rules there is one class, which ignores nothing.
-    item : [R, G] int32
-        Codes of each gallery item; −1 for an item that agrees with no query.
-    """
-
-    query: Int32Array
-    code: Int32Array
-    item: Int32Array
-
-    @classmethod
-    def none(cls, queries: int, gallery: int) -> ItemClasses:
-        """Return the classes of no rule."""
-        query = np.broadcast_to(np.int32(0), (queries,))
-        return cls(query, np.zeros((1, 0), np.int32), np.zeros((0, gallery), np.int32))
-
-    @classmethod
-    def of(cls, query: Labels, gallery: Labels, protocol: Protocol) -> ItemClasses:
-        """Return the classes of the rules that don't ask for the same identity."""
-        rules = item_rules(protocol)
-        if not rules:
-            return cls.none(len(query), len(gallery))
-        item = np.empty((len(rules), len(gallery)), np.int32)
-        own = np.empty((len(query), len(rules)), np.int32)
-        for number, rule in enumerate(rules):
-            agreement = Agreement(query, gallery, rule)
-            own[:, number], item[number] = agreement.query, agreement.codes()
-        code, of_query = np.unique(own, axis=0, return_inverse=True)
-        return cls(of_query.reshape(-1).astype(np.int32), code, item)
-
-    @property
-    def count(self) -> int:
-        """Number of classes C that ignore items; 0 without rules."""
-        return len(self.code) if len(self.item) else 0
-
-    def ignored(self, classes: Int32Array | list[int], items: slice | IntArray) -> BoolArray:
-        """Return which items are ignored by one class, [1], or by the class beside each, [n]."""
-        ignored: BoolArray = (self.item[:, items] == self.code[classes].T).any(axis=0)
-        return ignored
-
-    def __getstate__(self) -> dict[str, AnyArray]:
-        """Return arrays of as few bytes as hold the codes."""
-        least = -int(max(len(self.code), self.code.max(initial=0))) - 1
-        return {name: own.astype(np.min_scalar_type(least)) for name, own in vars(self).items()}
-
-    def __setstate__(self, state: Mapping[str, AnyArray]) -> None:
-        vars(self).update({name: own.astype(np.int32) for name, own in state.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +39,8 @@ class Pairs:
     positive : [L] bool
         Whether the listed pair is a positive; otherwise it is ignored.
     same_identity : [L] bool
-        Whether the listed item has the query's identity, or is on a list for it; otherwise it is
-        the query's own image.
+        Whether the rule of positives holds, or the item is on a list for the query; otherwise it
+        is ignored for another reason, as the query's own image is.
     junk : [G] bool
         Gallery items that take part for no query.
     classes : ItemClasses
@@ -172,7 +111,7 @@ class Pairs:
         return PairCounts(
             np.diff(self.positives()[0]),
             np.diff(self.indptr),
-            (self.classes.count, len(self.classes.item)),
+            self.classes.sizes,
         )
 
     def counts_in(self, start: int, stop: int) -> tuple[IntArray, IntArray, IntArray]:
@@ -183,10 +122,7 @@ class Pairs:
         positive, ignored, same_identity : [Q] int64
         """
         taking_part, classes = ~self.junk[start:stop], self.classes
-        by_class = np.zeros(len(classes.code), np.int64)
-        for number in range(classes.count):
-            ignored = classes.ignored([number], slice(start, stop))
-            by_class[number] = np.count_nonzero(ignored & taking_part)
+        by_class = classes.ignored_counts(slice(start, stop), taking_part)
         counts = np.zeros((3, self.queries), np.int64)
         counts[1] = np.count_nonzero(~taking_part) + by_class[classes.query]
         for queries in spans(np.diff(self.indptr)):  # what is held beside the pairs stays small
@@ -309,7 +245,7 @@ class PairSource:
             own = slice(*indptr[[left, right]].tolist())
             where = start + left, start + right
             if self._finder is not None:
-                item[own], positive[own], same_identity[own] = self._finder.find(*where)
+                _, item[own], positive[own], same_identity[own] = self._finder.find(*where)
             elif self._listed is not None:
                 _, item[own], positive[own] = self._listed.merged(*where, self._gallery)
         classes = replace(self.classes, query=self.classes.query[start:stop])

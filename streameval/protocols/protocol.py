@@ -2,7 +2,7 @@
 
 Every pair is exactly one of *ignored*, *positive* (same identity, not ignored) and *negative*
 (anything else). A `Protocol` says which pairs are ignored and how CMC is read; nothing else in the
-package knows a protocol by its name. A new protocol is one more entry of `PROTOCOLS`.
+package knows a protocol by its name.
 
 A `Preset` is a protocol and the options that reproduce a tool. The presets are in
 ``conventions.toml`` beside this module, which is read on first use.
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass, field
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
 from streameval.choices import CmcReading, SelfMatch
-from streameval.errors import OptionError, entry_point, is_whole, refuse
+from streameval.errors import OptionError, entry_point, is_whole
+from streameval.protocols.rules import Rule, Side, same
 
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
@@ -44,10 +45,9 @@ def _as_tuple(values: Any, depth: int = 1) -> Any:
 _FLAG = "true or false"
 _VALUES: Mapping[str, tuple[Test, str]] = {
     "name": (_is_text, "a string"),
-    "ignore": (
-        _is_tuple(_is_tuple(lambda name: _is_text(name) and name != "", least=1)),
-        "a list of lists of label columns, such as [['id', 'cam']],",
-    ),
+    "positive": (_is_text, "a rule, such as 'same(id)',"),
+    "source": (_is_text, "a string"),
+    "ignore": (_is_tuple(_is_text), "a list of rules, such as ['same(id, cam)'],"),
     "cmc": (
         get_args(CmcReading).__contains__,
         "'first-match', 'all-shots' or 'single-gallery-shot'",
@@ -71,10 +71,11 @@ class Protocol:
     Attributes
     ----------
     name : str
-    ignore : tuple of tuple of str
-        Label columns: a pair is ignored if it agrees in every column of one of the tuples.
-        ``(("id", "cam"),)`` ignores the same identity seen by the same camera,
-        ``(("cam",),)`` every pair of the same camera, ``()`` no pair by its labels.
+    ignore : tuple of str
+        Rules: a pair is ignored if one of them holds. ``("same(id, cam)",)`` ignores the same
+        identity seen by the same camera, ``("same(cam)",)`` every pair of the same camera, ``()``
+        no pair by its labels. A tuple of columns, ``("id", "cam")``, is the earlier spelling of a
+        rule.
     cmc : {"first-match", "all-shots", "single-gallery-shot"}
         How CMC counts a query with several positives: see `MetricOptions`.
     junk_ids : tuple of int or str
@@ -86,6 +87,11 @@ class Protocol:
     shot_draws, shot_seed : int
         Number and seed of the draws of ``CMC_sampled@x`` under single gallery shot. Each draw
         takes one item of each identity for each query.
+    positive : str
+        The rule of positive pairs, of those that are not ignored. Each of its alternatives needs
+        the same label in some column.
+    source : str
+        Where the protocol comes from.
 
     Other Parameters
     ----------------
@@ -94,13 +100,15 @@ class Protocol:
     """
 
     name: str
-    ignore: tuple[tuple[str, ...], ...] = ()
+    ignore: tuple[str | tuple[str, ...], ...] = ()
     cmc: CmcReading = "first-match"
     junk_ids: tuple[int | str, ...] = (-1,)
     self_match: SelfMatch | None = None
     listed: bool = False
     shot_draws: int = 10
     shot_seed: int = 0
+    positive: str = "same(id)"
+    source: str = field(default="", compare=False)
     same_identity_and_camera: InitVar[bool | None] = None
     same_camera: InitVar[bool | None] = None
 
@@ -108,10 +116,7 @@ class Protocol:
     def __post_init__(
         self, same_identity_and_camera: bool | None, same_camera: bool | None
     ) -> None:
-        """Bring sequences to tuples, and raise OptionError for values that an attribute can't have.
-
-        Each rule has ``id`` first, then its other columns by name.
-        """
+        """Bring sequences to tuples and rules to text; raise OptionError for other values."""
         second: object = self.ignore
         if isinstance(second, bool):  # ``Protocol(name, True)`` is the earlier spelling
             same_identity_and_camera, second = second, ()
@@ -127,12 +132,27 @@ class Protocol:
                 "give ignore alone"
             )
         rules = _as_tuple(second, 2) or tuple(rule for flag, rule in flags.values() if flag)
+        if isinstance(rules, tuple):
+            rules = tuple(map(_as_rule, rules))
         object.__setattr__(self, "ignore", rules)
         object.__setattr__(self, "junk_ids", _as_tuple(self.junk_ids))
         for name, (can_be, expected) in _VALUES.items():
             self._check(name, getattr(self, name), can_be, expected)
-        in_order = (sorted(set(rule), key=lambda name: (name != "id", name)) for rule in rules)
-        object.__setattr__(self, "ignore", tuple(map(tuple, in_order)))
+        try:
+            object.__setattr__(self, "ignore", tuple(rule.text for rule in self.ignored_by))
+            object.__setattr__(self, "positive", self.positive_by.text)
+        except OptionError as error:
+            raise OptionError(f"protocol {self.name}: {error}") from error
+        if not self.positive_by.terms or not all(term.same for term in self.positive_by.terms):
+            raise OptionError(
+                f"protocol {self.name} has positive {self.positive!r}, which may hold of too many "
+                "pairs: each of its alternatives needs same(...) of some label column"
+            )
+        if self.positive != "same(id)" and self.cmc == SINGLE_GALLERY_SHOT:
+            raise OptionError(
+                f"protocol {self.name} has positive {self.positive!r}, and its CMC is of one item "
+                "of each gallery identity: give same(id), or choose cmc first-match or all-shots"
+            )
         if self.listed and self.cmc == SINGLE_GALLERY_SHOT:
             raise OptionError(
                 f"protocol {self.name} takes its pairs from lists, and its CMC is of one item of "
@@ -145,86 +165,55 @@ class Protocol:
             raise OptionError(f"{what} of protocol {self.name} is {value!r}; {expected} is needed")
 
     @property
+    def positive_by(self) -> Rule:
+        """The rule of positive pairs."""
+        return Rule.of(self.positive)
+
+    @property
+    def ignored_by(self) -> tuple[Rule, ...]:
+        """The rules of ignored pairs."""
+        return tuple(Rule.of(str(rule)) for rule in self.ignore)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules of ignored and of positive pairs."""
+        return *self.ignored_by, self.positive_by
+
+    def columns_of(self, side: Side) -> tuple[str, ...]:
+        """Return the label columns that a side needs in addition to ``id``, in the rules' order."""
+        by_key = ["key"] if self.self_match == "key" else []
+        names = dict.fromkeys(name for rule in self.rules for name in sorted(rule.columns(side)))
+        return tuple(name for name in dict.fromkeys([*names, *by_key]) if name != "id")
+
+    @property
     def columns(self) -> tuple[str, ...]:
-        """Label columns that both sides need in addition to ``id``."""
-        by_key = ("key",) if self.self_match == "key" else ()
-        names = {name: None for rule in (*self.ignore, by_key) for name in rule if name != "id"}
-        return tuple(names)
+        """Label columns that either side needs in addition to ``id``."""
+        return tuple(dict.fromkeys([*self.columns_of("query"), *self.columns_of("gallery")]))
 
     def ignored(self) -> list[str]:
         """Describe the ignored pairs, except junk."""
         if self.listed:
             return ["what a list says"]
-        names = {"id": "identity", "cam": "camera"}
-        words = [
-            f"{'pairs' if 'id' in rule else 'every pair'} of the same "
-            + " and the same ".join(names.get(name, name) for name in rule)
-            for rule in self.ignore
-        ]
+        words = [_in_words(rule) for rule in self.ignored_by]
         own = f"a query's own image, by {self.self_match}"
         return words if self.self_match is None else [*words, own]
 
 
-SAME_IDENTITY_AND_CAMERA = (("id", "cam"),)
+def _as_rule(rule: Any) -> Any:
+    """Return a rule as text, where it is a tuple of label columns."""
+    columns = isinstance(rule, tuple) and rule and all(map(_is_text, rule)) and all(rule)
+    return same(sorted(set(rule), key=lambda name: (name != "id", name))) if columns else rule
 
-PROTOCOLS: Mapping[str, Protocol] = {
-    protocol.name: protocol
-    for protocol in (
-        Protocol("market1501", SAME_IDENTITY_AND_CAMERA),
-        Protocol("allshots", SAME_IDENTITY_AND_CAMERA, cmc="all-shots"),
-        Protocol("cuhk03", (("id", "cam"), ("cam",)), cmc=SINGLE_GALLERY_SHOT),
-        Protocol("cuhk03-torchreid", SAME_IDENTITY_AND_CAMERA, cmc=SINGLE_GALLERY_SHOT),
-        Protocol("separate-camera", (("id", "cam"), ("cam",))),
-        Protocol("no-camera"),
-        Protocol("cloth-changing", (("id", "cam"), ("id", "clothes"))),
-        Protocol("listed", junk_ids=(), listed=True),
+
+def _in_words(rule: Rule) -> str:
+    """Describe the pairs of a rule; one that is no plain agreement is given as it is."""
+    names, (term, *others) = {"id": "identity", "cam": "camera"}, rule.terms or (None,)
+    if term is None or others or term.different or term.tests:
+        return f"pairs of which {rule.text}"
+    columns = sorted(term.same, key=lambda name: (name != "id", name))
+    return f"{'pairs' if 'id' in columns else 'every pair'} of the same " + " and the same ".join(
+        names.get(name, name) for name in columns
     )
-}
-"""The protocols by name; ``market1501`` is the default."""
-
-
-def saved_protocol(values: Mapping[str, Any]) -> Protocol:
-    """Return the protocol of a saved result; early results hold its name and junk ids alone."""
-    known = PROTOCOLS.get(values["name"])
-    if known is None or {"ignore", "same_identity_and_camera"}.intersection(values):
-        return Protocol(**values)
-    return replace(known, **values)
-
-
-def with_options(protocol: str | Protocol, given: Mapping[str, Any]) -> Protocol:
-    """Return a protocol, or the one of that name, with the options that are given.
-
-    Parameters
-    ----------
-    protocol : str or Protocol
-        A key of `PROTOCOLS`, or a protocol itself.
-    given : mapping of str to object
-        ``junk_ids``, ``self_match``, ``shot_draws``, ``shot_seed``: in place of the protocol's own.
-        None is not given, and other names are ignored.
-    """
-    chosen = PROTOCOLS.get(protocol) if isinstance(protocol, str) else protocol
-    if not isinstance(chosen, Protocol):
-        raise OptionError(
-            f"protocol is {protocol!r}; expected a Protocol, or the name of one: "
-            f"{', '.join(PROTOCOLS)}"
-        )
-    names = ("junk_ids", "self_match", "shot_draws", "shot_seed")
-    given = {name: given[name] for name in names if given.get(name) is not None}
-    chosen = replace(chosen, **given)
-    junk = chosen.junk_ids if "junk_ids" in given else ()
-    draws = [name for name in names[2:] if name in given]
-    refuse(
-        OptionError,
-        chosen.listed
-        and (junk or "self_match" in given)
-        and f"protocol {chosen.name} takes its pairs from lists alone, and got "
-        f"{'junk ids' if junk else 'self_match'}: put these pairs on the junk list",
-        draws
-        and chosen.cmc != SINGLE_GALLERY_SHOT
-        and f"{draws[0]} is {given[draws[0]]!r}, and protocol {chosen.name} draws nothing: choose "
-        "cuhk03 or cuhk03-torchreid, or leave it out",
-    )
-    return chosen
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from streameval.display.evaluation import PARTS
 from streameval.display.table import Blocks, Facts, Table, facts, number
@@ -13,13 +13,8 @@ from streameval.errors import StreamevalWarning
 from streameval.metrics.metric import Kind, Metric
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import METRICS, available_fields, find_measure
-from streameval.protocols.protocol import (
-    PRESETS,
-    PROTOCOLS,
-    SINGLE_GALLERY_SHOT,
-    Preset,
-    saved_protocol,
-)
+from streameval.protocols.protocol import PRESETS, SINGLE_GALLERY_SHOT, Preset
+from streameval.protocols.shipped import PROTOCOLS, saved_protocol
 from streameval.result import Evaluation
 from streameval.result.saved import plain
 from streameval.typing import JsonObject
@@ -86,6 +81,30 @@ def _declaration(metric: Metric) -> Table:
         ("    where", "; ".join(where)),
     ]
     return facts(rows, wraps=True)
+
+
+def protocols_summary() -> dict[str, JsonObject]:
+    """Return every protocol as text, for ``streameval protocols --json``."""
+    return {name: plain(asdict(protocol)) for name, protocol in PROTOCOLS.items()}
+
+
+def protocols_blocks() -> Blocks:
+    """Return the protocols in words: their rules, and where each comes from."""
+    blocks: Blocks = []
+    for name, protocol in PROTOCOLS.items():
+        rules = (
+            ("    positive", "what a list says" if protocol.listed else protocol.positive),
+            ("    ignored", "; ".join(rule.text for rule in protocol.ignored_by)),
+            ("    junk ids", ", ".join(map(str, protocol.junk_ids))),
+            ("    CMC", protocol.cmc),
+            ("    source", protocol.source),
+        )
+        blocks += [name, facts(rules, wraps=True)]
+    return [
+        *blocks,
+        "",
+        "streameval protocols NAME prints the file of one, to begin one's own with",
+    ]
 
 
 @dataclass(frozen=True)

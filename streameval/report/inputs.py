@@ -16,7 +16,7 @@ from streameval.display.provenance import (
 )
 from streameval.display.table import Blocks, Cell, Facts, Table, amount, duration, facts, plural
 from streameval.planning.plan import Plan, format_bytes
-from streameval.protocols.protocol import saved_protocol
+from streameval.protocols.shipped import saved_protocol
 from streameval.result import Evaluation, Results
 from streameval.run.provenance import describe_source
 from streameval.typing import JsonObject

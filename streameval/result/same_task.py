@@ -9,7 +9,7 @@ import numpy as np
 
 from streameval.choices import GALLERY, KINDS, OPTIONS, PROTOCOL
 from streameval.errors import InputError, OptionError, check_type, warn
-from streameval.protocols.protocol import saved_protocol
+from streameval.protocols.shipped import saved_protocol
 from streameval.result.evaluation import Evaluation, Results
 from streameval.result.groups import check_not_of_lists
 from streameval.result.saved import plain

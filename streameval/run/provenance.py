@@ -160,6 +160,7 @@ def _label_hash(prepared: Prepared) -> str:
     add_found(lambda block: block.positive, listed, np.bool_)
     add_found(lambda block: block.same_identity, listed, np.bool_)
     add(pairs.junk, pairs.classes.query, pairs.classes.code, pairs.classes.item)
+    digest.update(repr(pairs.classes.clauses).encode())
     add(*prepared.columns.values())
     if cams is not None:
         codes = cams.code

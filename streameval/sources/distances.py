@@ -170,7 +170,7 @@ class MatrixSource(TiledSource):
         span = slice(*items)
         classes = pairs.classes
         zero = np.zeros(items[1] - items[0], self.dtype)
-        offset = column_offsets(zero, pairs.junk[span], classes.code, classes.item[:, span])
+        offset = column_offsets(zero, pairs.junk[span], classes.count, classes.ignored_rows(span))
         return Columns(np.arange(*items), None, offset)
 
     def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:

@@ -289,9 +289,9 @@ class Features(TiledSource):
         for span in pairwise(sorted({*cuts, min(first, n)})):
             for left, right in pieces(span, job.plan.tile[1]):
                 own = item[left:right]
-                codes = pairs.classes.item[:, own]
                 zero = np.zeros(len(own), np.float32)
-                ruled_out = column_offsets(zero, None, pairs.classes.code, codes)
+                classes = pairs.classes
+                ruled_out = column_offsets(zero, None, classes.count, classes.ignored_rows(own))
                 yield kind(queries, vectors.chosen(slice(left, right)), own, ruled_out, panels)
 
     def _query_block(self, job: Job, queries: Span) -> QueryBlock:

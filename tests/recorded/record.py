@@ -231,7 +231,7 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return a line for each difference between two records of a case."""
     close = old["summary"]["options"]["ties"] == "expected"
     protocol = old["summary"]["provenance"].get("protocol", {})
-    flags = ("same_identity_and_camera", ["id", "cam"]), ("same_camera", ["cam"])
+    flags = ("same_identity_and_camera", "same(id, cam)"), ("same_camera", "same(cam)")
     if flags[0][0] in protocol:  # recorded when protocols had a flag for either rule
         rules = [rule for name, rule in flags if protocol[name]]
         protocol = {name: value for name, value in protocol.items() if name not in dict(flags)}

@@ -1,0 +1,244 @@
+"""Rules: what a protocol says of a (query, gallery) pair, as an expression over label columns.
+
+    same(id, cam)                         both sides have the same labels in all of these columns
+    query.cam in [3, 6]                   a label of the query; gallery.cam, one of the item
+    same(cam) and not same(clothes)       with and, or, not and brackets
+
+A rule is parsed as Python parses expressions, and nothing of it is run. It becomes *terms*, of
+which any must hold; in a term, everything must.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from math import prod
+from typing import Any, Literal, NoReturn
+
+from streameval.errors import OptionError
+
+Side = Literal["query", "gallery"]
+SIDES: tuple[Side, Side] = ("query", "gallery")
+MOST_TERMS = 64  # of a rule, once it is multiplied out
+
+_OPERATORS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+_OPPOSITE = {"==": "!=", "<": ">=", "<=": ">", "in": "not in"}
+_OPPOSITE |= {other: name for name, other in _OPPOSITE.items()}
+
+
+@dataclass(frozen=True)
+class Test:
+    """A comparison of one side's labels with literals.
+
+    Attributes
+    ----------
+    side : {"query", "gallery"}
+    column : str
+    operator : str
+    value : int, str, or tuple of int or of str
+        A tuple of ``in`` and ``not in``.
+    """
+
+    side: Side
+    column: str
+    operator: str
+    value: Any
+
+    def opposite(self) -> Test:
+        """Return the test that holds where this one does not."""
+        return Test(self.side, self.column, _OPPOSITE[self.operator], self.value)
+
+
+@dataclass(frozen=True)
+class Term:
+    """What must hold at once.
+
+    Attributes
+    ----------
+    same : frozenset of str
+        Columns in which both sides have the same labels.
+    different : frozenset of frozenset of str
+        Of each set, both sides have different labels in at least one column.
+    tests : frozenset of Test
+    """
+
+    same: frozenset[str] = frozenset()
+    different: frozenset[frozenset[str]] = frozenset()
+    tests: frozenset[Test] = frozenset()
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Columns in which it compares both sides."""
+        return self.same.union(*self.different)
+
+    @property
+    def of_items(self) -> bool:
+        """Whether it is of the gallery's labels alone."""
+        tests = {test.side for test in self.tests}
+        return not self.same and not self.different and tests == {"gallery"}
+
+    def joined(self, other: Term) -> Term:
+        """Return the term that holds where both do."""
+        return Term(
+            self.same | other.same, self.different | other.different, self.tests | other.tests
+        )
+
+    @property
+    def impossible(self) -> bool:
+        """Whether it asks for columns that agree and don't."""
+        return any(columns <= self.same for columns in self.different)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An expression over label columns.
+
+    Attributes
+    ----------
+    text : str
+        In one spelling.
+    terms : tuple of Term
+        Any of them must hold.
+    """
+
+    text: str
+    terms: tuple[Term, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Rule:
+        """Return the rule of a text.
+
+        Raises
+        ------
+        OptionError
+            If it is no rule; the message shows the word that is wrong.
+        """
+        return _parsed(text)
+
+    def columns(self, side: Side) -> frozenset[str]:
+        """Return the columns that one side needs."""
+        both = [term.columns for term in self.terms]
+        own = (test.column for term in self.terms for test in term.tests if test.side == side)
+        return frozenset().union(*both, own)
+
+
+def same(columns: Iterable[str]) -> str:
+    """Return the text of the rule that both sides have the same labels in some columns."""
+    names = (name if name.isidentifier() else repr(name) for name in columns)
+    return f"same({', '.join(names)})"
+
+
+@cache
+def _parsed(text: str) -> Rule:
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError) as error:
+        at = getattr(error, "offset", None) or 1
+        raise OptionError(
+            f"rule {text!r} can't be read at column {at}: an expression such as same(id, cam), "
+            "query.cam in [3, 6], or several with and, or, not, is needed"
+        ) from None
+    terms = _Reader(text.strip()).terms(tree, negated=False)
+    possible = tuple(dict.fromkeys(term for term in terms if not term.impossible))
+    return Rule(ast.unparse(tree), possible)
+
+
+class _Reader:
+    """Reads the terms of a rule off its tree."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def _refuse(self, node: ast.AST, expected: str) -> NoReturn:
+        word = ast.get_source_segment(self._text, node) or self._text
+        raise OptionError(f"rule {self._text!r} has {word!r}; expected {expected}")
+
+    def terms(self, node: ast.expr, *, negated: bool) -> list[Term]:
+        """Return the terms of an expression, or of its opposite."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self.terms(node.operand, negated=not negated)
+        if isinstance(node, ast.BoolOp):
+            parts = [self.terms(value, negated=negated) for value in node.values]
+            if isinstance(node.op, ast.Or) != negated:
+                return [term for part in parts for term in part]
+            count = prod(len(part) for part in parts)
+            if count > MOST_TERMS:
+                self._refuse(node, f"a rule of at most {MOST_TERMS} alternatives (it has {count})")
+            return [_all(chosen) for chosen in product(*parts)]
+        if isinstance(node, ast.Call):
+            columns = frozenset(self._columns(node))
+            return [Term(different=frozenset({columns})) if negated else Term(same=columns)]
+        if isinstance(node, ast.Compare):
+            test = self._test(node)
+            return [Term(tests=frozenset({test.opposite() if negated else test}))]
+        self._refuse(node, "same(COLUMN, ...), or query.COLUMN or gallery.COLUMN compared")
+
+    def _columns(self, node: ast.Call) -> Iterator[str]:
+        if not isinstance(node.func, ast.Name) or node.func.id != "same":
+            self._refuse(node.func, "same(...)")
+        if not node.args or node.keywords:
+            self._refuse(node, "the names of label columns between the brackets: same(id, cam)")
+        for argument in node.args:
+            if isinstance(argument, ast.Name):
+                yield argument.id
+            elif isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                yield argument.value
+            else:
+                self._refuse(argument, "the name of a label column")
+
+    def _test(self, node: ast.Compare) -> Test:
+        if len(node.ops) != 1 or type(node.ops[0]) not in _OPERATORS:
+            self._refuse(node, "one comparison: ==, !=, <, <=, >, >=, in or not in")
+        operator = _OPERATORS[type(node.ops[0])]
+        value, several = self._literal(node.comparators[0]), "in" in operator
+        if several != isinstance(value, tuple):
+            needed = "a list of values, such as [3, 6]," if several else "one value"
+            self._refuse(node.comparators[0], f"{needed} after {operator}")
+        if operator in ("<", "<=", ">", ">=") and isinstance(value, str):
+            self._refuse(node.comparators[0], f"a number after {operator}")
+        side, column = self._place(node.left)
+        return Test(side, column, operator, value)
+
+    def _place(self, node: ast.expr) -> tuple[Side, str]:
+        """Return side and column of ``query.cam`` or ``gallery["my column"]``."""
+        base: ast.expr | None = None
+        column: Any = None
+        if isinstance(node, ast.Attribute):
+            base, column = node.value, node.attr
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            base, column = node.value, node.slice.value
+        for side in SIDES:
+            if isinstance(base, ast.Name) and base.id == side and isinstance(column, str):
+                return side, column
+        self._refuse(node, "query.COLUMN or gallery.COLUMN")
+
+    def _literal(self, node: ast.expr) -> Any:
+        """Return an integer, a text, or a tuple of either."""
+        try:
+            value = ast.literal_eval(node)
+        except (ValueError, TypeError, SyntaxError):
+            self._refuse(node, "an integer, a text in quotes, or a list of these")
+        values = tuple(value) if isinstance(value, list | tuple | set) else (value,)
+        kinds = {type(one) for one in values}
+        if not (kinds <= {int} or kinds <= {str}):
+            self._refuse(node, "integers, or texts in quotes, all of one kind")
+        return values if isinstance(value, list | tuple | set) else value
+
+
+def _all(terms: tuple[Term, ...]) -> Term:
+    joined = Term()
+    for term in terms:
+        joined = joined.joined(term)
+    return joined
