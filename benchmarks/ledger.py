@@ -31,6 +31,7 @@ from benchmarks.startup import MAIN
 
 WIDTH = 128
 QUERIES, GALLERY = (1000, 128), (1_000_000, 40_000)  # full, quick
+MORE_QUERIES = (10_000, 512)
 SHARE = 100  # a segment is one part in so many
 HARD = (0.25, 1.0)  # of the queries
 MANY, FEW, EACH = (200, 20), 2, (1000, 50)  # segments, and items of each: full, quick
@@ -64,12 +65,15 @@ class Grown:
     Parameters
     ----------
     bench : Bench
+    queries : (int, int)
+        How many: full, quick.
     """
 
-    def __init__(self, bench: Bench) -> None:
-        queries, gallery = bench.count(*QUERIES), bench.count(*GALLERY)
+    def __init__(self, bench: Bench, queries: tuple[int, int] = QUERIES) -> None:
+        gallery = bench.count(*GALLERY)
         self.bench = bench
-        self.features: FeatureSet = make_features(bench.folder, queries, gallery, WIDTH)
+        sizes = bench.count(*queries), gallery, WIDTH
+        self.features: FeatureSet = make_features(bench.folder, *sizes)
         self.rows = np.load(self.features.gallery, mmap_mode="r")
         self.cut = gallery - max(gallery // SHARE, 1)
         self.memory = BUDGET
@@ -119,9 +123,9 @@ def new_ledger(path: Path, features: FeatureSet) -> se.Ledger:
     )
 
 
-def appending(bench: Bench) -> Measured:
+def appending(queries: tuple[int, int], bench: Bench) -> Measured:
     """Measure 1 % more, in seconds and in pairs, against all."""
-    grown = Grown(bench)
+    grown = Grown(bench, queries)
     gallery = len(grown.rows)
     own = grown.rows[grown.cut :], grown.labels(grown.cut, gallery)
     samples: dict[str, list[float]] = {
@@ -282,7 +286,14 @@ CASES = (
             Figure("ledger/append/time", (CPU + APPEND, CPU + FULL), 0.14),
             Figure("ledger/append/clock", (CLOCK + APPEND, CLOCK + FULL, COMMIT), 0.14),
         ),
-        appending,
+        partial(appending, QUERIES),
+    ),
+    Case(
+        (
+            Figure("ledger/append-10000/time", (CPU + APPEND, CPU + FULL), 0.05),
+            Figure("ledger/append-10000/clock", (CLOCK + APPEND, CLOCK + FULL), 0.05),
+        ),
+        partial(appending, MORE_QUERIES),
     ),
     Case(
         (Figure("ledger/command/append", (COMMAND + APPEND, COMMAND + FULL), 0.03),),

@@ -11,7 +11,8 @@ import mmap
 import os
 import struct
 import zipfile
-from io import FileIO
+from functools import lru_cache
+from io import BytesIO, FileIO
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -34,6 +35,7 @@ from streameval.typing import AnyArray, IntArray
 _PANEL_BYTES = 1 << 20  # of a Fortran-ordered file, held at a time while it is transposed
 _VECS_BYTES = 1 << 20  # of rows with their lengths, read at a time
 _LENGTH_BYTES = 4  # of the length of a row of .fvecs, an int32, before each row
+_MAGIC = 8  # bytes, before the length of the header
 _VERSIONS = {  # 3.0 is for structured arrays
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -58,10 +60,20 @@ class Header(NamedTuple):
 def read_header(file: IO[bytes], uri: str) -> Header:
     """Read the header at the start of a file; no pickle is ever loaded."""
     with reading(uri, "read by its .npy header"):
-        shape, fortran, dtype = _VERSIONS[np.lib.format.read_magic(file)](file)
-        if min(shape, default=0) < 0:
-            raise ValueError(f"shape {shape} has a negative size")
-    native_dtype(uri, shape, dtype)
+        start = file.read(_MAGIC)
+        start += file.read(4 if start[6:] == b"\x02\x00" else 2)  # of which the length is
+        header = _parse(start + file.read(int.from_bytes(start[_MAGIC:], "little")))
+    native_dtype(uri, header.shape, header.dtype)
+    return header
+
+
+@lru_cache
+def _parse(text: bytes) -> Header:
+    """Return what a header says: many files of a gallery have the same."""
+    file = BytesIO(text)
+    shape, fortran, dtype = _VERSIONS[np.lib.format.read_magic(file)](file)
+    if min(shape, default=0) < 0:
+        raise ValueError(f"shape {shape} has a negative size")
     return Header(shape, fortran and len(shape) == 2, dtype, file.tell())
 
 

@@ -12,6 +12,7 @@ import click
 
 from streameval.cli import inputs
 from streameval.cli.config import in_force
+from streameval.cli.loading import loading
 from streameval.cli.options import INDEX, SIDES, Values, bundle, check_effect, command, take
 from streameval.cli.output import Output, chosen_format, print_answer
 from streameval.errors import OptionError, warn
@@ -61,11 +62,12 @@ def evaluate(**given: Any) -> None:
         at_end(progress.close),
         ExitStack() as stack,
     ):
-        from streameval import audit
-        from streameval.display.evaluation import evaluation_blocks, results_table
-        from streameval.request import Request
-        from streameval.run.preparation import plan_request, with_pairs
-        from streameval.run.session import open_session
+        with loading():
+            from streameval import audit
+            from streameval.display.evaluation import evaluation_blocks, results_table
+            from streameval.request import Request
+            from streameval.run.preparation import plan_request, with_pairs
+            from streameval.run.session import open_session
 
         resampling = None if values["ci"] is None else inputs.parse_level(values)
         check_trec(values, inputs.check_terms(values).ties)  # before kept work may be discarded

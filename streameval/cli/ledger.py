@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streameval.cli import inputs
+from streameval.cli.loading import loading
 from streameval.cli.options import (
     GROUPS,
     LEDGER,
@@ -64,9 +65,10 @@ def _session(values: Values) -> Iterator[dict[str, Any]]:
 
 
 def _open(path: str) -> Ledger:
-    from streameval.ledger import Ledger
+    with loading():
+        from streameval.ledger import Ledger
 
-    return Ledger(path)
+        return Ledger(path)
 
 
 def _print(snapshot: Snapshot, values: Values) -> None:
@@ -112,13 +114,13 @@ def create(path: str, **values: Any) -> None:
 @_path
 def append(path: str, name: str | None, **values: Any) -> None:
     """Add a segment to the gallery."""
-    from streameval.report.ledger import forecast_blocks, forecast_summary
-
     opened = _open(path)
     uri = _segment_uri(opened, values, "gallery")
     (labels,) = inputs.open_labels(values, "gallery", like=opened.queries())
     with _session(values) as session:
         if values["dry_run"]:
+            from streameval.report.ledger import forecast_blocks, forecast_summary
+
             forecast = opened.plan(uri, labels, name=name, **inputs.filled(values), **session)
             print_answer(
                 values,

@@ -299,7 +299,8 @@ class Gallery:
 
         def put(place: Place) -> Place:
             opened = self._opened.get((place.uri, place.content))
-            return place if opened is None else replace(place, files=files_state(opened))
+            files = place.files if opened is None else files_state(opened)
+            return place if files == place.files else replace(place, files=files)
 
         return replace(after, head=after.head.with_places(put))
 

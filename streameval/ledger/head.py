@@ -313,24 +313,34 @@ class Head:
                 f"{FORMAT} is expected: use it with the version of streameval that made it, or "
                 "create it again"
             )
-        head: Head = _from_json(cls, values)
+        kind: Any = cls
+        head: Head = _maker(kind)(values)
         return replace(head, happened=tuple(happened)), written_in
 
 
-_types: Callable[[type], dict[str, Any]] = cache(get_type_hints)
+@cache
+def _maker(kind: Any) -> Callable[[dict[str, Any]], Any]:
+    """Return what makes a dataclass of its JSON; found out once for the many of one kind."""
+    readers = {name: _reader(own) for name, own in get_type_hints(kind).items()}
+    parts = {name: read for name, read in readers.items() if read is not None}
+
+    def make(values: dict[str, Any]) -> Any:
+        made = {name: read(values[name]) for name, read in parts.items() if name in values}
+        return kind(**(values | made))
+
+    return make
 
 
-def _from_json(kind: Any, value: Any) -> Any:
-    """Return a value of a type from its JSON: a dataclass, a tuple, or a plain value."""
+@cache
+def _reader(kind: Any) -> Callable[[Any], Any] | None:
+    """Return what makes a value of a type of its JSON; None where JSON has the value itself."""
     arguments = get_args(kind)
+    read = _reader(arguments[0]) if arguments else None
     if get_origin(kind) is tuple:
-        return tuple(_from_json(arguments[0], item) for item in value)
-    if NoneType in arguments and value is not None:
-        return _from_json(arguments[0], value)
-    if isinstance(kind, type) and is_dataclass(kind):
-        types = _types(kind)
-        return kind(**{name: _from_json(types[name], item) for name, item in value.items()})
-    return value
+        return tuple if read is None else lambda values: tuple(map(read, values))
+    if NoneType in arguments:
+        return read and (lambda value: None if value is None else read(value))
+    return _maker(kind) if isinstance(kind, type) and is_dataclass(kind) else None
 
 
 def as_line(value: Any) -> bytes:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -32,12 +33,14 @@ from streameval.statistics import RankStatistics
 from streameval.typing import AnyArray, FloatArray, IntArray
 
 _SMALL = 64
-_HARMONIC = np.array(  # [low, high]: 1/(low+1) + .. + 1/high, each correctly rounded
-    [
-        [math.fsum(1 / k for k in range(low + 1, high + 1)) for high in range(_SMALL + 1)]
-        for low in range(_SMALL + 1)
-    ]
-)
+
+
+@cache
+def _small_differences() -> FloatArray:
+    """Return 1/(low+1) + .. + 1/high, each correctly rounded, [low, high] up to `_SMALL`."""
+    ends = range(_SMALL + 1)
+    sums = [[math.fsum(1 / k for k in range(low + 1, high + 1)) for high in ends] for low in ends]
+    return np.array(sums)
 
 
 class ExpectedRanks(Ranks):
@@ -246,7 +249,7 @@ def harmonic_difference(low: IntArray, high: IntArray) -> FloatArray:
     not: up to 64 it is tabled, beyond that the asymptotic series of ψ(x + ½) is differenced term
     by term (Abramowitz and Stegun, 6.3.18, shifted by a half).
     """
-    small = _HARMONIC[np.minimum(low, _SMALL), np.minimum(high, _SMALL)]
+    small = _small_differences()[np.minimum(low, _SMALL), np.minimum(high, _SMALL)]
     a, b = np.maximum(low, _SMALL) + 0.5, np.maximum(high, _SMALL) + 0.5
     return small + np.log1p((b - a) / a) + _corrections(a, b)
 
