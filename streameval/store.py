@@ -17,23 +17,23 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from streameval import packed
 from streameval.arrays.remote import is_remote
 from streameval.errors import OptionError, OutputError, StreamevalError
-from streameval.packed import Arrays
 from streameval.typing import AnyArray, ByteArray
+
+Arrays = Mapping[str, AnyArray]
 
 BRANCH = "main"
 CHUNK = 16 << 20  # bytes, at most
@@ -43,6 +43,7 @@ MESSAGE = 200  # characters of an error's message that are quoted: icechunk says
 FORMAT = {"spec_version": 1}  # of a repository: every version of icechunk reads and writes it
 
 _TIMES = re.compile(r"timestamp.* parent: `([^.`]+).*child: `([^.`]+)")  # what icechunk says
+_WORD = 8  # bytes that hold the length of the table of contents; packed arrays begin at multiples
 
 
 class Store:
@@ -224,33 +225,22 @@ class View:
     """
 
     def __init__(self, store: Store, session: Any) -> None:
-        self._store, self._session = store, session
-        self.digests: dict[str, str] = {}
-        with store.guard("read" if session.read_only else "written"):
-            known = packed.read_bytes(session.store, DIGESTS)
-            self.digested = known is not None
-            if known is None:
-                self.root = self._open_root()
-            else:
-                found, _, content = known.tobytes().partition(b"\n")
-                self.compare(DIGESTS, found.decode(errors="replace"), _digest(content))
-                self.digests = json.loads(content)
-
-    @cached_property
-    def root(self) -> Any:
-        """The group of all arrays, made where the store is new."""
-        return self._open_root()
-
-    def _open_root(self) -> Any:
         import zarr
 
-        mode: Any = "r" if self._session.read_only else "a"
-        return zarr.open_group(self._session.store, mode=mode)
+        self._store, self._session = store, session
+        with store.guard("read" if session.read_only else "written"):
+            self.root = zarr.open_group(session.store, mode="r" if session.read_only else "a")
+            self.digested = DIGESTS in self.root
+            self.digests: dict[str, str] = {}
+            if self.digested:
+                found, _, content = self._bytes(DIGESTS).tobytes().partition(b"\n")
+                self.compare(DIGESTS, found.decode(errors="replace"), _digest(content))
+                self.digests = json.loads(content)
 
     def read(self, path: str) -> dict[str, AnyArray]:
         """Read the arrays that `write` has written."""
         with self._store.guard("read"):
-            return packed.unpack(self.read_bytes(path))
+            return unpack(self.read_bytes(path))
 
     def read_bytes(self, path: str) -> ByteArray:
         """Read what `write_bytes` has written."""
@@ -278,15 +268,16 @@ class View:
 
     def write(self, path: str, arrays: Arrays) -> None:
         """Write arrays as one, in place of what is there."""
-        self.write_bytes(path, packed.pack(arrays))
+        self.write_bytes(path, pack(arrays))
 
     def write_bytes(self, path: str, content: bytes | ByteArray) -> None:
         """Write bytes, in place of what is there."""
-        values = np.frombuffer(content, np.uint8)
+        packed = np.frombuffer(content, np.uint8)
         with self._store.guard("written"):
-            chunks = -(-len(values) // CHUNK)  # of one size: the last would be filled with zeros
-            packed.write_bytes(self._session.store, path, values, -(-len(values) // chunks))
-            self.digests[path] = _digest(values)
+            chunks = -(-len(packed) // CHUNK)  # of one size: the last would be filled with zeros
+            size = -(-len(packed) // chunks)
+            create_array(self.root, path, packed.shape, packed.dtype, (size,))[...] = packed
+            self.digests[path] = _digest(packed)
 
     def delete(self, path: str) -> None:
         """Delete what `write_bytes` has written."""
@@ -303,10 +294,8 @@ class View:
             self._session.commit(message)
 
     def _bytes(self, path: str) -> ByteArray:
-        content = packed.read_bytes(self._session.store, path)
-        if content is None:
-            raise KeyError(path)
-        return content
+        array: Any = self.root[path]
+        return np.asarray(array[...])
 
 
 def _reason(error: Exception) -> str:
@@ -337,7 +326,41 @@ def create_array(
         shape=shape,
         dtype=dtype,
         chunks=chunks,
-        compressors=ZstdCodec(level=packed.LEVEL, checksum=True),
+        compressors=ZstdCodec(level=1, checksum=True),
         overwrite=True,
         config={"write_empty_chunks": True},
     )
+
+
+def narrow(values: AnyArray) -> AnyArray:
+    """Return integers in the narrowest signed type that holds them; other values as they are."""
+    if values.dtype.kind != "i":
+        return values
+    least = min(int(values.min(initial=0)), -1 - int(values.max(initial=0)))
+    return values.astype(np.min_scalar_type(least), copy=False)
+
+
+def pack(arrays: Arrays) -> ByteArray:
+    """Return arrays of numbers as bytes: a table of contents, then the arrays, narrowed."""
+    contents: list[Any] = []
+    parts: list[Any] = []
+    for name, array in arrays.items():
+        few = np.ascontiguousarray(narrow(array))
+        contents.append([name, array.dtype.str, few.dtype.str, list(array.shape)])
+        parts += [few, bytes(-few.nbytes % _WORD)]
+    text = json.dumps(contents, separators=(",", ":")).encode()
+    head = len(text).to_bytes(_WORD, "little"), text, bytes(-len(text) % _WORD)
+    return np.frombuffer(b"".join([*head, *parts]), np.uint8)
+
+
+def unpack(packed: ByteArray) -> dict[str, AnyArray]:
+    """Return the arrays that `pack` was given; views of the bytes, but for narrowed integers."""
+    start = _WORD + int.from_bytes(packed[:_WORD].tobytes(), "little")
+    arrays: dict[str, AnyArray] = {}
+    for name, dtype, stored, shape in json.loads(packed[_WORD:start].tobytes()):
+        start += -start % _WORD
+        end = start + math.prod(shape) * np.dtype(stored).itemsize
+        values = packed[start:end].view(stored).reshape(shape)
+        arrays[name] = values.astype(dtype, copy=False)
+        start = end
+    return arrays

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streameval.ledger.head import Head, Settings
-from streameval.packed import Arrays
 from streameval.statistics import RankStatistics
+from streameval.store import Arrays
 from streameval.typing import AnyArray, BoolArray, FloatArray, Int32Array, IntArray
 
 Nearest = Sequence[tuple[int, FloatArray]]

@@ -35,10 +35,9 @@ from streameval.ledger.state import (
     no_statistics,
     statistics_from,
 )
-from streameval.packed import narrow
 from streameval.protocols.labels import KNOWN_COLUMNS, Labels
 from streameval.statistics import RankStatistics
-from streameval.store import Store, View, create_array
+from streameval.store import Store, View, create_array, narrow
 from streameval.typing import AnyArray, FloatArray, IntArray
 
 HEAD, STATE, GALLERY, QUERIES = "ledger", "state", "gallery", "queries"

@@ -33,11 +33,10 @@ from streameval.arrays.witness import Readings
 from streameval.errors import OutputError, TaskError, warn
 from streameval.interruption import at_end, held
 from streameval.output import claimed, folders_above, hidden_path, remove
-from streameval.packed import Arrays
 from streameval.planning.plan import Cut, Plan, Task, plural
 from streameval.run.record import PLACES, Item, Manifest, Record, Stage, digest
 from streameval.statistics import RankStatistics
-from streameval.store import Store, View
+from streameval.store import Arrays, Store, View
 from streameval.typing import AnyArray, FloatArray, JsonObject
 
 FORMAT = 6  # of what is written; no other one is read

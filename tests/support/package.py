@@ -6,13 +6,13 @@ from streameval.memory import default_budget as default_budget
 from streameval.memory import free_bytes as free_bytes
 from streameval.output import NewFile as NewFile
 from streameval.output import claimed as claimed
-from streameval.packed import pack as pack
-from streameval.packed import unpack as unpack
 from streameval.planning.range import uniform_edges as uniform_edges
 from streameval.request import Terms as Terms
 from streameval.statistics import FIELDS as FIELDS
 from streameval.statistics import REQUIRED as REQUIRED
 from streameval.store import View as View
+from streameval.store import pack as pack
+from streameval.store import unpack as unpack
 
 __all__ = [
     "FIELDS",
