@@ -85,7 +85,10 @@ def reopen(result: Evaluation, name: str) -> Inputs:
             query_uri, gallery_uri = (str(located(inputs[side])) for side in SIDES)
             source = Features(query_uri, gallery_uri, inputs["metric"], **filled)
         protocol = saved_protocol(told["protocol"])
-        query, gallery = read_sides(*uris.values(), shared=protocol.columns, **filled)
+        pattern = told.get("pattern")
+        query, gallery = read_sides(
+            *uris.values(), shared=protocol.columns, pattern=pattern, **filled
+        )
         if listed is not None:
             listed = read_listed_pairs(
                 str(located(listed["good"])),

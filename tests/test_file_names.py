@@ -142,3 +142,76 @@ def test_real_features_as_the_baseline_saves_them() -> None:
     precision = np.cumsum(match, axis=1) / np.arange(1, match.shape[1] + 1)
     average = (precision * match).sum(axis=1) / match.sum(axis=1)
     assert found["mAP"] == pytest.approx(average.mean(), abs=1e-12)
+
+
+CROPS = ["A/001/cropped_rgb001.jpg", "B/001/cropped_rgb002.jpg", "C/032/cropped_rgb001.jpg"]
+BY_FOLDER = r"(?P<cam>[ABC])/(?P<id>\d+)/"
+
+
+def test_a_pattern_tells_the_columns() -> None:
+    Path("names.txt").write_text("\n".join(f"{name} 3" for name in CROPS) + "\n")
+    labels = se.read_label_table("names.txt", pattern=BY_FOLDER)
+    assert labels.id.tolist() == [1, 1, 32]
+    assert labels.columns["cam"].tolist() == ["A", "B", "C"]
+    assert labels.columns["key"].tolist() == [name.rpartition("/")[2] for name in CROPS]
+    wide = se.read_label_table("names.txt", pattern=BY_FOLDER + r"\w+?(?P<frame>\d+)\.")
+    assert wide.more["frame"].tolist() == [1, 2, 1]
+
+
+def test_a_pattern_of_the_keys_of_a_table() -> None:
+    Path("t.csv").write_text("key,weather\n" + "".join(f"{name},wet\n" for name in CROPS))
+    labels = se.read_label_table("t.csv", more=["weather"], pattern=BY_FOLDER)
+    assert labels.id.tolist() == [1, 1, 32]
+    assert labels.more["weather"].tolist() == ["wet"] * 3
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        ("(?P<id>", "is no regular expression: missing"),
+        (r"(?P<cam>\w)", "has no group id \\(it has cam\\)"),
+        (r"(\d+)", "has no group id \\(it has none\\)"),
+        (r"(?P<id>\d+)(?P<group>\w)", "group group, a name that is reserved"),
+        (
+            r"(?P<id>\d+)_x",
+            "name 0 .* is 'A/001/cropped_rgb001.jpg', which does not fit by pattern",
+        ),
+        (r"(?P<id>\d+)/(?P<cam>\d*)", "name 0 .*which tells no cam by pattern"),
+    ],
+)
+def test_patterns_that_are_refused(pattern: str, says: str) -> None:
+    Path("names.txt").write_text("\n".join(CROPS))
+    with pytest.raises(se.StreamevalError, match=says):
+        se.read_label_table("names.txt", pattern=pattern)
+
+
+def test_tables_that_a_pattern_does_not_suit() -> None:
+    Path("t.csv").write_text("key,id\nA/001/,1\n")
+    with pytest.raises(InputError, match="has a column id, and so has the pattern"):
+        se.read_label_table("t.csv", pattern=BY_FOLDER)
+    Path("t.csv").write_text("name\nA/001/\n")
+    with pytest.raises(InputError, match="has no column key, whose names a pattern is of"):
+        se.read_label_table("t.csv", pattern=BY_FOLDER)
+
+
+def test_a_pattern_on_the_command_line() -> None:
+    rng = np.random.default_rng(3)
+    sides = {"query": 6, "gallery": 40}
+    for side, count in sides.items():
+        np.save(f"{side}.npy", rng.standard_normal((count, 8)))
+        names = [f"{rng.choice(['A', 'B'])}/{rng.integers(5):03}/{n}.jpg" for n in range(count)]
+        Path(f"{side}.txt").write_text("\n".join(names))
+    files = ["--query", "query.npy", "--gallery", "gallery.npy"]
+    tables = ["--query-labels", "query.txt", "--gallery-labels", "gallery.txt"]
+    command = ["evaluate", *files, *tables, "--pattern", BY_FOLDER, "--json", "--out", "result"]
+    found = CliRunner().invoke(main, command)
+    assert found.exit_code == 0, found.stderr
+    query, gallery = se.read_label_tables("query.txt", "gallery.txt", pattern=BY_FOLDER)
+    python = se.evaluate(se.Features("query.npy", "gallery.npy"), query=query, gallery=gallery)
+    assert json.loads(found.stdout)["metrics"]["mAP"] == python["mAP"]
+    again = CliRunner().invoke(main, ["report", "result", "--images", ".", "--out", "r.html"])
+    assert "can't be read again" not in again.stderr
+    ids = ["--query-ids", "query.npy", "--gallery-ids", "gallery.npy"]
+    refused = CliRunner().invoke(main, ["evaluate", *files, *ids, "--pattern", BY_FOLDER])
+    assert refused.exit_code == 2
+    assert "got --pattern, which has no effect here" in refused.stderr

@@ -185,6 +185,8 @@ def describe(result: Evaluation, values: Values, findings: Sequence[Finding]) ->
         "labels": {side: inputs.label_uris(values, side) for side in SIDES},
         "audit": [asdict(finding) for finding in findings],
     }
+    if values["pattern"] is not None:
+        about["pattern"] = values["pattern"]
     if values["good"] is not None:
         about["listed"] = {name: values[name] for name in ("good", "junk", "listed_as")}
     if context.obj is not None:

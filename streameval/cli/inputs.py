@@ -156,6 +156,8 @@ def label_uris(values: Values, side: str) -> dict[str, str | None]:
 
 def check_labels(values: Values, sides: Sequence[str]) -> None:
     """Check that the labels of sides come from arrays or from a table, before any is read."""
+    tables = any(values[f"{side}_labels"] is not None for side in sides)
+    check_effect("pattern", tables, "give file names or a table, --query-labels, --gallery-labels")
     for side in sides:
         uris = label_uris(values, side)
         arrays = [f"--{side}-{name}" for name in COLUMNS if uris[name] is not None]
@@ -185,7 +187,8 @@ def open_labels(
     protocol = open_protocol(values.get("protocol")) or "market1501"
     shared = with_options(protocol, {}).columns if like is None else tuple(like.more)
     uris = (label_uris(values, side) for side in sides)
-    return read_sides(*uris, more=more, shared=shared, like=like, **filled(values))
+    given = {"more": more, "shared": shared, "like": like, "pattern": values["pattern"]}
+    return read_sides(*uris, **given, **filled(values))
 
 
 def open_protocol(protocol: str | None) -> str | Protocol | None:

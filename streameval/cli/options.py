@@ -81,6 +81,11 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         [f"{side}_labels" for side in SIDES],
         _option(TABLE, "CSV or Parquet table id[,cam][,key]; or a folder or .txt of file names."),
     ),
+    "pattern": _option(
+        Value("REGEX"),
+        "Labels by the named groups of file names, or of a table's keys: "
+        "'(?P<id>-?[0-9]+)_c(?P<cam>[0-9])'.",
+    ),
     "columns": _option(
         Value("COLUMN"),
         "Further column of the table to keep, for ledger evaluate --group-by. Repeatable.",
@@ -257,7 +262,9 @@ SEARCHES = "search train_rows save_index missing tighten rerank width"
 """Options of lists of neighbours, as `Neighbors` calls them."""
 GROUPS = {
     **{
-        f"{side.upper()}_LABELS": " ".join(f"{side}_{name}" for name in (*COLUMNS, "labels"))
+        f"{side.upper()}_LABELS": " ".join(
+            [*(f"{side}_{name}" for name in (*COLUMNS, "labels")), "pattern"]
+        )
         for side in SIDES
     },
     "LISTS": f"neighbors neighbor_distances index k {SEARCHES}",
@@ -277,7 +284,7 @@ def take(names: str, **changes: Any) -> Callable[[Command], Command]:
 
     def add(command: Command) -> Command:
         every = " ".join(GROUPS.get(name, name) for name in names.split())
-        for name in reversed(every.split()):
+        for name in reversed(dict.fromkeys(every.split())):
             attributes = {**OPTIONS[name], **changes}
             flags = attributes.pop("flags") or (f"--{name.replace('_', '-')}",)
             command = click.option(*flags, **attributes)(command)

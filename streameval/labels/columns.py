@@ -141,6 +141,7 @@ def read_label_table(
     text: Collection[str] = (),
     more: Sequence[str] = (),
     shared: Sequence[str] = (),
+    pattern: str | None = None,
 ) -> Labels:
     """Read labels from a table with columns ``id[,cam][,key]``, or from file names.
 
@@ -159,6 +160,9 @@ def read_label_table(
         Other columns to read, for grouping or for a protocol.
     shared : sequence of str
         Other columns to read if the table has them.
+    pattern : str, optional
+        A regular expression whose named groups are the columns, ``id`` among them. It is looked
+        for in each file name, or in each ``key`` of a table.
 
     Returns
     -------
@@ -171,7 +175,7 @@ def read_label_table(
         If the table can't be read, lacks a column, or a label is empty or a fraction;
         or if cells such as 01 and 1 would become one integer.
     """
-    return read_sides({"table": path}, text=text, more=more, shared=shared)[0]
+    return read_sides({"table": path}, text=text, more=more, shared=shared, pattern=pattern)[0]
 
 
 @entry_point
@@ -181,6 +185,7 @@ def read_label_tables(
     *,
     more: Sequence[str] = (),
     shared: Sequence[str] = (),
+    pattern: str | None = None,
 ) -> tuple[Labels, Labels]:
     """Read the tables of both sides with matching label types.
 
@@ -194,6 +199,8 @@ def read_label_tables(
         Other columns of the queries, for grouping.
     shared : sequence of str
         Other columns of both sides, for a protocol; read if a table has them.
+    pattern : str, optional
+        As of `read_label_table`.
 
     Returns
     -------
@@ -205,7 +212,8 @@ def read_label_tables(
     InputError
         As `read_label_table`; 01 on one side and 1 on the other are refused too.
     """
-    first, second = read_sides({"table": query}, {"table": gallery}, more=more, shared=shared)
+    tables: list[dict[str, str | Path | None]] = [{"table": query}, {"table": gallery}]
+    first, second = read_sides(*tables, more=more, shared=shared, pattern=pattern)
     return first, second
 
 
@@ -215,6 +223,7 @@ def read_sides(
     more: Sequence[str] = (),
     shared: Sequence[str] = (),
     like: Labels | None = None,
+    pattern: str | None = None,
     fill_missing: bool = False,
 ) -> list[Labels]:
     """Read the labels of sides, of which each is a table or arrays, so that they can be compared.
@@ -231,6 +240,8 @@ def read_sides(
         Further columns of all tables, for a protocol; read if a table has them.
     like : Labels, optional
         Columns that are strings there stay strings.
+    pattern : str, optional
+        Of tables: see `read_label_table`.
     fill_missing : bool
         As of `read_labels`.
     """
@@ -239,7 +250,7 @@ def read_sides(
     for side in sides:
         table = side.get("table")
         if table is not None:
-            read.append((str(table), read_table(table, () if read else more, shared)))
+            read.append((str(table), read_table(table, () if read else more, shared, pattern)))
             continue
         ids, cams, keys = (side.get(name) for name in ("ids", "cams", "keys"))
         if ids is None:

@@ -1,7 +1,4 @@
-"""Tables of labels as they are stored: CSV or Parquet with columns ``id[,cam][,key]``; file names.
-
-Names of image files tell identity and camera, as those of public data sets do.
-"""
+"""Tables of labels as they are stored: CSV or Parquet with columns ``id[,cam][,key]``."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from streameval.arrays.composed import natural_order
 from streameval.arrays.identity import unchanging
 from streameval.errors import InputError, check_path, refuse
+from streameval.labels.names import columns_of_pattern, labels_by_pattern, read_names
 from streameval.protocols.labels import KNOWN_COLUMNS, RESERVED_COLUMNS
 from streameval.typing import AnyArray
 
@@ -28,16 +25,6 @@ EMPTY = ("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "None")
 _NOT_CANONICAL = r"^[+-]?0[0-9]|^\+|^-0$"  # integers that can be written in fewer characters
 _SHOWN = 200  # characters of what a message quotes
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls a column of its index
-
-IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".npy")
-PATTERNS = (
-    # Market-1501, DukeMTMC, VeRi:
-    # 0002_c1s1_000451_03.jpg, -1_c3s2_002.jpg; 0002_c1_f0044158.jpg; 0002_c002_00030600_0.jpg
-    re.compile(r"(?P<id>-?\d+)_c(?P<cam>\d+)(?=[s_.])"),
-    # MSMT17: 0000_000_01_0303morning_0008_0.jpg
-    re.compile(r"(?P<id>-?\d+)_\d+_(?P<cam>\d+)_\d{4}[a-z]+_"),
-)
-"""How names begin, by the data sets that use them."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +138,10 @@ def _are_labels(kind: Any) -> bool:
 
 
 def read_table(
-    path: str | Path, more: Sequence[str] = (), shared: Sequence[str] = ()
+    path: str | Path,
+    more: Sequence[str] = (),
+    shared: Sequence[str] = (),
+    pattern: str | None = None,
 ) -> Mapping[str, Texts | AnyArray]:
     """Read label columns of a table, or of file names.
 
@@ -162,8 +152,13 @@ def read_table(
         Further columns that the table must have.
     shared : sequence of str
         Further columns that are read if the table has them.
+    pattern : str, optional
+        Of the names, or of the keys of a table: see `labels_by_pattern`.
     """
     import pyarrow as pa
+
+    told = () if pattern is None else columns_of_pattern(pattern)
+    more = [name for name in more if name not in told]
 
     check_path(path)
     path = Path(path)
@@ -181,9 +176,14 @@ def read_table(
         )
         with unchanging(path):
             if named:
-                return read_names(path)
-            read = TABLES[suffix](path, partial(_places, path, more, shared))
-            return {name: _checked(path, name, cells) for name, cells in read.items()}
+                return read_names(path, pattern)
+            read = TABLES[suffix](path, partial(_places, path, more, shared, told=told))
+            columns = {name: _checked(path, name, cells) for name, cells in read.items()}
+            if pattern is None:
+                return columns
+            keys = columns["key"]
+            names = keys.to_numpy(False) if isinstance(keys, Texts) else keys
+            return columns | labels_by_pattern(list(map(str, names)), pattern, f"{path} key")
     except UnicodeDecodeError as error:
         raise InputError(
             f"label table {path} is no text in UTF-8 (byte {error.object[error.start]:#x} at "
@@ -288,16 +288,31 @@ def _plain(cells: Any) -> Any:
 
 
 def _places(
-    path: str | Path, more: Sequence[str], shared: Sequence[str], names: Sequence[str]
+    path: str | Path,
+    more: Sequence[str],
+    shared: Sequence[str],
+    names: Sequence[str],
+    told: Sequence[str] = (),
 ) -> dict[str, int]:
-    """Return where the columns that are to be read are in the header of a table."""
+    """Return where the columns that are to be read are in the header of a table.
+
+    Those that a pattern tells are not among them.
+    """
+    both = [column for column in told if column in names]
+    refuse(
+        InputError,
+        both and f"{path} has a column {both[0]}, and so has the pattern: leave either out",
+        told
+        and "key" not in names
+        and f"{path} has no column key, whose names a pattern is of: it has {', '.join(names)}",
+    )
     has = f"it has {_shown(', '.join(names)) or 'none'}"
     wanted = dict.fromkeys((*KNOWN_COLUMNS, *more, *shared))
     absent = [column for column in more if column not in names]
     twice = [column for column in wanted if names.count(column) > 1]
     refuse(
         InputError,
-        "id" not in names
+        "id" not in (*names, *told)
         and f"{path} has no column id; {has}: label tables need a header row with id, and may have "
         "cam and key",
         absent and f"{path} has no column {absent[0]}; {has}: give one of these",
@@ -321,40 +336,3 @@ def _shown(text: str) -> str:
     """Return the beginning of a text that may be long, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]} ..."
-
-
-def read_names(path: Path) -> dict[str, AnyArray]:
-    """Read labels from the names of image files: ``id``, ``cam`` and, the name itself, ``key``.
-
-    Parameters
-    ----------
-    path : Path
-        A folder: its images, or `.npy` files, in natural order, as features are read from it.
-        A text file: a name a line, in its order; folders before the name, and a label after it,
-        are left out.
-    """
-    if path.is_dir():
-        images = (one.name for one in path.iterdir() if one.suffix.lower() in IMAGES)
-        names = sorted(images, key=natural_order)
-    else:
-        lines = path.read_text(encoding="utf-8-sig").rstrip().splitlines()
-        last = (re.split(r"[/\\]", line.strip())[-1] for line in lines)
-        names = [re.sub(r"(\.\w+)\s+-?\d+$", r"\1", name) for name in last]
-    if not names:
-        raise InputError(
-            f"{path} has no file names; a folder of images ({', '.join(IMAGES)}) or a text with a "
-            "name a line is needed"
-        )
-    pattern = next((one for one in PATTERNS if one.match(names[0])), None)
-    ids, cams = np.empty(len(names), np.int64), np.empty(len(names), np.int32)
-    for row, name in enumerate(names):
-        match = pattern.match(name) if pattern else None
-        if match is None or max(map(len, match.groups())) > 9:
-            raise InputError(
-                f"{path} name {row} (the first is 0) is {name[:100]!r}, which tells no identity "
-                "and camera: names such as 0002_c1s1_000451_03.jpg (Market-1501, DukeMTMC, VeRi) "
-                "or 0000_000_01_0303morning_0008_0.jpg (MSMT17), all of one kind, are needed; "
-                "for others give a CSV table with columns id,cam"
-            )
-        ids[row], cams[row] = int(match["id"]), int(match["cam"])
-    return {"id": ids, "cam": cams, "key": np.array(names, object)}
