@@ -1,6 +1,7 @@
 """Readers of labels, of lists of pairs and of protocols.
 
 `columns`         labels of both sides: an array per column, or a table; bundles of both
-`tables`          CSV and Parquet tables; the names of image files
+`tables`          CSV and Parquet tables
+`names`           names of image files
 `protocol_files`  protocols of a user's own, as TOML; lists of good and junk pairs
 """
