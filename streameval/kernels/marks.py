@@ -29,7 +29,6 @@ from streameval.typing import (
 
 MARKED = 1 << 17  # pairs that are listed at a time
 ROUNDINGS = 16  # of a value that is compared with a limit; and, with those of a sum, estimated
-LISTED, PER_COLUMN = 8e-9, 8e-11  # seconds that a pair takes which is listed; measured likewise
 
 
 class MarkTile(FilterTile):
@@ -59,7 +58,8 @@ class MarkTile(FilterTile):
         order = np.argsort(-marked, kind="stable")
         products = gallery_row_seconds(others + np.arange(len(order) + 1), width)
         listed = np.append(marked[order][::-1].cumsum()[::-1], 0) / columns
-        best = np.argmin(products + listed * (LISTED + PER_COLUMN * width))
+        each, of_column = self.of.listed_seconds
+        best = np.argmin(products + listed * (each + of_column * width))
         crowded = np.zeros(len(order), np.bool_)
         crowded[order[:best]] = True
         return crowded
@@ -88,7 +88,7 @@ class MarkColumns(FilterColumns):
         if weight is None or digits is None:
             raise ValueError("marks need weighted columns and the digits of queries")
         self.columns, self._weight = columns, weight
-        self._rows, self._digits = operands.rows, digits
+        self._rows, self._digits, self.listed_seconds = operands.rows, digits, digits.way.listed
         self._panels = Panels.of(operands.rows, weight, operands.memory, digits.way)
         lost = self._panels.error * float(digits.length.max(initial=0.0))
         offset = np.nextafter((columns.offset - lost).astype(np.float32), np.float32(-np.inf))
