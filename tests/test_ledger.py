@@ -202,7 +202,7 @@ def test_queries_change_sides_and_that_is_told() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_range_that_would_move_is_refused_with_the_reason() -> None:
-    for options in ({"range": "minmax"}, {"metric": "dot"}):
+    for options in ({"range": "minmax"}, {"range": "minmax-all"}, {"metric": "dot"}):
         with pytest.raises(OptionError, match="moves when the gallery grows"):
             create(**options)
     with pytest.raises(OptionError, match="moves when the gallery grows"):

@@ -119,7 +119,7 @@ def manifest(prepared: Prepared) -> Manifest:
         "histogram edges of the metrics": problem.edges,
         "refine": [measure.name for measure in request.refine],
         "shots": sorted(request.fields_needed & SHOT_FIELDS),
-        "range": asdict(used) if used is not None and has_range else None,
+        "range": (asdict(used) if used else prepared.range_name) if has_range else None,
         "streameval": version("streameval"),
     }
     if source.depends_on_reading:
