@@ -231,7 +231,7 @@ class Preset:
         Options of `MetricOptions` that the tool uses.
     junk_ids : tuple of int or str, optional
         Junk identities that replace those of the protocol.
-    range : {"minmax"}, optional
+    range : {"minmax", "minmax-all"}, optional
         Range of τ, if the tool uses τ.
     remark : str
         Differences that no option reproduces.
@@ -242,7 +242,7 @@ class Preset:
     metrics: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     junk_ids: tuple[int | str, ...] | None = None
-    range: Literal["minmax"] | None = None
+    range: Literal["minmax", "minmax-all"] | None = None
     remark: str = ""
 
 
