@@ -68,6 +68,8 @@ class Terms:
         Metrics whose thresholds further passes settle.
     group_by : str, [Q] array or None
         A column of the queries' labels, ``cam-pair``, or a label for each query.
+    preset : str or None
+        Name of the tool whose conventions these are, where nothing else is given.
     """
 
     protocol: Protocol
@@ -76,6 +78,7 @@ class Terms:
     range: RangeOption
     refine: tuple[Measure, ...]
     group_by: Any
+    preset: str | None
 
     @classmethod
     def of(cls, given: Keywords) -> Self:
@@ -105,6 +108,7 @@ class Terms:
             "range": _range(given.get("range", preset and preset.range)),
             "refine": refine,
             "group_by": given.get("group_by"),
+            "preset": preset and preset.name,
         }
 
     @property

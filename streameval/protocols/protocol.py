@@ -277,3 +277,10 @@ def find_preset(name: str) -> Preset:
         raise OptionError(f"unknown preset {name!r}; known presets: {', '.join(presets)}")
     found: Preset = presets[name]
     return found
+
+
+def note_of(preset: str | None) -> dict[str, dict[str, str]]:
+    """Return a preset for the provenance, by its name: with what no option reproduces."""
+    if preset is None:
+        return {}
+    return {"preset": {"name": preset, "remark": find_preset(preset).remark}}

@@ -21,6 +21,7 @@ import psutil
 
 from streameval.arrays.array import Array
 from streameval.protocols.pairs import Pairs
+from streameval.protocols.protocol import note_of
 from streameval.run.preparation import Prepared
 from streameval.run.record import PLACES, Manifest
 from streameval.run.session import cores
@@ -48,6 +49,7 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> JsonO
     return {
         "inputs": describe_source(prepared.source),
         "protocol": asdict(prepared.request.protocol),
+        **note_of(prepared.request.preset),
         "plan": {
             "layout": plan.layout,
             "tasks": len(plan.tasks),
