@@ -22,7 +22,7 @@ from streameval.cli.options import commands_of
 from streameval.display.evaluation import PARTS as METRIC_PARTS
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import METRICS
-from streameval.protocols.protocol import EQUIVALENTS, PRESETS, Preset, Protocol
+from streameval.protocols.protocol import DIFFERENCES, EQUIVALENTS, PRESETS, Preset, Protocol
 from streameval.protocols.shipped import PROTOCOLS
 from streameval.report.conventions import single_shot_needs
 
@@ -133,11 +133,16 @@ def _options(preset: Preset) -> str:
 
 def equivalents_part() -> str:
     """Return the names of other packages' metrics, and ours, package by package."""
-    return "\n".join(
-        f"### {tool}\n\n"
-        + table(("there", "here"), ((f"`{name}`", f"`{own}`") for name, own in names.items()))
-        for tool, names in EQUIVALENTS.items()
-    )
+    parts = []
+    for tool, names in EQUIVALENTS.items():
+        heads, rows = ["there", "here"], [[f"`{name}`", f"`{own}`"] for name, own in names.items()]
+        differences = DIFFERENCES.get(tool, {})
+        if differences:
+            heads.append("difference")
+            for row, name in zip(rows, names, strict=True):
+                row.append(differences.get(name, ""))
+        parts.append(f"### {tool}\n\n{table(heads, rows)}")
+    return "\n".join(parts)
 
 
 def protocols_part() -> str:

@@ -9,6 +9,8 @@ AveragePrecision = Literal["step", "trapezoid", "threshold"]
 VerificationPrecision = Literal["reference", "equation"]
 CmcReading = Literal["first-match", "all-shots", "single-gallery-shot"]
 SelfMatch = Literal["index", "key"]
+RangeName = Literal["auto", "minmax", "minmax-all"]
+"""Where the distances of τ = 0 and τ = 1 come from, if they are not given."""
 Missing = Literal["bounds", "never"]
 """What items that are not in a list of neighbours are taken for."""
 ListedAs = Literal["1-based", "0-based", "key"]

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy.typing as npt
 
-from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
+from streameval.choices import (
+    AveragePrecision,
+    RangeName,
+    SelfMatch,
+    TieRule,
+    VerificationPrecision,
+)
 from streameval.errors import entry_point
 from streameval.labels.columns import LabelsLike
 from streameval.metrics.options import MetricOptions
@@ -38,7 +44,7 @@ def evaluate(
     shot_draws: int | None = None,
     shot_seed: int | None = None,
     listed: ListedPairs | None = None,
-    range: Literal["auto", "minmax"] | Sequence[float] | Range | None = None,
+    range: RangeName | Sequence[float] | Range | None = None,
     ties: TieRule | None = None,
     ap: AveragePrecision | None = None,
     vp: VerificationPrecision | None = None,
@@ -82,11 +88,11 @@ def evaluate(
     listed : ListedPairs, optional
         Positive and ignored pairs, which replace identities and cameras: from
         `read_listed_pairs` or `ListedPairs.of`. The protocol is then ``listed``.
-    range : {"auto", "minmax"} or (float, float), optional
+    range : {"auto", "minmax", "minmax-all"} or (float, float), optional
         The distances of GOM's τ = 0 and τ = 1. ``auto`` uses the bounds of the distance ([0, 2]
         for cosine; for unit vectors [0, 2] for euclidean and [0, 4] for sqeuclidean) and, without
         such bounds, ``minmax``. ``minmax`` uses the smallest and largest distance of all pairs
-        that are not ignored, and takes one more pass.
+        that are not ignored, ``minmax-all`` of all pairs; both take one more pass.
     ties, ap, vp : str, optional
         Rules for ties, average precision and verification precision: see `MetricOptions`.
     false_rate_budget : int, optional

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 
+from streameval.choices import RangeName
 from streameval.errors import InputError, OptionError, check_type, refuse
 from streameval.labels.columns import labels_of
 from streameval.metrics.metric import Measure
@@ -46,7 +47,7 @@ from streameval.source import Source
 from streameval.statistics import FIELDS, SHOT_FIELDS
 from streameval.typing import Keywords
 
-RangeOption = Literal["auto", "minmax"] | Range
+RangeOption = RangeName | Range
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +62,14 @@ class Terms:
         Positive and ignored pairs in place of identities and cameras.
     options : MetricOptions
         With the protocol's reading of CMC, and the refined metrics.
-    range : {"auto", "minmax"} or Range
+    range : {"auto", "minmax", "minmax-all"} or Range
         What τ = 0 and τ = 1 of GOM stand for.
     refine : tuple of Measure
         Metrics whose thresholds further passes settle.
     group_by : str, [Q] array or None
         A column of the queries' labels, ``cam-pair``, or a label for each query.
+    preset : str or None
+        Name of the tool whose conventions these are, where nothing else is given.
     """
 
     protocol: Protocol
@@ -75,6 +78,7 @@ class Terms:
     range: RangeOption
     refine: tuple[Measure, ...]
     group_by: Any
+    preset: str | None
 
     @classmethod
     def of(cls, given: Keywords) -> Self:
@@ -104,12 +108,18 @@ class Terms:
             "range": _range(given.get("range", preset and preset.range)),
             "refine": refine,
             "group_by": given.get("group_by"),
+            "preset": preset and preset.name,
         }
 
     @property
     def fields_needed(self) -> frozenset[str]:
         """Fields of `RankStatistics` that the metrics read."""
         return required_fields(self.options)
+
+    @property
+    def needs_range(self) -> bool:
+        """Whether the metrics read what is counted at distances of the range."""
+        return not self.fields_needed.isdisjoint(("negatives_within", "impostor_histogram"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,12 +230,13 @@ def _range(wanted: Any) -> RangeOption:
     """Return a range as it is asked for: auto where it is not."""
     if wanted is None:
         return "auto"
-    if wanted in ("auto", "minmax") if isinstance(wanted, str) else isinstance(wanted, Range):
+    names = get_args(RangeName)
+    if wanted in names if isinstance(wanted, str) else isinstance(wanted, Range):
         known: RangeOption = wanted
         return known
     given = list(wanted) if isinstance(wanted, Iterable) else []
     if len(given) != 2 or not all(map(is_number, given)):
-        raise OptionError(f"range is {wanted!r}; expected auto, minmax, or two numbers LO,HI")
+        raise OptionError(f"range is {wanted!r}; expected {', '.join(names)}, or two numbers LO,HI")
     low, high = float(given[0]), float(given[1])
     finite = np.isfinite(low) and np.isfinite(high)
     refuse(

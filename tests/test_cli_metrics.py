@@ -164,6 +164,7 @@ def test_a_preset_is_its_options(preset: Any) -> None:
         assert found["options"]["range"]["mode"] == preset.range
     if preset.junk_ids is not None:
         assert found["provenance"]["protocol"]["junk_ids"] == list(preset.junk_ids)
+    assert found["provenance"]["preset"] == {"name": preset.name, "remark": preset.remark}
     # In Python, too.
     named = se.evaluate(
         se.Distances("distances.zarr"),
@@ -172,6 +173,20 @@ def test_a_preset_is_its_options(preset: Any) -> None:
         preset=preset.name,
     )
     assert json.loads(json.dumps(named.summary()))["metrics"] == found["metrics"]
+
+
+@pytest.mark.usefixtures("data")
+def test_a_difference_that_remains_is_printed_with_the_result() -> None:
+    def words(*asked: str) -> str:
+        done = call(*asked)
+        assert done.exit_code == 0, done.stderr
+        return " ".join(done.stdout.split())
+
+    remark = "Differences oml: it averages over all queries: one without a positive counts as 0"
+    assert remark in words("evaluate", *STORED, *CSV, "--as", "oml", "--out", "oml")
+    assert remark in words("show", "oml")
+    assert "Differences" not in words("evaluate", *STORED, *CSV, "--as", "torchreid")
+    assert "Differences" not in words("evaluate", *STORED, *CSV)
 
 
 @pytest.mark.usefixtures("data")

@@ -55,6 +55,7 @@ ALL = MetricOptions(metrics=("all",))
 PASSES: dict[str, dict[str, Any]] = {
     "positives, count": {},
     "range, positives, count": {"range": "minmax", "protocol": "separate-camera"},
+    "range of all, positives, count": {"range": "minmax-all", "protocol": "separate-camera"},
     "positives, count, refine": {"options": ALL, "refine": ("EER", "TAR|FAR=0.01")},
     "not of unit length, range": {"metric": "euclidean", "options": ALL},
 }

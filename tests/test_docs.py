@@ -29,7 +29,7 @@ from documents import (
 )
 from support.cli import commands_of, main
 from support.metrics import METRICS, find_measure
-from support.protocols import EQUIVALENTS
+from support.protocols import DIFFERENCES, EQUIVALENTS
 
 import streameval as se
 
@@ -168,6 +168,10 @@ def test_equivalents_are_metrics() -> None:
             name, *options = own.split()
             assert find_measure(name).name == name
             assert options[::2] in ([], ["--ap"], ["--ties"])
+    shown = docs_hooks.equivalents_part()
+    for tool, differences in DIFFERENCES.items():
+        assert differences.keys() <= EQUIVALENTS[tool].keys()
+        assert all(remark in shown for remark in differences.values())
 
 
 def test_every_command_and_option_is_in_the_reference() -> None:

@@ -133,7 +133,7 @@ def test_a_range_that_turns_out_to_need_the_data_keeps_its_plan() -> None:
         ({"memory": b"2GB"}, "memory is b'2GB'; expected a size such as"),
         ({"memory": np.inf}, "memory is inf"),
         ({"range": (1, 2, 3)}, "range is"),
-        ({"range": 2}, "range is 2; expected auto, minmax, or two numbers"),
+        ({"range": 2}, "range is 2; expected auto, minmax, minmax-all, or two numbers"),
         ({"range": np.array([0, 1, 2])}, r"range is array\(\[0, 1, 2\]\)"),
         ({"range": ("0", "2")}, "range is"),
         ({"range": ""}, "range is ''"),

@@ -201,8 +201,15 @@ def test_queries_change_sides_and_that_is_told() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_ledger_tells_what_its_preset_does_not_reproduce() -> None:
+    create(preset="market-matlab").append("monday.npy", labels("monday"))
+    noted = se.Ledger("L").evaluation().provenance["preset"]
+    assert noted == {"name": "market-matlab", "remark": se.PRESETS["market-matlab"].remark}
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_range_that_would_move_is_refused_with_the_reason() -> None:
-    for options in ({"range": "minmax"}, {"metric": "dot"}):
+    for options in ({"range": "minmax"}, {"range": "minmax-all"}, {"metric": "dot"}):
         with pytest.raises(OptionError, match="moves when the gallery grows"):
             create(**options)
     with pytest.raises(OptionError, match="moves when the gallery grows"):

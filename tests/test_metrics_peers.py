@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from oracle import oracle_statistics
 from problems import untied
-from support.protocols import EQUIVALENTS
+from support.protocols import DIFFERENCES, EQUIVALENTS
 from test_metrics import quietly
 from test_metrics_sklearn import lists
 
@@ -70,18 +70,26 @@ def test_torchmetrics(problem: dict[str, Any]) -> None:
 
     names = EQUIVALENTS["torchmetrics"]
     values = mine(problem, *names.values())
-    for theirs, name in names.items():
-        function, _, top = theirs.rstrip(")").partition("(top_k=")
+
+    def mean(called: str, offset: float) -> float:
+        """Return theirs, of scores whose least is `offset`."""
+        function, _, top = called.rstrip(")").partition("(top_k=")
         options = {"top_k": int(top)} if top else {}
-        each = [  # its AP leaves out what has a score of 0 or less
-            float(
-                getattr(retrieval, function)(
-                    tensor(score - score.min() + 1), tensor(match), **options
-                )
+        each = [
+            getattr(retrieval, function)(
+                tensor(score - score.min() + offset), tensor(match), **options
             )
             for match, score in lists(problem)
         ]
-        assert values[name] == pytest.approx(np.mean(each), abs=1e-6), name  # float32
+        return float(np.mean(each))
+
+    for theirs, name in names.items():
+        assert values[name] == pytest.approx(mean(theirs, 1.0), abs=1e-6), name  # float32
+        negative = mean(theirs, -1e6)
+        if theirs in DIFFERENCES["torchmetrics"]:
+            assert negative == 0, name
+        else:
+            assert values[name] == pytest.approx(negative, abs=1e-6), name
 
 
 @pytest.mark.filterwarnings("ignore")

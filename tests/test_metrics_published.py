@@ -14,6 +14,7 @@ import pytest
 from oracle import oracle_metrics, oracle_statistics, oracle_thresholds
 from support.metrics import Metrics, compute_metrics, gom_scalars
 
+import streameval as se
 from streameval import MetricOptions, StreamevalWarning
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -150,6 +151,20 @@ def test_cuhk03_under_other_readings(cuhk03: dict[str, Any]) -> None:
 
     assert cmc(cmc="all-shots") == [0.50083, 0.70917, 0.79917, 0.87833]
     assert cmc(same_camera=True) == [0.80, 0.94, 0.97, 0.98]
+
+
+def test_cuhk03_under_the_authors_code_of_gom(cuhk03: dict[str, Any]) -> None:
+    # GOM.py of YuanXinCherry/Person-reID-Evaluation 08fa6959: norm_distance, evaluate_closed.
+    sides = {
+        side: se.Labels(cuhk03[f"{side}_id"], cuhk03[f"{side}_cam"])
+        for side in ("query", "gallery")
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StreamevalWarning)
+        result = se.evaluate(se.Distances(cuhk03["distances"]), **sides, preset="gom-code")
+    assert result.range == {"mode": "minmax-all", "low": 0.17826, "high": 1.2798}
+    found = [round(result[name], 5) for name in ("mVP_max", "mReP_max", "tau_max", "MREP")]
+    assert found == [0.54550, 0.60109, 0.50, 0.40290]
 
 
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic", "stable", "expected"])

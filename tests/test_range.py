@@ -8,11 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import canonical_distances
 from support.kernels import threshold_distances
-from test_exactness import GALLERY, QUERIES, evaluate, labels, normal, oracle
+from support.runs import plan_any_budget
+from test_exactness import (
+    GALLERY,
+    METRICS,
+    QUERIES,
+    Array,
+    evaluate,
+    labels,
+    least_memory,
+    normal,
+    oracle,
+)
 
 import streameval as se
 
@@ -51,6 +63,82 @@ def test_minmax_is_over_all_pairs_that_are_not_ignored(metric: Any, tile: Any) -
     valid = distances[~ignored & (gallery.id != -1)]
     assert result.range == {"mode": "minmax", "low": valid.min(), "high": valid.max()}
     assert result.statistics.negatives_within[:, -1].tolist() == list(result.statistics.negatives)
+
+
+def with_ignored_extremes(
+    rng: np.random.Generator, q: Array, g: Array
+) -> tuple[dict[str, se.Labels], Array]:
+    """Return labels by which the nearest and the furthest items are ignored; and the features.
+
+    Query 0 and junk item 0 are equal; query 1 and item 1 are of one image, far from all others.
+    """
+    sides = labels(rng, QUERIES, GALLERY)
+    query, gallery = sides["query"], sides["gallery"]
+    g[0], q[1], g[1] = q[0], 9 * q[1], -9 * q[1]
+    gallery.id[:2], gallery.cam[:2] = (-1, query.id[1]), query.cam[:2]  # type: ignore[index]
+    return sides, g
+
+
+@pytest.mark.parametrize("tile", [None, (5, 16)])
+@pytest.mark.parametrize("protocol", ["market1501", "separate-camera", "no-camera"])
+@pytest.mark.parametrize("metric", METRICS)
+def test_minmax_all_is_over_every_pair(metric: Any, protocol: str, tile: Any) -> None:
+    rng = np.random.default_rng(6)
+    q, g = normal(rng)
+    sides, g = with_ignored_extremes(rng, q, g)
+    source = se.Features(q, g, metric)
+    options: dict[str, Any] = {"protocol": protocol, "range": "minmax-all", "threads": 2}
+    result = evaluate(source, **sides, **options, tile=tile, metrics="all")
+    distances = canonical_distances(q, g, metric)
+    low, high = distances.min(), distances.max()
+    assert result.range == {"mode": "minmax-all", "low": low, "high": high}
+    given = evaluate(source, **sides, **{**options, "range": (low, high)}, metrics="all")
+    assert result.statistics.equals(given.statistics)
+
+
+@pytest.mark.parametrize("ignored", ["own images", "listed"])
+@pytest.mark.parametrize("layout", ["strips", "rectangles"])
+def test_minmax_all_of_stored_distances(layout: str, ignored: str, tmp_path: Any) -> None:
+    rng = np.random.default_rng(7)
+    distances = rng.choice(np.linspace(0.5, 2, 40), (QUERIES, GALLERY))
+    sides = labels(rng, QUERIES, GALLERY)
+    distances[3, 3], distances[5, 5] = 0.25, 7.0
+    zarr.create_array(tmp_path / "d.zarr", data=distances, chunks=(5, 16))
+    source = se.Distances(tmp_path / "d.zarr")
+    options: dict[str, Any] = {"protocol": "no-camera", "self_match": "key"}
+    if ignored == "listed":
+        good = [[query + 20] for query in range(QUERIES)]
+        junk = [[query] * (query in (3, 5)) for query in range(QUERIES)]
+        options = {"listed": se.ListedPairs.of(good, [np.array(row, int) for row in junk])}
+        sides["gallery"].id[20 : 20 + QUERIES] = sides["query"].id
+    else:
+        sides = {side: se.Labels(one.id, key=np.arange(len(one))) for side, one in sides.items()}
+    options["range"] = "minmax-all"
+    with pytest.MonkeyPatch.context() as patch:
+        plan_any_budget(patch)
+        memory = 10**9 if layout == "strips" else least_memory(source, sides, **options)
+        result = evaluate(source, **sides, **options, memory=memory, threads=2)
+        narrow = evaluate(source, **sides, **{**options, "range": "minmax"}, memory=memory)
+    assert result.provenance["plan"]["layout"] == layout
+    assert result.range == {"mode": "minmax-all", "low": 0.25, "high": 7.0}
+    assert narrow.range == {"mode": "minmax", "low": 0.5, "high": 2.0}
+    given = evaluate(source, **sides, **{**options, "range": (0.25, 7.0)})
+    assert result.statistics.equals(given.statistics)
+
+
+def test_minmax_all_needs_no_pair_that_takes_part() -> None:
+    sides = {"query": se.Labels([1], [1]), "gallery": se.Labels([1, -1], [1, 1])}
+    result = evaluate(se.Distances([[1.0, 3.0]]), **sides, range="minmax-all")
+    assert result.range == {"mode": "minmax-all", "low": 1.0, "high": 3.0}
+
+
+def test_lists_do_not_tell_minmax_all() -> None:
+    sides = {"query": se.Labels([1], [1]), "gallery": se.Labels([1, 2], [2, 2])}
+    lists = se.Neighbors([[0, 1]], [[0.5, 0.75]])
+    with pytest.raises(se.OptionError, match="lists hold some of them: give --range LO,HI"):
+        evaluate(lists, **sides, range="minmax-all")
+    result = evaluate(lists, **sides, range="minmax-all", metrics="CMC@1")
+    assert result.range["mode"] == "unused"
 
 
 @pytest.mark.parametrize(("metric", "high"), [("euclidean", 2.0), ("sqeuclidean", 4.0)])

@@ -289,6 +289,7 @@ def least_budget(plan: Callable[[int], Any]) -> int:
         ({"protocol": "no-camera"}, r"options differ, protocol: "),
         ({"junk_ids": (3,)}, r"options differ, protocol: "),
         ({"range": "minmax"}, r"options differ, range: "),
+        ({"range": "minmax-all"}, r"options differ, range: .* and is 'minmax-all'"),
         (
             {"refine": ("EER",)},
             r"options differ, histogram edges of the metrics: it was 0, and is 1001",
@@ -392,6 +393,16 @@ def test_evaluate_keeps_nothing_when_it_is_over(folder: Path) -> None:
     found = se.evaluate(source, **labels(folder), checkpoint=folder / "kept", resume=True)
     assert not (folder / "kept").exists()
     assert found.statistics.equals(se.evaluate(source, **labels(folder)).statistics)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_range_of_all_pairs_goes_on(folder: Path) -> None:
+    stop_in_the_middle(folder, range="minmax-all")
+    found = run(folder, range="minmax-all")
+    expected = runs.run(prepared(folder, "features", range="minmax-all"), OPTIONS)
+    assert found.range == expected.range
+    assert found.range["mode"] == "minmax-all"
+    assert found.statistics.equals(expected.statistics)
 
 
 @pytest.mark.usefixtures("often")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import click
 from click.core import ParameterSource
 
+from streameval.choices import RangeName
 from streameval.cli import types
 from streameval.cli.config import CONFIG, take_config
 from streameval.cli.types import LOCAL, Choice, Metrics, Number, Range, Value, registry
@@ -145,7 +146,9 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "junk": _option(FILE, "Ignored items of each query, in the same format."),
     "listed_as": _rule("ListedAs", "Content of these files: indices or keys.", default="1-based"),
     "ties": _rule("TieRule", "Order of items at the same distance.  [default: pessimistic]"),
-    "range": _option(Range("auto", "minmax"), "Distances of tau = 0 and tau = 1.  [default: auto]"),
+    "range": _option(
+        Range(*get_args(RangeName)), "Distances of tau = 0 and tau = 1.  [default: auto]"
+    ),
     "fixed_range": _option(
         Range("auto"), "Distances of tau = 0 and tau = 1.  [default: auto]", "--range"
     ),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from streameval.choices import RangeName
 from streameval.errors import OptionError
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class Metrics(Value):
 
 
 class Range(Value):
-    """``auto``, ``minmax``, or two numbers: in a text with a comma, or in a list.
+    """A name such as ``auto``, or two numbers: in a text with a comma, or in a list.
 
     Parameters
     ----------
@@ -194,13 +195,16 @@ class Range(Value):
         super().__init__("|".join([*words, "LO,HI"]), names=lambda: words)
 
     def parse(self, value: Any) -> Any:
-        """Return a word, or a pair of numbers."""
-        if value in ("auto", "minmax"):
+        """Return a name of a range, or a pair of numbers."""
+        names = get_args(RangeName)
+        if value in names:
             return value
         try:
             low, high = map(float, value.split(",") if isinstance(value, str) else value)
         except ValueError:
-            raise ValueError("expected auto, minmax, or two numbers LO,HI such as 0,2") from None
+            raise ValueError(
+                f"expected {', '.join(names)}, or two numbers LO,HI such as 0,2"
+            ) from None
         return low, high
 
 

@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from streameval.display.provenance import (
+    describe_difference,
     describe_effort,
     describe_inputs,
     describe_protocol,
@@ -79,7 +80,9 @@ def evaluation_blocks(evaluation: Evaluation, saved: str | None = None) -> Block
         *_confidence_rows(evaluation.chosen_confidence),
         ("Written to", saved),
     ]
-    return [facts(opening), "", metrics_table(evaluation), *blocks, "", facts(closing)]
+    shown = [facts(opening), "", metrics_table(evaluation), *blocks, "", facts(closing)]
+    difference = describe_difference(provenance)
+    return [*shown, facts([("Differences", difference)], wraps=True)] if difference else shown
 
 
 def metrics_table(evaluation: Evaluation) -> Table:

@@ -46,6 +46,12 @@ def describe_junk(protocol: JsonObject) -> str:
     return ", ".join(map(str, protocol["junk_ids"])) or "none"
 
 
+def describe_difference(provenance: JsonObject) -> str:
+    """Return what no option reproduces of the tool whose conventions are used; "" of none."""
+    preset = provenance.get("preset", {"remark": ""})
+    return f"{preset['name']}: {preset['remark']}" if preset["remark"] else ""
+
+
 def describe_reading(provenance: JsonObject) -> list[str]:
     """Return in words how long lists of neighbours are, and how they are read; if there are any."""
     lists = provenance.get("lists")

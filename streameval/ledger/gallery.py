@@ -27,6 +27,7 @@ from streameval.metrics.groups import PositiveCameras
 from streameval.planning.plan import pieces, plural
 from streameval.planning.range import UNIT_TOLERANCE
 from streameval.protocols.labels import Labels
+from streameval.protocols.protocol import note_of
 from streameval.run.session import Session
 from streameval.sources.distances import Distances
 from streameval.sources.features import Features
@@ -167,6 +168,7 @@ class Gallery:
         return {
             "inputs": inputs,
             "protocol": asdict(settings.protocol),
+            **note_of(settings.preset),
             "ledger": {
                 "path": self._path,
                 "snapshot": len(head.happened) - 1,

@@ -45,6 +45,8 @@ class Settings:
         Thresholds, and edges of the histogram of impostors; 0 where there are none.
     keep : int
         Bytes for the nearest negatives of all queries.
+    preset : str or None
+        Name of the tool whose conventions these are.
     """
 
     metric: str | None
@@ -54,6 +56,7 @@ class Settings:
     thresholds: int
     edges: int
     keep: int
+    preset: str | None = None
 
     @classmethod
     def of(cls, array: Array | None, metric: str | None, terms: Terms, keep: str | int) -> Settings:
@@ -98,6 +101,7 @@ class Settings:
             thresholds,
             edges,
             parse_bytes(keep, "keep"),
+            terms.preset,
         )
 
     @property

@@ -119,7 +119,7 @@ METRICS = (
         "mAP@{k}/{denominator}",
         "1/N Σ (Σ_{r_j <= k} j/r_j) / D; D = |{r_j <= k}| (hits), G (total), min(k, G) "
         "(min); j/r_j as --ap has it",
-        "hits: torchmetrics; total: ranx, trec_eval; min: OML, Kaggle",
+        "hits: torchmetrics, OML since 0.3.11; total: ranx, trec_eval; min: Kaggle, OML before",
         values=truncated_average_precisions,
         column="AP@{k}/{denominator}",
         also=("mAP@{k}", "AP@{k}"),

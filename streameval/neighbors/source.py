@@ -195,6 +195,10 @@ class ListSource(Source):
             "lists leave items out: choose another protocol (separate-camera ignores the same "
             "pairs as cuhk03), or evaluate the features",
             drawn and f"{drawn[0]} can't be read off lists: leave it out",
+            request.range == "minmax-all"
+            and request.needs_range
+            and "range is minmax-all, the least and greatest distance of all pairs, and lists hold "
+            "some of them: give --range LO,HI, or evaluate the features",
             self.reading == "never"
             and options.ties == "expected"
             and "ties expected has no meaning for what is never found: choose pessimistic, "

@@ -231,7 +231,7 @@ class Preset:
         Options of `MetricOptions` that the tool uses.
     junk_ids : tuple of int or str, optional
         Junk identities that replace those of the protocol.
-    range : {"minmax"}, optional
+    range : {"minmax", "minmax-all"}, optional
         Range of τ, if the tool uses τ.
     remark : str
         Differences that no option reproduces.
@@ -242,7 +242,7 @@ class Preset:
     metrics: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     junk_ids: tuple[int | str, ...] | None = None
-    range: Literal["minmax"] | None = None
+    range: Literal["minmax", "minmax-all"] | None = None
     remark: str = ""
 
 
@@ -252,6 +252,9 @@ PRESETS: Mapping[str, Preset]
 EQUIVALENTS: Mapping[str, Mapping[str, str]]
 """Names here of the metrics of general packages, with the option that reads as they do."""
 
+DIFFERENCES: Mapping[str, Mapping[str, str]]
+"""What remains different in some of these metrics, by their names there."""
+
 
 @cache
 def _conventions() -> dict[str, Mapping[str, Any]]:
@@ -260,12 +263,20 @@ def _conventions() -> dict[str, Mapping[str, Any]]:
     for name, values in read["presets"].items():
         lists = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
         presets[name] = Preset(name, **values | lists)
-    return {"PRESETS": presets, "EQUIVALENTS": read["equivalents"]}
+    differences = {
+        tool: {name: one["remark"] for one in several for name in one["names"]}
+        for tool, several in read["differences"].items()
+    }
+    return {
+        "PRESETS": presets,
+        "EQUIVALENTS": read["equivalents"],
+        "DIFFERENCES": differences,
+    }
 
 
 def __getattr__(name: str) -> Mapping[str, Any]:
     """Read the conventions of other tools when they are first used."""
-    if name not in ("PRESETS", "EQUIVALENTS"):
+    if name not in ("PRESETS", "EQUIVALENTS", "DIFFERENCES"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _conventions()[name]
 
@@ -277,3 +288,10 @@ def find_preset(name: str) -> Preset:
         raise OptionError(f"unknown preset {name!r}; known presets: {', '.join(presets)}")
     found: Preset = presets[name]
     return found
+
+
+def note_of(preset: str | None) -> dict[str, dict[str, str]]:
+    """Return a preset for the provenance, by its name: with what no option reproduces."""
+    if preset is None:
+        return {}
+    return {"preset": {"name": preset, "remark": find_preset(preset).remark}}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from streameval.audit import Audit
 from streameval.display.figures import shortened
 from streameval.display.provenance import (
+    describe_difference,
     describe_inputs,
     describe_junk,
     describe_range,
@@ -226,6 +227,7 @@ def _options(result: Evaluation) -> dict[str, str]:
         "Verification precision (VP)": options.vp,
         "False-rate budget": f"{options.false_rate_budget:,}",
         "Distances of τ = 0 and 1": describe_range(result.range) or "not used",
+        "Differences": describe_difference(result.provenance),
         "Refined": ", ".join(result.provenance.get("refined", ())),
         "Lists": " · ".join(filter(None, describe_reading(result.provenance))),
     }

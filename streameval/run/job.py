@@ -18,6 +18,7 @@ from streameval.kernels.edges import Positives
 from streameval.kernels.matrix_unit import LINE_BYTES
 from streameval.planning.plan import Plan
 from streameval.planning.range import Range
+from streameval.protocols.classes import ItemClasses
 from streameval.protocols.pairs import Pairs
 from streameval.single_shot.counter import Shots
 from streameval.source import Source
@@ -230,6 +231,14 @@ class Job:
         """Return the positives of some queries."""
         known = self.known_positives()
         return known.block(queries[0] - self.first, queries[1] - self.first)
+
+    def with_every_pair(self) -> Job:
+        """Return the job of the same queries and items, where no pair is ignored."""
+        pairs = self.pairs
+        classes = ItemClasses.none(pairs.queries, pairs.gallery)
+        positive, junk = np.ones_like(pairs.positive), np.zeros_like(pairs.junk)
+        pairs = replace(pairs, positive=positive, junk=junk, classes=classes)
+        return replace(self, pairs=pairs, cache=Cache())
 
     @property
     def ranks_alone(self) -> bool:

@@ -97,7 +97,7 @@ def listed_distances(
 
 
 def find_extremes(job: Job, session: Session) -> FloatArray:
-    """Return the least and greatest distance over all non-ignored pairs; (inf, −inf) of none."""
+    """Return the least and greatest distance over a job's valid pairs; (inf, −inf) of none."""
     stage = session.record.stage(job.stage("range"), job.plan.tasks)
     return session.sums(FIND_RANGE, job, stage)[None]
 

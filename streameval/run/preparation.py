@@ -44,7 +44,7 @@ class Planned:
         What the plan may take.
     plan : Plan
     range : Range or None
-        None: to be found in a pass over the data.
+        None: to be found in a pass over the data, see `range_name`.
     counts : PairCounts
         The numbers of the pairs.
     columns : mapping of str to [Q] array
@@ -67,6 +67,11 @@ class Planned:
     def source(self) -> Source:
         """The source of the request."""
         return self.request.source
+
+    @property
+    def range_name(self) -> str:
+        """Which range the data give: ``minmax-all``, or else ``minmax``."""
+        return "minmax-all" if self.request.range == "minmax-all" else "minmax"
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +114,7 @@ class Prepared(Planned):
             return {**UNUSED}
         if np.isnan(used.low):  # lists don't tell
             return {**UNUSED, "mode": "unknown"}
-        return used.summary if self.range is not None else used.summary | {"mode": "minmax"}
+        return used.summary | ({} if self.range is not None else {"mode": self.range_name})
 
 
 def prepare(request: Request, session: Session) -> Prepared:

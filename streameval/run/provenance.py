@@ -21,6 +21,7 @@ import psutil
 
 from streameval.arrays.array import Array
 from streameval.protocols.pairs import Pairs
+from streameval.protocols.protocol import note_of
 from streameval.run.preparation import Prepared
 from streameval.run.record import PLACES, Manifest
 from streameval.run.session import cores
@@ -48,6 +49,7 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> JsonO
     return {
         "inputs": describe_source(prepared.source),
         "protocol": asdict(prepared.request.protocol),
+        **note_of(prepared.request.preset),
         "plan": {
             "layout": plan.layout,
             "tasks": len(plan.tasks),
@@ -119,7 +121,7 @@ def manifest(prepared: Prepared) -> Manifest:
         "histogram edges of the metrics": problem.edges,
         "refine": [measure.name for measure in request.refine],
         "shots": sorted(request.fields_needed & SHOT_FIELDS),
-        "range": asdict(used) if used is not None and has_range else None,
+        "range": (asdict(used) if used else prepared.range_name) if has_range else None,
         "streameval": version("streameval"),
     }
     if source.depends_on_reading:

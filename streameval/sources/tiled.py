@@ -6,7 +6,7 @@ Its inputs are matrices of numbers: opened, checked, and converted to floats tha
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
@@ -219,7 +219,10 @@ class TiledSource(Source):
         session.progress.begin(total, plan.bytes_read)
         used = prepared.range
         if used is None:
-            ends = [find_extremes(job, session) for job in rounds_of(prepared)]
+            jobs: Iterable[Job] = rounds_of(prepared)
+            if prepared.range_name == "minmax-all":
+                jobs = map(Job.with_every_pair, jobs)
+            ends = [find_extremes(job, session) for job in jobs]
             used = _range_of(*reduce(wider, ends).tolist())
         thresholds = Thresholds(used, *used.limits(problem.thresholds, problem.edges))
 

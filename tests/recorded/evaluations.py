@@ -488,7 +488,10 @@ def _(folder: Path) -> se.Evaluation:
 
 
 for _at, _preset in enumerate(
-    ("torchreid", "fastreid", "open-reid", "market-matlab", "gom-paper", "gom-code", "oml")
+    (
+        *("torchreid", "fastreid", "open-reid", "market-matlab", "gom-paper", "gom-code", "oml"),
+        "cluster-contrast",
+    )
 ):
     register(f"preset {_preset}", _protocol(70 + _at, preset=_preset))
 

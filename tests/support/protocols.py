@@ -5,9 +5,11 @@ from streameval.protocols.agreement import multiplicities as multiplicities
 from streameval.protocols.counts import PairCounts as PairCounts
 from streameval.protocols.pairs import Pairs as Pairs
 from streameval.protocols.pairs import find_pairs as find_pairs
+from streameval.protocols.protocol import DIFFERENCES as DIFFERENCES
 from streameval.protocols.protocol import EQUIVALENTS as EQUIVALENTS
 
 __all__ = [
+    "DIFFERENCES",
     "EQUIVALENTS",
     "PairCounts",
     "Pairs",
