@@ -149,7 +149,10 @@ def protocols_part() -> str:
     """Return the protocols as a table."""
     return table(
         ("name", "ignored pairs", "CMC counts", "source"),
-        ((f"`{name}`", _ignored(one), one.cmc, one.source) for name, one in PROTOCOLS.items()),
+        (
+            (f"`{name}`", _ignored(one), one.cmc, PROTOCOLS.source(name))
+            for name, one in PROTOCOLS.items()
+        ),
     )
 
 

@@ -159,7 +159,6 @@ def test_on_the_command_line() -> None:
     assert found["provenance"]["protocol"] == {
         **expected["provenance"]["protocol"],
         "name": "mine",
-        "source": "",
     }
     assert "ignores other pairs (market1501" not in call("conventions", "mine").stdout
     write(Path("mine.toml"), *market, "same_camera = true")

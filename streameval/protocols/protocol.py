@@ -46,7 +46,6 @@ _FLAG = "true or false"
 _VALUES: Mapping[str, tuple[Test, str]] = {
     "name": (_is_text, "a string"),
     "positive": (_is_text, "a rule, such as 'same(id)',"),
-    "source": (_is_text, "a string"),
     "ignore": (_is_tuple(_is_text), "a list of rules, such as ['same(id, cam)'],"),
     "cmc": (
         get_args(CmcReading).__contains__,
@@ -90,8 +89,6 @@ class Protocol:
     positive : str
         The rule of positive pairs, of those that are not ignored. Each of its alternatives needs
         the same label in some column.
-    source : str
-        Where the protocol comes from.
 
     Other Parameters
     ----------------
@@ -108,7 +105,6 @@ class Protocol:
     shot_draws: int = 10
     shot_seed: int = 0
     positive: str = "same(id)"
-    source: str = field(default="", compare=False)
     same_identity_and_camera: InitVar[bool | None] = None
     same_camera: InitVar[bool | None] = None
 

@@ -16,6 +16,7 @@ from streameval.errors import OptionError, refuse
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
 
 SUFFIX = ".toml"
+SOURCE = "source"  # a key of the file that says where a protocol comes from
 
 
 class Shipped(Mapping[str, Protocol]):
@@ -33,6 +34,10 @@ class Shipped(Mapping[str, Protocol]):
     def text(self, name: str) -> str:
         """Return the file of a protocol."""
         return _text(name)
+
+    def source(self, name: str) -> str:
+        """Return where a protocol comes from."""
+        return str(tomllib.loads(_text(name))[SOURCE])
 
 
 PROTOCOLS = Shipped()
@@ -70,7 +75,7 @@ def protocol_of(values: Mapping[str, Any], name: str, what: str) -> Protocol:
     Parameters
     ----------
     values : mapping of str to object
-        Parameters of `Protocol`. ``ignore``, or its earlier spelling
+        Parameters of `Protocol`, and ``source``. ``ignore``, or its earlier spelling
         ``same_identity_and_camera``, is required.
     name : str
         The protocol's, where there is none among the keys.
@@ -82,6 +87,7 @@ def protocol_of(values: Mapping[str, Any], name: str, what: str) -> Protocol:
     OptionError
     """
     known = list(inspect.signature(Protocol).parameters)
+    values = {key: value for key, value in values.items() if key != SOURCE}
     for key in values:
         if key not in known:
             near = get_close_matches(key, known, n=3, cutoff=0.4)

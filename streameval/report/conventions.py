@@ -85,7 +85,10 @@ def _declaration(metric: Metric) -> Table:
 
 def protocols_summary() -> dict[str, JsonObject]:
     """Return every protocol as text, for ``streameval protocols --json``."""
-    return {name: plain(asdict(protocol)) for name, protocol in PROTOCOLS.items()}
+    return {
+        name: plain(asdict(protocol)) | {"source": PROTOCOLS.source(name)}
+        for name, protocol in PROTOCOLS.items()
+    }
 
 
 def protocols_blocks() -> Blocks:
@@ -97,7 +100,7 @@ def protocols_blocks() -> Blocks:
             ("    ignored", "; ".join(rule.text for rule in protocol.ignored_by)),
             ("    junk ids", ", ".join(map(str, protocol.junk_ids))),
             ("    CMC", protocol.cmc),
-            ("    source", protocol.source),
+            ("    source", PROTOCOLS.source(name)),
         )
         blocks += [name, facts(rules, wraps=True)]
     return [

@@ -230,13 +230,6 @@ def differences(old: Any, new: Any, where: str = "", *, close: bool = False) -> 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return a line for each difference between two records of a case."""
     close = old["summary"]["options"]["ties"] == "expected"
-    protocol = old["summary"]["provenance"].get("protocol", {})
-    flags = ("same_identity_and_camera", "same(id, cam)"), ("same_camera", "same(cam)")
-    if flags[0][0] in protocol:  # recorded when protocols had a flag for either rule
-        rules = [rule for name, rule in flags if protocol[name]]
-        protocol = {name: value for name, value in protocol.items() if name not in dict(flags)}
-        provenance = old["summary"]["provenance"] | {"protocol": protocol | {"ignore": rules}}
-        old = {**old, "summary": old["summary"] | {"provenance": provenance}}
     return list(differences(old, new, close=close))
 
 
