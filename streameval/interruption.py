@@ -123,9 +123,12 @@ def _end(number: int) -> NoReturn:
         _within_grace(ending, said)
     with suppress(OSError):
         os.write(2, f"{'; '.join(['interrupted', *filter(None, said)])}\n".encode())
-    for child in children:
-        with suppress(Exception):
-            child.kill()
+    killed: set[Any] = set()
+    while others := {*children, *_children()} - killed:  # threads go on, and may have started some
+        for child in others:
+            with suppress(Exception):
+                child.kill()
+        killed |= others
     _within_grace(_unlink_semaphores, said)
     os._exit(128 + number)
 
