@@ -123,12 +123,9 @@ def _end(number: int) -> NoReturn:
         _within_grace(ending, said)
     with suppress(OSError):
         os.write(2, f"{'; '.join(['interrupted', *filter(None, said)])}\n".encode())
-    killed: set[Any] = set()
-    while others := {*children, *_children()} - killed:  # threads go on, and may have started some
-        for child in others:
-            with suppress(Exception):
-                child.kill()
-        killed |= others
+    for child in [*children, *_children()]:  # threads have gone on, and may have started some
+        with suppress(Exception):
+            child.kill()
     _within_grace(_unlink_semaphores, said)
     os._exit(128 + number)
 

@@ -360,6 +360,14 @@ def test_a_test_of_labels_of_another_kind_is_refused() -> None:
         se.evaluate(source, query=labels, gallery=labels, protocol=protocol)
 
 
+def test_a_test_of_an_empty_gallery_holds_of_nothing() -> None:
+    query, gallery = se.Labels([1, 2], ["a", "b"]), se.Labels([], [])
+    protocol = se.Protocol("mine", ("gallery.cam == 'a'", "same(cam) and query.cam == 'b'"))
+    pairs = find_pairs(query, gallery, protocol)
+    assert pairs.classes.sizes == PairCounts.of(query, gallery, protocol).classes
+    assert len(pairs.item) == 0
+
+
 def test_a_column_of_one_side_is_needed_on_that_side_alone() -> None:
     rng = np.random.default_rng(8)
     source = se.Distances(rng.random((9, 40)))

@@ -81,7 +81,7 @@ class Digits(NamedTuple):
     Attributes
     ----------
     rows : [m, stride] uint8
-        X, and one more than the greatest.
+        X + `way.most` + 1.
     scale : [m] float32
         c.
     error : [m] float64

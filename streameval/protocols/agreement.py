@@ -42,6 +42,8 @@ _COMPARE: dict[str, Callable[[AnyArray, Any], Any]] = {
 def outcome(test: Test, labels: Labels) -> BoolArray:
     """Tell of which items of its side a test holds, [n]; raise OptionError for other values."""
     column, values = labels.columns[test.column], np.atleast_1d(np.array(test.value))
+    if not len(column):  # of no kind yet
+        return np.zeros(0, np.bool_)
     texts = column.dtype.kind == "U"
     if values.size and texts != (values.dtype.kind == "U"):
         kinds = ("texts", "a text in quotes") if texts else ("integers", "an integer")

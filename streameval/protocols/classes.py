@@ -8,8 +8,8 @@ ask for others on which they don't.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from streameval.protocols.agreement import Agreement, outcome
 from streameval.protocols.finder import anchors
 from streameval.protocols.labels import Labels
 from streameval.protocols.protocol import Protocol
-from streameval.protocols.rules import SIDES, Term, Test
+from streameval.protocols.rules import Side, Term, Test
 from streameval.typing import BoolArray, Int32Array, IntArray
 
 Clause = tuple[int, tuple[int, ...]]
@@ -57,15 +57,23 @@ class ItemClasses:
     @classmethod
     def of(cls, query: Labels, gallery: Labels, protocol: Protocol) -> ItemClasses:
         """Return the classes of the rules whose pairs are not listed one by one."""
-        terms = _class_terms(protocol)
-        if not terms:
-            return cls.none(len(query), len(gallery))
-        known, clauses = _facts(terms)
+        classes, item = cls.of_queries(query, gallery, protocol)
+        return replace(classes, item=np.stack([codes() for codes in item])) if item else classes
+
+    @classmethod
+    def of_queries(
+        cls, query: Labels, gallery: Labels, protocol: Protocol
+    ) -> tuple[ItemClasses, list[Callable[[], Int32Array]]]:
+        """Return the classes without the items, and what returns their codes, a fact each."""
+        none = cls.none(len(query), len(gallery))
+        known, clauses = _facts(_class_terms(protocol))
+        if not known:
+            return none, []
         facts = [_codes(query, gallery, *fact) for fact in known]
         own = np.stack([of_queries for of_queries, _ in facts], axis=1)
-        item = np.stack([of_items for _, of_items in facts])
         code, of_query = np.unique(own, axis=0, return_inverse=True)
-        return cls(of_query.reshape(-1).astype(np.int32), code, item, clauses)
+        classes = cls(of_query.reshape(-1).astype(np.int32), code, none.item, clauses)
+        return classes, [of_items for _, of_items in facts]
 
     @property
     def count(self) -> int:
@@ -142,17 +150,24 @@ def _facts(terms: list[Term]) -> tuple[list[Fact], tuple[Clause, ...]]:
 
 def _codes(
     query: Labels, gallery: Labels, columns: frozenset[str], tests: frozenset[Test]
-) -> tuple[Int32Array, Int32Array]:
-    """Return codes of queries, [Q], and items, [G]: equal where columns are, and tests hold.
+) -> tuple[Int32Array, Callable[[], Int32Array]]:
+    """Return codes of queries, [Q], and what returns those of items, [G].
 
-    A query of which a test does not hold is −2, an item of which none holds −1.
+    They are equal where columns are, and tests hold. A query of which a test does not hold is −2,
+    an item of which one does not −1.
     """
-    codes = {"query": np.zeros(len(query), np.int32), "gallery": np.zeros(len(gallery), np.int32)}
-    if columns:
-        agreement = Agreement(query, gallery, sorted(columns))
-        codes = {"query": agreement.query.astype(np.int32), "gallery": agreement.codes()}
-    sides, nobody = {"query": query, "gallery": gallery}, {"query": -2, "gallery": -1}
-    for test in tests:
-        codes[test.side][~outcome(test, sides[test.side])] = nobody[test.side]
-    first, second = (codes[side] for side in SIDES)
-    return first, second
+    agreement = Agreement(query, gallery, sorted(columns)) if columns else None
+
+    def tested(codes: Int32Array, side: Side, labels: Labels, nobody: int) -> Int32Array:
+        for test in (test for test in tests if test.side == side):
+            codes[~outcome(test, labels)] = nobody
+        return codes
+
+    def of_items() -> Int32Array:
+        codes = np.zeros(len(gallery), np.int32) if agreement is None else agreement.codes()
+        return tested(codes, "gallery", gallery, -1)
+
+    own = np.zeros(len(query), np.int32)
+    if agreement is not None:
+        own = agreement.query.astype(np.int32)
+    return tested(own, "query", query, -2), of_items

@@ -92,10 +92,8 @@ class PairCounts:
         check_protocol(query, gallery, protocol, listed)
         if listed is not None:
             return cls(*listed.counts(len(query), len(gallery)))
-        own, classes = (
-            _own_image(query, gallery, protocol),
-            ItemClasses.of(query, gallery, protocol),
-        )
+        own = _own_image(query, gallery, protocol)
+        classes, _ = ItemClasses.of_queries(query, gallery, protocol)
         numbers, terms = _Numbers(query, gallery), None
         (base, *others), plain = anchors(protocol), is_plain(protocol.positive_by.terms)
         ignored = [term for rule in protocol.ignored_by for term in rule.terms]
