@@ -32,6 +32,7 @@ from support.run import (
     ClusterExecutor,
     Connection,
     Job,
+    Share,
     cluster_module,
     connection_module,
     local_cluster,
@@ -246,18 +247,18 @@ def test_tasks_in_flight_are_bounded_and_have_names_to_read(
 def test_a_job_travels_small(folder: Path) -> None:
     work = prepared(folder, "features", protocol="separate-camera")
     pairs = work.pairs.block(0, QUERIES)
-    job = Job(work.source, pairs, work.plan)
+    job = Job(work.source, work.plan, (Share(pairs),))
     blob = pickle.dumps(job)
     listed = 8 * len(pairs.item)
     assert len(blob) < listed + 2 * GALLERY + 8 * QUERIES + 4000
     again = pickle.loads(blob)
     assert again.plan == replace(work.plan, tasks=())
     for name in ("indptr", "item", "positive", "same_identity", "junk"):
-        found, expected = getattr(again.pairs, name), getattr(pairs, name)
+        found, expected = getattr(again.shares[0].pairs, name), getattr(pairs, name)
         assert found.dtype == expected.dtype
         assert np.array_equal(found, expected)
     for name, codes in vars(pairs.classes).items():
-        assert np.all(getattr(again.pairs.classes, name) == codes)
+        assert np.all(getattr(again.shares[0].pairs.classes, name) == codes)
 
 
 @pytest.mark.parametrize("cameras", [1, 127, 128, 129, 300, 40_000])

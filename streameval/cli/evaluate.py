@@ -66,7 +66,7 @@ def evaluate(**given: Any) -> None:
             from streameval import audit
             from streameval.display.evaluation import evaluation_blocks, results_table
             from streameval.request import Request
-            from streameval.run.preparation import plan_request, with_pairs
+            from streameval.run.preparation import plan_requests, with_pairs
             from streameval.run.session import open_session
 
         resampling = None if values["ci"] is None else inputs.parse_level(values)
@@ -77,7 +77,7 @@ def evaluate(**given: Any) -> None:
         request = Request.of(opened)
         conditions = {**values, "progress": progress, "resume": False}
         session = stack.enter_context(open_session(conditions))
-        planned = plan_request(request, session)
+        (planned,) = plan_requests([request], session)
         query, gallery = (opened[side] for side in SIDES)
         known = not opened["without_labels"]
         findings = audit.check_labels(query, gallery, request.protocol) if known else []

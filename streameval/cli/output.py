@@ -140,7 +140,7 @@ class Output(ExitStack):
 
         if self._out is None:
             return carry_out(prepared, session)
-        content = manifest(prepared)
+        content = manifest([prepared])
         name = identity(content)
         if self._resume and Path(self._out).exists():
             saved, request = Evaluation.load(self._out), prepared.request

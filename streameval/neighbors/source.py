@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -28,6 +28,7 @@ from streameval.planning.planner import TARGET_BLOCK_BYTES
 from streameval.planning.problem import Problem
 from streameval.planning.range import Range
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
+from streameval.protocols.views import View
 from streameval.request import Request
 from streameval.run.preparation import Planned, Prepared
 from streameval.run.session import Session
@@ -282,9 +283,17 @@ class ListSource(Source):
             "FAISS",
         )
 
-    def count(self, prepared: Prepared, session: Session) -> Counted:
+    def check_views(self, views: Sequence[View]) -> None:
+        """Raise OptionError unless all queries rank all items: lists lack most of them."""
+        if not all(view.whole for view in views):
+            raise OptionError(
+                "the protocol selects queries or gallery items, and lists of neighbours are of the "
+                "whole gallery: evaluate features or distances, or make lists of the selection"
+            )
+
+    def count(self, prepared: Sequence[Prepared], session: Session) -> list[Counted]:
         """Return the statistics that the lists leave possible."""
-        return count_lists(self, prepared, session)
+        return [count_lists(self, one, session) for one in prepared]
 
     def first_bad_row(self, stop: int) -> None:
         """Raise InputError for the first bad row of the features below `stop`, if any."""

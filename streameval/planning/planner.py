@@ -140,6 +140,7 @@ def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
     queries = cut.queries * data.width * (data.itemsize + value)
     block = cut.block * _row_bytes(problem) + data.scratch(cut.block, data.width)
     tile = cut.items * (value * (cut.rows + classes) + fine)
+    tile += cut.rows * cut.items * value * bool(problem.asking)  # the part that one counts
     own = {
         "queries": operands * (queries + query_bytes(cut.queries, data.width)),
         "gallery blocks": threads * block,
@@ -267,7 +268,8 @@ def _shards(problem: Problem, unit: int, most: int, process: Process) -> list[Sp
 
 def _matrix_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
     data, threads, rows, items = problem.data, process.threads, cut.rows, cut.items
-    cells = rows * items * (data.itemsize + data.converted * data.stored_itemsize)
+    copies = 1 + bool(problem.asking)  # the part that one of several counts
+    cells = rows * items * (copies * data.itemsize + data.converted * data.stored_itemsize)
     shared = items >= max(problem.gallery, 1)  # by all strips
     columns = items * (16 + data.itemsize * (2 + problem.pairs.classes[0]))
     own = {

@@ -35,6 +35,13 @@ class ShotSizes:
     entries: int
     fields: int = 1
 
+    @classmethod
+    def joined(cls, several: Sequence[ShotSizes]) -> ShotSizes:
+        """Return the sizes of evaluations that are counted together."""
+        sizes = [(one.identities, one.entries, one.fields) for one in several]
+        identities, entries, fields = map(sum, zip(*sizes, strict=True))
+        return cls(identities, entries, fields)
+
     def task_bytes(self, queries: int, positives: int, items: int) -> int:
         """Return the bytes of a task of so many queries, positives and columns of a tile."""
         spare = max(items, SHOT_DOUBTS)
@@ -143,6 +150,9 @@ class Problem:
         Where CMC is read under single gallery shot: a task sees the whole gallery then.
     near : int
         Nearest negatives that are looked for of each query.
+    asking : int
+        Queries of all evaluations, where these count parts of tiles; 0 where one counts tiles as
+        they are.
     """
 
     queries: int
@@ -155,11 +165,18 @@ class Problem:
     groups: int = 0
     shots: ShotSizes | None = None
     near: int = 0
+    asking: int = 0
+
+    @property
+    def _times(self) -> int:
+        """In how many evaluations a query takes part, rounded up."""
+        return -(-self.asking // max(self.queries, 1)) or 1
 
     @property
     def ranks_alone(self) -> bool:
         """Whether nothing is counted beside ranks and the nearest negative."""
-        return not (self.thresholds or self.edges or self.near) and self.shots is None
+        counted = self.thresholds or self.edges or self.near or self.asking
+        return not counted and self.shots is None
 
     @property
     def passes(self) -> int:
@@ -197,7 +214,7 @@ class Problem:
         pairs = 10 * listed + 4 * positives + 100 * min(listed, PAIRS)
         statistics = 3 * self.part_bytes(queries) + 112 * positives
         if queries < self.queries:
-            statistics += QUERY_BYTES * self.queries + READ_BYTES
+            statistics += QUERY_BYTES * max(self.queries, self.asking) + READ_BYTES
         return {"pairs": pairs, "statistics": statistics}
 
     def job_bytes(self, queries: int) -> int:
@@ -218,13 +235,13 @@ class Problem:
 
     def part_bytes(self, queries: int) -> int:
         """Return the bytes of the statistics of so many queries."""
-        by_query = queries * (self.thresholds + self.near + 8)
-        by_edge = self.edges * (2 + self.groups)
+        by_query = self._times * queries * (self.thresholds + self.near + 8)
+        by_edge = self._times * self.edges * (2 + self.groups)
         return 8 * (by_query + by_edge) + 32 * self.positives_of(queries)
 
     def task_bytes(self, queries: int) -> int:
         """Return the bytes of edges, levels, slots and statistics of a task of so many queries."""
-        positives, limits = self.positives_of(queries), self.thresholds + self.edges
+        positives, limits = self.positives_of(queries), self._times * (self.thresholds + self.edges)
         within = limits + 8 + 2 * self.near + (self.thresholds if self.edges else 0)
         return (
             (32 if self.data.width else 24) * (positives + queries * limits)

@@ -191,12 +191,17 @@ def check_protocol(
     check_kinds(query, gallery, "id")
     sides: dict[Side, Labels] = {"query": query, "gallery": gallery}
     for side, labels in sides.items():
-        for column in protocol.columns_of(side):
-            if column not in labels.columns:
-                raise OptionError(_lacking(column, side, labels, protocol))
+        check_columns(labels, side, protocol)
     shared = {name for rule in protocol.rules for term in rule.terms for name in term.columns}
     for column in sorted(shared | ({"key"} if protocol.self_match == "key" else set())):
         check_kinds(query, gallery, column)
+
+
+def check_columns(labels: Labels, side: Side, protocol: Protocol) -> None:
+    """Raise OptionError where a side lacks a column that the protocol uses."""
+    for column in protocol.columns_of(side):
+        if column not in labels.columns:
+            raise OptionError(_lacking(column, side, labels, protocol))
 
 
 def _lacking(column: str, side: Side, labels: Labels, protocol: Protocol) -> str:

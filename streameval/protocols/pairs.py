@@ -186,8 +186,8 @@ class PairSource:
 
     Attributes
     ----------
-    queries : int
-        Q.
+    queries, gallery : int
+        Q and G.
     counts : PairCounts
         The numbers of the pairs.
     classes : ItemClasses
@@ -204,7 +204,7 @@ class PairSource:
     ) -> None:
         if counts is None:
             counts = PairCounts.of(query, gallery, protocol, listed)
-        self.queries, self.counts, self._gallery = len(query), counts, len(gallery)
+        self.queries, self.gallery, self.counts = len(query), len(gallery), counts
         self._listed = listed
         self._finder: PairFinder | None = None
         if listed is None:
@@ -247,7 +247,7 @@ class PairSource:
             if self._finder is not None:
                 _, item[own], positive[own], same_identity[own] = self._finder.find(*where)
             elif self._listed is not None:
-                _, item[own], positive[own] = self._listed.merged(*where, self._gallery)
+                _, item[own], positive[own] = self._listed.merged(*where, self.gallery)
         classes = replace(self.classes, query=self.classes.query[start:stop])
         return Pairs(indptr, item, positive, same_identity, self.junk, classes, start)
 

@@ -11,15 +11,20 @@ A `Preset` is a protocol and the options that reproduce a tool. The presets are 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
 from streameval.choices import CmcReading, SelfMatch
-from streameval.errors import OptionError, entry_point, is_whole
+from streameval.errors import OptionError, entry_point, is_whole, refuse
 from streameval.protocols.rules import Rule, Side, same
+from streameval.protocols.trials import Trials
+
+REST = "rest"  # queries that are what a trial does not draw
+SELECTIONS: Mapping[str, Side] = {"queries": "query", "gallery": "gallery"}
+"""Rules of who takes part, and the side that each is about."""
 
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
@@ -55,6 +60,10 @@ _VALUES: Mapping[str, tuple[Test, str]] = {
         _is_tuple(lambda value: (_is_text(value) and "\0" not in value) or is_whole(value)),
         "a list of integers or strings, without NUL characters,",
     ),
+    "queries": (_is_text, "a rule, such as 'cam in [3, 6]', or 'rest',"),
+    "gallery": (_is_text, "a rule, such as 'cam in [1, 2]',"),
+    "galleries": (_is_text, "the name of a label column"),
+    "trials": (lambda value: isinstance(value, Trials | None), "a table of draw, per, times, ..."),
     "self_match": (lambda value: value in (None, *get_args(SelfMatch)), "'index' or 'key'"),
     "listed": (lambda value: isinstance(value, bool), _FLAG),
     "shot_draws": (partial(is_whole, least=1), "a whole number of at least 1"),
@@ -86,6 +95,14 @@ class Protocol:
     shot_draws, shot_seed : int
         Number and seed of the draws of ``CMC_sampled@x`` under single gallery shot. Each draw
         takes one item of each identity for each query.
+    queries, gallery : str
+        Which queries ask, and which items they rank: rules over the columns of that side, such as
+        ``"cam in [3, 6]"``; all by default. Others count nowhere. ``queries="rest"`` takes what a
+        trial does not draw, where both sides are the same images.
+    galleries : str
+        A column of the gallery: each of its labels is a gallery by itself.
+    trials : Trials or mapping, optional
+        Draws of galleries, each an evaluation by itself.
     positive : str
         The rule of positive pairs, of those that are not ignored. Each of its alternatives needs
         the same label in some column.
@@ -105,6 +122,10 @@ class Protocol:
     shot_draws: int = 10
     shot_seed: int = 0
     positive: str = "same(id)"
+    queries: str = ""
+    gallery: str = ""
+    galleries: str = ""
+    trials: Trials | None = None
     same_identity_and_camera: InitVar[bool | None] = None
     same_camera: InitVar[bool | None] = None
 
@@ -132,8 +153,12 @@ class Protocol:
             rules = tuple(map(_as_rule, rules))
         object.__setattr__(self, "ignore", rules)
         object.__setattr__(self, "junk_ids", _as_tuple(self.junk_ids))
+        trials: object = self.trials
+        if isinstance(trials, Mapping):
+            object.__setattr__(self, "trials", Trials.of(trials, self.name))
         for name, (can_be, expected) in _VALUES.items():
             self._check(name, getattr(self, name), can_be, expected)
+        self._check_selections()
         try:
             object.__setattr__(self, "ignore", tuple(rule.text for rule in self.ignored_by))
             object.__setattr__(self, "positive", self.positive_by.text)
@@ -160,6 +185,31 @@ class Protocol:
         if not can_be(value):
             raise OptionError(f"{what} of protocol {self.name} is {value!r}; {expected} is needed")
 
+    def _check_selections(self) -> None:
+        """Bring rules of one side to one spelling."""
+        for name, side in SELECTIONS.items():
+            text = getattr(self, name)
+            if text and text != REST:
+                try:
+                    object.__setattr__(self, name, Rule.of_side(text, side).text)
+                except OptionError as error:
+                    raise OptionError(f"{name} of protocol {self.name}: {error}") from error
+        drawn = self.trials is not None and self.trials.side == "gallery"
+        refuse(
+            OptionError,
+            self.gallery == REST
+            and f"gallery of protocol {self.name} is {REST!r}, which only queries can be",
+            self.queries == REST
+            and not drawn
+            and f"queries of protocol {self.name} are {REST!r}, and no trial draws gallery items: "
+            "add [trials]",
+        )
+
+    @property
+    def selects(self) -> bool:
+        """Whether some queries or items are left out."""
+        return any((self.queries, self.gallery, self.galleries, self.trials))
+
     @property
     def positive_by(self) -> Rule:
         """The rule of positive pairs."""
@@ -179,7 +229,19 @@ class Protocol:
         """Return the label columns that a side needs in addition to ``id``, in the rules' order."""
         by_key = ["key"] if self.self_match == "key" else []
         names = dict.fromkeys(name for rule in self.rules for name in sorted(rule.columns(side)))
+        names |= dict.fromkeys(self._selected_by(side))
         return tuple(name for name in dict.fromkeys([*names, *by_key]) if name != "id")
+
+    def _selected_by(self, side: Side) -> Iterator[str]:
+        """Yield the columns by which items of a side are selected or drawn."""
+        for name, own in SELECTIONS.items():
+            text = getattr(self, name)
+            if own == side and text and text != REST:
+                yield from sorted(Rule.of_side(text, side).columns(side))
+        if self.galleries and side == "gallery":
+            yield self.galleries
+        if self.trials is not None and self.trials.side == side:
+            yield from self.trials.per
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -127,6 +127,17 @@ class Rule:
         """
         return _parsed(text)
 
+    @classmethod
+    def of_side(cls, text: str, side: Side) -> Rule:
+        """Return the rule of a text about one side, whose columns it names without the side.
+
+        Raises
+        ------
+        OptionError
+            If it is no such rule; the message shows the word that is wrong.
+        """
+        return _parsed(text, side)
+
     def columns(self, side: Side) -> frozenset[str]:
         """Return the columns that one side needs."""
         both = [term.columns for term in self.terms]
@@ -141,7 +152,7 @@ def same(columns: Iterable[str]) -> str:
 
 
 @cache
-def _parsed(text: str) -> Rule:
+def _parsed(text: str, side: Side | None = None) -> Rule:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -150,16 +161,16 @@ def _parsed(text: str) -> Rule:
             f"rule {text!r} can't be read at column {at}: an expression such as same(id, cam), "
             "query.cam in [3, 6], or several with and, or, not, is needed"
         ) from None
-    terms = _Reader(text.strip()).terms(tree, negated=False)
+    terms = _Reader(text.strip(), side).terms(tree, negated=False)
     possible = tuple(dict.fromkeys(term for term in terms if not term.impossible))
     return Rule(ast.unparse(tree), possible)
 
 
 class _Reader:
-    """Reads the terms of a rule off its tree."""
+    """Reads the terms of a rule off its tree; of a rule about one side, if that is given."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, text: str, side: Side | None) -> None:
+        self._text, self._side = text, side
 
     def _refuse(self, node: ast.AST, expected: str) -> NoReturn:
         word = ast.get_source_segment(self._text, node) or self._text
@@ -177,12 +188,14 @@ class _Reader:
             if count > MOST_TERMS:
                 self._refuse(node, f"a rule of at most {MOST_TERMS} alternatives (it has {count})")
             return [_all(chosen) for chosen in product(*parts)]
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call) and self._side is None:
             columns = frozenset(self._columns(node))
             return [Term(different=frozenset({columns})) if negated else Term(same=columns)]
         if isinstance(node, ast.Compare):
             test = self._test(node)
             return [Term(tests=frozenset({test.opposite() if negated else test}))]
+        if self._side is not None:
+            self._refuse(node, f"a column of the {self._side} compared, such as cam in [1, 2]")
         self._refuse(node, "same(COLUMN, ...), or query.COLUMN or gallery.COLUMN compared")
 
     def _columns(self, node: ast.Call) -> Iterator[str]:
@@ -215,6 +228,11 @@ class _Reader:
         """Return side and column of ``query.cam`` or ``gallery["my column"]``."""
         base: ast.expr | None = None
         column: Any = None
+        if self._side is not None:
+            column = node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
+            if isinstance(column, str):
+                return self._side, column
+            self._refuse(node, "the name of a label column")
         if isinstance(node, ast.Attribute):
             base, column = node.value, node.attr
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
