@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from streameval.protocols.protocol import PRESETS, Protocol
     from streameval.protocols.shipped import PROTOCOLS
     from streameval.result import Evaluation
+    from streameval.result.average import Average, average
     from streameval.result.comparison import compare
     from streameval.run.progress import Progress
     from streameval.sources.computed import Computed
@@ -84,6 +85,7 @@ _HOMES = {
     "protocols.listed": "ListedPairs",
     "protocols.protocol": "PRESETS Protocol",
     "protocols.shipped": "PROTOCOLS",
+    "result.average": "Average average",
     "result.comparison": "compare",
     "result.evaluation": "Evaluation",
     "run.progress": "Progress",
@@ -97,6 +99,7 @@ _HOMES = {
 __all__ = [
     "PRESETS",
     "PROTOCOLS",
+    "Average",
     "BudgetError",
     "Computed",
     "Distances",
@@ -116,6 +119,7 @@ __all__ = [
     "StreamevalError",
     "StreamevalWarning",
     "TaskError",
+    "average",
     "compare",
     "compare_index",
     "evaluate",

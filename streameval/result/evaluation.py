@@ -16,7 +16,7 @@ from streameval.metrics.confidence import Resampling
 from streameval.metrics.groups import PositiveCameras
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import with_changes
-from streameval.result.frames import to_pandas
+from streameval.result.frames import TABLES, to_pandas
 from streameval.result.groups import Columns
 from streameval.result.saved import ResultFolder, load_result, summary_of, write_files
 from streameval.result.values import EvaluationValues
@@ -163,7 +163,7 @@ class Evaluation(Shown, EvaluationValues):
         OptionError
             If there is no such table, or pandas is not installed.
         """
-        return to_pandas(self, table)
+        return to_pandas(self, table, TABLES)
 
     def plot(self, curve: str = "CMC", *, metric: str = "mAP", label: str = "this run") -> Figure:
         """Plot a curve, as ``streameval plot`` does.
