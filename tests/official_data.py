@@ -36,3 +36,28 @@ def cameras() -> Data:
         "query_cam": rng.integers(0, 4, 70),
         "gallery_cam": rng.integers(0, 4, 400),
     }
+
+
+def tracklets() -> Data:
+    """Return 300 tracklets of six cameras, 60 of them queries too; with ties.
+
+    The identity -1 is junk, 0 a distractor; 21 to 24 have tracklets of one camera alone, 25 to 28 a
+    single one of another camera.
+    """
+    rng = np.random.default_rng(16)
+    few = np.array([21, 22, 23, 24, 24, 25, 26, 27, 28, 25, 26, 27, 28])
+    ids = np.concatenate([np.repeat([-1, 0], [30, 60]), rng.integers(1, 21, 197), few])
+    cams = rng.integers(1, 7, 300)
+    cams[-13:-4], cams[-4:] = 3, 5
+    order = rng.permutation(300)
+    ids, cams = ids[order], cams[order]
+    asking = np.argsort(-ids, kind="stable")[:60][rng.permutation(60)]
+    distances = rng.integers(1, 90, (60, 300)) + 8.0 * (ids[asking][:, None] != ids)
+    distances[np.arange(60), asking] = 0
+    return {
+        "distances": distances,
+        "query_id": ids[asking],
+        "gallery_id": ids,
+        "query_cam": cams[asking],
+        "gallery_cam": cams,
+    }
