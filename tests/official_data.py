@@ -61,3 +61,11 @@ def tracklets() -> Data:
         "query_cam": cams[asking],
         "gallery_cam": cams,
     }
+
+
+def products() -> Data:
+    """Return features of 1,200 items of about 300 classes; the first 20 are alone in theirs."""
+    rng = np.random.default_rng(32)
+    ids = rng.integers(0, 300, 1200)
+    ids[:20] = 900 + np.arange(20)
+    return {"features": rng.random((1200, 8)) + rng.random((1000, 8))[ids] - 1, "id": ids}
