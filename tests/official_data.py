@@ -69,3 +69,27 @@ def products() -> Data:
     ids = rng.integers(0, 300, 1200)
     ids[:20] = 900 + np.arange(20)
     return {"features": rng.random((1200, 8)) + rng.random((1000, 8))[ids] - 1, "id": ids}
+
+
+def clothes() -> Data:
+    """Return features of 80 queries and 600 items of length 1, whose products are exact, and tied.
+
+    Some identities have one item; every query has one.
+    """
+    rng = np.random.default_rng(40)
+    own = np.argsort(rng.random((150, 12)))[:, :3]
+
+    def features(ids: Array) -> Array:
+        found, row = np.zeros((len(ids), 24), np.float32), np.arange(len(ids))
+        for column in (*own[ids].T, rng.integers(12, 24, len(ids))):
+            found[row, column] = np.where(rng.random(len(ids)) < 0.2, -0.5, 0.5)
+        return found
+
+    gallery_id = np.concatenate([np.arange(150), rng.integers(0, 150, 450)])
+    query_id = rng.integers(0, 150, 80)
+    return {
+        "query": features(query_id),
+        "gallery": features(gallery_id),
+        "query_id": query_id,
+        "gallery_id": gallery_id,
+    }

@@ -104,6 +104,32 @@ def test_sop() -> None:
     assert {name: found[name] * share for name in SOP} == pytest.approx(SOP, abs=DOUBLE)
 
 
+# The same, evaluate_cos_Inshop, in float32: its products are exact here.
+IN_SHOP = {
+    "CMC@1": 0.5875,
+    "CMC@10": 0.6375,
+    "CMC@20": 0.7,
+    "CMC@30": 0.7375,
+    "CMC@40": 0.825,
+    "CMC@50": 0.875,
+}
+
+
+def test_in_shop() -> None:
+    data = official_data.clothes()
+    found = se.evaluate(
+        se.Features(data["query"], data["gallery"]),
+        query=se.Labels(data["query_id"]),
+        gallery=se.Labels(data["gallery_id"]),
+        protocol="in-shop",
+        metrics=tuple(IN_SHOP),
+        ties="optimistic",
+    )
+    assert {name: found[name] for name in IN_SHOP} == pytest.approx(IN_SHOP, abs=DOUBLE)
+    assert found.counts["queries_positive"] == 80
+    assert found.counts["ties"] > 0
+
+
 Kind = Literal["positive", "negative", "ignored"]
 Item = dict[str, int]
 """The labels of one item, and its number."""
@@ -125,12 +151,17 @@ def other_image(query: Item, item: Item) -> Kind:
     return "positive" if query["id"] == item["id"] else "negative"
 
 
+def alike(query: Item, item: Item) -> Kind:
+    return "positive" if query["id"] == item["id"] else "negative"
+
+
 RULES: dict[str, Callable[[Item, Item], Kind]] = {
     "msmt17": seen_elsewhere,
     "veri": seen_elsewhere,
     "veri-wild": seen_elsewhere,
     "mars": without_junk,
     "sop": other_image,
+    "in-shop": alike,
 }
 
 
