@@ -63,6 +63,24 @@ def tracklets() -> Data:
     }
 
 
+def landmarks() -> tuple[Array, list[dict[str, Array]]]:
+    """Return distances of 24 queries and 300 items, untied, and the items that each query lists.
+
+    Some have no easy item, some no hard one, the first four neither, and the first two none.
+    """
+    rng = np.random.default_rng(24)
+    listed = []
+    easy, hard, junk = (rng.integers(0, most, 24) for most in (12, 9, 15))
+    easy[:4], hard[:4], junk[:2] = 0, 0, 0
+    easy[4:8], hard[8:12], easy[20] = 0, 0, 1
+    relevant = np.zeros((24, 300), np.bool_)
+    for query, counts in enumerate(zip(easy, hard, junk, strict=True)):
+        parts = np.split(rng.permutation(300), np.cumsum(counts))[:3]
+        listed.append(dict(zip(("easy", "hard", "junk"), map(np.sort, parts), strict=True)))
+        relevant[query, np.concatenate(parts)] = True
+    return _untied(rng, relevant, 1500), listed
+
+
 def products() -> Data:
     """Return features of 1,200 items of about 300 classes; the first 20 are alone in theirs."""
     rng = np.random.default_rng(32)

@@ -14,7 +14,7 @@ import official_data
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from official_data import Data
+from official_data import Array, Data
 from profiles import examples
 
 import streameval as se
@@ -128,6 +128,64 @@ def test_in_shop() -> None:
     assert {name: found[name] for name in IN_SHOP} == pytest.approx(IN_SHOP, abs=DOUBLE)
     assert found.counts["queries_positive"] == 80
     assert found.counts["ties"] > 0
+
+
+# filipradenovic/revisitop, commit be398328edcd, python/evaluate.py: compute_map, with the lists of
+# python/example_evaluate.py; mAP, mP@1, mP@5, mP@10, and the number of queries left out.
+REVISITED = {
+    "easy": (0.30982271834076447, [0.75, 0.35000000000000003, 0.2], 8),
+    "medium": (
+        0.33613552094216115,
+        [0.8947368421052632, 0.4526315789473684, 0.2578947368421053],
+        5,
+    ),
+    "hard": (0.2594901065244846, [0.6428571428571429, 0.2571428571428571, 0.12857142857142856], 10),
+}
+GOOD_AND_JUNK = {
+    "easy": (("easy",), ("junk", "hard")),
+    "medium": (("easy", "hard"), ("junk",)),
+    "hard": (("hard",), ("junk", "easy")),
+}
+
+
+def revisited(name: str) -> tuple[Array, se.ListedPairs]:
+    distances, listed = official_data.landmarks()
+    good, junk = (
+        [np.concatenate([query[kind] for kind in kinds]) for query in listed]
+        for kinds in GOOD_AND_JUNK[name]
+    )
+    return distances, se.ListedPairs.of(good, junk)
+
+
+@pytest.mark.parametrize("name", REVISITED)
+def test_revisited(name: str) -> None:
+    distances, listed = revisited(name)
+    found = se.evaluate(
+        se.Distances(distances),
+        query=se.Labels(np.zeros(24, int)),
+        gallery=se.Labels(np.zeros(300, int)),
+        listed=listed,
+        ap="trapezoid",
+        metrics=("mAP", "CMC@1"),
+    )
+    mean, precision, left_out = REVISITED[name]
+    assert found["mAP"] == pytest.approx(mean, abs=DOUBLE)
+    assert found["CMC@1"] == pytest.approx(precision[0], abs=DOUBLE)
+    assert found.counts["queries"] - found.counts["queries_positive"] == left_out
+
+
+@pytest.mark.parametrize("name", REVISITED)
+def test_precision_at_k_of_the_revisited_benchmarks(name: str) -> None:
+    """Its k is at most the rank of the last positive."""
+    distances, listed = revisited(name)
+    rows = []
+    for query, distance in enumerate(distances):
+        good, junk = (one.item[one.query == query] for one in (listed.good, listed.junk))
+        if len(good):
+            order = [item for item in np.argsort(distance) if item not in junk]
+            ranks = 1 + np.flatnonzero(np.isin(order, good))
+            rows.append([np.mean(np.isin(order[: min(k, ranks[-1])], good)) for k in (1, 5, 10)])
+    assert np.mean(rows, axis=0).tolist() == pytest.approx(REVISITED[name][1], abs=DOUBLE)
 
 
 Kind = Literal["positive", "negative", "ignored"]
