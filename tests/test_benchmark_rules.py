@@ -272,15 +272,39 @@ def precision(hits: list[bool], ap: str) -> float:
     return area / found
 
 
+def check(found: se.Evaluation, every: list[list[Kind]], distances: Array) -> None:
+    """Compare numbers of pairs, and metrics, with what the kinds of all pairs give."""
+    ties, ap = found.options.ties, found.options.ap
+    asked = [
+        ranked(kinds, row, ties)
+        for kinds, row in zip(every, distances.tolist(), strict=True)
+        if "positive" in kinds
+    ]
+    assert found.counts["queries_positive"] == len(asked)
+    for kind in ("positive", "ignored"):
+        assert found.counts[f"pairs_{kind}"] == sum(kinds.count(kind) for kinds in every)
+    expected = {"mAP": [precision(hits, ap) for hits in asked]}
+    expected |= {f"CMC@{k}": [float(any(hits[:k])) for hits in asked] for k in (1, 5, 10, 20)}
+    for metric, values in expected.items():
+        mean = np.mean(values) if values else np.nan
+        assert found[metric] == pytest.approx(mean, abs=1e-12, nan_ok=True)
+
+
+def random_problems(test: Callable[..., None]) -> Callable[..., None]:
+    """Call a test with seeds, and options of ties and AP."""
+    drawing = given(
+        seed=st.integers(0, 2**32 - 1),
+        ties=st.sampled_from(["pessimistic", "optimistic", "stable"]),
+        ap=st.sampled_from(["step", "trapezoid"]),
+    )
+    drawn_once = example(seed=0, ties="stable", ap="step")(drawing(test))
+    return pytest.mark.filterwarnings("ignore::streameval.StreamevalWarning")(
+        examples(60)(drawn_once)
+    )
+
+
 @pytest.mark.parametrize("name", RULES)
-@pytest.mark.filterwarnings("ignore::streameval.StreamevalWarning")
-@examples(60)
-@example(seed=0, ties="stable", ap="step")
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    ties=st.sampled_from(["pessimistic", "optimistic", "stable"]),
-    ap=st.sampled_from(["step", "trapezoid"]),
-)
+@random_problems
 def test_rules_written_as_loops(name: str, seed: int, ties: str, ap: str) -> None:
     data = drawn(seed, one_set=RULES[name] is other_image)
     every = [
@@ -288,20 +312,29 @@ def test_rules_written_as_loops(name: str, seed: int, ties: str, ap: str) -> Non
         for query in items(data, "query")
     ]
     found = evaluate(data, name, ties=ties, ap=ap)
-    asked = [
-        ranked(kinds, distances, ties)
-        for kinds, distances in zip(every, data["distances"].tolist(), strict=True)
-        if "positive" in kinds
-    ]
-    same = (data["query_id"][:, None] == data["gallery_id"]).any(axis=1)
-    positive = np.array(["positive" in kinds for kinds in every])
-    assert found.counts["queries_positive"] == positive.sum()
-    assert found.counts["queries_excluded"] == (same & ~positive).sum()
-    assert found.counts["queries_negative"] == (~same & ~positive).sum()
-    assert found.counts["pairs_positive"] == sum(kinds.count("positive") for kinds in every)
-    assert found.counts["pairs_ignored"] == sum(kinds.count("ignored") for kinds in every)
-    expected = {"mAP": [precision(hits, ap) for hits in asked]}
-    expected |= {f"CMC@{k}": [float(any(hits[:k])) for hits in asked] for k in (1, 5, 10, 20)}
-    for metric, values in expected.items():
-        mean = np.mean(values) if values else np.nan
-        assert found[metric] == pytest.approx(mean, abs=1e-12, nan_ok=True)
+    check(found, every, data["distances"])
+    known = (data["query_id"][:, None] == data["gallery_id"]).any(axis=1)
+    assert found.counts["queries_negative"] == np.count_nonzero(~known)
+
+
+@pytest.mark.parametrize("name", GOOD_AND_JUNK)
+@random_problems
+def test_lists_read_as_loops(name: str, seed: int, ties: str, ap: str) -> None:
+    rng = np.random.default_rng(seed)
+    queries, gallery, levels = rng.integers(1, 9), seed and rng.integers(0, 15), rng.integers(1, 7)
+    written = rng.choice(
+        ["easy", "hard", "junk", "none"], (queries, gallery), p=[0.2, 0.2, 0.1, 0.5]
+    )
+    distances = rng.integers(0, levels, (queries, gallery)) / 8
+    good, junk = (np.isin(written, kinds) for kinds in GOOD_AND_JUNK[name])
+    found = se.evaluate(
+        se.Distances(distances),
+        query=se.Labels(np.zeros(queries, int)),
+        gallery=se.Labels(np.zeros(gallery, int)),
+        listed=se.ListedPairs.of(*(map(np.flatnonzero, rows) for rows in (good, junk))),
+        ties=ties,
+        ap=ap,
+    )
+    kinds = np.select([good, junk], ["positive", "ignored"], "negative")
+    check(found, kinds.tolist(), distances)
+    assert found.counts["queries_negative"] == np.count_nonzero(~(good | junk).any(axis=1))
