@@ -111,3 +111,17 @@ def clothes() -> Data:
         "query_id": query_id,
         "gallery_id": gallery_id,
     }
+
+
+def rooms() -> Data:
+    """Return queries and items of the cameras A, B and C of PRCC, untied; five are strangers."""
+    rng = np.random.default_rng(48)
+    query_id, gallery_id = rng.integers(0, 60, 120), rng.integers(0, 60, 500)
+    query_id[:5] = 90 + np.arange(5)
+    return {
+        "distances": _untied(rng, query_id[:, None] == gallery_id, 3000),
+        "query_id": query_id,
+        "gallery_id": gallery_id,
+        "query_cam": rng.choice(["A", "B", "C"], 120),
+        "gallery_cam": rng.choice(["A", "B", "C"], 500),
+    }

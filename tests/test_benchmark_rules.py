@@ -189,7 +189,7 @@ def test_precision_at_k_of_the_revisited_benchmarks(name: str) -> None:
 
 
 Kind = Literal["positive", "negative", "ignored"]
-Item = dict[str, int]
+Item = dict[str, Any]
 """The labels of one item, and its number."""
 
 
