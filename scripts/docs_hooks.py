@@ -161,7 +161,7 @@ def _ignored(protocol: Protocol) -> str:
         return "; ".join(protocol.ignored())
     junk = f"`gallery.id in {list(protocol.junk_ids)}`"
     rules = (f"`{rule.text}`" for rule in protocol.ignored_by)
-    return "; ".join([*([junk] if protocol.junk_ids else []), *rules])
+    return "; ".join([*([junk] if protocol.junk_ids else []), *rules, *protocol.own_image()])
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

@@ -252,9 +252,11 @@ class Protocol:
         """Describe the ignored pairs, except junk."""
         if self.listed:
             return ["what a list says"]
-        words = [_in_words(rule) for rule in self.ignored_by]
-        own = f"a query's own image, by {self.self_match}"
-        return words if self.self_match is None else [*words, own]
+        return [*map(_in_words, self.ignored_by), *self.own_image()]
+
+    def own_image(self) -> list[str]:
+        """Describe the pair of a query and its own image, if it is ignored."""
+        return [] if self.self_match is None else [f"a query's own image, by {self.self_match}"]
 
 
 def _as_rule(rule: Any) -> Any:

@@ -95,9 +95,10 @@ def protocols_blocks() -> Blocks:
     """Return the protocols in words: their rules, and where each comes from."""
     blocks: Blocks = []
     for name, protocol in PROTOCOLS.items():
+        ignored = (*(rule.text for rule in protocol.ignored_by), *protocol.own_image())
         rules = (
             ("    positive", "what a list says" if protocol.listed else protocol.positive),
-            ("    ignored", "; ".join(rule.text for rule in protocol.ignored_by)),
+            ("    ignored", "; ".join(ignored)),
             ("    junk ids", ", ".join(map(str, protocol.junk_ids))),
             ("    CMC", protocol.cmc),
             ("    source", PROTOCOLS.source(name)),
