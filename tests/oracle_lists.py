@@ -93,6 +93,16 @@ def hits_at(k: int | str, denominator: str) -> Reading:
     return read
 
 
+def precision_to_last(k: int) -> Reading:
+    """Return the precision of the first k; the list ends at the last positive, if that is less."""
+
+    def read(match: Array, distance: Array) -> float:
+        cut = min(k, int(np.flatnonzero(match)[-1]) + 1)
+        return int(match[:cut].sum()) / cut
+
+    return read
+
+
 def recall_at_percent(percent: Fraction) -> Reading:
     """Return the share of positives among the first p % of the list, rounded up."""
 

@@ -20,6 +20,7 @@ from oracle_lists import (
     mean_over_lists,
     median_rank,
     open_set_lists,
+    precision_to_last,
     recall_at_percent,
     reciprocal_rank,
 )
@@ -39,6 +40,7 @@ for percent in ("0.07", "1", "12.5", "20", "30", "50", "70", "100"):
 for k in CUTS:
     READINGS[f"P@{k}"] = hits_at(k, "k")
     READINGS[f"P@{k}/min"] = hits_at(k, "min")
+    READINGS[f"mP@{k}"] = precision_to_last(k)
     READINGS[f"recall@{k}"] = hits_at(k, "total")
     READINGS[f"nDCG@{k}"] = discounted_gain(k)
 

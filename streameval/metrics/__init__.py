@@ -18,7 +18,7 @@ the list of them; `compute_metrics` knows none by name. A new metric is a declar
 `METRICS` of a file, beside its functions.
 
     retrieval     CMC in all its readings, mAP, mINP, MRR, median rank
-    cutoffs       AP@k, precision@k, recall@k, recall@p%, R-precision, MAP@R, nDCG@k,
+    cutoffs       AP@k, precision@k, mP@k, recall@k, recall@p%, R-precision, MAP@R, nDCG@k,
                   precision at recall
     gom           GOM
     openset       DIR at FAR, FNIR at FPIR, TTR at FTR
