@@ -24,6 +24,10 @@ REVISITOP = {
     "mP@10": 0.31062717770034837,
     "mP@100": 0.24498713904465363,
 }
+# tensorflow/models e4009b236c08, research/delf/delf/python/datasets/google_landmarks_dataset/
+# metrics.py: GlobalAveragePrecision of each query's nearest item, without excluded queries, with
+# scores of minus the distance; and of distances in steps of 20, where it orders ties by query.
+GAP, GAP_OF_STEPS = 0.8202348690153567, 0.42354704346226785
 
 
 def drawn() -> tuple[Array, list[list[Array]]]:
@@ -43,10 +47,10 @@ def drawn() -> tuple[Array, list[list[Array]]]:
     return ranks / 7.0, sides
 
 
-def evaluated(**options: Any) -> se.Evaluation:
+def evaluated(step: int = 0, **options: Any) -> se.Evaluation:
     distances, (query, gallery) = drawn()
     return se.evaluate(
-        se.Distances(distances),
+        se.Distances(np.floor(distances / step) if step else distances),
         query=se.Labels(*query),
         gallery=se.Labels(*gallery),
         threads=1,
@@ -64,3 +68,11 @@ def test_the_data_have_every_kind_of_query() -> None:
 def test_revisitop() -> None:
     result = evaluated(metrics=tuple(REVISITOP), ap="trapezoid")
     assert result.metrics.scalars == pytest.approx(REVISITOP, rel=1e-14)
+
+
+def test_google_landmark_recognition() -> None:
+    assert evaluated(metrics="GAP")["GAP"] == pytest.approx(GAP, rel=1e-14)
+    of_steps = evaluated(step=20, metrics="GAP", ties="stable")
+    assert of_steps["GAP"] == pytest.approx(GAP_OF_STEPS, rel=1e-14)
+    low, high = of_steps.intervals["GAP"]
+    assert low < of_steps["GAP"] < high

@@ -22,6 +22,7 @@ the list of them; `compute_metrics` knows none by name. A new metric is a declar
                   precision at recall
     gom           GOM
     openset       DIR at FAR, FNIR at FPIR, TTR at FTR
+    predictions   GAP, of one prediction a query
     verification  TAR at FAR, EER, AUC from the histogram of impostors
     matching      precision, recall, F1 on the thresholds
     ranks         ranks under a tie rule; `expected`: their expectations over tie-breaks

@@ -155,7 +155,8 @@ def _bounded(
             columns.update(_merged(one.per_query, other.per_query))
         if low != high and (name in found.bounds or measure.tail == "cutoff"):
             found.places[name] = closing_places(measure, stats, reading)
-    if best.tied.any():  # of returned items: from pessimistic at worst to optimistic at best
+    settled = [one for one in settled if best.tied.any() or one.metric.pooled]
+    if settled:  # ties of returned items: from pessimistic at worst to optimistic at best
         worst_ties = RankedQueries(stats, replace(options, ties="pessimistic"))
         best_ties = RankedQueries(best, replace(options, ties="optimistic"))
         found.intervals.update(tie_intervals((worst_ties.totals, best_ties.totals), settled))

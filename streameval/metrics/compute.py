@@ -184,7 +184,8 @@ class Gathering:
     def metrics(self) -> Metrics:
         """Return the metrics of all queries."""
         totals, worst, best = map(Totals, self._parts, self._rules)
-        intervals = tie_intervals((worst, best), self._on_ties) if totals.tied else {}
+        on_ties = [one for one in self._on_ties if totals.tied or one.metric.pooled]
+        intervals = tie_intervals((worst, best), on_ties)
         metrics = Metrics({}, {}, intervals, {}, dict(totals.columns), totals.counts)
         for measure in self._measures:
             value = measure.finish(totals)

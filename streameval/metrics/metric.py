@@ -175,6 +175,8 @@ class Metric:
     deployed : bool
         Whether it is defined if missing items are never found: it does not depend on the places
         of positives that are not returned.
+    pooled : bool
+        Whether it ranks items of several queries in one list, so that their order in a tie matters.
     """
 
     name: str
@@ -200,6 +202,7 @@ class Metric:
     tail: Tail | Callable[..., Tail] = "withheld"
     between: Callable[..., Bounds | None] | None = None
     deployed: bool = False
+    pooled: bool = False
 
     def __post_init__(self) -> None:
         """Check that the needed fields exist, and that the name has all parameters."""
