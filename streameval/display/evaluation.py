@@ -152,7 +152,9 @@ def _population(title: str, evaluation: Evaluation) -> str:
         return f"{counts['pairs_positive']:,} genuine, {impostors:,} impostor pairs"
     positive = f"{plural(counts['queries_positive'], 'query', 'queries')} of Q+"
     if title == PARTS["retrieval"]:
-        return positive
+        missed = counts["queries"] - counts["queries_positive"]
+        counted = evaluation.options.unmatched == "miss" and missed
+        return f"{positive}, {missed:,} without a positive as misses" if counted else positive
     return f"{positive}, {counts['queries_negative']:,} of Q−"
 
 
@@ -174,6 +176,7 @@ def _conventions(evaluation: Evaluation) -> list[str]:
     options, used = evaluation.options, describe_range(evaluation.range)
     return [
         f"CMC {options.cmc}",
+        "" if options.unmatched == "exclude" else f"unmatched {options.unmatched}",
         f"ties {options.ties}",
         f"AP {options.ap}",
         f"VP {options.vp}",

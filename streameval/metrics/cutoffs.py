@@ -17,7 +17,6 @@ from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.metric import RANK_FIELDS, Metric, Value
 from streameval.metrics.parameters import choice, percentage, rank, rate
 from streameval.metrics.ranks import Cutoff
-from streameval.metrics.sums import mean
 from streameval.typing import FloatArray
 
 RECALLS = 101
@@ -99,7 +98,7 @@ def precision_at_recall(totals: Totals, r: float) -> Value:
         "recall": np.arange(RECALLS) / (RECALLS - 1),
         "mPrecision": totals.means(precision_terms),
     }
-    return Value(mean(totals.column(precisions_at, r)), curves=curves)
+    return Value(totals.mean(totals.column(precisions_at, r)), curves=curves)
 
 
 _within = partial(

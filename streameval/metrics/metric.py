@@ -16,7 +16,6 @@ from streameval.errors import OptionError
 from streameval.metrics.blocks import Column, Demand, T, Terms, Totals, partial_sums
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import Parameter, Values, write
-from streameval.metrics.sums import mean
 from streameval.statistics import FIELDS
 from streameval.typing import AnyArray, FloatArray
 
@@ -330,7 +329,9 @@ class Measure:
         else:
             values = totals.column(*self._demand(metric.values))
             column = self._written(metric.column or metric.name)
-            value = Value(mean(values), per_query={column: totals.of_all_queries(values)})
+            missed = 0.0 if totals.base() == "queries" else math.nan
+            per_query = {column: totals.of_all_queries(values, missed)}
+            value = Value(totals.mean(values), per_query=per_query)
         empty = self.lacks(totals)
         return replace(value, value=math.nan, reason=EMPTY[empty[-1]]) if empty else value
 

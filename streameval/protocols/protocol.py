@@ -17,7 +17,7 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
-from streameval.choices import CmcReading, SelfMatch
+from streameval.choices import CmcReading, SelfMatch, Unmatched
 from streameval.errors import OptionError, entry_point, is_whole
 from streameval.protocols.rules import Rule, Side, same
 
@@ -51,6 +51,7 @@ _VALUES: Mapping[str, tuple[Test, str]] = {
         get_args(CmcReading).__contains__,
         "'first-match', 'all-shots' or 'single-gallery-shot'",
     ),
+    "unmatched": (get_args(Unmatched).__contains__, "'exclude', 'miss' or 'error'"),
     "junk_ids": (
         _is_tuple(lambda value: (_is_text(value) and "\0" not in value) or is_whole(value)),
         "a list of integers or strings, without NUL characters,",
@@ -89,6 +90,8 @@ class Protocol:
     positive : str
         The rule of positive pairs, of those that are not ignored. Each of its alternatives needs
         the same label in some column.
+    unmatched : {"exclude", "miss", "error"}
+        What a query without a positive is to means over Q+: see `MetricOptions`.
 
     Other Parameters
     ----------------
@@ -105,6 +108,7 @@ class Protocol:
     shot_draws: int = 10
     shot_seed: int = 0
     positive: str = "same(id)"
+    unmatched: Unmatched = "exclude"
     same_identity_and_camera: InitVar[bool | None] = None
     same_camera: InitVar[bool | None] = None
 

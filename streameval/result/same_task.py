@@ -17,7 +17,8 @@ from streameval.stretches import rows_of
 from streameval.typing import IntArray, JsonObject
 
 QUERIES = "queries"
-READ_BY = ("ties", "ap", "vp", "cmc", "false_rate_budget")  # options that results are compared by
+READ_BY = ("ties", "ap", "vp", "cmc", "unmatched", "false_rate_budget")
+"""Options that results are compared by."""
 
 
 def check_despite(despite: Collection[str]) -> Collection[str]:

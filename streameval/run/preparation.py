@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from streameval.arrays.fingerprint import of_labels
+from streameval.metrics.compute import check_matched
 from streameval.metrics.groups import PositiveCameras
 from streameval.planning.plan import Cut, Limits, Plan
 from streameval.planning.problem import Problem, ShotSizes
@@ -141,6 +142,7 @@ def plan_request(request: Request, session: Session) -> Planned:
         counts = PairCounts.assumed(source.shape[0], ASSUMED_POSITIVES)
     else:
         counts = PairCounts.of(query, gallery, request.protocol, request.listed)
+        check_matched(counts.positive, request.options)
         columns = label_columns(query)
         _check_groups(request, columns, gallery.cam)
         if "impostor_histogram" in needs and request.group_by is not None:
