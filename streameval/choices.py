@@ -8,6 +8,8 @@ TieRule = Literal["pessimistic", "optimistic", "stable", "expected"]
 AveragePrecision = Literal["step", "trapezoid", "threshold"]
 VerificationPrecision = Literal["reference", "equation"]
 CmcReading = Literal["first-match", "all-shots", "single-gallery-shot"]
+Unmatched = Literal["exclude", "miss", "error"]
+"""What a query without a positive is to a mean over the queries with one."""
 SelfMatch = Literal["index", "key"]
 RangeName = Literal["auto", "minmax", "minmax-all"]
 """Where the distances of τ = 0 and τ = 1 come from, if they are not given."""

@@ -13,6 +13,7 @@ from streameval.choices import (
     RangeName,
     SelfMatch,
     TieRule,
+    Unmatched,
     VerificationPrecision,
 )
 from streameval.errors import entry_point
@@ -49,6 +50,7 @@ def evaluate(
     ap: AveragePrecision | None = None,
     vp: VerificationPrecision | None = None,
     false_rate_budget: int | None = None,
+    unmatched: Unmatched | None = None,
     metrics: str | Sequence[str] | None = None,
     preset: str | None = None,
     group_by: str | npt.ArrayLike | None = None,
@@ -97,6 +99,9 @@ def evaluate(
         Rules for ties, average precision and verification precision: see `MetricOptions`.
     false_rate_budget : int, optional
         See `MetricOptions`.
+    unmatched : {"exclude", "miss", "error"}, optional
+        What a query without a positive is to means over Q+: left out, a miss that counts as 0,
+        or an error. By default what the protocol says, mostly ``exclude``.
     metrics : str or sequence of str, optional
         Names of the metrics to compute, or one string ``"CMC@1,mAP"``: see `MetricOptions`.
     preset : str, optional
@@ -109,7 +114,7 @@ def evaluate(
         Names of metrics at one threshold of the impostor histogram, ``"TAR|FAR=0.001"``, to make
         exact by further passes (mostly one).
     options : MetricOptions, optional
-        All metric options. The five arguments above and a preset override it.
+        All metric options. The arguments above of these names, and a preset, override it.
     memory : str or int, optional
         Memory to take beyond what the process, or each worker of a cluster, holds when it is
         called: bytes, or a string such as "2GB" or "500MiB"; at least 200 MB. By default half of

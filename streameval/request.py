@@ -8,7 +8,7 @@ the request.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self, get_args
 
 import numpy as np
@@ -61,7 +61,7 @@ class Terms:
     listed : ListedPairs or None
         Positive and ignored pairs in place of identities and cameras.
     options : MetricOptions
-        With the protocol's reading of CMC, and the refined metrics.
+        With those that the protocol sets, and the refined metrics.
     range : {"auto", "minmax", "minmax-all"} or Range
         What τ = 0 and τ = 1 of GOM stand for.
     refine : tuple of Measure
@@ -96,9 +96,7 @@ class Terms:
         check_type("listed", listed, ListedPairs | None, "ListedPairs are needed")
         protocol = _protocol(given, preset)
         refine = tuple(refined_measures(names_of(given.get("refine", ()), "refine")))
-        options = _metric_options(given, preset)
-        if options.cmc == DEFAULT_OPTIONS.cmc:
-            options = replace(options, cmc=protocol.cmc)
+        options = _metric_options(given, preset, protocol)
         options = with_named(options, [one.name for one in refine])
         _check_draws(options, protocol)
         return {
@@ -170,6 +168,9 @@ class Request(Terms):
 SIDES = ("query", "gallery")
 """The two sets of images that have labels."""
 
+OPTIONS = tuple(field.name for field in fields(Protocol) if field.name in OPTION_NAMES)
+"""Metric options that a protocol sets."""
+
 
 def _protocol(given: Keywords, preset: Preset | None) -> Protocol:
     """Return what is given, else the preset's, else the default.
@@ -186,10 +187,12 @@ def _protocol(given: Keywords, preset: Preset | None) -> Protocol:
     return with_options(named, {**given, "junk_ids": junk_ids})
 
 
-def _metric_options(given: Keywords, preset: Preset | None) -> MetricOptions:
-    """Return the metric options of a mapping of keywords, a preset's behind them."""
+def _metric_options(given: Keywords, preset: Preset | None, protocol: Protocol) -> MetricOptions:
+    """Return the metric options of a mapping of keywords; a preset's and a protocol's behind."""
     options: MetricOptions = given.get("options", DEFAULT_OPTIONS)
     check_type("options", options, MetricOptions, "MetricOptions(...) is needed")
+    usual = [name for name in OPTIONS if getattr(options, name) == getattr(DEFAULT_OPTIONS, name)]
+    options = replace(options, **{name: getattr(protocol, name) for name in usual})
     if preset is not None:
         options = replace(options, **preset.options, metrics=preset.metrics)
     options = with_changes(options, {name: given.get(name) for name in OPTION_NAMES})

@@ -182,7 +182,7 @@ def test_a_difference_that_remains_is_printed_with_the_result() -> None:
         assert done.exit_code == 0, done.stderr
         return " ".join(done.stdout.split())
 
-    remark = "Differences oml: it averages over all queries: one without a positive counts as 0"
+    remark = "Differences oml: a query without a positive makes its precision NaN"
     assert remark in words("evaluate", *STORED, *CSV, "--as", "oml", "--out", "oml")
     assert remark in words("show", "oml")
     assert "Differences" not in words("evaluate", *STORED, *CSV, "--as", "torchreid")

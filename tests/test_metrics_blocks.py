@@ -63,10 +63,11 @@ def assert_equal(one: Metrics, other: Metrics) -> None:
     ap=st.sampled_from(CHOICES["ap"]),
     vp=st.sampled_from(CHOICES["vp"]),
     cmc=st.sampled_from(CHOICES["cmc"]),
+    unmatched=st.sampled_from(["exclude", "miss"]),
     cuts=st.lists(st.integers(0, 8), max_size=4),
 )
 def test_any_blocks_of_queries_give_the_same_metrics(
-    problem: dict[str, Any], ties: Any, ap: Any, vp: Any, cmc: Any, cuts: list[int]
+    problem: dict[str, Any], ties: Any, ap: Any, vp: Any, cmc: Any, unmatched: Any, cuts: list[int]
 ) -> None:
     stats = oracle_statistics(
         **problem, thresholds=oracle_thresholds(problem["distances"], 0.0, 1.0)
@@ -76,7 +77,15 @@ def test_any_blocks_of_queries_give_the_same_metrics(
     shots = np.where(tied[:, None, None], shots, shots[:, :, :1])  # rules differ by ties alone
     stats = replace(with_histogram(stats, problem), single_shot=shots[0], sampled_shots=shots[1])
     options = MetricOptions(
-        ties, ap, vp, 5, cmc=cmc, dir_ranks=(1, 3), false_accept_rates=(0.0, 0.4), metrics=("all",)
+        ties,
+        ap,
+        vp,
+        5,
+        cmc=cmc,
+        unmatched=unmatched,
+        dir_ranks=(1, 3),
+        false_accept_rates=(0.0, 0.4),
+        metrics=("all",),
     )
     whole = quietly(stats, options)
     assert len(whole.scalars) > len(METRICS)

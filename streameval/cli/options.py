@@ -145,6 +145,11 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "good": _option(FILE, "Positives of each query: a text file, one line per query."),
     "junk": _option(FILE, "Ignored items of each query, in the same format."),
     "listed_as": _rule("ListedAs", "Content of these files: indices or keys.", default="1-based"),
+    "unmatched": _rule(
+        "Unmatched",
+        "A query without a positive: left out of means over Q+, a miss that counts 0, or an "
+        "error.  [default: the protocol's, exclude]",
+    ),
     "ties": _rule("TieRule", "Order of items at the same distance.  [default: pessimistic]"),
     "range": _option(
         Range(*get_args(RangeName)), "Distances of tau = 0 and tau = 1.  [default: auto]"
@@ -271,7 +276,7 @@ GROUPS = {
         for side in SIDES
     },
     "LISTS": f"neighbors neighbor_distances index k {SEARCHES}",
-    "RULES": "vp false_rate_budget ap metrics",
+    "RULES": "vp false_rate_budget ap unmatched metrics",
     "SESSION": "memory threads workers scheduler",
     "DRAWS": "resamples seed despite",
     "FIGURE": "labels figure overwrite",

@@ -161,7 +161,9 @@ def _population(title: str, evaluation: Evaluation) -> str:
         return f"{counts['pairs_positive']:,} genuine, {impostors:,} impostor pairs"
     positive = f"{plural(counts['queries_positive'], 'query', 'queries')} of Q+"
     if title == PARTS["retrieval"]:
-        return positive
+        missed = counts["queries"] - counts["queries_positive"]
+        counted = evaluation.options.unmatched == "miss" and missed
+        return f"{positive}, {missed:,} without a positive as misses" if counted else positive
     return f"{positive}, {counts['queries_negative']:,} of Q−"
 
 
@@ -183,6 +185,7 @@ def conventions(options: MetricOptions, used: str) -> list[str]:
     """Return in words how metrics are read; `used` is the range of τ, nothing without one."""
     return [
         f"CMC {options.cmc}",
+        "" if options.unmatched == "exclude" else f"unmatched {options.unmatched}",
         f"ties {options.ties}",
         f"AP {options.ap}",
         f"VP {options.vp}",

@@ -80,6 +80,9 @@ class Settings:
             chosen.cmc == SINGLE_GALLERY_SHOT
             and f"protocol {chosen.name} draws one item of each gallery identity, which is no sum "
             "over segments: choose market1501 or separate-camera, or evaluate the whole gallery",
+            terms.options.unmatched == "error"
+            and "unmatched is error, and no query has a positive before a ledger has a gallery: "
+            "choose exclude or miss",
         )
         needs, used = terms.fields_needed, terms.range if isinstance(terms.range, Range) else None
         thresholds = THRESHOLDS if "negatives_within" in needs or used else 0

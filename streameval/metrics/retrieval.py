@@ -14,7 +14,6 @@ from streameval.metrics.confidence import Resamples
 from streameval.metrics.metric import RANK, RANK_FIELDS, Metric, Value
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import rank
-from streameval.metrics.sums import mean
 from streameval.statistics import SHOT_RULES
 from streameval.typing import FloatArray
 
@@ -97,7 +96,7 @@ def cumulative_matching(totals: Totals, x: int, name: str) -> Value:
         curve = np.full(len(curve), math.nan)
     reason = NO_EXPECTED_SHOT
     if not drawn:
-        value = mean(totals.column(matches_within, x, name))
+        value = totals.mean(totals.column(matches_within, x, name))
         curve = curve[: totals.gallery]
     elif x > len(curve):
         value, reason = math.nan, f"only ranks up to {len(curve)} were counted"

@@ -10,7 +10,15 @@ from functools import cache
 from typing import Any, get_args
 
 from streameval.errors import OptionError
-from streameval.metrics import cutoffs, gom, matching, openset, retrieval, verification
+from streameval.metrics import (
+    cutoffs,
+    gom,
+    matching,
+    openset,
+    predictions,
+    retrieval,
+    verification,
+)
 from streameval.metrics.metric import Measure, Metric, Part
 from streameval.metrics.options import OPTION_NAMES, MetricOptions
 from streameval.statistics import FIELDS, SHOT_FIELDS, THRESHOLD_FIELDS, RankStatistics
@@ -21,6 +29,7 @@ METRICS: tuple[Metric, ...] = (
     *cutoffs.METRICS,
     *gom.METRICS,
     *openset.METRICS,
+    *predictions.METRICS,
     *verification.METRICS,
     *matching.METRICS,
 )

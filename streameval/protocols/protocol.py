@@ -17,7 +17,7 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
-from streameval.choices import CmcReading, SelfMatch
+from streameval.choices import CmcReading, SelfMatch, Unmatched
 from streameval.errors import OptionError, entry_point, is_whole, refuse
 from streameval.protocols.rules import Rule, Side, same
 from streameval.protocols.trials import Trials
@@ -56,6 +56,7 @@ _VALUES: Mapping[str, tuple[Test, str]] = {
         get_args(CmcReading).__contains__,
         "'first-match', 'all-shots' or 'single-gallery-shot'",
     ),
+    "unmatched": (get_args(Unmatched).__contains__, "'exclude', 'miss' or 'error'"),
     "junk_ids": (
         _is_tuple(lambda value: (_is_text(value) and "\0" not in value) or is_whole(value)),
         "a list of integers or strings, without NUL characters,",
@@ -106,6 +107,8 @@ class Protocol:
     positive : str
         The rule of positive pairs, of those that are not ignored. Each of its alternatives needs
         the same label in some column.
+    unmatched : {"exclude", "miss", "error"}
+        What a query without a positive is to means over Q+: see `MetricOptions`.
 
     Other Parameters
     ----------------
@@ -126,6 +129,7 @@ class Protocol:
     gallery: str = ""
     galleries: str = ""
     trials: Trials | None = None
+    unmatched: Unmatched = "exclude"
     same_identity_and_camera: InitVar[bool | None] = None
     same_camera: InitVar[bool | None] = None
 

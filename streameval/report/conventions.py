@@ -15,12 +15,13 @@ from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import METRICS, available_fields, find_measure
 from streameval.protocols.protocol import PRESETS, SINGLE_GALLERY_SHOT, Preset
 from streameval.protocols.shipped import PROTOCOLS, saved_protocol
+from streameval.request import OPTIONS
 from streameval.result import Evaluation
 from streameval.result.saved import plain
 from streameval.typing import JsonObject
 
 THIS_RUN = "this run"
-IRRELEVANT = ("name", "cmc", "shot_draws", "shot_seed")
+IRRELEVANT = ("name", *OPTIONS, "shot_draws", "shot_seed")
 """Attributes of a protocol that don't matter for which pairs are ignored."""
 
 
@@ -101,6 +102,7 @@ def protocols_blocks() -> Blocks:
             ("    ignored", "; ".join(ignored)),
             ("    junk ids", ", ".join(map(str, protocol.junk_ids))),
             ("    CMC", protocol.cmc),
+            ("    unmatched", protocol.unmatched),
             ("    source", PROTOCOLS.source(name)),
         )
         blocks += [name, facts(rules, wraps=True)]
@@ -164,7 +166,9 @@ def compare_conventions(
 def _read(
     evaluation: Evaluation, preset: Preset, options: MetricOptions, before: dict[str, float]
 ) -> Reading:
-    wanted = {**preset.options, "cmc": PROTOCOLS[preset.protocol].cmc} if options.metrics else {}
+    protocol = PROTOCOLS[preset.protocol]
+    of_protocol = {name: getattr(protocol, name) for name in OPTIONS}
+    wanted = {**of_protocol, **preset.options} if options.metrics else {}
     changes = {name: value for name, value in wanted.items() if getattr(options, name) != value}
     effects: dict[str, dict[str, float]] = {}
     for name, value in changes.items():

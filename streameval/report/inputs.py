@@ -222,6 +222,7 @@ def _options(result: Evaluation) -> dict[str, str]:
         "Ignored pairs": "; ".join(ignored) or "none by camera",
         "Junk identities": describe_junk(protocol),
         "CMC": options.cmc,
+        "Queries without a positive": options.unmatched,
         "Ties": options.ties,
         "Average precision": options.ap,
         "Verification precision (VP)": options.vp,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streameval.arrays.fingerprint import of_labels
+from streameval.metrics.compute import check_matched
 from streameval.metrics.groups import PositiveCameras
 from streameval.planning.plan import Cut, Limits, Plan
 from streameval.planning.problem import PairSizes, Problem, ShotSizes
@@ -188,6 +189,7 @@ def _count(request: Request, view: View) -> _Counts:
     needs, columns = request.fields_needed, label_columns(query)
     request = replace(request, query=query, gallery=gallery, group_by=_groups_of(request, view))
     counts = PairCounts.of(query, gallery, request.protocol, request.listed)
+    check_matched(counts.positive, request.options)
     _check_groups(request, columns, gallery.cam)
     if "impostor_histogram" in needs and request.group_by is not None:
         groups = histogram_groups(request.group_by, columns)
