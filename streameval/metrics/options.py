@@ -42,10 +42,11 @@ class MetricOptions:
         Rates f in [0, 1] of the scalars DIR@x|FAR=f.
     dir_ranks : tuple of int
         Ranks x of DIR@x.
-    cmc : {"first-match", "all-shots", "single-gallery-shot"}
+    cmc : {"first-match", "all-shots", "single-gallery-shot", "distinct-identities"}
         How CMC counts a query with several positives: the nearest positive only; each positive
-        with weight 1/G at x = c_j + 1; or the expectation over draws of one item of each gallery
-        identity. Set by the protocol.
+        with weight 1/G at x = c_j + 1; the expectation over draws of one item of each gallery
+        identity; or the nearest positive in a ranking with the first item of each identity alone.
+        Set by the protocol.
     metrics : tuple of str
         Names of the metrics to compute (``CMC@1``), of groups (``retrieval``, ``open-set``,
         ``gom``, ``verification``), ``rank`` (all that need no thresholds: the fastest), or

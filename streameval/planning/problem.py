@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from streameval.kernels.identities import IDENTITY_DOUBTS
 from streameval.protocols.listed import PAIRS
 from streameval.single_shot.ahead import SHOT_DOUBTS, SHOT_RANKS, shot_entries
 from streameval.typing import IntArray
@@ -18,20 +19,48 @@ READ_BYTES = 128 << 20  # of a block of statistics that is read, and of what is 
 
 
 @dataclass(frozen=True)
-class ShotSizes:
-    """Sizes for single gallery shot.
+class IdentitySizes:
+    """Sizes where CMC counts gallery identities: distinct ones, unless more is said.
 
     Attributes
     ----------
     identities : int
         Identities H of the gallery.
+    """
+
+    identities: int
+
+    def task_bytes(self, queries: int, positives: int, items: int) -> int:
+        """Return the bytes of a task of so many queries, positives and columns of a tile."""
+        marks = 2 * queries * self.identities  # and what is told of them
+        return marks + 80 * min(queries, positives) + 30 * max(items, IDENTITY_DOUBTS)
+
+    def kept_bytes(self, queries: int, gallery: int) -> int:
+        """Return the bytes of the labels of identities, and of what is counted of all queries.
+
+        The latter is held twice where blocks of queries are stacked.
+        """
+        labels = 8 * gallery + 8 * self.identities
+        return labels + 2 * 8 * 3 * self.numbers * queries
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of a query under each tie rule."""
+        return 1
+
+
+@dataclass(frozen=True)
+class ShotSizes(IdentitySizes):
+    """Sizes for single gallery shot.
+
+    Attributes
+    ----------
     entries : int
         The most that a query leaves in the list of negatives ahead.
     fields : int
         Fields of the statistics: 1, and 2 where draws are taken.
     """
 
-    identities: int
     entries: int
     fields: int = 1
 
@@ -41,13 +70,10 @@ class ShotSizes:
         entries = 8 * shot_entries(queries * self.entries, spare)
         return entries + 48 * self.identities + 60 * positives + 26 * spare
 
-    def kept_bytes(self, queries: int, gallery: int) -> int:
-        """Return the bytes of the labels of identities, and of the probabilities of all queries.
-
-        These are held twice where blocks of queries are stacked.
-        """
-        labels = 8 * gallery + 8 * self.identities
-        return labels + 2 * self.fields * 8 * 3 * SHOT_RANKS * queries
+    @property
+    def numbers(self) -> int:
+        """Probabilities of a query under each tie rule."""
+        return self.fields * SHOT_RANKS
 
 
 @dataclass(frozen=True)
@@ -139,8 +165,8 @@ class Problem:
         E of the histogram of impostors; 0 where there is none.
     groups : int
         Groups of queries that have a histogram of their own, too.
-    shots : ShotSizes, optional
-        Where CMC is read under single gallery shot: a task sees the whole gallery then.
+    identities : IdentitySizes, optional
+        Where CMC counts gallery identities: a task sees the whole gallery then.
     near : int
         Nearest negatives that are looked for of each query.
     """
@@ -153,13 +179,13 @@ class Problem:
     extra_passes: int = 0
     edges: int = 0
     groups: int = 0
-    shots: ShotSizes | None = None
+    identities: IdentitySizes | None = None
     near: int = 0
 
     @property
     def ranks_alone(self) -> bool:
         """Whether nothing is counted beside ranks and the nearest negative."""
-        return not (self.thresholds or self.edges or self.near) and self.shots is None
+        return not (self.thresholds or self.edges or self.near) and self.identities is None
 
     @property
     def passes(self) -> int:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from streameval.arrays.identity import Files
 from streameval.arrays.witness import Readings
 from streameval.kernels.edges import Positives
+from streameval.kernels.identities import GalleryIdentities
 from streameval.kernels.matrix_unit import LINE_BYTES
 from streameval.planning.plan import Plan
 from streameval.planning.range import Range
@@ -174,8 +175,8 @@ class Job:
         None before they are known; a strip of a stored matrix finds its own.
     found : [P] float64, optional
         Their distances in the order of pairs, where tiles must hold the same.
-    shots : Shots, optional
-        Where one item is drawn of each gallery identity; tasks see the whole gallery then.
+    identities : GalleryIdentities or Shots, optional
+        Where CMC counts gallery identities; tasks see the whole gallery then.
     groups : [Q] int64, optional
         Which group each query is in, where the histogram is kept by group, too.
     near : Near, optional
@@ -194,7 +195,7 @@ class Job:
     thresholds: Thresholds = field(default_factory=Thresholds)
     positives: Positives | None = None
     found: FloatArray | None = None
-    shots: Shots | None = None
+    identities: GalleryIdentities | Shots | None = None
     groups: IntArray | None = None
     near: Near | None = None
     known: Readings = field(default_factory=Readings)
@@ -243,7 +244,7 @@ class Job:
     @property
     def ranks_alone(self) -> bool:
         """Whether nothing is counted beside ranks and the nearest negative."""
-        return not self.thresholds.edges.size and self.shots is None and self.near is None
+        return not self.thresholds.edges.size and self.identities is None and self.near is None
 
     def known_positives(self) -> Positives:
         """Return the positives of all queries."""

@@ -218,12 +218,12 @@ def refine(
         number += 1
         thresholds = Thresholds(range_, np.empty(0), edges)
         finer = [
-            # Without positives and single shots, which are counted.
+            # Without positives and identities, which are counted.
             count_all(
                 replace(
                     job,
                     thresholds=thresholds,
-                    shots=None,
+                    identities=None,
                     positives=Positives.none(job.pairs.queries),
                 ),
                 session,

@@ -26,7 +26,7 @@ from streameval.run.preparation import Prepared
 from streameval.run.record import PLACES, Manifest
 from streameval.run.session import cores
 from streameval.source import Source
-from streameval.statistics import SHOT_FIELDS
+from streameval.statistics import WHOLE_FIELDS
 from streameval.stretches import cumulated
 from streameval.typing import AnyArray, JsonObject
 
@@ -120,7 +120,7 @@ def manifest(prepared: Prepared) -> Manifest:
         "thresholds of the metrics": problem.thresholds,
         "histogram edges of the metrics": problem.edges,
         "refine": [measure.name for measure in request.refine],
-        "shots": sorted(request.fields_needed & SHOT_FIELDS),
+        "counted by identity": sorted(request.fields_needed & WHOLE_FIELDS),
         "range": (asdict(used) if used else prepared.range_name) if has_range else None,
         "streameval": version("streameval"),
     }
@@ -141,7 +141,7 @@ def identity(described: Manifest) -> str:
 
 def _label_hash(prepared: Prepared) -> str:
     """Return a digest of the pairs, and of the labels that results keep."""
-    pairs, cams, shots, counts = prepared.pairs, prepared.cams, prepared.shots, prepared.counts
+    pairs, cams, counts = prepared.pairs, prepared.cams, prepared.counts
     digest = hashlib.blake2b(digest_size=16)
 
     def add(*arrays: AnyArray) -> None:
@@ -168,6 +168,6 @@ def _label_hash(prepared: Prepared) -> str:
         codes = cams.code
         add(cams.known)
         add_found(lambda block: codes[block.positives()[1]], positives, codes.dtype)
-    add(*([] if shots is None else [shots.code]))
+    add(*([] if prepared.identities is None else [prepared.identities.code]))
     add(*([] if prepared.groups is None else [prepared.groups]))
     return digest.hexdigest()

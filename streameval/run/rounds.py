@@ -25,7 +25,7 @@ def rounds_of(prepared: Prepared) -> Iterator[Job]:
     for tasks, (first, last) in zip(plan.rounds, spans, strict=True):
         pairs, own = prepared.pairs.block(first, last), replace(plan, tasks=tasks)
         job = Job(prepared.source, pairs, own, groups=prepared.groups)
-        yield replace(job, shots=prepared.shots)
+        yield replace(job, identities=prepared.identities)
 
 
 def count_rounds(

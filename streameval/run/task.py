@@ -24,7 +24,6 @@ from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.progress import Watch
-from streameval.single_shot.counter import ShotCounter
 from streameval.statistics import RankStatistics, histogram_of
 from streameval.stretches import rows_of
 from streameval.typing import BoolArray, FloatArray, IntArray, Span
@@ -46,13 +45,13 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     else:
         positives = job.positives_of(task.queries)
     ranks = RankCounter(Edges.build(positives, thresholds.edges))
-    shots = None if job.shots is None else ShotCounter(job.shots, positives)
+    by_identity = None if job.identities is None else job.identities.counter(positives)
     nearest = None
     if job.near is not None:
         nearest = NearestCounter(job.near.most, job.near.reach[first:last])
     for tile in tiles:
         masked, before = tile.mask(pairs.indptr, pairs.item, every_pair, taken), ranks.not_finite
-        for counter in (ranks, shots, nearest):
+        for counter in (ranks, by_identity, nearest):
             if counter is not None and tile.values.size:
                 counter.add(tile)
         if tile.locate is not None and ranks.not_finite - before != masked:
@@ -65,8 +64,8 @@ def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
     more = _histogram(job, task, within, negatives)
     if more:  # beside the thresholds there are edges
         within = within[:, np.searchsorted(thresholds.edges, thresholds.values)]
-    if shots is not None:
-        more["single_shot"], more["sampled_shots"] = shots.finish(pairs, tied, first)
+    if by_identity is not None:
+        more |= by_identity.finish(pairs, tied, first)
     if nearest is not None:
         more["nearest_negatives"] = nearest.sorted()
     statistics = RankStatistics(
