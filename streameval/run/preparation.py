@@ -201,8 +201,8 @@ def gallery_identities(
     request, protocol = planned.request, planned.request.protocol
     if not _counts_identities(request):
         return None
-    known = distinct(gallery.id)
     if protocol.cmc != SINGLE_GALLERY_SHOT:
+        known = distinct(gallery.id)
         return GalleryIdentities(coded(known, gallery.id), len(known))
     draws = protocol.shot_draws if "sampled_shots" in request.fields_needed else 0
     most = int(planned.counts.positive.max(initial=0))
