@@ -13,7 +13,7 @@ from typing import Any, Self, get_args
 
 import numpy as np
 
-from streameval.choices import RangeName
+from streameval.choices import IDENTITY_READINGS, CmcReading, RangeName
 from streameval.errors import InputError, OptionError, check_type, refuse
 from streameval.labels.columns import labels_of
 from streameval.metrics.metric import Measure
@@ -41,10 +41,10 @@ from streameval.protocols.protocol import (
     Protocol,
     find_preset,
 )
-from streameval.protocols.shipped import with_options
+from streameval.protocols.shipped import protocols_of, with_options
 from streameval.single_shot.ahead import SHOT_RANKS
 from streameval.source import Source
-from streameval.statistics import FIELDS, SHOT_FIELDS
+from streameval.statistics import FIELDS, WHOLE_FIELDS
 from streameval.typing import Keywords
 
 RangeOption = RangeName | Range
@@ -98,7 +98,7 @@ class Terms:
         refine = tuple(refined_measures(names_of(given.get("refine", ()), "refine")))
         options = _metric_options(given, preset, protocol)
         options = with_named(options, [one.name for one in refine])
-        _check_draws(options, protocol)
+        _check_reading(options, protocol)
         return {
             "protocol": protocol,
             "listed": listed,
@@ -207,26 +207,28 @@ def _metric_options(given: Keywords, preset: Preset | None, protocol: Protocol) 
     return options
 
 
-def _check_draws(options: MetricOptions, protocol: Protocol) -> None:
-    """Check that the protocol draws where metrics need it, and that their ranks are counted."""
+def _check_reading(options: MetricOptions, protocol: Protocol) -> None:
+    """Check that the protocol counts identities as metrics need it, and the ranks of draws."""
     named, listed = wanted_measures(options)
+    drawn = [measure.name for measure in named if "sampled_shots" in measure.metric.needs]
+    asked: dict[str, CmcReading] = dict.fromkeys(drawn, SINGLE_GALLERY_SHOT)
+    asked[f"cmc={options.cmc}"] = options.cmc
+    for what, reading in asked.items():
+        if reading in IDENTITY_READINGS and reading != protocol.cmc:
+            raise OptionError(
+                f"{what} needs a protocol that {IDENTITY_READINGS[reading].does}, and "
+                f"{protocol.name} does not: choose {protocols_of(reading)}"
+            )
     if protocol.cmc == SINGLE_GALLERY_SHOT:
         for measure in (*named, *listed):
-            if measure.metric.needs_under(options) & SHOT_FIELDS and measure.values[0] > SHOT_RANKS:
+            read = measure.metric.needs_under(options)
+            if read & WHOLE_FIELDS and measure.values[0] > SHOT_RANKS:
                 raise OptionError(
                     f"{measure.name} under single gallery shot (protocol {protocol.name}): ranks "
                     f"up to {SHOT_RANKS} are counted; ask for "
                     f"{measure.metric.measure(SHOT_RANKS).name} at most, or choose a protocol of "
                     "another CMC"
                 )
-        return
-    drawn = [measure.name for measure in named if "sampled_shots" in measure.metric.needs]
-    if drawn or options.cmc == SINGLE_GALLERY_SHOT:
-        raise OptionError(
-            f"{drawn[0] if drawn else f'cmc={SINGLE_GALLERY_SHOT}'} needs a protocol that draws "
-            f"one item of each gallery identity, and {protocol.name} does not: choose cuhk03 or "
-            f"cuhk03-torchreid, or a Protocol with cmc={SINGLE_GALLERY_SHOT!r}"
-        )
 
 
 def _range(wanted: Any) -> RangeOption:

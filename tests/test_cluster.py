@@ -116,6 +116,16 @@ def test_single_gallery_shot_and_its_draws(folder: Path, client: Client, kind: s
     assert found.statistics.equals(expected.statistics)
 
 
+@pytest.mark.parametrize("kind", ["features", "strips"])
+def test_distinct_identities(folder: Path, client: Client, kind: str) -> None:
+    protocol = se.Protocol("distinct", ("same(id, cam)",), cmc="distinct-identities")
+    work = prepared(folder, kind, protocol=protocol)
+    expected = runs.run(work, MetricOptions())
+    found = runs.run(work, MetricOptions(), executor=ClusterExecutor(Connection(client)))
+    assert expected.statistics.identities_ahead is not None
+    assert found.statistics.equals(expected.statistics)
+
+
 def test_many_roots_come_to_the_client_and_the_bits_stay(
     folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,7 +75,14 @@ def test_any_blocks_of_queries_give_the_same_metrics(
     shots = np.sort(np.random.default_rng(0).random((2, stats.queries, 3, RANKS)), axis=-1)
     tied = np.add.reduceat(np.append(stats.tied, 0), stats.indptr[:-1]) * stats.has_positive > 0
     shots = np.where(tied[:, None, None], shots, shots[:, :, :1])  # rules differ by ties alone
-    stats = replace(with_histogram(stats, problem), single_shot=shots[0], sampled_shots=shots[1])
+    ahead = np.sort(np.random.default_rng(0).integers(0, 5, (stats.queries, 3)))
+    ahead = np.where(tied[:, None], ahead, ahead[:, :1])
+    stats = replace(
+        with_histogram(stats, problem),
+        single_shot=shots[0],
+        sampled_shots=shots[1],
+        identities_ahead=ahead,
+    )
     options = MetricOptions(
         ties,
         ap,

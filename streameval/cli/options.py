@@ -39,11 +39,9 @@ GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or 
 
 def _kept_protocols() -> list[str]:
     """Return the protocols that a ledger can keep up to date."""
-    from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
     from streameval.protocols.shipped import PROTOCOLS
 
-    every = PROTOCOLS.values()
-    return [one.name for one in every if not one.listed and one.cmc != SINGLE_GALLERY_SHOT]
+    return [one.name for one in PROTOCOLS.values() if not (one.listed or one.by_identity)]
 
 
 def _option(kind: Any, help: str, *flags: str, **attributes: Any) -> dict[str, Any]:

@@ -49,10 +49,11 @@ class MetricOptions:
         Rates f in [0, 1] of the scalars DIR@x|FAR=f.
     dir_ranks : tuple of int
         Ranks x of DIR@x.
-    cmc : {"first-match", "all-shots", "single-gallery-shot"}
+    cmc : {"first-match", "all-shots", "single-gallery-shot", "distinct-identities"}
         How CMC counts a query with several positives: the nearest positive only; each positive
-        with weight 1/G at x = c_j + 1; or the expectation over draws of one item of each gallery
-        identity. Set by the protocol.
+        with weight 1/G at x = c_j + 1; the expectation over draws of one item of each gallery
+        identity; or the nearest positive in a ranking with the first item of each identity alone.
+        Set by the protocol.
     unmatched : {"exclude", "miss", "error"}
         What a query without a positive is, in Q− or excluded, to means over Q+: left out; a miss,
         which counts as 0; or an error. Set by the protocol. It has no effect on open-set and

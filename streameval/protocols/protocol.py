@@ -17,7 +17,13 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
-from streameval.choices import CmcReading, SelfMatch, Unmatched
+from streameval.choices import (
+    IDENTITY_READINGS,
+    CmcReading,
+    IdentityReading,
+    SelfMatch,
+    Unmatched,
+)
 from streameval.errors import OptionError, entry_point, is_whole, refuse
 from streameval.protocols.rules import Rule, Side, same
 from streameval.protocols.trials import Trials
@@ -54,7 +60,7 @@ _VALUES: Mapping[str, tuple[Test, str]] = {
     "ignore": (_is_tuple(_is_text), "a list of rules, such as ['same(id, cam)'],"),
     "cmc": (
         get_args(CmcReading).__contains__,
-        "'first-match', 'all-shots' or 'single-gallery-shot'",
+        f"one of {', '.join(map(repr, get_args(CmcReading)))}",
     ),
     "unmatched": (get_args(Unmatched).__contains__, "'exclude', 'miss' or 'error'"),
     "junk_ids": (
@@ -85,7 +91,7 @@ class Protocol:
         identity seen by the same camera, ``("same(cam)",)`` every pair of the same camera, ``()``
         no pair by its labels. A tuple of columns, ``("id", "cam")``, is the earlier spelling of a
         rule.
-    cmc : {"first-match", "all-shots", "single-gallery-shot"}
+    cmc : {"first-match", "all-shots", "single-gallery-shot", "distinct-identities"}
         How CMC counts a query with several positives: see `MetricOptions`.
     junk_ids : tuple of int or str
         Gallery identities that are ignored for all queries.
@@ -173,16 +179,16 @@ class Protocol:
                 f"protocol {self.name} has positive {self.positive!r}, which may hold of too many "
                 "pairs: each of its alternatives needs same(...) of some label column"
             )
-        if self.positive != "same(id)" and self.cmc == SINGLE_GALLERY_SHOT:
+        if self.positive != "same(id)" and self.by_identity:
             raise OptionError(
-                f"protocol {self.name} has positive {self.positive!r}, and its CMC is of one item "
-                "of each gallery identity: give same(id), or choose cmc first-match or all-shots"
+                f"protocol {self.name} has positive {self.positive!r}, and its CMC "
+                f"{self.by_identity.does}: give same(id), or choose cmc first-match or all-shots"
             )
-        if self.listed and self.cmc == SINGLE_GALLERY_SHOT:
+        if self.listed and self.by_identity:
             raise OptionError(
-                f"protocol {self.name} takes its pairs from lists, and its CMC is of one item of "
-                "each gallery identity: lists don't tell what an unlisted item of the query's own "
-                "identity is; choose cmc first-match or all-shots"
+                f"protocol {self.name} takes its pairs from lists, and its CMC "
+                f"{self.by_identity.does}: lists don't tell what an unlisted item of the query's "
+                "own identity is; choose cmc first-match or all-shots"
             )
 
     def _check(self, what: str, value: Any, can_be: Callable[[Any], bool], expected: str) -> None:
@@ -213,6 +219,11 @@ class Protocol:
     def selects(self) -> bool:
         """Whether some queries or items are left out."""
         return any((self.queries, self.gallery, self.galleries, self.trials))
+
+    @property
+    def by_identity(self) -> IdentityReading | None:
+        """How CMC counts gallery identities; None where it doesn't."""
+        return IDENTITY_READINGS.get(self.cmc)
 
     @property
     def positive_by(self) -> Rule:

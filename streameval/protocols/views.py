@@ -110,7 +110,7 @@ def _selected(protocol: Protocol, name: str, labels: Labels) -> IntArray | None:
     for term in rule.terms:
         holds |= np.logical_and.reduce([outcome(test, labels) for test in term.tests])
     rows = np.flatnonzero(holds)
-    if not len(rows):
+    if len(labels) and not len(rows):
         raise OptionError(
             f"{name} of protocol {protocol.name}, {text!r}, holds of none of the {len(labels)} "
             f"items of {labels.source}: correct the rule, or give the labels that it is about"

@@ -11,9 +11,9 @@ from streameval.display.evaluation import PARTS
 from streameval.display.table import Blocks, Facts, Table, facts, number
 from streameval.errors import StreamevalWarning
 from streameval.metrics.metric import Kind, Metric
-from streameval.metrics.options import MetricOptions
-from streameval.metrics.selection import METRICS, available_fields, find_measure
-from streameval.protocols.protocol import PRESETS, SINGLE_GALLERY_SHOT, Preset
+from streameval.metrics.options import CHOICES, MetricOptions
+from streameval.metrics.selection import METRICS, available_fields, find_measure, with_changes
+from streameval.protocols.protocol import PRESETS, Preset
 from streameval.protocols.shipped import PROTOCOLS, saved_protocol
 from streameval.request import OPTIONS
 from streameval.result import Evaluation
@@ -39,16 +39,23 @@ def metrics_summary() -> list[JsonObject]:
             "formula": metric.formula,
             "source": metric.source,
             "needs": metric.needs,
-            "needs_single_shot": single_shot_needs(metric),
+            "needs_under_cmc": needs_by_reading(metric),
         }
         for metric in METRICS
     ]
 
 
-def single_shot_needs(metric: Metric) -> list[str]:
-    """Return the statistics that it needs under single gallery shot alone."""
-    needs = metric.needs_under(MetricOptions(cmc=SINGLE_GALLERY_SHOT))
-    return sorted(needs.difference(metric.needs))
+def needs_by_reading(metric: Metric) -> dict[str, list[str]]:
+    """Return the statistics that it needs under some readings of CMC alone, by these."""
+    options = (with_changes(MetricOptions(), {"cmc": reading}) for reading in CHOICES["cmc"])
+    needs = {one.cmc: sorted(metric.needs_under(one).difference(metric.needs)) for one in options}
+    return {reading: more for reading, more in needs.items() if more}
+
+
+def describe_needs(metric: Metric) -> str:
+    """Return in words which statistics it needs."""
+    more = (f"; under {cmc} also {', '.join(own)}" for cmc, own in needs_by_reading(metric).items())
+    return ", ".join(metric.needs) + "".join(more)
 
 
 def metrics_blocks() -> Blocks:
@@ -69,15 +76,13 @@ def metrics_blocks() -> Blocks:
 
 
 def _declaration(metric: Metric) -> Table:
-    needs = ", ".join(metric.needs)
-    more = ", ".join(single_shot_needs(metric))
     also = ", ".join(metric.also)
     where = (f"{name} {one.expects}" for name, one in metric.parameters.items())
     rows = [
         ("    formula", metric.formula),
         ("    over", ", ".join(metric.over)),
         ("    source", metric.source),
-        ("    needs", f"{needs}; with single gallery shot also {more}" if more else needs),
+        ("    needs", describe_needs(metric)),
         ("    also", f"{also} (in other tools)" if also else ""),
         ("    where", "; ".join(where)),
     ]

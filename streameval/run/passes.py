@@ -242,7 +242,7 @@ def refine(
         number += 1
         thresholds = Thresholds(range_, np.empty(0), edges)
         finer = [
-            # Without positives and single shots, which are counted.
+            # Without positives and identities, which are counted.
             count_all(job.counting(_without_positives(job.only, thresholds)), session, number)
             for job in rounds()
         ]
@@ -254,7 +254,7 @@ def refine(
 def _without_positives(share: Share, thresholds: Thresholds) -> Share:
     """Return the share that counts negatives within thresholds alone."""
     none = Positives.none(share.pairs.queries)
-    return replace(share, thresholds=thresholds, shots=None, positives=none)
+    return replace(share, thresholds=thresholds, identities=None, positives=none)
 
 
 def _settling_edges(counted: RankStatistics, measures: Sequence[Measure]) -> FloatArray:

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streameval.arrays.fingerprint import of_labels
+from streameval.kernels.identities import GalleryIdentities
 from streameval.metrics.compute import check_matched
 from streameval.metrics.groups import PositiveCameras
 from streameval.planning.plan import Cut, Limits, Plan
-from streameval.planning.problem import PairSizes, Problem, ShotSizes
+from streameval.planning.problem import IdentitySizes, JointSizes, PairSizes, Problem, ShotSizes
 from streameval.planning.range import UNUSED, Range
-from streameval.protocols.agreement import multiplicities
+from streameval.protocols.agreement import coded, distinct, multiplicities
 from streameval.protocols.counts import PairCounts
 from streameval.protocols.finder import junk_column
 from streameval.protocols.labels import Labels
@@ -26,8 +27,8 @@ from streameval.result.groups import check_group_column, group_labels, histogram
 from streameval.run.session import Session
 from streameval.single_shot.counter import Shots, entries_of_query
 from streameval.source import Source
-from streameval.statistics import SHOT_FIELDS
-from streameval.typing import AnyArray, IntArray, JsonObject, Span
+from streameval.statistics import WHOLE_FIELDS
+from streameval.typing import AnyArray, BoolArray, IntArray, JsonObject, Span
 
 THRESHOLDS = 101
 ASSUMED_POSITIVES = 50  # a query, where the work is planned before there are labels
@@ -91,8 +92,8 @@ class Prepared(Planned):
         Without labels.
     pairs : PairSource
         Of all queries, found; those of one round, where there are several.
-    shots : Shots, optional
-        Where one item is drawn of each gallery identity.
+    identities : GalleryIdentities or Shots, optional
+        Where CMC counts gallery identities.
     cams : PositiveCameras, optional
         Of the gallery's items, where both sides have cameras.
     label_fingerprints : mapping of str to str
@@ -100,7 +101,7 @@ class Prepared(Planned):
     """
 
     pairs: PairSource
-    shots: Shots | None = None
+    identities: GalleryIdentities | Shots | None = None
     cams: PositiveCameras | None = None
     label_fingerprints: Mapping[str, str] = field(default_factory=dict)
 
@@ -145,7 +146,7 @@ class _Counts(NamedTuple):
     counts: PairCounts
     columns: Mapping[str, AnyArray]
     groups: IntArray | None
-    shots: ShotSizes | None
+    identities: IdentitySizes | None
     range: Range | None
 
 
@@ -185,7 +186,7 @@ def _count(request: Request, view: View) -> _Counts:
         counts = PairCounts.assumed(request.source.shape[0], ASSUMED_POSITIVES)
         return _Counts(request, view, counts, {}, None, None, used)
     query, gallery = view.labels(request.query, request.gallery)
-    groups = shots = None
+    groups = identities = None
     needs, columns = request.fields_needed, label_columns(query)
     request = replace(request, query=query, gallery=gallery, group_by=_groups_of(request, view))
     counts = PairCounts.of(query, gallery, request.protocol, request.listed)
@@ -193,9 +194,9 @@ def _count(request: Request, view: View) -> _Counts:
     _check_groups(request, columns, gallery.cam)
     if "impostor_histogram" in needs and request.group_by is not None:
         groups = histogram_groups(request.group_by, columns)
-    if _draws(request):
-        shots = shot_sizes(gallery, request.protocol, counts, needs)
-    return _Counts(request, view, counts, columns, groups, shots, used)
+    if _counts_identities(request):
+        identities = identity_sizes(gallery, request.protocol, counts, needs)
+    return _Counts(request, view, counts, columns, groups, identities, used)
 
 
 def _problem(source: Source, known: Sequence[_Counts]) -> Problem:
@@ -203,7 +204,7 @@ def _problem(source: Source, known: Sequence[_Counts]) -> Problem:
     first, needs = known[0], frozenset().union(*(one.request.fields_needed for one in known))
     problem = source.problem(first.counts)
     groups = [int(one.groups.max()) + 1 for one in known if one.groups is not None]
-    shots = [one.shots for one in known if one.shots is not None]
+    identities = [one.identities for one in known if one.identities is not None]
     given = any(isinstance(one.request.range, Range) for one in known)
     alone = len(known) == 1 and first.view.whole
     return replace(
@@ -214,7 +215,7 @@ def _problem(source: Source, known: Sequence[_Counts]) -> Problem:
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
         extra_passes=int(any(one.request.refine for one in known)),
-        shots=ShotSizes.joined(shots) if shots else None,
+        identities=JointSizes(tuple(identities)) if identities else None,
     )
 
 
@@ -246,23 +247,36 @@ def with_pairs(planned: Planned) -> Prepared:
     pairs = PairSource(query, gallery, protocol, request.listed, planned.counts)
     if not planned.plan.round:
         pairs.block(0, pairs.queries)
-    shots = cams = None
-    if _draws(request):
-        draws = protocol.shot_draws if "sampled_shots" in request.fields_needed else 0
-        most = int(planned.counts.positive.max(initial=0))
-        shots = Shots.of(gallery, pairs.junk, most, draws, protocol.shot_seed)
+    cams = None
+    identities = gallery_identities(planned, gallery, pairs.junk)
     if query.cam is not None and gallery.cam is not None:
         items = planned.view.everywhere(gallery.cam, planned.source.shape[1])
         cams = PositiveCameras.of([items], by_item=True)
     listed = None if request.listed is None else pairs.listed_items()
     fingerprints = gallery_fingerprints(gallery, listed)
-    return Prepared(**own, pairs=pairs, shots=shots, cams=cams, label_fingerprints=fingerprints)
+    return Prepared(
+        **own, pairs=pairs, identities=identities, cams=cams, label_fingerprints=fingerprints
+    )
 
 
-def _draws(request: Request) -> bool:
-    """Return whether an item of each gallery identity is drawn."""
-    needs = request.fields_needed
-    return request.protocol.cmc == SINGLE_GALLERY_SHOT and not needs.isdisjoint(SHOT_FIELDS)
+def _counts_identities(request: Request) -> bool:
+    """Return whether gallery identities are counted."""
+    return request.protocol.by_identity is not None and bool(request.fields_needed & WHOLE_FIELDS)
+
+
+def gallery_identities(
+    planned: Planned, gallery: Labels, junk: BoolArray
+) -> GalleryIdentities | Shots | None:
+    """Return the identities of a gallery, where they are counted."""
+    request, protocol = planned.request, planned.request.protocol
+    if not _counts_identities(request):
+        return None
+    if protocol.cmc != SINGLE_GALLERY_SHOT:
+        known = distinct(gallery.id)
+        return GalleryIdentities(coded(known, gallery.id), len(known))
+    draws = protocol.shot_draws if "sampled_shots" in request.fields_needed else 0
+    most = int(planned.counts.positive.max(initial=0))
+    return Shots.of(gallery, junk, most, draws, protocol.shot_seed)
 
 
 def _check_groups(request: Request, columns: Mapping[str, AnyArray], cams: AnyArray | None) -> None:
@@ -299,10 +313,12 @@ def gallery_fingerprints(gallery: Labels, listed: IntArray | None) -> dict[str, 
     return {name: of_labels(labels) for name, labels in columns.items()}
 
 
-def shot_sizes(
+def identity_sizes(
     gallery: Labels, protocol: Protocol, counts: PairCounts, needs: frozenset[str]
-) -> ShotSizes:
-    """Return the sizes of what is drawn from under single gallery shot."""
+) -> IdentitySizes:
+    """Return the sizes of what is counted by gallery identity."""
     items, number = multiplicities(gallery.id, without=junk_column(gallery, protocol))
+    if protocol.cmc != SINGLE_GALLERY_SHOT:
+        return IdentitySizes(int(number.sum()))
     entries = entries_of_query(items, number, int(counts.positive.max(initial=0)))
-    return ShotSizes(int(number.sum()), entries, len(needs & SHOT_FIELDS))
+    return ShotSizes(int(number.sum()), entries, len(needs & WHOLE_FIELDS))

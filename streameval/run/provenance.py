@@ -27,7 +27,7 @@ from streameval.run.preparation import Prepared
 from streameval.run.record import PLACES, Manifest
 from streameval.run.session import cores
 from streameval.source import Source
-from streameval.statistics import SHOT_FIELDS
+from streameval.statistics import WHOLE_FIELDS
 from streameval.stretches import cumulated
 from streameval.typing import AnyArray, JsonObject
 
@@ -135,7 +135,7 @@ def _options(prepared: Prepared) -> JsonObject:
         "thresholds of the metrics": problem.thresholds,
         "histogram edges of the metrics": problem.edges,
         "refine": [measure.name for measure in request.refine],
-        "shots": sorted(request.fields_needed & SHOT_FIELDS),
+        "counted by identity": sorted(request.fields_needed & WHOLE_FIELDS),
         "range": (asdict(used) if used else prepared.range_name) if has_range else None,
         "streameval": version("streameval"),
     }
@@ -153,7 +153,7 @@ def identity(described: Manifest) -> str:
 
 def _label_hash(prepared: Prepared) -> str:
     """Return a digest of the pairs, and of the labels that results keep."""
-    pairs, cams, shots, counts = prepared.pairs, prepared.cams, prepared.shots, prepared.counts
+    pairs, cams, counts = prepared.pairs, prepared.cams, prepared.counts
     digest = hashlib.blake2b(digest_size=16)
 
     def add(*arrays: AnyArray) -> None:
@@ -181,6 +181,6 @@ def _label_hash(prepared: Prepared) -> str:
         add(cams.known)
         items = prepared.view.items
         add_found(lambda block: codes[rows_at(items, block.positives()[1])], positives, codes.dtype)
-    add(*([] if shots is None else [shots.code]))
+    add(*([] if prepared.identities is None else [prepared.identities.code]))
     add(*([] if prepared.groups is None else [prepared.groups]))
     return digest.hexdigest()

@@ -55,7 +55,7 @@ def _share(prepared: Prepared, queries: Span) -> Share:
     view = prepared.view
     own, _ = view.spans(queries, (0, 0))
     pairs = prepared.pairs.block(*own)
-    return Share(pairs, shots=prepared.shots, groups=prepared.groups, view=view)
+    return Share(pairs, identities=prepared.identities, groups=prepared.groups, view=view)
 
 
 def _groups(prepared: Sequence[Prepared], thresholds: Sequence[Thresholds]) -> list[list[int]]:
@@ -80,8 +80,8 @@ def _alike(one: Prepared, other: Prepared) -> bool:
         (side.junk, own.query, own.code, own.item) for side, own in zip(sides, classes, strict=True)
     ]
     return (
-        one.shots is None
-        and other.shots is None
+        one.identities is None
+        and other.identities is None
         and one.view.same_rows(other.view)
         and classes[0].clauses == classes[1].clauses
         and all(map(np.array_equal, *arrays))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streameval.kernels.edges import Positives
+from streameval.kernels.identities import GalleryIdentities
 from streameval.kernels.parts import Cutter
 from streameval.kernels.tiles import column_offsets
 from streameval.planning.plan import Task
@@ -109,8 +110,8 @@ class Share:
         None before they are known; a strip of a stored matrix finds its own.
     found : [P] float64, optional
         Their distances in the order of pairs, where tiles must hold the same.
-    shots : Shots, optional
-        Where one item is drawn of each gallery identity; tasks see the whole gallery then.
+    identities : GalleryIdentities or Shots, optional
+        Where CMC counts gallery identities; tasks see the whole gallery then.
     groups : [Q] int64, optional
         Which group each query is in, where the histogram is kept by group, too.
     near : Near, optional
@@ -124,7 +125,7 @@ class Share:
     thresholds: Thresholds = field(default_factory=Thresholds)
     positives: Positives | None = None
     found: FloatArray | None = None
-    shots: Shots | None = None
+    identities: GalleryIdentities | Shots | None = None
     groups: IntArray | None = None
     near: Near | None = None
     view: View = field(default_factory=View)
@@ -138,7 +139,7 @@ class Share:
     @property
     def ranks_alone(self) -> bool:
         """Whether nothing is counted beside ranks and the nearest negative."""
-        return not self.thresholds.edges.size and self.shots is None and self.near is None
+        return not self.thresholds.edges.size and self.identities is None and self.near is None
 
     def own(self, task: Task) -> Task:
         """Return a task as its queries and items are numbered."""

@@ -25,7 +25,6 @@ from streameval.protocols.views import rows_at
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.run.share import Ahead, Share
-from streameval.single_shot.counter import ShotCounter
 from streameval.statistics import RankStatistics, histogram_of
 from streameval.stretches import rows_of
 from streameval.typing import BoolArray, ByteArray, FloatArray, IntArray
@@ -85,7 +84,9 @@ class Tally:
         share = self._share
         self._positives = positives
         self.ranks = RankCounter(Edges.build(positives, share.thresholds.edges))
-        self._shots = None if share.shots is None else ShotCounter(share.shots, positives)
+        self._identities = None
+        if share.identities is not None:
+            self._identities = share.identities.counter(positives)
         self._nearest = None
         if share.near is not None:
             reach = share.near.reach[slice(*self._own.queries)]
@@ -110,7 +111,7 @@ class Tally:
         pairs, before = self._pairs, self.ranks.not_finite
         part = tile if self._cutter is None else self._cutter.cut(tile, memory)
         masked = part.mask(pairs.indptr, pairs.item, self._every_pair, self._taken)
-        for counter in (self.ranks, self._shots, self._nearest):
+        for counter in (self.ranks, self._identities, self._nearest):
             if counter is not None and part.columns.item.size and (part.values.size or part.last):
                 counter.add(part)
         if part.locate is not None and self.ranks.not_finite - before != masked:
@@ -128,9 +129,8 @@ class Tally:
         nearest = self.ranks.counts.nearest
         ahead = Ahead(self._positives, closer, tied, before, within, nearest)
         more: dict[str, Any] = {}
-        if self._shots is not None:
-            drawn = self._shots.finish(self._pairs, ahead.tied, own.queries[0])
-            more["single_shot"], more["sampled_shots"] = drawn
+        if self._identities is not None:
+            more |= self._identities.finish(self._pairs, ahead.tied, own.queries[0])
         if self._nearest is not None:
             more["nearest_negatives"] = self._nearest.sorted()
         evaluations = [(self._pairs, ahead)]
