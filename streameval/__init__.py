@@ -5,7 +5,7 @@
     ledger        the growing gallery: an evaluation on disk, updated with each change
     rankings      ranked lists of a few queries, from the inputs of a saved result
     audit         likely mistakes in the inputs
-    evaluation    evaluate()
+    evaluation    evaluate(), evaluate_all()
     neighbors     lists of neighbours, stored or from FAISS; comparison of indexes
     sources       sources of distances: features, stored distances, functions
     run           sessions that run requests: tasks, passes, threads, Dask, finished work
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         StreamevalWarning,
         TaskError,
     )
-    from streameval.evaluation import evaluate
+    from streameval.evaluation import evaluate, evaluate_all
     from streameval.labels.columns import read_label_table, read_label_tables, read_labels
     from streameval.labels.protocol_files import read_listed_pairs, read_protocol
     from streameval.ledger import Ledger
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from streameval.result import Evaluation
     from streameval.result.average import Average, average
     from streameval.result.comparison import compare
+    from streameval.result.several import Evaluations
     from streameval.run.progress import Progress
     from streameval.sources.computed import Computed
     from streameval.sources.distances import Distances
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "errors": "BudgetError InputError OptionError OutputError "
     "StreamevalError StreamevalWarning TaskError",
-    "evaluation": "evaluate",
+    "evaluation": "evaluate evaluate_all",
     "labels.columns": "read_label_table read_label_tables read_labels",
     "labels.protocol_files": "read_listed_pairs read_protocol",
     "ledger": "Ledger",
@@ -86,6 +87,7 @@ _HOMES = {
     "protocols.protocol": "PRESETS Protocol",
     "protocols.shipped": "PROTOCOLS",
     "result.average": "Average average",
+    "result.several": "Evaluations",
     "result.comparison": "compare",
     "result.evaluation": "Evaluation",
     "run.progress": "Progress",
@@ -104,6 +106,7 @@ __all__ = [
     "Computed",
     "Distances",
     "Evaluation",
+    "Evaluations",
     "Features",
     "InputError",
     "Labels",
@@ -123,6 +126,7 @@ __all__ = [
     "compare",
     "compare_index",
     "evaluate",
+    "evaluate_all",
     "read_label_table",
     "read_label_tables",
     "read_labels",

@@ -1,4 +1,4 @@
-"""evaluate(): a request from keywords, carried out in a session."""
+"""evaluate(), evaluate_all(): requests from keywords, carried out in a session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import Protocol
 from streameval.request import Request
 from streameval.result.evaluation import Evaluation
-from streameval.run.orchestrator import run
+from streameval.result.several import Evaluations
+from streameval.run.orchestrator import run, run_all
 from streameval.run.progress import Progress
 from streameval.run.session import open_session
 from streameval.source import Source
@@ -159,3 +160,55 @@ def evaluate(
     request = Request.of(given)
     with open_session(given) as session:
         return run(request, session)
+
+
+@entry_point
+def evaluate_all(
+    source: Source,
+    *,
+    query: LabelsLike,
+    gallery: LabelsLike,
+    protocols: Sequence[str | Protocol],
+    metrics: str | Sequence[str] | None = None,
+    range: RangeName | Sequence[float] | Range | None = None,
+    group_by: str | npt.ArrayLike | None = None,
+    refine: str | Sequence[str] = (),
+    options: MetricOptions | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    tile: tuple[int, int] | None = None,
+    client: Client | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    progress: Progress | bool | None = None,
+) -> Evaluations:
+    """Evaluate a ranking under several protocols in one pass over the data.
+
+    Each result equals that of `evaluate`. Protocols that draw trials, or that have several
+    galleries, make an evaluation of each.
+
+    Parameters
+    ----------
+    source, query, gallery
+        As of `evaluate`.
+    protocols : sequence of str or Protocol
+        Keys of `PROTOCOLS`, or your own. Their names must differ.
+    metrics, range, group_by, refine, options, memory, threads, tile, client, checkpoint, resume, \
+progress
+        As of `evaluate`. They apply to all protocols.
+
+    Returns
+    -------
+    Evaluations
+        A mapping from the names of the protocols to an `Evaluation` each; to an `Average` where
+        there are trials or galleries.
+
+    Raises
+    ------
+    InputError, OptionError, BudgetError, OutputError, TaskError
+        As `evaluate`. Also OptionError if two protocols have the same name.
+    """
+    given = locals()
+    requests = Request.several(given, protocols)
+    with open_session(given) as session:
+        return run_all(requests, session)

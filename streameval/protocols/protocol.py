@@ -221,6 +221,11 @@ class Protocol:
         return any((self.queries, self.gallery, self.galleries, self.trials))
 
     @property
+    def several(self) -> bool:
+        """Whether it makes several evaluations: of trials, or of galleries."""
+        return self.trials is not None or bool(self.galleries)
+
+    @property
     def by_identity(self) -> IdentityReading | None:
         """How CMC counts gallery identities; None where it doesn't."""
         return IDENTITY_READINGS.get(self.cmc)

@@ -220,12 +220,13 @@ class Average(Shown):
         OptionError
             If two runs would have the same folder.
         """
-        folders = run_folders(self.runs)
+        run_folders(self.runs)
         with ResultFolder(path, overwrite=overwrite) as new:
-            new.fill(lambda folder: self._write(folder, folders))
+            new.fill(self.write)
 
-    def _write(self, folder: Path, folders: Mapping[str, str]) -> None:
-        for name, place in folders.items():
+    def write(self, folder: Path) -> None:
+        """Write the files of the average into an existing folder."""
+        for name, place in run_folders(self.runs).items():
             (folder / place).mkdir()
             self.runs[name].write(folder / place)
         (folder / SUMMARY).write_bytes(as_json(self.summary()).encode(errors=ESCAPED))

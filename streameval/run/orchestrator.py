@@ -12,7 +12,8 @@ from streameval.errors import BadRowError
 from streameval.planning.range import NotUnitError
 from streameval.request import Request
 from streameval.result.evaluation import Evaluation
-from streameval.run.preparation import Prepared, prepare
+from streameval.result.several import Evaluations, gathered
+from streameval.run.preparation import Prepared, plan_requests, prepare, with_pairs
 from streameval.run.provenance import describe_run, manifest
 from streameval.run.session import Session
 from streameval.source import Counted
@@ -24,6 +25,24 @@ def run(request: Request, session: Session) -> Evaluation:
     prepared = prepare(request, session)
     plan = session.record.start(partial(manifest, [prepared]), prepared.plan, prepared.with_cut)
     return carry_out(replace(prepared, plan=plan), session)
+
+
+def run_all(requests: Sequence[Request], session: Session) -> Evaluations:
+    """Evaluate requests of one source together: each view of each protocol."""
+    prepared = [with_pairs(planned) for planned in plan_requests(requests, session)]
+    plan = session.record.start(partial(manifest, prepared), prepared[0].plan, prepared[0].with_cut)
+    prepared = [replace(one, plan=plan) for one in prepared]
+    return by_protocol(prepared, carry_out_all(prepared, session))
+
+
+def by_protocol(prepared: Sequence[Prepared], results: Sequence[Evaluation]) -> Evaluations:
+    """Return results of what was prepared by their protocols."""
+    return gathered(
+        [
+            (one.request.protocol, one.view.name, result)
+            for one, result in zip(prepared, results, strict=True)
+        ]
+    )
 
 
 def carry_out(prepared: Prepared, session: Session) -> Evaluation:

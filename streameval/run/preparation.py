@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streameval.arrays.fingerprint import of_labels
+from streameval.errors import OptionError
 from streameval.kernels.identities import GalleryIdentities
 from streameval.metrics.compute import check_matched
 from streameval.metrics.groups import PositiveCameras
@@ -134,6 +135,12 @@ class Prepared(Planned):
 
 def prepare(request: Request, session: Session) -> Prepared:
     """Check and plan a request of one view, and find its pairs."""
+    protocol = request.protocol
+    if protocol.several:
+        raise OptionError(
+            f"protocol {protocol.name} makes several evaluations, of trials or of galleries: "
+            "evaluate_all returns all of them, and their mean"
+        )
     (planned,) = plan_requests([request], session)
     return with_pairs(planned)
 

@@ -51,6 +51,7 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> JsonO
         "inputs": describe_source(prepared.source),
         "protocol": asdict(prepared.request.protocol),
         **note_of(prepared.request.preset),
+        **_view_of(prepared),
         "plan": {
             "layout": plan.layout,
             "tasks": len(plan.tasks),
@@ -66,6 +67,15 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> JsonO
         "versions": dict(versions()),  # not shared between results
         "machine": machine(),
     }
+
+
+def _view_of(prepared: Prepared) -> JsonObject:
+    """Return which queries and items take part, where not all do."""
+    view = prepared.view
+    if view.whole:
+        return {}
+    sizes = {"queries": prepared.pairs.queries, "items": prepared.pairs.gallery}
+    return {"view": {"name": view.name, **sizes, "of": list(prepared.source.shape)}}
 
 
 def describe_source(source: Source) -> JsonObject:
