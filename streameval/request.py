@@ -109,6 +109,29 @@ class Terms:
             "preset": preset and preset.name,
         }
 
+    @classmethod
+    def several(cls, given: Keywords, protocols: Sequence[str | Protocol | None]) -> list[Self]:
+        """Return the request of each of some protocols; None is the default one.
+
+        Raises
+        ------
+        OptionError
+            If there is none, or two have the same name.
+        """
+        if isinstance(protocols, str | Protocol) or not len(protocols):
+            raise OptionError(
+                f"protocols is {protocols!r}; a list of them is needed: ['market1501']"
+            )
+        requests = [cls.of({**given, "protocol": protocol}) for protocol in protocols]
+        names = [request.protocol.name for request in requests]
+        for name in names:
+            if names.count(name) > 1:
+                raise OptionError(
+                    f"protocol {name} comes twice, and results are called by it: leave one out, or "
+                    "rename it"
+                )
+        return requests
+
     @property
     def fields_needed(self) -> frozenset[str]:
         """Fields of `RankStatistics` that the metrics read."""
@@ -155,29 +178,6 @@ class Request(Terms):
                 raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
             tile = int(tile[0]), int(tile[1])
         return {**super()._values(given), "source": source, "tile": tile, **labels}
-
-    @classmethod
-    def several(cls, given: Keywords, protocols: Sequence[str | Protocol]) -> list[Self]:
-        """Return the request of each of some protocols.
-
-        Raises
-        ------
-        OptionError
-            If there is none, or two have the same name.
-        """
-        if isinstance(protocols, str | Protocol) or not len(protocols):
-            raise OptionError(
-                f"protocols is {protocols!r}; a list of them is needed: ['market1501']"
-            )
-        requests = [cls.of({**given, "protocol": protocol}) for protocol in protocols]
-        names = [request.protocol.name for request in requests]
-        for name in names:
-            if names.count(name) > 1:
-                raise OptionError(
-                    f"protocol {name} comes twice, and results are called by it: leave one out, or "
-                    "rename it"
-                )
-        return requests
 
     def with_source(self, source: Source) -> Request:
         """Return the request for another source."""

@@ -126,6 +126,14 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "protocol": _option(
         PROTOCOLS, "Which pairs are ignored, and how CMC counts.  [default: market1501]"
     ),
+    "protocols": _option(
+        PROTOCOLS,
+        "Which pairs count, who takes part, how CMC counts. Repeatable: all in one pass.  "
+        "[default: market1501]",
+        "--protocol",
+        "protocols",
+        multiple=True,
+    ),
     "kept_protocol": _option(
         Choice(PROTOCOLS.names, "FILE.toml", _kept_protocols),
         "Which pairs are ignored, and how CMC counts.  [default: market1501]",

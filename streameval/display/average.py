@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streameval.result.average import Average
 
 
-def average_blocks(average: Average) -> Blocks:
+def average_blocks(average: Average, saved: str | None = None) -> Blocks:
     """Return an average in words and tables: metrics, and the first of them for each run."""
     first, runs = average.first, average.runs.values()
     opening = [
@@ -43,7 +43,8 @@ def average_blocks(average: Average) -> Blocks:
     ]
     if left_out:
         shown.append(f"{plural(left_out, 'more metric')} of each run: --json, or --format csv")
-    shown += ["", facts([("Conventions", conventions(first.options, used))])]
+    closing = [("Conventions", conventions(first.options, used)), ("Written to", saved)]
+    shown += ["", facts(closing)]
     if differences:
         shown.append(facts([("Differences", one) for one in differences], wraps=True))
     return shown

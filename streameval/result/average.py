@@ -50,7 +50,7 @@ from streameval.typing import FloatArray, JsonObject
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from streameval.display.table import Blocks
+    from streameval.display.table import Blocks, Table
 
 ROWS = MEAN, STD = "mean", "std"
 """Rows of the table of runs that are of no run."""
@@ -74,10 +74,15 @@ class Average(Shown):
     def __repr__(self) -> str:
         return f"<Average of {len(self.runs)} runs: {scalars_text(self.mean.scalars)}>"
 
-    def _blocks(self) -> Blocks:
+    def _blocks(self, saved: str | None = None) -> Blocks:
         from streameval.display.average import average_blocks
 
-        return average_blocks(self)
+        return average_blocks(self, saved)
+
+    def _table(self, name: str) -> Table:
+        from streameval.display.average import average_table
+
+        return average_table(self)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -241,7 +246,7 @@ class Average(Shown):
             If the folder is not an average, or a run in it is damaged or has a later format.
         """
         check_path(path)
-        names = saved_runs(Path(path))
+        names = saved_runs(Path(path), "runs")
         if not names:
             raise OutputError(f"{path} is no average of runs; expected what Average.save wrote")
         return average({name: Path(path) / place for name, place in run_folders(names).items()})

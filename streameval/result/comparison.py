@@ -92,7 +92,7 @@ class Comparison(Shown):
     differences: tuple[Difference, ...]
     remarks: tuple[str, ...]
 
-    def _blocks(self) -> Blocks:
+    def _blocks(self, saved: str | None = None) -> Blocks:
         from streameval.display.comparison import comparison_blocks
 
         return comparison_blocks(self)

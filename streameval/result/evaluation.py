@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from streameval.display.table import Blocks
+    from streameval.display.table import Blocks, Table
 
 
 @entry_points
@@ -139,10 +139,15 @@ class Evaluation(Shown, EvaluationValues):
         """Return the same evaluation with confidence intervals in its summary."""
         return replace(self, resampling=Resampling(level, resamples, seed))
 
-    def _blocks(self) -> Blocks:
+    def _blocks(self, saved: str | None = None) -> Blocks:
         from streameval.display.evaluation import evaluation_blocks
 
-        return evaluation_blocks(self)
+        return evaluation_blocks(self, saved)
+
+    def _table(self, name: str) -> Table:
+        from streameval.display.evaluation import results_table
+
+        return results_table({name: self})
 
     def to_pandas(
         self, table: Literal["metrics", "per_query", "positives"] = "metrics"

@@ -105,11 +105,16 @@ def _check_replaceable(path: str | Path, target: Path, *, overwrite: bool) -> No
         _check_replaceable(Path(path) / name, target / name, overwrite=True)
 
 
-def saved_runs(folder: Path) -> list[str]:
-    """Return the names of the runs of a saved average; nothing for another folder."""
+def saved_runs(folder: Path, *keys: str) -> list[str]:
+    """Return the names of the results that a folder has a folder of each of; none for others.
+
+    The summary has these names under one of the keys: ``runs`` of an average, ``protocols`` of
+    evaluations in one pass. Either by default.
+    """
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        return [str(name) for name in summary.get("runs", ())]
+        known = [summary[key] for key in keys or ("runs", "protocols") if key in summary]
+        return [str(name) for names in known for name in names]
     except (OSError, ValueError, AttributeError, TypeError):
         return []
 

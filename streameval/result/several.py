@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streameval.display.shown import Shown
+from streameval.display.shown import Shown, blocks_of
 from streameval.errors import check_path, entry_points
 from streameval.output import ESCAPED, as_json
 from streameval.protocols.protocol import Protocol
@@ -17,7 +17,7 @@ from streameval.result.saved import SUMMARY, ResultFolder, run_folders
 from streameval.typing import JsonObject
 
 if TYPE_CHECKING:
-    from streameval.display.table import Blocks
+    from streameval.display.table import Blocks, Table
 
 Result = Evaluation | Average
 
@@ -47,11 +47,18 @@ class Evaluations(Shown, Mapping[str, Result]):
     def __repr__(self) -> str:
         return f"<Evaluations of {', '.join(self)}>"
 
-    def _blocks(self) -> Blocks:
+    def _blocks(self, saved: str | None = None) -> Blocks:
         blocks: Blocks = []
+        folders = run_folders(self)
         for name, one in self.items():
-            blocks += ["", f"{name}:", "", *one._blocks()]
+            place = None if saved is None else str(Path(saved) / folders[name])
+            blocks += ["", *blocks_of(one, place)]
         return blocks[1:]
+
+    def _table(self, name: str) -> Table:
+        from streameval.display.evaluation import results_table
+
+        return results_table(self.runs)
 
     @property
     def runs(self) -> Results:
@@ -97,16 +104,29 @@ class Evaluations(Shown, Mapping[str, Result]):
         (folder / SUMMARY).write_bytes(as_json(self.summary()).encode(errors=ESCAPED))
 
 
-def gathered(results: Sequence[tuple[Protocol, str, Evaluation]]) -> Evaluations:
-    """Return results by protocol, of which each has a protocol and the name of a view."""
+Place = tuple[Protocol, str]
+"""What an evaluation is of: its protocol, and the name of the view."""
+
+
+def gathered(places: Sequence[Place], results: Sequence[Evaluation]) -> Evaluations:
+    """Return evaluations by their protocols."""
     views: dict[str, dict[str, Evaluation]] = {}
-    several = {}
-    for protocol, view, result in results:
+    for (protocol, view), result in zip(places, results, strict=True):
         views.setdefault(protocol.name, {})[view] = result
-        several[protocol.name] = protocol.several
+    several = {protocol.name: protocol.several for protocol, _ in places}
     return Evaluations(
         {
             name: average(runs) if several[name] else next(iter(runs.values()))
             for name, runs in views.items()
         }
     )
+
+
+def folders_of(places: Sequence[Place]) -> list[Path]:
+    """Return where the result of each evaluation is, in the folder that all are saved to."""
+    protocols = list(dict.fromkeys(protocol.name for protocol, _ in places))
+    above = run_folders(protocols) if len(protocols) > 1 else dict.fromkeys(protocols, "")
+    return [
+        Path(above[protocol.name], run_folders([view])[view] if protocol.several else "")
+        for protocol, view in places
+    ]

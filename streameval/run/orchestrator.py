@@ -37,12 +37,7 @@ def run_all(requests: Sequence[Request], session: Session) -> Evaluations:
 
 def by_protocol(prepared: Sequence[Prepared], results: Sequence[Evaluation]) -> Evaluations:
     """Return results of what was prepared by their protocols."""
-    return gathered(
-        [
-            (one.request.protocol, one.view.name, result)
-            for one, result in zip(prepared, results, strict=True)
-        ]
-    )
+    return gathered([one.place for one in prepared], results)
 
 
 def carry_out(prepared: Prepared, session: Session) -> Evaluation:

@@ -78,6 +78,11 @@ class Planned:
         return self.request.source
 
     @property
+    def place(self) -> tuple[Protocol, str]:
+        """What it is called by among several: its protocol, and the name of its view."""
+        return self.request.protocol, self.view.name
+
+    @property
     def range_name(self) -> str:
         """Which range the data give: ``minmax-all``, or else ``minmax``."""
         return "minmax-all" if self.request.range == "minmax-all" else "minmax"
