@@ -22,7 +22,7 @@ from streameval.protocols.finder import junk_column
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import PairSource
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
-from streameval.protocols.views import View, views_of
+from streameval.protocols.views import Sides, View, views_of
 from streameval.request import Request
 from streameval.result.groups import check_group_column, group_labels, histogram_groups
 from streameval.run.session import Session
@@ -170,8 +170,9 @@ def plan_requests(requests: Sequence[Request], session: Session) -> list[Planned
     than the metrics need.
     """
     source = requests[0].source.check(requests[0])
+    sides = Sides()
     known = [
-        _count(request.with_source(source), view)
+        _count(request.with_source(source), view, sides)
         for request in requests
         for view in views_of(request.protocol, request.query, request.gallery)
     ]
@@ -189,7 +190,7 @@ def plan_requests(requests: Sequence[Request], session: Session) -> list[Planned
     ]
 
 
-def _count(request: Request, view: View) -> _Counts:
+def _count(request: Request, view: View, sides: Sides) -> _Counts:
     """Check the labels of a view, and count its pairs."""
     used = request.range if isinstance(request.range, Range) else None
     if request.range == "auto":
@@ -197,7 +198,8 @@ def _count(request: Request, view: View) -> _Counts:
     if request.query is None or request.gallery is None:
         counts = PairCounts.assumed(request.source.shape[0], ASSUMED_POSITIVES)
         return _Counts(request, view, counts, {}, None, None, used)
-    query, gallery = view.labels(request.query, request.gallery)
+    query = sides.take(request.query, view.queries)
+    gallery = sides.take(request.gallery, view.items)
     groups = identities = None
     needs, columns = request.fields_needed, label_columns(query)
     request = replace(request, query=query, gallery=gallery, group_by=_groups_of(request, view))
