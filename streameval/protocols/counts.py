@@ -185,6 +185,11 @@ def check_protocol(
             else f"got lists of good and junk pairs, and protocol {protocol.name} finds its pairs "
             "by identity and camera: choose protocol listed"
         )
+    if protocol.selects:
+        raise OptionError(
+            f"protocol {protocol.name} selects who takes part ({'; '.join(protocol.selections)}), "
+            "and here all queries and items do: choose another protocol, or evaluate"
+        )
     if listed is not None:
         return
     junk_labels(gallery, protocol)

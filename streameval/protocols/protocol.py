@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Literal, get_args
@@ -219,6 +219,22 @@ class Protocol:
     def selects(self) -> bool:
         """Whether some queries or items are left out."""
         return any((self.queries, self.gallery, self.galleries, self.trials))
+
+    def of_view(self) -> Protocol:
+        """Return the protocol of the pairs of a view, whose queries and items are selected."""
+        return replace(self, queries="", gallery="", galleries="", trials=None)
+
+    @property
+    def selections(self) -> list[str]:
+        """Describe which queries ask and which items they rank, where not all do."""
+        words = [
+            f"{name} {text}" if text == REST else f"{name} of {text}"
+            for name in SELECTIONS
+            if (text := getattr(self, name))
+        ]
+        if self.galleries:
+            words.append(f"a gallery for each {self.galleries}")
+        return words if self.trials is None else [*words, str(self.trials)]
 
     @property
     def several(self) -> bool:

@@ -203,7 +203,7 @@ def _count(request: Request, view: View, sides: Sides) -> _Counts:
     groups = identities = None
     needs, columns = request.fields_needed, label_columns(query)
     request = replace(request, query=query, gallery=gallery, group_by=_groups_of(request, view))
-    counts = PairCounts.of(query, gallery, request.protocol, request.listed)
+    counts = PairCounts.of(query, gallery, request.protocol.of_view(), request.listed)
     check_matched(counts.positive, request.options)
     _check_groups(request, columns, gallery.cam)
     if "impostor_histogram" in needs and request.group_by is not None:
@@ -258,7 +258,7 @@ def with_pairs(planned: Planned) -> Prepared:
         raise RuntimeError("without labels there are no pairs to find")
     own = {one.name: getattr(planned, one.name) for one in fields(planned)}
     own["request"] = request.without_labels()
-    pairs = PairSource(query, gallery, protocol, request.listed, planned.counts)
+    pairs = PairSource(query, gallery, protocol.of_view(), request.listed, planned.counts)
     if not planned.plan.round:
         pairs.block(0, pairs.queries)
     cams = None
