@@ -223,7 +223,7 @@ def test_choices_are_those_that_exist() -> None:
     params = {param.name: param.type for param in command.params}
     names = {name: tuple(kind.names()) for name, kind in params.items() if isinstance(kind, Value)}
     assert names["metric"] == DISTANCES
-    assert names["protocol"] == tuple(PROTOCOLS)
+    assert names["protocols"] == tuple(PROTOCOLS)
     assert names["preset"] == tuple(protocol.PRESETS)
     known = {name: choices for name, choices in CHOICES.items() if name != "cmc"}  # of a protocol
     assert {name: names[name] for name in known} == known

@@ -131,7 +131,7 @@ def test_groups_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*_: object, **__: object) -> None:
         raise AssertionError("work has begun")
 
-    monkeypatch.setattr("streameval.run.orchestrator.carry_out", work)
+    monkeypatch.setattr("streameval.run.orchestrator.carry_out_all", work)
     np.save("short.npy", np.arange(QUERIES - 1))
     says = ("has 9 entries", "10 queries", "one label a query")
     refused(run(*STORED, *CSV, "--group-by", "short.npy"), *says)

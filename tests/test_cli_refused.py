@@ -51,8 +51,8 @@ def refused(*arguments: str, says: tuple[str, ...]) -> None:
         ((*STORED, *CSV, *ARRAYS[6:]), ("got --gallery-labels and --gallery-cams",)),
         ((*STORED, *IDS), ("market1501", "has no cameras", "no-camera")),
         (
-            (*STORED, *CSV, "--protocol", "mars"),
-            ("'mars'", "allshots, cloth-changing, cuhk03"),
+            (*STORED, *CSV, "--protocol", "marsh"),
+            ("'marsh'", "allshots, cloth-changing, cuhk03"),
         ),
         ((*STORED, *CSV, "--self-match", "name"), ("'name'", "index, key")),
         ((*STORED, *CSV, "--self-match", "index"), ("query.csv has 10 rows", "gallery.csv 70")),

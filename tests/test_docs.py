@@ -73,7 +73,8 @@ def test_blocks_run(page: str, folder: Path, run_block: Callable[[str, Path], st
     printed = ""
     for language, block in blocks(text_of(page)):
         if language == "toml":
-            (folder / "network.toml").write_text(block)
+            named = re.match(r"# (\S+\.toml)$", block, re.M)
+            (folder / (named[1] if named else "network.toml")).write_text(block)
         elif language == "python":
             exec(compile(block, page, "exec"), shared)
         elif language == "bash" and not is_set_up(block):

@@ -67,7 +67,7 @@ def test_a_fault_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("streameval.run.orchestrator.carry_out", fail)
+    monkeypatch.setattr("streameval.run.orchestrator.carry_out_all", fail)
     result = run(*STORED, *CSV)
     assert result.exit_code == ExitStatus.FAULT
     assert isinstance(result.exception, ZeroDivisionError)

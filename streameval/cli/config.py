@@ -76,9 +76,10 @@ def read_config(path: str, command: click.Command) -> dict[str, Any]:
                 f"of streameval {command.name}; the nearest is {near[0]}"
             )
         option = known[key]
-        kind, items = option.type, value if option.multiple else [value]
-        if not isinstance(items, list) or not all(accepts(kind, item) for item in items):
-            words = "a list, of each " * option.multiple
+        several = option.multiple and isinstance(value, list)
+        kind, items = option.type, value if several else [value]
+        if not all(accepts(kind, item) for item in items):
+            words = "one or a list, of each " * option.multiple
             if isinstance(kind, Value):
                 words += f"{kind.expected}: {kind.get_metavar(option)}"
             else:

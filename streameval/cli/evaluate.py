@@ -21,6 +21,7 @@ from streameval.output import NewFile
 
 if TYPE_CHECKING:
     from streameval.audit import Finding
+    from streameval.request import Request
     from streameval.result import Evaluation
     from streameval.run.preparation import Planned
 
@@ -63,7 +64,6 @@ def evaluate(**given: Any) -> None:
         ExitStack() as stack,
     ):
         with loading():
-            from streameval import audit
             from streameval.display.shown import blocks_of, table_of
             from streameval.request import Request
             from streameval.run.orchestrator import by_protocol
@@ -80,11 +80,7 @@ def evaluate(**given: Any) -> None:
         session = stack.enter_context(open_session(conditions))
         planned = plan_requests(requests, session)
         query, gallery = (opened[side] for side in SIDES)
-        findings = []
-        if not opened["without_labels"]:
-            findings = audit.check_all(query, gallery, [one.protocol for one in requests])
-        for finding in findings:
-            warn(str(finding))
+        findings = checked_labels(opened, requests)
         if values["dry_run"]:
             print_plan(values, planned)
             return
@@ -115,6 +111,19 @@ def evaluate(**given: Any) -> None:
         )
         if failure is not None:
             raise failure
+
+
+def checked_labels(opened: Values, requests: Sequence[Request]) -> list[Finding]:
+    """Return what the audit of the labels finds, once it is said."""
+    from streameval import audit
+
+    if opened["without_labels"]:
+        return []
+    query, gallery = (opened[side] for side in SIDES)
+    findings = audit.check_all(query, gallery, [one.protocol for one in requests])
+    for finding in findings:
+        warn(str(finding))
+    return findings
 
 
 def print_plan(values: Values, planned: Sequence[Planned]) -> None:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from streameval.errors import OptionError, is_whole, refuse
-from streameval.protocols.labels import Labels
 from streameval.protocols.rules import SIDES, Side
-from streameval.typing import IntArray
 
 
 @dataclass(frozen=True)
@@ -77,30 +72,3 @@ class Trials:
             ),
         )
         return trials
-
-    def rows(self, labels: Labels, among: IntArray) -> list[IntArray]:
-        """Return the rows that each trial draws, ascending, of those that there are to draw from.
-
-        Parameters
-        ----------
-        labels : Labels
-            Of all images of the side.
-        among : [n] int64
-            Rows, ascending.
-        """
-        code = np.zeros(len(among), np.int64)
-        for column in self.per:
-            _, own = np.unique(labels.columns[column][among], return_inverse=True)
-            code = np.unique(code * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
-        order = np.argsort(code, kind="stable")
-        groups = np.split(among[order], np.flatnonzero(np.diff(code[order])) + 1)
-        return [self._draw([one.tolist() for one in groups], t) for t in range(self.times)]
-
-    def _draw(self, groups: Iterable[list[int]], trial: int) -> IntArray:
-        generator, drawn = random.Random(self.seed + trial), []
-        for rows in groups:
-            if self.draw == 1:
-                drawn.append(generator.choice(rows))
-            else:
-                drawn += generator.sample(rows, min(self.draw, len(rows)))
-        return np.sort(np.array(drawn, np.int64))

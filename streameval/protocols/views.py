@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +14,7 @@ from streameval.protocols.counts import check_columns
 from streameval.protocols.labels import Labels
 from streameval.protocols.protocol import REST, SELECTIONS, Protocol
 from streameval.protocols.rules import Rule
+from streameval.protocols.trials import Trials
 from streameval.typing import AnyArray, IntArray, Span
 
 
@@ -151,10 +154,41 @@ def _drawn(view: View, protocol: Protocol, query: Labels, gallery: Labels) -> li
     if not len(among):
         raise OptionError(f"the trials of protocol {protocol.name} draw from nothing")
     views = []
-    for number, drawn in enumerate(trials.rows(labels, among), 1):
+    for number, drawn in enumerate(drawn_rows(trials, labels, among), 1):
         own = {"queries" if trials.side == "query" else "items": drawn}
         if protocol.queries == REST:
             own["queries"] = np.setdiff1d(among, drawn, assume_unique=True)
         name = " ".join(filter(None, (view.name, f"trial {number:0{len(str(trials.times))}}")))
         views.append(replace(view, name=name, **own))
     return views
+
+
+def drawn_rows(trials: Trials, labels: Labels, among: IntArray) -> list[IntArray]:
+    """Return the rows that each trial draws, ascending, of those that there are to draw from.
+
+    Parameters
+    ----------
+    trials : Trials
+    labels : Labels
+        Of all images of the side.
+    among : [n] int64
+        Rows, ascending.
+    """
+    code = np.zeros(len(among), np.int64)
+    for column in trials.per:
+        _, own = np.unique(labels.columns[column][among], return_inverse=True)
+        code = np.unique(code * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
+    order = np.argsort(code, kind="stable")
+    parts = np.split(among[order], np.flatnonzero(np.diff(code[order])) + 1)
+    groups = [part.tolist() for part in parts]
+    return [_draw(trials, groups, trial) for trial in range(trials.times)]
+
+
+def _draw(trials: Trials, groups: Iterable[list[int]], trial: int) -> IntArray:
+    generator, drawn = random.Random(trials.seed + trial), []
+    for rows in groups:
+        if trials.draw == 1:
+            drawn.append(generator.choice(rows))
+        else:
+            drawn += generator.sample(rows, min(trials.draw, len(rows)))
+    return np.sort(np.array(drawn, np.int64))
