@@ -177,6 +177,7 @@ def _conventions(evaluation: Evaluation) -> list[str]:
     return [
         f"CMC {options.cmc}",
         "" if options.unmatched == "exclude" else f"unmatched {options.unmatched}",
+        f"average over {options.average}" if options.average else "",
         f"ties {options.ties}",
         f"AP {options.ap}",
         f"VP {options.vp}",

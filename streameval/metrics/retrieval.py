@@ -92,16 +92,14 @@ def cumulative_matching(totals: Totals, x: int, name: str) -> Value:
     Both are NaN where an item is drawn, ``ties="expected"`` and there are ties.
     """
     curve, drawn = totals.means(matching_terms, name), _shot_field(totals.options, name)
-    if drawn and totals.options.ties == "expected" and totals.tied:
-        curve = np.full(len(curve), math.nan)
-    reason = NO_EXPECTED_SHOT
+    value, reason = totals.mean(totals.column(matches_within, x, name)), ""
     if not drawn:
-        value = totals.mean(totals.column(matches_within, x, name))
         curve = curve[: totals.gallery]
     elif x > len(curve):
         value, reason = math.nan, f"only ranks up to {len(curve)} were counted"
-    else:
-        value = float(curve[x - 1])
+    if drawn and totals.options.ties == "expected" and totals.tied:
+        value, reason = math.nan, reason or NO_EXPECTED_SHOT
+        curve = np.full(len(curve), math.nan)
     if name == SAMPLED:
         return Value(value, reason=reason, curves={"CMC_sampled": curve})
     columns = {"first_rank": totals.of_all_queries(totals.column(first_ranks))}

@@ -17,7 +17,7 @@ from streameval.stretches import rows_of
 from streameval.typing import IntArray, JsonObject
 
 QUERIES = "queries"
-READ_BY = ("ties", "ap", "vp", "cmc", "unmatched", "false_rate_budget")
+READ_BY = ("ties", "ap", "vp", "cmc", "unmatched", "average", "false_rate_budget")
 """Options that results are compared by."""
 
 

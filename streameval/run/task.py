@@ -25,8 +25,8 @@ from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart, Thresholds
 from streameval.run.progress import Watch
 from streameval.single_shot.counter import ShotCounter
-from streameval.statistics import RankStatistics, histogram_of
-from streameval.stretches import rows_of
+from streameval.statistics import RankStatistics
+from streameval.stretches import histogram_of, rows_of
 from streameval.typing import BoolArray, FloatArray, IntArray, Span
 
 
