@@ -209,6 +209,10 @@ def test_lists_and_large_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
             assert low <= exact[name] <= high
         assert (found["P@5"], found["CMC@1"]) == (exact["P@5"], exact["CMC@1"])
     assert found.metrics.scalars == exact.metrics.scalars
+    rows = rng.standard_normal((30, 4)), rng.standard_normal((50, 4))
+    features = se.Features(*(row.astype("f4") for row in rows))
+    searched = se.evaluate(se.Neighbors(features=features, index="Flat", k="auto"), **labels)
+    assert searched.metrics.scalars == se.evaluate(features, **labels).metrics.scalars
     exact.save(tmp_path / "saved")
     monkeypatch.setattr("streameval.result.stored.WHOLE_BYTES", 0)
     monkeypatch.setattr("streameval.result.stored.BLOCK_BYTES", 2000)
