@@ -104,6 +104,12 @@ def test_exact_values_lie_in_the_intervals(
     for name, value in found.scalars.items():
         if not math.isnan(value):
             assert value == pytest.approx(truth.scalars[name], abs=rounding), name
+    ranks = truth.per_query["first_rank"]
+    low, high = (
+        found.per_query.get(f"first_rank/{end}", found.per_query.get("first_rank"))
+        for end in ("lower", "upper")
+    )
+    assert ((low <= ranks + rounding) & (ranks <= high + rounding) | np.isnan(ranks)).all()
     certain = int(ends.effective[exact.has_positive].min(initial=gallery))
     if options.cmc == "first-match" and options.ties != "expected" and exact.has_positive.any():
         for x in range(1, certain + 1):

@@ -24,6 +24,7 @@ from oracle_lists import (
     precision_to_last,
     recall_at_percent,
     reciprocal_rank,
+    values_over_lists,
 )
 from problems import problems
 from profiles import examples
@@ -255,3 +256,19 @@ def test_ties_of_predictions_are_ties() -> None:
     assert values == {"pessimistic": 0.5, "optimistic": 1.0, "stable": 1.0, "expected": 0.75}
     assert all(one.intervals == {"GAP": (0.5, 1.0)} for one in found.values())
     assert found["stable"].counts["ties"] == 0
+
+
+@examples(40)
+@given(
+    problem=problems(),
+    ties=st.sampled_from(ALL_RULES),
+    name=st.sampled_from(("mINP", "mAP@3/min", "TTR/set|FTR=0.5", "GAP")),
+)
+def test_first_ranks_are_known_whatever_is_computed(
+    problem: dict[str, Any], ties: Any, name: str
+) -> None:
+    stats = oracle_statistics(**problem)
+    column = quietly(stats, MetricOptions(ties, metrics=(name,))).per_query["first_rank"]
+    expected = values_over_lists(problem, ties, lambda match, _: int(np.argmax(match)) + 1)
+    np.testing.assert_allclose(column[stats.has_positive], expected, 0, 1e-12)
+    assert np.isnan(column[~stats.has_positive]).all()

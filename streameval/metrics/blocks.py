@@ -143,12 +143,13 @@ def query_columns(ranked: RankedQueries) -> dict[str, AnyArray]:
 
     ``class`` is "positive" (Q+), "negative" (Q−) or "excluded"; ``ties`` the number of
     positive-negative pairs at the same distance; ``nearest_positive`` and ``nearest_negative``
-    distances, NaN where there is none.
+    distances, and ``first_rank`` r_1 under the tie rule, NaN where there is none.
     """
     stats = ranked.stats
     positive = stats.has_positive
-    nearest = np.full(stats.queries, np.nan)
+    nearest, first_rank = np.full((2, stats.queries), np.nan)
     nearest[positive] = stats.positive_distance[ranked.ranks.start]
+    first_rank[positive] = ranked.ranks.first_rank()
     return {
         "class": np.select([positive, stats.identity_absent], ["positive", "negative"], "excluded"),
         "positives": stats.positives,
@@ -157,6 +158,7 @@ def query_columns(ranked: RankedQueries) -> dict[str, AnyArray]:
         "ties": np.diff(cumulated(stats.tied)[stats.indptr]),
         "nearest_positive": nearest,
         "nearest_negative": np.where(stats.negatives > 0, stats.nearest_negative, np.nan),
+        "first_rank": first_rank,
     }
 
 

@@ -28,11 +28,6 @@ NO_EXPECTED_MEDIAN = (
 )
 
 
-def first_ranks(ranked: RankedQueries) -> FloatArray:
-    """Return r_1, or its expectation, [N] float64."""
-    return ranked.ranks.first_rank()
-
-
 def average_precisions(ranked: RankedQueries) -> FloatArray:
     """Return AP, [N] float64."""
     return ranked.average_precision
@@ -102,24 +97,21 @@ def cumulative_matching(totals: Totals, x: int, name: str) -> Value:
         curve = np.full(len(curve), math.nan)
     if name == SAMPLED:
         return Value(value, reason=reason, curves={"CMC_sampled": curve})
-    columns = {"first_rank": totals.of_all_queries(totals.column(first_ranks))}
-    shown = {"CMC": curve[: totals.options.max_rank]}
-    return Value(value, reason=reason, curves=shown, per_query=columns)
+    return Value(value, reason=reason, curves={"CMC": curve[: totals.options.max_rank]})
 
 
 def median_rank(totals: Totals) -> Value:
     """Return the median of r_1; of an even number of queries, the mean of the middle two."""
-    ranks = totals.column(first_ranks)
-    columns = {"first_rank": totals.of_all_queries(ranks)}
+    ranks = totals.columns["first_rank"][totals.queries]
     if not len(ranks) or (totals.options.ties == "expected" and totals.tied):
-        return Value(math.nan, reason=NO_EXPECTED_MEDIAN, per_query=columns)
-    return Value(float(np.median(ranks)), per_query=columns)
+        return Value(math.nan, reason=NO_EXPECTED_MEDIAN)
+    return Value(float(np.median(ranks)))
 
 
 def resampled_median_rank(resamples: Resamples) -> FloatArray:
     """Return `median_rank` of each resample, [R] float64."""
     totals = resamples.totals
-    ranks = totals.column(first_ranks)
+    ranks = totals.columns["first_rank"][totals.queries]
     order = np.argsort(ranks)
     ranks = np.append(ranks[order], math.nan)  # the last of them: of no queries
     medians = np.empty(len(resamples.drawn))
@@ -152,7 +144,6 @@ METRICS = (
         reads=lambda options: ("single_shot",) if options.cmc == "single-gallery-shot" else (),
         values=matches_within,
         adds=(matching_terms,),
-        keeps=(first_ranks,),
         finish=cumulative_matching,
         default=True,
         also=("Rank-{x}", "R{x}", "R@{x}", "top-{x}", "hit-rate@{x}"),
@@ -199,7 +190,6 @@ METRICS = (
         "MedR",
         "median over Q+ of r_1",
         "Hodosh, Young and Hockenmaier 2013 (median rank of image and text retrieval)",
-        keeps=(first_ranks,),
         finish=median_rank,
         resampled=resampled_median_rank,
         kind=RANK,
