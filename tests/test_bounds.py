@@ -28,6 +28,7 @@ from support.protocols import find_pairs
 from streameval import PROTOCOLS, MetricOptions
 
 THRESHOLDS = np.linspace(0, 1, 101)
+AT_DISTANCES = ("DIR@1|tau=0.4", "FNIR@2|tau=0.3", "FPIR|tau=0.4")
 OPTIONS = st.builds(
     MetricOptions,
     ties=st.sampled_from(CHOICES["ties"]),
@@ -36,7 +37,7 @@ OPTIONS = st.builds(
     cmc=st.sampled_from(["first-match", "all-shots"]),
     unmatched=st.sampled_from(["exclude", "miss"]),
     false_rate_budget=st.just(5),
-    metrics=st.just(("all",)),
+    metrics=st.just(("all", *AT_DISTANCES)),
 )
 
 
