@@ -184,6 +184,7 @@ METRICS = (
         "Voorhees 1999 (TREC-8); pytorch-metric-learning, torchmetrics, ranx",
         values=lambda ranked: ranked.ranks.inverse_rank(),
         column="RR",
+        deployed=True,
         also=("RR", "mean-reciprocal-rank"),
     ),
     _ranked(
