@@ -52,6 +52,7 @@ def evaluate(
     vp: VerificationPrecision | None = None,
     false_rate_budget: int | None = None,
     unmatched: Unmatched | None = None,
+    average: str | None = None,
     metrics: str | Sequence[str] | None = None,
     preset: str | None = None,
     group_by: str | npt.ArrayLike | None = None,
@@ -103,6 +104,9 @@ def evaluate(
     unmatched : {"exclude", "miss", "error"}, optional
         What a query without a positive is to means over Q+: left out, a miss that counts as 0,
         or an error. By default what the protocol says, mostly ``exclude``.
+    average : str, optional
+        A label column of the queries, such as ``id``: means over queries are means over groups of
+        the groups' means, see `MetricOptions`.
     metrics : str or sequence of str, optional
         Names of the metrics to compute, or one string ``"CMC@1,mAP"``: see `MetricOptions`.
     preset : str, optional

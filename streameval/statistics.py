@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
-from streameval.stretches import cumulated
+from streameval.stretches import cumulated, histogram_of
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray, Span
 
 SHOT_RULES = ("optimistic", "stable", "pessimistic")
@@ -102,6 +102,8 @@ class RankStatistics:
     identities_ahead : [Q, 3] int64, optional
         Number of identities with a negative ahead of the first positive, under the same tie rules;
         0 for a query without positives.
+    mean_group : [Q] int64, optional
+        Group of each query, where means over queries are means over groups.
     """
 
     indptr: Annotated[IntArray, Field(("pointer",), "int64")]
@@ -124,6 +126,7 @@ class RankStatistics:
     single_shot: Annotated[FloatArray | None, _Drawn] = None
     sampled_shots: Annotated[FloatArray | None, _Drawn] = None
     identities_ahead: Annotated[IntArray | None, Field(("query", "rule"), "int64", "whole")] = None
+    mean_group: Annotated[IntArray | None, Field(("query",), "int64")] = None
 
     def __post_init__(self) -> None:
         """Check that every field has the dtype and the shape that it declares."""
@@ -345,6 +348,10 @@ class RankStatistics:
         kept_rows: dict[str, Any] = dict.fromkeys(WHOLE_FIELDS) | self._rows({"positive": kept})
         return replace(self, indptr=cumulated(kept)[self.indptr], **kept_rows)
 
+    def with_mean_group(self, group: IntArray) -> RankStatistics:
+        """Return the statistics with the groups that means are over, [Q] int64."""
+        return replace(self, mean_group=group)
+
     def with_positives(self, kept: BoolArray) -> RankStatistics:
         """Return the statistics with some of the positives, by a mask [P], the others ignored."""
         left = self.select_positives(kept)
@@ -379,14 +386,6 @@ THRESHOLD_FIELDS = frozenset({"thresholds", "negatives_within", "impostor_histog
 """Fields that hold what is counted at thresholds."""
 WHOLE_FIELDS = frozenset(name for name, layout in FIELDS.items() if layout.merge == "whole")
 """Fields that only a whole gallery has: those that hold what is counted by gallery identity."""
-
-
-def histogram_of(within: IntArray, pairs: IntArray | int) -> IntArray:
-    """Return the histogram [.., E + 1] of `pairs` [..], of which `within` [.., E] are within edges.
-
-    A distance d is in bin ``np.searchsorted(edges, d, side="left")``.
-    """
-    return np.diff(within, prepend=0, append=np.asarray(pairs)[..., None])
 
 
 def _least(mine: FloatArray, theirs: FloatArray) -> FloatArray:

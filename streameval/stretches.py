@@ -1,4 +1,7 @@
-"""Stretches: what belongs to rows, one row after the other, and where each begins (`indptr`)."""
+"""Stretches: what belongs to rows, one row after the other, and where each begins (`indptr`).
+
+Where stretches begin are counts, cumulated; a histogram is what is left between cumulated counts.
+"""
 
 from __future__ import annotations
 
@@ -20,3 +23,11 @@ def cumulated(counts: AnyArray) -> IntArray:
     sums = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=sums[1:])
     return sums
+
+
+def histogram_of(within: IntArray, pairs: IntArray | int) -> IntArray:
+    """Return the histogram [.., E + 1] of `pairs` [..], of which `within` [.., E] are within edges.
+
+    A distance d is in bin ``np.searchsorted(edges, d, side="left")``.
+    """
+    return np.diff(within, prepend=0, append=np.asarray(pairs)[..., None])

@@ -80,3 +80,10 @@ def best_f1(problem: dict[str, Any]) -> float:
     genuine, impostor = pairs_of(problem)
     found = [(int(np.sum(genuine <= t)), int(np.sum(impostor <= t))) for t in genuine]
     return max(2 * tp / (tp + fp + len(genuine)) for tp, fp in found)
+
+
+def recall_at_precision(problem: dict[str, Any], precision: float) -> float:
+    """Return the greatest recall of all pairs accepted at one threshold with that precision."""
+    genuine, impostor = pairs_of(problem)
+    found = [(int(np.sum(genuine <= t)), int(np.sum(impostor <= t))) for t in genuine]
+    return max((tp / len(genuine) for tp, fp in found if tp / (tp + fp) >= precision), default=0.0)

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from list_problems import disturbed, labels, list_problems, nearest, protocol
-from oracle import oracle_statistics
+from oracle import Problem, oracle_statistics
+from oracle_lists import precision_of_correct
 from profiles import examples
 from support.metrics import (
     CHOICES,
@@ -28,6 +29,7 @@ from support.protocols import find_pairs
 from streameval import PROTOCOLS, MetricOptions
 
 THRESHOLDS = np.linspace(0, 1, 101)
+AT_DISTANCES = ("DIR@1|tau=0.4", "FNIR@2|tau=0.3", "FPIR|tau=0.4")
 OPTIONS = st.builds(
     MetricOptions,
     ties=st.sampled_from(CHOICES["ties"]),
@@ -36,7 +38,7 @@ OPTIONS = st.builds(
     cmc=st.sampled_from(["first-match", "all-shots"]),
     unmatched=st.sampled_from(["exclude", "miss"]),
     false_rate_budget=st.just(5),
-    metrics=st.just(("all",)),
+    metrics=st.just(("all", *AT_DISTANCES)),
 )
 
 
@@ -104,6 +106,12 @@ def test_exact_values_lie_in_the_intervals(
     for name, value in found.scalars.items():
         if not math.isnan(value):
             assert value == pytest.approx(truth.scalars[name], abs=rounding), name
+    ranks = truth.per_query["first_rank"]
+    low, high = (
+        found.per_query.get(f"first_rank/{end}", found.per_query.get("first_rank"))
+        for end in ("lower", "upper")
+    )
+    assert ((low <= ranks + rounding) & (ranks <= high + rounding) | np.isnan(ranks)).all()
     certain = int(ends.effective[exact.has_positive].min(initial=gallery))
     if options.cmc == "first-match" and options.ties != "expected" and exact.has_positive.any():
         for x in range(1, certain + 1):
@@ -112,6 +120,60 @@ def test_exact_values_lie_in_the_intervals(
                 warnings.simplefilter("ignore")
                 open_ = compute_list_metrics(ends.worst, reading, ranks)
             assert not any(map(math.isnan, open_.scalars.values())), (x, ends.effective)
+
+
+@examples(80)
+@given(list_problems(), st.sampled_from(("pessimistic", "optimistic", "stable")))
+def test_what_is_never_found_counts_as_zero(
+    drawn: tuple[dict[str, Any], int, np.random.Generator], ties: Any
+) -> None:
+    """The list is the ranking; positives that it lacks have a precision of 0."""
+    import streameval as se
+
+    problem, k, rng = drawn
+    indices, values = nearest(problem["distances"], k, rng)
+    names = ("MRR", "mP@recall=0.5", "mP@recall=1", "mP@3", "P@3", "GAP")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", se.StreamevalWarning)
+        found = se.evaluate(
+            se.Neighbors(indices, values, missing="never"),
+            **labels(problem),
+            protocol=protocol(problem),
+            metrics=names,
+            ties=ties,
+        )
+    whole, expected = Problem(**problem), {name: list[float]() for name in names[:-1]}
+    predicted: list[tuple[float, bool, int, bool]] = []
+    for i, (row, own) in enumerate(zip(indices, values, strict=True)):
+        ignored, same = whole.row(i)
+        items = [item for item in row if item >= 0 and not ignored[item]]
+        total = int((same & ~ignored).sum())
+        at = dict(zip(row, own, strict=True))
+        second = {"pessimistic": same, "optimistic": ~same, "stable": np.arange(len(same))}[ties]
+        items.sort(key=lambda item, at=at, second=second: (at[item], second[item]))
+        if items and (total or not same.any()):
+            first = bool(same[items[0]])
+            order = {"pessimistic": first, "optimistic": not first}.get(ties, False)
+            predicted.append((at[items[0]], order, i, first))
+        if not total:
+            continue
+        ranks = [rank for rank, item in enumerate(items, 1) if same[item]]
+        precisions = [j / rank for j, rank in enumerate(ranks, 1)] + [0.0] * (total - len(ranks))
+        last = ranks[-1] if len(ranks) == total else 3
+        hits = sum(rank <= min(3, last) for rank in ranks)
+        for name, value in (
+            ("MRR", 1 / ranks[0] if ranks else 0.0),
+            ("mP@recall=0.5", max(precisions[math.ceil(total / 2) - 1 :])),
+            ("mP@recall=1", precisions[-1]),
+            ("mP@3", hits / min(3, last)),
+            ("P@3", sum(rank <= 3 for rank in ranks) / 3),
+        ):
+            expected[name].append(value)
+    for name, each in expected.items():
+        mean = math.fsum(each) / len(each) if each else math.nan
+        np.testing.assert_equal(found[name], mean, name)
+    gap = precision_of_correct([one[-1] for one in sorted(predicted)])
+    np.testing.assert_equal(found["GAP"], gap / len(each) if each else math.nan)
 
 
 def test_every_metric_says_what_lists_tell_of_it() -> None:

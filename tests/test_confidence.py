@@ -32,6 +32,7 @@ from tests.oracle import oracle_statistics
 from tests.problems import problems
 
 THRESHOLDS = np.linspace(0, 1, 11)
+AT_DISTANCES = ("DIR@1|tau=0.4", "FNIR@2|tau=0.3", "FPIR|tau=0.4")
 HOW = Resampling(resamples=7, seed=3)
 PLACES = {"tau_max": "mReP"}  # where a maximum is: two places may be equally high but for rounding
 
@@ -82,7 +83,7 @@ def test_resamples_are_metrics_of_the_queries_drawn(
         unmatched=data.draw(st.sampled_from(("exclude", "miss"))),
         false_rate_budget=3,
         false_accept_rates=(0.1, 0.25, 0.5),
-        metrics=("all",),
+        metrics=("all", *AT_DISTANCES),
     )
     check_resamples(stats, problem["query_id"], options)
 

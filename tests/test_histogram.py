@@ -16,6 +16,7 @@ from oracle_pairs import (
     operating_points,
     pair_auc,
     pairs_of,
+    recall_at_precision,
 )
 from profiles import examples
 from reference import canonical_distances
@@ -41,7 +42,7 @@ import streameval as se
 from streameval import Progress, RankStatistics
 
 Array = npt.NDArray[Any]
-PAIRS = "TAR|FAR=0.1,EER,AUC,F1_best"
+PAIRS = "TAR|FAR=0.1,EER,AUC,F1_best,recall|precision=0.5"
 
 
 def problem_of(distances: Array, sides: dict[str, se.Labels]) -> dict[str, Any]:
@@ -233,7 +234,8 @@ def test_refined_figures_are_those_of_all_pairs_sorted(
     genuine, impostor = pairs_of(problem)
     rates = [f for f in (0.5, 0.1, 0.01) if f * len(impostor) >= 1]
     names = (*(f"TAR|FAR={f:g}" for f in rates), *(f"FNMR|FMR={f:g}" for f in rates))
-    names = (*names, "EER", "F1_best")
+    recalls = {f"recall|precision={p:g}": p for p in (0.05, 0.2, 0.9)}
+    names = (*names, "EER", "F1_best", *recalls)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refining, "PER_PASS", most)
         result = evaluate(se.Distances(matrix), **sides, refine=names, metrics="AUC", threads=1)
@@ -253,20 +255,27 @@ def test_refined_figures_are_those_of_all_pairs_sorted(
     best = result.metrics.details["F1_best"].threshold
     found, wrong = int(np.sum(genuine <= best)), int(np.sum(impostor <= best))
     assert result["F1_best"] == 2 * found / (found + wrong + len(genuine))
+    for name, p in recalls.items():
+        assert result[name] == recall_at_precision(problem, p)
+        found = int(np.sum(genuine <= result.metrics.details[name].threshold))
+        assert result[name] == found / len(genuine)
     assert all(result.metrics.details[name].error == 0 for name in names)
     detail = result.metrics.details["AUC"]
     assert abs(result["AUC"] - pair_auc(problem)) <= detail.error + 1e-14
 
 
-def test_the_best_f1_is_found_however_few_edges_a_pass_counts() -> None:
+def test_the_best_is_found_however_few_edges_a_pass_counts() -> None:
     rng = np.random.default_rng(5)
     matrix = rng.random((QUERIES, GALLERY))
     sides = labels(rng, QUERIES, GALLERY)
+    names = ("F1_best", "recall|precision=0.09")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refining, "PER_PASS", 6)  # far fewer than there are genuine distances
-        result = evaluate(se.Distances(matrix), **sides, refine="F1_best", range=(-50.0, 50.0))
-    assert result["F1_best"] == best_f1(problem_of(matrix, sides))
-    assert result.metrics.details["F1_best"].error == 0
+        result = evaluate(se.Distances(matrix), **sides, refine=names, range=(-50.0, 50.0))
+    problem = problem_of(matrix, sides)
+    assert result["F1_best"] == best_f1(problem)
+    assert 0 < result["recall|precision=0.09"] == recall_at_precision(problem, 0.09) < 1
+    assert all(result.metrics.details[name].error == 0 for name in names)
 
 
 def test_one_pass_refines_features_to_the_same() -> None:

@@ -22,6 +22,7 @@ from support.metrics import CHOICES, METRICS, Metrics, compute_metrics, exact_pa
 
 from streameval import MetricOptions, RankStatistics, StreamevalWarning
 
+AT_DISTANCES = ("DIR@1|tau=0.4", "FNIR@2|tau=0.3", "FPIR|tau=0.4")
 RANKS = 4  # that are counted under single gallery shot
 
 
@@ -92,7 +93,7 @@ def test_any_blocks_of_queries_give_the_same_metrics(
         unmatched=unmatched,
         dir_ranks=(1, 3),
         false_accept_rates=(0.0, 0.4),
-        metrics=("all",),
+        metrics=("all", *AT_DISTANCES),
     )
     whole = quietly(stats, options)
     assert len(whole.scalars) > len(METRICS)

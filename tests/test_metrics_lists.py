@@ -24,13 +24,14 @@ from oracle_lists import (
     precision_to_last,
     recall_at_percent,
     reciprocal_rank,
+    values_over_lists,
 )
 from problems import problems
 from profiles import examples
-from support.metrics import RANK, RankedQueries, at_recall, precision_recall
+from support.metrics import RANK, RankedQueries, at_recall, find_measure, precision_recall
 from test_metrics import ALL_RULES, FIXED, RATES, quietly
 
-from streameval import MetricOptions
+from streameval import MetricOptions, OptionError
 
 CUTS = (1, 2, 3, 5, 30)
 AP_RULES = ("step", "trapezoid", "threshold")
@@ -255,3 +256,57 @@ def test_ties_of_predictions_are_ties() -> None:
     assert values == {"pessimistic": 0.5, "optimistic": 1.0, "stable": 1.0, "expected": 0.75}
     assert all(one.intervals == {"GAP": (0.5, 1.0)} for one in found.values())
     assert found["stable"].counts["ties"] == 0
+
+
+@examples(40)
+@given(
+    problem=problems(),
+    ties=st.sampled_from(ALL_RULES),
+    name=st.sampled_from(("mINP", "mAP@3/min", "TTR/set|FTR=0.5", "GAP")),
+)
+def test_first_ranks_are_known_whatever_is_computed(
+    problem: dict[str, Any], ties: Any, name: str
+) -> None:
+    stats = oracle_statistics(**problem)
+    column = quietly(stats, MetricOptions(ties, metrics=(name,))).per_query["first_rank"]
+    expected = values_over_lists(problem, ties, lambda match, _: int(np.argmax(match)) + 1)
+    np.testing.assert_allclose(column[stats.has_positive], expected, 0, 1e-12)
+    assert np.isnan(column[~stats.has_positive]).all()
+
+
+@examples(60)
+@given(
+    problem=problems(max_queries=12),
+    ties=st.sampled_from(ALL_RULES),
+    x=st.sampled_from((1, 3)),
+    tau=st.sampled_from((-1.0, 0.25, 0.4, 0.5, 2.0)),
+    level=st.booleans(),
+)
+def test_rates_at_a_distance_equal_plain_loops(
+    problem: dict[str, Any], ties: Any, x: int, tau: float, level: bool
+) -> None:
+    first, _, strangers = open_set_lists(problem)
+    if level and first:  # d_1 <= τ with equality
+        tau = first[0]
+    names = f"DIR@{x}|tau={tau!r}", f"FNIR@{x}|tau={tau!r}", f"FPIR|tau={tau!r}"
+    found = quietly(oracle_statistics(**problem), MetricOptions(ties, metrics=names))
+    hits = values_over_lists(problem, ties, lambda match, _: float(match[:x].any()))
+    within = [hit * (d <= tau) for hit, d in zip(hits, first, strict=True)]
+    share = math.fsum(within) / len(first) if first else math.nan
+    accepted = sum(d <= tau for d in strangers) / len(strangers) if strangers else math.nan
+    expected = dict(zip(names, (share, 1 - share, accepted), strict=True))
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, 0, 1e-13, err_msg=name)
+        if not math.isnan(value):
+            assert found.details[find_measure(name).name].threshold == tau
+    assert "DIR@1|tau" not in str(
+        quietly(oracle_statistics(**problem), MetricOptions(metrics=("all",)))
+    )
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "near", ""])
+def test_distances_are_finite_numbers(text: str) -> None:
+    with pytest.raises(
+        OptionError, match=r"tau of DIR@\{x\}.tau=\{tau\} is .*; expected a distance"
+    ):
+        find_measure(f"DIR@1|tau={text}")

@@ -17,6 +17,7 @@ from oracle_pairs import (
     operating_points,
     pair_auc,
     pairs_of,
+    recall_at_precision,
     with_histogram,
 )
 from problems import problems
@@ -84,6 +85,27 @@ def test_areas_and_crossings_are_within_their_error(
         assert off_by(metrics, "F1_best", best_f1(problem)) <= 0
 
 
+@examples(120)
+@given(problem=problems(), bins=BINS, limits=LIMITS)
+def test_recall_at_a_precision_is_within_its_error(
+    problem: dict[str, Any], bins: int, limits: Any
+) -> None:
+    precisions = (0.0, 0.25, 0.5, 0.9, 1.0)
+    names = tuple(f"recall|precision={p:g}" for p in precisions)
+    metrics = compute(problem, names, bins, limits)
+    genuine, impostor = pairs_of(problem)
+    for name, p in zip(names, precisions, strict=True):
+        if not len(genuine):
+            assert math.isnan(metrics[name])
+            continue
+        assert off_by(metrics, name, recall_at_precision(problem, p)) <= 0
+        threshold = metrics.details[name].threshold
+        assert threshold is not None
+        found, wrong = (int(np.sum(some <= threshold)) for some in (genuine, impostor))
+        assert metrics[name] == found / len(genuine)  # reached there, with that precision
+        assert metrics[name] == 0 or found / (found + wrong) >= p
+
+
 def test_finer_bins_leave_less_open() -> None:
     rng = np.random.default_rng(0)
     problem = {
@@ -91,7 +113,7 @@ def test_finer_bins_leave_less_open() -> None:
         "query_id": rng.integers(0, 5, 30),
         "gallery_id": rng.integers(0, 5, 60),
     }
-    names = ("EER", "AUC", "TAR|FAR=0.1", "F1_best")
+    names = ("EER", "AUC", "TAR|FAR=0.1", "F1_best", "recall|precision=0.3")
     coarse, fine = (compute(problem, names, bins, (0.0, 1.0)) for bins in (10, 10_000))
     for name in names:
         assert fine.details[name].error < coarse.details[name].error / 50

@@ -145,7 +145,9 @@ def test_a_result_and_its_tables_understand_the_names_of_the_field() -> None:
 def test_names_elsewhere_stand_for_one_metric() -> None:
     for metric in METRICS:
         for template in metric.also:
-            name = template.format_map({"x": 3, "k": 3, "p": 3, "r": 0.3, "f": 0.3, "tau": 0.3})
+            name = template.format_map(
+                {"x": 3, "k": 3, "p": 3, "r": 0.3, "f": 0.3, "tau": 0.3, "precision": 0.3}
+            )
             named = [one for other in METRICS for one in other.called(name)]
             assert named, name
             assert {one.metric.name for one in named} == {metric.name}, name

@@ -16,6 +16,7 @@ from sklearn.metrics import (
     average_precision_score,
     f1_score,
     ndcg_score,
+    precision_recall_curve,
     precision_score,
     recall_score,
     roc_auc_score,
@@ -94,6 +95,22 @@ def test_roc_of_pairs(problem: dict[str, Any], bins: int) -> None:
         at = int(np.sum(np.unique(-score) <= edge))
         assert fmr == pytest.approx(fpr[at], abs=1e-14)
         assert 1 - fnmr == pytest.approx(tpr[at], abs=1e-14)
+
+
+@examples(60)
+@given(problem=problems(), precision=st.sampled_from((0.3, 0.5, 0.9)))
+def test_recall_at_a_precision(problem: dict[str, Any], precision: float) -> None:
+    genuine, impostor = pairs_of(problem)
+    if not len(genuine) or not len(impostor):
+        return
+    truth = np.repeat([1, 0], [len(genuine), len(impostor)])
+    score = -np.concatenate([genuine, impostor])
+    reached, recall, _ = precision_recall_curve(truth, score)
+    name = f"recall|precision={precision}"
+    stats = with_histogram(oracle_statistics(**problem), problem, bins=1000)
+    metrics = quietly(stats, MetricOptions(metrics=(name,)))
+    theirs = recall[reached >= precision].max()
+    assert abs(metrics[name] - theirs) <= metrics.details[name].error + 1e-13
 
 
 @examples(60)

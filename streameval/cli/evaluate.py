@@ -31,7 +31,7 @@ TREC = ("trec_run", "trec_qrels")
 @command(
     "distances query gallery QUERY_LABELS GALLERY_LABELS fill_missing metric LISTS preset "
     "protocols junk_ids self_match shot_draws shot_seed good junk listed_as ties range RULES "
-    "group_by refine ci SESSION out overwrite resume json printed_format quiet dry_run rate "
+    "average group_by refine ci SESSION out overwrite resume json printed_format quiet dry_run rate "
     "trec_run trec_qrels config",
     "evaluate --query query.npy --gallery gallery.npy --out result \\\n"
     "    --query-labels query.csv --gallery-labels gallery.csv",

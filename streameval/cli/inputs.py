@@ -33,8 +33,8 @@ def read_inputs(values: Values) -> dict[str, Any]:
     opened: dict[str, Any] = dict.fromkeys((*SIDES, "listed", "junk_ids", "group_by"))
     opened["without_labels"] = has_shapes_only(values)
     if not opened["without_labels"]:
-        column = values.get("group_by") or "id"
-        more = [column] if is_column(column) and column not in RESERVED_COLUMNS else []
+        named = {values.get(name) or "id" for name in ("average", "group_by")}
+        more = sorted(one for one in named - RESERVED_COLUMNS if is_column(one))
         query, gallery = open_labels(values, *SIDES, more=more)
         if values.get("good") is not None:
             opened["listed"] = read_listed_pairs(

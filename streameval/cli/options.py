@@ -156,6 +156,9 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "A query without a positive: left out of means over Q+, a miss that counts 0, or an "
         "error.  [default: the protocol's, exclude]",
     ),
+    "average": _option(
+        Value("COLUMN"), "Means over groups of queries, by id or another column, of their means."
+    ),
     "ties": _rule("TieRule", "Order of items at the same distance.  [default: pessimistic]"),
     "range": _option(
         Range(*get_args(RangeName)), "Distances of tau = 0 and tau = 1.  [default: auto]"

@@ -186,6 +186,7 @@ def conventions(options: MetricOptions, used: str) -> list[str]:
     return [
         f"CMC {options.cmc}",
         "" if options.unmatched == "exclude" else f"unmatched {options.unmatched}",
+        f"average over {options.average}" if options.average else "",
         f"ties {options.ties}",
         f"AP {options.ap}",
         f"VP {options.vp}",

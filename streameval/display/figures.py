@@ -280,6 +280,11 @@ def plot(results: Results, curve: str, *, metric: str = "mAP") -> Figure:
 def _lines(axes: Axes, results: Results, curve: str) -> None:
     kind = CURVES[curve]
     for at, (name, result) in enumerate(results.items()):
+        if result.options.average:
+            raise InputError(
+                f"{name} averages over groups by {result.options.average}, and has no curves: "
+                "evaluate without average"
+            )
         try:
             kind.draw(axes, result, look(at, name))
         except KeyError as error:

@@ -18,7 +18,7 @@ import numpy as np
 from streameval.metrics.expected import ExpectedRanks
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.ranks import Ranks
-from streameval.metrics.sums import Parts, exact_parts, rounded
+from streameval.metrics.sums import Parts, exact_parts, mean, rounded
 from streameval.statistics import RankStatistics
 from streameval.stretches import cumulated
 from streameval.typing import AnyArray, FloatArray, IntArray, Span
@@ -143,12 +143,13 @@ def query_columns(ranked: RankedQueries) -> dict[str, AnyArray]:
 
     ``class`` is "positive" (Q+), "negative" (Q−) or "excluded"; ``ties`` the number of
     positive-negative pairs at the same distance; ``nearest_positive`` and ``nearest_negative``
-    distances, NaN where there is none.
+    distances, and ``first_rank`` r_1 under the tie rule, NaN where there is none.
     """
     stats = ranked.stats
     positive = stats.has_positive
-    nearest = np.full(stats.queries, np.nan)
+    nearest, first_rank = np.full((2, stats.queries), np.nan)
     nearest[positive] = stats.positive_distance[ranked.ranks.start]
+    first_rank[positive] = ranked.ranks.first_rank()
     return {
         "class": np.select([positive, stats.identity_absent], ["positive", "negative"], "excluded"),
         "positives": stats.positives,
@@ -157,6 +158,7 @@ def query_columns(ranked: RankedQueries) -> dict[str, AnyArray]:
         "ties": np.diff(cumulated(stats.tied)[stats.indptr]),
         "nearest_positive": nearest,
         "nearest_negative": np.where(stats.negatives > 0, stats.nearest_negative, np.nan),
+        "first_rank": first_rank,
     }
 
 
@@ -165,9 +167,23 @@ def distance_axes(ranked: RankedQueries) -> tuple[FloatArray, FloatArray | None]
     return ranked.stats.thresholds, ranked.stats.histogram_edges
 
 
+def mean_groups(ranked: RankedQueries) -> IntArray:
+    """Return the group of each query, where means are over groups, [Q] int64."""
+    if ranked.stats.mean_group is None:
+        raise ValueError("the statistics hold no mean_group: give them with_mean_group")
+    return ranked.stats.mean_group
+
+
+def in_groups(group: IntArray) -> tuple[IntArray, IntArray]:
+    """Return an order of [n] in which groups come one after the other, and where each begins."""
+    order = np.argsort(group, kind="stable")
+    return order, np.flatnonzero(np.diff(group[order], prepend=-1))
+
+
 def gathered(ranked: RankedQueries, demands: Iterable[Demand]) -> Shared:
     """Return what a block gives of some demands, without its statistics."""
-    wanted = ((query_columns,), (distance_axes,), *demands)
+    groups = [(mean_groups,)] if ranked.options.average else []
+    wanted = ((query_columns,), (distance_axes,), *groups, *demands)
     return Shared(results={demand: ranked.once(*demand) for demand in wanted})
 
 
@@ -250,8 +266,17 @@ class Totals(Shared):
         return sums / count if self.sizes[over] else np.full(len(sums), np.nan)
 
     def mean(self, values: FloatArray) -> float:
-        """Return the mean over Q+ of [N] float64; NaN of none."""
-        return math.fsum(values.tolist()) / self.sizes[self.base()] if len(values) else math.nan
+        """Return the mean over Q+ of [N] float64, or over groups of their means; NaN of none."""
+        if not self.options.average:
+            return math.fsum(values.tolist()) / self.sizes[self.base()] if len(values) else math.nan
+        queries, values = self.counted(values)
+        order, start = in_groups(self.column(mean_groups)[queries])
+        return mean(np.array([mean(own) for own in np.split(values[order], start[1:])]))
+
+    def counted(self, values: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Return the queries that a mean over Q+ counts, and their values, [n]; misses are 0."""
+        queries = np.flatnonzero(self.populations[self.base()])
+        return queries, self.of_all_queries(values, 0.0)[queries]
 
     def base(self, over: str = "Q+") -> str:
         """Return what a mean over Q+ or Q− divides by: all queries, if those without are misses."""

@@ -137,7 +137,8 @@ def _bounded(
         RankedQueries(one, options, hidden_ties=hidden) for one in (stats, best)
     ]
     shown = RankedQueries(replace(best, tied=_shown_ties(stats, best)), options).totals
-    columns = _merged(worst_end.totals.columns, shown.columns)
+    ties = {"ties": shown.columns["ties"]}
+    columns = _merged(worst_end.totals.columns, best_end.totals.columns | ties)
     found = Metrics({}, {}, {}, {}, columns, shown.counts)
     settled: list[Measure] = []
     for measure in measures:

@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError, entry_point, is_whole, refuse
-from streameval.metrics.blocks import Shared, Terms, Totals, totals_of
+from streameval.metrics.blocks import (
+    Shared,
+    Terms,
+    Totals,
+    in_groups,
+    mean_groups,
+    totals_of,
+)
 from streameval.metrics.options import MetricOptions, is_number
 from streameval.statistics import RankStatistics
 from streameval.typing import AnyArray, FloatArray, IntArray
@@ -135,8 +142,28 @@ class Resamples(Shared):
 
     def mean(self, values: FloatArray) -> FloatArray:
         """Return the means over Q+ of [N] float64 in each resample, [R] float64."""
+        if self.totals.options.average:
+            return self._mean_of_groups(*self.totals.counted(values))
         sums = self.identities.sums(values, self.totals.queries)
         return divided(self.drawn @ sums, self.numbers[self.totals.base()])
+
+    def _mean_of_groups(self, queries: IntArray, values: FloatArray) -> FloatArray:
+        """Return the mean of the groups' means of [n] in each resample, [R] float64.
+
+        Groups of one identity each are there as often as it is drawn; others once, if at all.
+        """
+        order, start = in_groups(self.totals.column(mean_groups)[queries])
+        queries, values = queries[order], values[order]
+        identity, means = self.identities.code[queries], np.empty(len(self.drawn))
+        first, last = (of.reduceat(identity, start) for of in (np.minimum, np.maximum))
+        nested = np.array_equal(first, last)
+        for block, (weights,) in self.weights(queries):
+            number = np.add.reduceat(weights, start, axis=1)
+            own = divided(np.add.reduceat(weights * values, start, axis=1), number)
+            there = weights[:, start] if nested else (number > 0).astype(np.float64)
+            sums = np.sum(there * np.nan_to_num(own), axis=1)
+            means[block] = divided(sums, there.sum(axis=1))
+        return means
 
     def sums(self, terms: Terms, *parameters: Any, over: str | None = None) -> FloatArray:
         """Return sums that a metric `adds`, in each resample, [R, K] float64.

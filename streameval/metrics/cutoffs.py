@@ -188,6 +188,5 @@ METRICS = (
         adds=(precision_terms,),
         finish=precision_at_recall,
         also=("interpolated-precision@{r}",),
-        deployed=False,
     ),
 )

@@ -220,6 +220,11 @@ class Metric:
         """Whether it can be read off resamples of the queries."""
         return self.resampled is not None or self.values is not None
 
+    @property
+    def is_mean(self) -> bool:
+        """Whether it is a mean over queries, so that it may be one over groups of them."""
+        return self.values is not None
+
     def needs_under(self, options: MetricOptions) -> frozenset[str]:
         """Return the fields that it reads under these options."""
         return frozenset((*self.needs, *(() if self.reads is None else self.reads(options))))
@@ -332,6 +337,8 @@ class Measure:
             missed = 0.0 if totals.base() == "queries" else math.nan
             per_query = {column: totals.of_all_queries(values, missed)}
             value = Value(totals.mean(values), per_query=per_query)
+        if totals.options.average:
+            value = replace(value, curves={})
         empty = self.lacks(totals)
         return replace(value, value=math.nan, reason=EMPTY[empty[-1]]) if empty else value
 

@@ -13,12 +13,41 @@ import numpy as np
 
 from streameval.metrics.blocks import Column, RankedQueries, Totals
 from streameval.metrics.confidence import Resamples, divided
-from streameval.metrics.metric import UNDEFINED, Measure, Metric, Value
-from streameval.metrics.parameters import choice, rank, rate
+from streameval.metrics.matching import resampled_ratio
+from streameval.metrics.metric import RANK_FIELDS, UNDEFINED, Measure, Metric, Value
+from streameval.metrics.parameters import choice, distance, rank, rate
 from streameval.metrics.sums import prefix_sums
 from streameval.typing import FloatArray, IntArray
 
 _NEAREST_FIELDS = ("indptr", "positive_distance", "nearest_negative", "same_identity")
+
+
+def identified_terms(ranked: RankedQueries, x: int, tau: float) -> list[FloatArray]:
+    """Return [r_1 <= x, d_1 <= τ] or its probability, and [in Q+], by query, [2, Q] float64."""
+    known = ranked.stats.has_positive.astype(np.float64)
+    distance, share = identified(ranked, x).T
+    found = np.zeros(len(known))
+    found[ranked.ranks.queries] = share * (distance <= tau)
+    return [np.array([found, known])]
+
+
+def missed_terms(ranked: RankedQueries, x: int, tau: float) -> list[FloatArray]:
+    """Return what `identified_terms` leave of 1, and [in Q+], by query, [2, Q] float64."""
+    [(found, known)] = identified_terms(ranked, x, tau)
+    return [np.array([known - found, known])]
+
+
+def accepted_terms(ranked: RankedQueries, tau: float) -> list[FloatArray]:
+    """Return [min d <= τ] of Q−, and [in Q−], by query, [2, Q] float64."""
+    strangers = ranked.stats.identity_absent
+    accepted = strangers & (ranked.stats.nearest_negative <= tau)
+    return [np.array([accepted, strangers], dtype=np.float64)]
+
+
+def rate_at_distance(totals: Totals, measure: Measure) -> Value:
+    """Return one sum of the terms by the other, at the distance that is the last parameter."""
+    above, below = totals.sums(measure.metric.adds[0], *measure.values)
+    return Value(float(above / below), measure.values[-1]) if below else UNDEFINED
 
 
 def stranger_distances(ranked: RankedQueries) -> FloatArray:
@@ -194,6 +223,14 @@ _open = partial(
     },
 )
 
+_at_distance = partial(
+    _open,
+    keeps=(),
+    finish=rate_at_distance,
+    resampled=resampled_ratio,
+    parameters={"x": rank(lambda options: options.dir_ranks), "tau": distance},
+)
+
 METRICS = (
     _open(
         "DIR@{x}|FAR={f}",
@@ -226,5 +263,32 @@ METRICS = (
         needs=_NEAREST_FIELDS,
         keeps=(verified, stranger_distances),
         also=("TTR@FTR={f}",),
+    ),
+    _at_distance(
+        "DIR@{x}|tau={tau}",
+        "DIR(tau,x) = |{Q+ : r_1 <= x, d_1 <= tau}|/N at a distance tau that is given",
+        "Liao et al. 2014; GOM paper, §4.4",
+        needs=RANK_FIELDS,
+        over=("Q+",),
+        adds=(identified_terms,),
+        also=("TPIR@{x}|tau={tau}",),
+    ),
+    _at_distance(
+        "FNIR@{x}|tau={tau}",
+        "FNIR(tau,x) = 1 − DIR(tau,x) at a distance tau that is given",
+        "ISO/IEC 19795-1",
+        needs=RANK_FIELDS,
+        over=("Q+",),
+        adds=(missed_terms,),
+        better="lower",
+    ),
+    _at_distance(
+        "FPIR|tau={tau}",
+        "FPIR(tau) = FAR(tau) = |{Q− : min d <= tau}|/M at a distance tau that is given",
+        "ISO/IEC 19795-1",
+        needs=("indptr", "nearest_negative", "same_identity"),
+        over=("Q−",),
+        adds=(accepted_terms,),
+        better="lower",
     ),
 )

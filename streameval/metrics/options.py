@@ -58,6 +58,10 @@ class MetricOptions:
         What a query without a positive is, in Q− or excluded, to means over Q+: left out; a miss,
         which counts as 0; or an error. Set by the protocol. It has no effect on open-set and
         verification metrics, ``MFR``, ``tau_nz`` and ``MedR``.
+    average : str
+        Label column of the queries, such as ``id``: means over queries are means over groups, the
+        queries of one label, of each group's mean. There are no other metrics then, and no curves.
+        If empty, means are over queries.
     metrics : tuple of str
         Names of the metrics to compute (``CMC@1``), of groups (``retrieval``, ``open-set``,
         ``gom``, ``verification``), ``rank`` (all that need no thresholds: the fastest), or
@@ -79,6 +83,7 @@ class MetricOptions:
     dir_ranks: tuple[int, ...] = (1,)
     cmc: CmcReading = "first-match"
     unmatched: Unmatched = "exclude"
+    average: str = ""
     metrics: tuple[str, ...] = ()
 
     @entry_point
@@ -100,6 +105,8 @@ class MetricOptions:
             _check(option, given, several, f"several of them: ({given!r},)")
             for value in given:
                 _check(option, value, accepts(value), expected)
+        column: Any = self.average
+        _check("average", column, isinstance(column, str), "the name of a label column")
         names: Any = self.metrics
         are_names = isinstance(names, tuple) and all(isinstance(name, str) for name in names)
         _check("metrics", names, are_names, "a tuple of names of metrics")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,8 @@ class Parameter:
     accepts : callable
         Whether a value is one of the parameter's.
     defaults : tuple, or callable
-        The values that are computed where none is asked for; or `MetricOptions` to these.
+        The values that are computed where none is asked for; or `MetricOptions` to these. Without
+        any, the metric is computed by name alone.
     """
 
     expects: str
@@ -62,6 +64,9 @@ threshold = partial(
 percentage = partial(
     Parameter, "a percentage above 0, at most 100", float, lambda one: 0 < one <= 100
 )
+
+
+distance = Parameter("a distance", float, math.isfinite, ())
 
 
 def choice(*known: str) -> Parameter:

@@ -18,6 +18,9 @@ from streameval.typing import FloatArray, IntArray
 Cutoff = int | IntArray
 """A rank for all queries, or one for each of Q+, [N] int64."""
 
+NEVER = 1 << 40
+"""Negatives ahead of a positive that is never found: beyond every cutoff. It adds nothing."""
+
 Term = AveragePrecision | Literal["hit", "gain"]
 """What a positive adds to a sum over the positives of its query."""
 
@@ -60,6 +63,7 @@ class Ranks:
         }[ties]
         self.rank: IntArray = stats.closer + tied_ahead + self.order
         self._stats = stats
+        self._furthest = NEVER if np.max(self.rank, initial=0) > NEVER else None
 
     def first_rank(self) -> FloatArray:
         """Return r_1, [N] float64."""
@@ -74,7 +78,7 @@ class Ranks:
         return counts_within(self.rank[self.start], ranks)
 
     def terms(self, kind: Term, cutoff: Cutoff | None = None) -> FloatArray:
-        """Return what each positive adds to a sum, [P] float64; nothing beyond a cutoff.
+        """Return what each positive adds to a sum, [P] float64; nothing if it is beyond a cutoff.
 
         Of AP, step: j / r_j. trapezoid (the MATLAB code of Market-1501, after Oxford Buildings):
         ½[(j − 1)/(r_j − 1) + j/r_j], the first of the two 1 where r_j = 1. threshold
@@ -94,6 +98,7 @@ class Ranks:
         if kind == "trapezoid":
             before = np.where(self.rank == 1, 1.0, (self.order - 1) / np.maximum(self.rank - 1, 1))
             terms = (before + terms) / 2
+        cutoff = self._furthest if cutoff is None else cutoff
         if cutoff is None:
             return terms
         return np.where(self.rank <= self.of_positives(cutoff), terms, 0.0)
@@ -107,8 +112,9 @@ class Ranks:
         return (self.rank - self.order + 1 <= rank).astype(np.float64)
 
     def inverse_rank(self, *, last: bool = False) -> FloatArray:
-        """Return 1 / r_1; or INP = G / r_G, of the last positive; [N] float64."""
-        return self.count / self.rank[self.last] if last else 1 / self.rank[self.start]
+        """Return 1 / r_1; or INP = G / r_G, of the last positive; 0 if never found; [N] float64."""
+        rank = self.rank[self.last if last else self.start]
+        return np.where(rank <= NEVER, (self.count if last else 1) / rank, 0.0)
 
     def hit_counts(self, cutoff: Cutoff) -> FloatArray:
         """Return the number of positives within each query's cutoff, [N] float64."""

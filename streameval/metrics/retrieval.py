@@ -31,11 +31,6 @@ NO_EXPECTED_MEDIAN = (
 )
 
 
-def first_ranks(ranked: RankedQueries) -> FloatArray:
-    """Return r_1, or its expectation, [N] float64."""
-    return ranked.ranks.first_rank()
-
-
 def average_precisions(ranked: RankedQueries) -> FloatArray:
     """Return AP, [N] float64."""
     return ranked.average_precision
@@ -101,37 +96,32 @@ def cumulative_matching(totals: Totals, x: int, name: str) -> Value:
     Both are NaN where identities are counted, ``ties="expected"`` and there are ties.
     """
     curve, field = totals.means(matching_terms, name), _fields_read(totals.options, name)
-    unknown = field and totals.options.ties == "expected" and totals.tied
-    if unknown:
-        curve = np.full(len(curve), math.nan)
-    reason = NO_EXPECTED_IDENTITY
-    if not field or "rank" not in FIELDS[field[0]].axes:
-        value = math.nan if unknown else totals.mean(totals.column(matches_within, x, name))
+    drawn = bool(field) and "rank" in FIELDS[field[0]].axes
+    value, reason = totals.mean(totals.column(matches_within, x, name)), ""
+    if not drawn:
         curve = curve[: totals.gallery]
     elif x > len(curve):
         value, reason = math.nan, f"only ranks up to {len(curve)} were counted"
-    else:
-        value = float(curve[x - 1])
+    if field and totals.options.ties == "expected" and totals.tied:
+        value, reason = math.nan, reason or NO_EXPECTED_IDENTITY
+        curve = np.full(len(curve), math.nan)
     if name == SAMPLED:
         return Value(value, reason=reason, curves={"CMC_sampled": curve})
-    columns = {"first_rank": totals.of_all_queries(totals.column(first_ranks))}
-    shown = {"CMC": curve[: totals.options.max_rank]}
-    return Value(value, reason=reason, curves=shown, per_query=columns)
+    return Value(value, reason=reason, curves={"CMC": curve[: totals.options.max_rank]})
 
 
 def median_rank(totals: Totals) -> Value:
     """Return the median of r_1; of an even number of queries, the mean of the middle two."""
-    ranks = totals.column(first_ranks)
-    columns = {"first_rank": totals.of_all_queries(ranks)}
+    ranks = totals.columns["first_rank"][totals.queries]
     if not len(ranks) or (totals.options.ties == "expected" and totals.tied):
-        return Value(math.nan, reason=NO_EXPECTED_MEDIAN, per_query=columns)
-    return Value(float(np.median(ranks)), per_query=columns)
+        return Value(math.nan, reason=NO_EXPECTED_MEDIAN)
+    return Value(float(np.median(ranks)))
 
 
 def resampled_median_rank(resamples: Resamples) -> FloatArray:
     """Return `median_rank` of each resample, [R] float64."""
     totals = resamples.totals
-    ranks = totals.column(first_ranks)
+    ranks = totals.columns["first_rank"][totals.queries]
     order = np.argsort(ranks)
     ranks = np.append(ranks[order], math.nan)  # the last of them: of no queries
     medians = np.empty(len(resamples.drawn))
@@ -165,7 +155,6 @@ METRICS = (
         reads=_fields_read,
         values=matches_within,
         adds=(matching_terms,),
-        keeps=(first_ranks,),
         finish=cumulative_matching,
         default=True,
         also=("Rank-{x}", "R{x}", "R@{x}", "top-{x}", "hit-rate@{x}"),
@@ -206,13 +195,13 @@ METRICS = (
         "Voorhees 1999 (TREC-8); pytorch-metric-learning, torchmetrics, ranx",
         values=lambda ranked: ranked.ranks.inverse_rank(),
         column="RR",
+        deployed=True,
         also=("RR", "mean-reciprocal-rank"),
     ),
     _ranked(
         "MedR",
         "median over Q+ of r_1",
         "Hodosh, Young and Hockenmaier 2013 (median rank of image and text retrieval)",
-        keeps=(first_ranks,),
         finish=median_rank,
         resampled=resampled_median_rank,
         kind=RANK,

@@ -107,7 +107,17 @@ def wanted_measures(options: MetricOptions) -> tuple[list[Measure], list[Measure
                     listed |= dict.fromkeys(metric.measures(options))
         else:
             named[find_measure(name)] = None
-    return list(named), [one for one in listed if one not in named]
+    listed = {one: None for one in listed if one not in named}
+    if not options.average:
+        return list(named), list(listed)
+    means = [one for one in listed if one.metric.is_mean]
+    others = [one.name for one in named or listed if not one.metric.is_mean]
+    if others and (named or not means):
+        raise OptionError(
+            f"{', '.join(others)}: no mean over queries, and average is {options.average!r}, which "
+            "asks for means over groups of them: leave out these metrics, or average"
+        )
+    return list(named), means
 
 
 def _lists_of(metric: Metric, options: MetricOptions) -> tuple[str, ...]:

@@ -48,6 +48,15 @@ class Accepted:
         return int(self.genuine[-1]), int(self.impostor[-1])
 
     @property
+    def impostor_before(self) -> IntArray:
+        """Impostors surely accepted with the genuine pairs of each bin, [E + 1] int64.
+
+        Those before the bin; and its own where it is of one distance alone.
+        """
+        single = self.limits[1:] == np.nextafter(self.limits[:-1], np.inf)
+        return np.where(single, self.impostor[1:], self.impostor[:-1])
+
+    @property
     def rates(self) -> tuple[FloatArray, FloatArray]:
         """FMR = FAR and FNMR = 1 − TAR, both [E + 2] float64; NaN without such pairs."""
         genuine, impostor = self.genuine[-1:], self.impostor[-1:]
@@ -165,9 +174,7 @@ def best_f1(pairs: Accepted) -> Value:
     if not total:
         return UNDEFINED
     f1 = 2 * genuine / (genuine + impostor + total)
-    single = limits[1:] == np.nextafter(limits[:-1], np.inf)
-    before = np.where(single, impostor[1:], impostor[:-1])
-    most = 2 * genuine[1:] / (genuine[1:] + before + total)
+    most = 2 * genuine[1:] / (genuine[1:] + pairs.impostor_before + total)
     best = int(np.argmax(f1))
     value = Value(float(f1[best]), float(limits[best]))
     better = np.flatnonzero(most > f1[best])
@@ -176,6 +183,29 @@ def best_f1(pairs: Accepted) -> Value:
     between = float(limits[better[0]]), math.nextafter(limits[better[-1] + 1], math.inf)
     error = float(most.max() - f1[best])
     # Two thresholds far apart may be nearly as good.
+    return replace(value, error=error, threshold_error=math.inf, between=between)
+
+
+@of_pairs
+def at_precision(pairs: Accepted, precision: float) -> Value:
+    """Return the greatest TAR at an edge with a precision >= p; none is beyond its error.
+
+    The most that precision can be in a bin is where all genuine pairs of the bin are before its
+    impostors, as in `best_f1`.
+    """
+    genuine, impostor, limits = pairs.genuine, pairs.impostor, pairs.limits
+    total = genuine[-1]
+    if not total:
+        return UNDEFINED
+    reached = np.flatnonzero(divided(genuine, genuine + impostor) >= precision)
+    at = int(reached[-1]) if len(reached) else 0
+    value = Value(float(genuine[at] / total), float(limits[at]))
+    most = divided(genuine[1:], genuine[1:] + pairs.impostor_before)
+    better = np.flatnonzero((most >= precision) & (genuine[1:] > genuine[at]))
+    if not len(better):
+        return value
+    between = float(limits[better[0]]), math.nextafter(limits[better[-1] + 1], math.inf)
+    error = float((genuine[better[-1] + 1] - genuine[at]) / total)
     return replace(value, error=error, threshold_error=math.inf, between=between)
 
 
@@ -211,7 +241,10 @@ _verified = partial(
     refined=True,
     adds=(histogram_terms,),
     keeps=(genuine_distances,),
-    parameters={"f": rate((1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6))},
+    parameters={
+        "f": rate((1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)),
+        "precision": rate((0.9,)),
+    },
 )
 
 METRICS = (
@@ -254,5 +287,14 @@ METRICS = (
         source="van Rijsbergen 1979",
         finish=best_f1,
         also=("best-F1",),
+    ),
+    _verified(
+        "recall|precision={precision}",
+        "max over every distance τ with tp/(tp + fp) >= p of recall tp/P of all pairs (micro), "
+        "known to within a bin of the histogram; 0 if there is none",
+        over=("Q+",),
+        source="Douze et al. 2021 (recall at 90 % precision); RecallAtPrecision of Keras",
+        finish=at_precision,
+        also=("R|P={precision}", "recall-at-precision={precision}"),
     ),
 )

@@ -24,13 +24,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from streameval.metrics.ranks import NEVER
 from streameval.neighbors.lists import Places
 from streameval.statistics import RankStatistics
 from streameval.stretches import cumulated
 from streameval.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 FURTHEST = np.finfo(np.float64).max
-NEVER = 1 << 40  # negatives ahead of a positive that is never found: beyond every cutoff
 
 Ahead = tuple[IntArray, IntArray, IntArray]  # closer, tied, tied_before of positives
 

@@ -250,6 +250,11 @@ def compare_index(
     if not chosen:
         raise OptionError("there is no setting to compare: give an index, such as IVF64,Flat")
     request = Request.of({**given, "source": features})
+    if request.options.average:
+        raise OptionError(
+            f"average is {request.options.average!r}, and indexes are compared by means over "
+            "queries: leave it out"
+        )
     k = min(int(k), max(features.shape[1], 1))
     measures = _compared_measures(request.options, k)
     names = tuple(measure.name for measure in measures)

@@ -18,13 +18,13 @@ from streameval.arrays.array import Array
 from streameval.arrays.identity import unchanging
 from streameval.errors import InputError, StreamevalWarning
 from streameval.metrics.bounds import ListReading, compute_list_metrics
-from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import PARTS
 from streameval.neighbors.bounds import Extremes, as_deployed, find_extremes
 from streameval.neighbors.faiss_index import faiss_metric
 from streameval.neighbors.lists import Lists, Places, Repairs
 from streameval.planning.plan import Plan, Task, pieces, ranges
 from streameval.planning.range import Range
+from streameval.result.groups import with_mean_groups
 from streameval.run.executor import Pass
 from streameval.run.job import Job
 from streameval.run.passes import listed_distances, whole_range, wider
@@ -80,24 +80,28 @@ def count_built(source: ListSource, prepared: Prepared, session: Session) -> Cou
         counter = _ListCounter(source, prepared, session, longest)
         counted = counter.count()
         close = not auto or source.depth >= gallery
-        if close or _widest(counted, prepared.request.options) <= source.width:
+        if close or _widest(counted, prepared) <= source.width:
             counter.repairs.warn(deployed=source.reading == "never")
             return counted
         source = replace(source, k=source.depth * DEEPER)
         prepared = replace(prepared, plan=source.plan(prepared.problem, prepared.limits))
 
 
-def _widest(counted: Counted, options: MetricOptions) -> float:
+def _widest(counted: Counted, prepared: Prepared) -> float:
     """Return the width of the widest interval; infinite where a metric has no bounds yet.
 
     Where no metrics are named, those of GOM and of verification are not waited for: they have
     thresholds up to the greatest distance, and ask for the whole gallery.
     """
-    if counted.reading is None:
+    options = prepared.request.options
+    statistics, reading = with_mean_groups(
+        counted.statistics, counted.reading, options.average, prepared.columns
+    )
+    if reading is None:
         return 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamevalWarning)
-        metrics = compute_list_metrics(counted.statistics, counted.reading, options)
+        metrics = compute_list_metrics(statistics, reading, options)
     parts = PARTS if options.metrics else ("retrieval", "open-set")
     widths = [0.0]
     for name, detail in metrics.details.items():

@@ -155,6 +155,7 @@ def compare_conventions(
         for preset in PRESETS.values()
         for name in preset.metrics
         if find_measure(name).metric.needs_under(evaluation.options) <= held
+        and (find_measure(name).metric.is_mean or not evaluation.options.average)
     ]
     names = tuple(dict.fromkeys(metrics or possible))
     options = replace(evaluation.options, metrics=names)
@@ -173,13 +174,13 @@ def _read(
     evaluation: Evaluation, preset: Preset, options: MetricOptions, before: dict[str, float]
 ) -> Reading:
     protocol = PROTOCOLS[preset.protocol]
-    of_protocol = {name: getattr(protocol, name) for name in OPTIONS}
-    wanted = {**of_protocol, **preset.options} if options.metrics else {}
+    usual = {"average": "", **{name: getattr(protocol, name) for name in OPTIONS}}
+    wanted = {**usual, **preset.options} if options.metrics else {}
     changes = {name: value for name, value in wanted.items() if getattr(options, name) != value}
     effects: dict[str, dict[str, float]] = {}
     for name, value in changes.items():
         alone = _scalars(evaluation, replace(options, **{name: value}))
-        effects[f"{name}={value}"] = {
+        effects[f"{name}={value or 'queries'}"] = {
             metric: now - before[metric]
             for metric, now in alone.items()
             if now != before[metric] and not (math.isnan(now) and math.isnan(before[metric]))

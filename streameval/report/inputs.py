@@ -231,6 +231,7 @@ def _options(result: Evaluation) -> dict[str, str]:
         "Junk identities": describe_junk(protocol),
         "CMC": options.cmc,
         "Queries without a positive": options.unmatched,
+        "Average over": options.average,
         "Ties": options.ties,
         "Average precision": options.ap,
         "Verification precision (VP)": options.vp,

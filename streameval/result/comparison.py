@@ -22,7 +22,7 @@ from streameval.errors import OptionError, entry_point
 from streameval.metrics.blocks import totals_of
 from streameval.metrics.confidence import Resampling, interval, resampled_values, withheld
 from streameval.metrics.metric import FRACTION, Kind
-from streameval.metrics.retrieval import average_precisions, first_ranks
+from streameval.metrics.retrieval import average_precisions
 from streameval.result import Evaluation, Results
 from streameval.result.runs import Run, loaded, named, with_metrics
 from streameval.result.same_task import check_comparable, check_despite
@@ -180,10 +180,9 @@ def _gains(columns: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
 
 def query_scores(result: Evaluation) -> tuple[FloatArray, FloatArray]:
     """Return AP and first rank of each query, [Q] each; NaN for those that are not in Q+."""
-    wanted = average_precisions, first_ranks
-    totals = totals_of(result.statistics, result.options, [(column,) for column in wanted])
-    scores = (totals.of_all_queries(totals.column(column)) for column in wanted)
-    return next(scores), next(scores)
+    totals = totals_of(result.statistics, result.options, [(average_precisions,)])
+    precision = totals.of_all_queries(totals.column(average_precisions))
+    return precision, totals.columns["first_rank"]
 
 
 @entry_point

@@ -17,7 +17,7 @@ from streameval.metrics.groups import PositiveCameras
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import with_changes
 from streameval.result.frames import TABLES, to_pandas
-from streameval.result.groups import Columns
+from streameval.result.groups import Columns, with_mean_groups
 from streameval.result.saved import ResultFolder, load_result, summary_of, write_files
 from streameval.result.values import EvaluationValues
 from streameval.statistics import RankStatistics
@@ -76,6 +76,7 @@ class Evaluation(Shown, EvaluationValues):
         resampling: Resampling | None = None,
     ) -> Evaluation:
         """Compute the metrics of the options."""
+        statistics, lists = with_mean_groups(statistics, lists, options.average, columns)
         return cls(
             statistics,
             _metrics_of(statistics, options, lists),
@@ -129,9 +130,11 @@ class Evaluation(Shown, EvaluationValues):
         }
         changes |= options if isinstance(options, Mapping) else {}
         changed = with_changes(base, changes)
-        return replace(
-            self, options=changed, metrics=_metrics_of(self.statistics, changed, self.lists)
+        statistics, lists = with_mean_groups(
+            self.statistics, self.lists, changed.average, self.columns
         )
+        metrics = _metrics_of(statistics, changed, lists)
+        return replace(self, statistics=statistics, lists=lists, options=changed, metrics=metrics)
 
     def with_confidence(
         self, level: float = 0.95, *, resamples: int = 1000, seed: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
@@ -12,10 +13,12 @@ import numpy.typing as npt
 
 from streameval.display.table import harmless, number_csv
 from streameval.errors import InputError
+from streameval.metrics.bounds import ListReading
 from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import confidence_by_group, metrics_by_camera_pair, metrics_by_group
 from streameval.protocols.labels import CAMERA_PAIRS, label_column
+from streameval.statistics import RankStatistics
 from streameval.typing import AnyArray, IntArray
 
 if TYPE_CHECKING:
@@ -63,6 +66,28 @@ def check_group_column(name: str, columns: Columns, positive_cams: object | None
             f"there is no column {name!r} to group by; the queries have {', '.join(columns)}: "
             "give one of these, or a label a query"
         )
+
+
+def check_mean_column(name: str, columns: Columns) -> None:
+    """Refuse a column of groups whose means are averaged, if queries don't have it."""
+    if name and name not in columns:
+        raise InputError(
+            f"there is no column {name!r} of groups to average over; the queries have "
+            f"{', '.join(columns)}: give one of these"
+        )
+
+
+def with_mean_groups(
+    statistics: RankStatistics, lists: ListReading | None, name: str, columns: Columns
+) -> tuple[RankStatistics, ListReading | None]:
+    """Return statistics, also the best ones of lists, with the groups that means are over."""
+    check_mean_column(name, columns)
+    if not name:
+        return statistics, lists
+    group = np.unique(columns[name], return_inverse=True)[1].astype(np.int64)
+    if lists is not None and lists.best is not None:
+        lists = replace(lists, best=lists.best.with_mean_group(group))
+    return statistics.with_mean_group(group), lists
 
 
 def check_not_of_lists(lists: object | None, what: str) -> None:

@@ -6,7 +6,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import pairwise
@@ -190,6 +190,8 @@ class StoredStatistics(RankStatistics):
     def _values(self, name: str, rows: slice = slice(None)) -> AnyArray:
         """Return rows of a field, read."""
         path, array = self._path, self._arrays[name]
+        if isinstance(array, np.ndarray):  # not of the group
+            return array[rows]
         if _stamp(path) != self._known_by:
             raise OutputError(
                 f"{path} has been replaced or removed since it was opened: load the result again"
@@ -281,13 +283,18 @@ class StoredStatistics(RankStatistics):
 
     def merge_edges(self, other: RankStatistics) -> RankStatistics:
         """Refine the histogram by that of other statistics; see `RankStatistics`."""
-        none = self.block(0, 0)
-        refined = none.merge_edges(other)
-        merged = StoredStatistics.__new__(StoredStatistics)
-        vars(merged).update(vars(self))
+        refined = self.block(0, 0).merge_edges(other)
         shared = {name: getattr(refined, name) for name in _HISTOGRAM if name in self._shared}
-        vars(merged)["_shared"] = self._shared | shared
-        return merged
+        return self._with({"_shared": self._shared | shared})
+
+    def with_mean_group(self, group: IntArray) -> RankStatistics:
+        """Return the statistics with groups of the queries; see `RankStatistics`."""
+        return self._with({"_arrays": {**self._arrays, "mean_group": group}})
+
+    def _with(self, changes: Mapping[str, Any]) -> StoredStatistics:
+        changed = StoredStatistics.__new__(StoredStatistics)
+        vars(changed).update({**vars(self), **changes})
+        return changed
 
 
 _HISTOGRAM = ("group", "group_histogram", "impostor_histogram", "histogram_edges")

@@ -24,7 +24,12 @@ from streameval.protocols.pairs import PairSource
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
 from streameval.protocols.views import Sides, View, views_of
 from streameval.request import Request
-from streameval.result.groups import check_group_column, group_labels, histogram_groups
+from streameval.result.groups import (
+    check_group_column,
+    check_mean_column,
+    group_labels,
+    histogram_groups,
+)
 from streameval.run.session import Session
 from streameval.single_shot.counter import Shots, entries_of_query
 from streameval.source import Source
@@ -294,7 +299,8 @@ def gallery_identities(
 
 
 def _check_groups(request: Request, columns: Mapping[str, AnyArray], cams: AnyArray | None) -> None:
-    """Check, before any work, that each query has a label of a group."""
+    """Check, before any work, that each query has a label of each group."""
+    check_mean_column(request.options.average, columns)
     group_by = request.group_by
     if group_by is None:
         return

@@ -25,8 +25,8 @@ from streameval.protocols.views import rows_at
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.run.share import Ahead, Share
-from streameval.statistics import RankStatistics, histogram_of
-from streameval.stretches import rows_of
+from streameval.statistics import RankStatistics
+from streameval.stretches import histogram_of, rows_of
 from streameval.typing import BoolArray, ByteArray, FloatArray, IntArray
 
 Numbers = tuple[IntArray, IntArray, IntArray]
