@@ -245,6 +245,7 @@ def is_column(text: str) -> bool:
     A URI has the suffix of a format, or a key, or begins with ``/`` or ``./``.
     """
     from streameval.arrays.uri import FORMATS
+    from streameval.labels.stored import split_selector
 
-    has_suffix = Path(text).suffix.lower() in FORMATS
+    has_suffix = Path(split_selector(text)[0]).suffix.lower() in FORMATS
     return text != "" and not has_suffix and re.match(r"\.{0,2}/|.*::|.*://", text) is None

@@ -6,13 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
-from streameval.arrays.array import Array
-from streameval.arrays.identity import unchanging
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError, entry_point
+from streameval.labels.stored import read_column
 from streameval.labels.tables import Texts, check_written_alike, columns_of, read_table
 from streameval.protocols.labels import Labels
 from streameval.typing import AnyArray
@@ -27,8 +25,6 @@ BUNDLE: Mapping[str, str] = {
 }
 """Arrays of a whole evaluation in one file, ``pytorch_result.mat`` of Person_reID_baseline_pytorch:
 their names, by the options that take them."""
-
-_BLOCK = 1 << 16  # entries read at a time
 
 LabelSource = str | Path | AnyArray | Sequence[Any]
 
@@ -85,7 +81,9 @@ def read_labels(
     Parameters
     ----------
     ids, cams, keys : str, Path, [n] array or sequence
-        URIs ``path[::key]``, or arrays or lists in memory, of integers or strings.
+        URIs ``path[::key]``, or arrays or lists in memory, of integers or strings. A URI may end
+        in the column or row of a matrix, counted from 0: ``tracks.mat::info[:,2]``,
+        ``info.npy[0,:]``. Whole numbers of such a matrix, or of a ``.mat`` file, may be floats.
     fill_missing : bool
         As of `Features`.
 
@@ -104,34 +102,8 @@ def read_labels(
         column: str(source) if isinstance(source, str | Path) else "labels"
         for column, source in given.items()
     }
-    id, cam, key = (_column(source, fill_missing) for source in given.values())
+    id, cam, key = (read_column(source, fill_missing) for source in given.values())
     return Labels(id, cam, key, source=names["id"], sources=names)
-
-
-def _column(source: Any, fill_missing: bool) -> Any:
-    if not isinstance(source, str | Path):
-        return source
-    array = open_array(source, fill_missing=fill_missing)
-    if len(array.shape) == 2 and 1 not in array.shape:  # features, say: too large to be read
-        raise InputError(
-            f"{array.uri} has shape {array.shape}; labels need one column, one entry an item"
-        )
-    with unchanging(array):
-        if array.dtype.kind not in "iu" or len(array.shape) != 1:
-            return array.read_all()
-        return _compact(array)
-
-
-def _compact(array: Array) -> AnyArray:
-    """Read integers into the smallest signed dtype that holds them: labels can be many."""
-    count = array.shape[0]
-    spans = [(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK)]
-    bounds = [int(end) for block in map(array.read, spans) for end in (block.min(), block.max())]
-    least = min([0, *bounds, *(-1 - end for end in bounds)])
-    values: AnyArray = np.empty(count, np.min_scalar_type(least))
-    for start, stop in spans:
-        values[start:stop] = array.read((start, stop))
-    return values
 
 
 @entry_point

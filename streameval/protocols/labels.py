@@ -22,6 +22,9 @@ RESERVED_COLUMNS = frozenset({*KNOWN_COLUMNS, "group", CAMERA_PAIRS})
 """Names that further columns cannot have."""
 
 
+_EXACT = 2.0**53  # from here on, floats stand for several integers
+
+
 class Labels:
     """Labels of the queries, or of the gallery: one entry per item.
 
@@ -151,6 +154,13 @@ def as_numpy(values: Any, what: str) -> AnyArray:
         return np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:  # rows of two lengths, another device
         raise InputError(f"{what} can't be made an array of NumPy: {error}") from error
+
+
+def whole_numbers(values: AnyArray) -> AnyArray:
+    """Return floats as int64 if all are whole numbers below 2⁵³ in size; others as they are."""
+    if values.dtype.kind != "f" or not np.all(np.abs(values) < _EXACT):  # NaN is not
+        return values
+    return values.astype(np.int64) if np.array_equal(values, np.trunc(values)) else values
 
 
 def label_column(values: npt.ArrayLike, what: str) -> AnyArray:
