@@ -142,6 +142,7 @@ class Request(Terms):
 
     @classmethod
     def _values(cls, given: Keywords) -> dict[str, Any]:
+        terms = super()._values(given)
         source, labels = given.get("source"), {side: given.get(side) for side in SIDES}
         if not isinstance(source, Source):
             raise InputError(
@@ -150,13 +151,14 @@ class Request(Terms):
                 "needed"
             )
         if not given.get("without_labels"):
-            labels = {side: labels_of(own, side) for side, own in labels.items()}
+            needed = terms["protocol"].columns
+            labels = {side: labels_of(own, side, needed) for side, own in labels.items()}
         tile = given.get("tile")
         if tile is not None:
             if np.shape(tile) != (2,) or not all(map(is_count, tile)):
                 raise OptionError(f"tile is {tile!r}; two sizes of at least 1 are needed")
             tile = int(tile[0]), int(tile[1])
-        return {**super()._values(given), "source": source, "tile": tile, **labels}
+        return {**terms, "source": source, "tile": tile, **labels}
 
     def with_source(self, source: Source) -> Request:
         """Return the request for another source."""

@@ -31,8 +31,11 @@ SAME = st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=3, unique=True).m
 )
 LITERALS = st.one_of(
     st.tuples(
-        st.just("cam"), st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), st.integers(0, 2)
+        st.sampled_from(["cam", "score"]),
+        st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
+        st.sampled_from([0, 1, 2, 0.5, 1.0, 1.5, -1e300]),
     ),
+    st.tuples(st.just("score"), st.sampled_from(["in", "not in"]), st.just((0.25, 1))),
     st.tuples(st.just("id"), st.sampled_from(["in", "not in"]), st.just((-1, 2))),
     st.tuples(st.just("clothes"), st.just("=="), st.just("coat")),
     st.tuples(st.just("clothes"), st.just("in"), st.just(("suit", "shirt"))),
@@ -69,16 +72,26 @@ def holds(rule: Any, query: se.Labels, gallery: se.Labels) -> np.ndarray:
     """Return of which pairs a tree holds, [Q, G] bool."""
     kind, *parts = rule
     if kind == "same":
-        columns = [(query.columns[name], gallery.columns[name]) for name in parts]
-        return np.logical_and.reduce([left[:, None] == right for left, right in columns])
+        columns = [(labels_of(query, name), labels_of(gallery, name)) for name in parts]
+        return np.array(
+            [
+                [all(own[q] == item[g] is not None for own, item in columns) for g in range(count)]
+                for q in range(len(query))
+                for count in [len(gallery)]
+            ]
+        ).reshape(len(query), len(gallery))
     if kind == "test":
         side, (column, operator, value) = parts
-        labels = (query if side == "query" else gallery).columns[column].tolist()
-        names = {"label": None, "value": value}
+        labels = labels_of(query if side == "query" else gallery, column)
         found = np.array(
-            [eval(f"label {operator} value", {**names, "label": one}) for one in labels]
+            [
+                operator in ("!=", "not in")
+                if one is None
+                else eval(f"label {operator} value", {"value": value, "label": one})
+                for one in labels
+            ],
+            bool,
         )
-        found = found.astype(bool)
         shape = len(query), len(gallery)
         return np.broadcast_to(found[:, None] if side == "query" else found, shape)
     left, *right = (holds(part, query, gallery) for part in parts)
@@ -87,11 +100,28 @@ def holds(rule: Any, query: se.Labels, gallery: se.Labels) -> np.ndarray:
     return left & right[0] if kind == "and" else left | right[0]
 
 
-def side(rng: np.random.Generator, count: int) -> se.Labels:
-    clothes = rng.choice(["coat", "shirt", "suit"], count)
-    more = {"clothes": clothes, "site": rng.integers(0, 3, count)}
-    key = rng.choice(["a", "b", "a longer name", "c", "d"], count)
-    return se.Labels(rng.integers(-1, 4, count), rng.integers(0, 3, count), key, more)
+def labels_of(labels: se.Labels, column: str) -> list[Any]:
+    """Return the labels of a column as Python has them; None where one is missing."""
+    values = labels.columns[column].tolist()
+    return [None if one == "" or one != one else one for one in values]
+
+
+def side(rng: np.random.Generator, count: int, gaps: tuple[float, ...] = (0, 0.2)) -> se.Labels:
+    """Return random labels; of each column, one of these shares is missing."""
+    columns = {
+        "cam": rng.integers(0, 3, count).tolist(),
+        "key": rng.choice(["a", "b", "a longer name", "c", "d"], count).tolist(),
+        "clothes": rng.choice(["coat", "shirt", "suit"], count).tolist(),
+        "site": rng.integers(0, 3, count).tolist(),
+        "score": (rng.integers(0, 9, count) / 4).tolist(),
+    }
+    for name, values in columns.items():
+        share = rng.choice(gaps)
+        columns[name] = [
+            None if gone else one
+            for one, gone in zip(values, rng.random(count) < share, strict=True)
+        ]
+    return se.Labels.of({"id": rng.integers(-1, 4, count), **columns})
 
 
 def masks(
@@ -103,7 +133,7 @@ def masks(
     for rule in rules:
         ignored |= holds(rule, query, gallery)
     if protocol.self_match == "key":
-        ignored |= query.key[:, None] == gallery.key[None]
+        ignored |= holds(("same", "key"), query, gallery)
     if protocol.self_match == "index":
         ignored |= np.eye(len(query), dtype=bool)
     return holds(positive, query, gallery) & ~ignored, ignored
@@ -122,7 +152,8 @@ def test_pairs_and_their_counts_are_those_of_the_rules(
     rules: list[Any], sought: Any, seed: int, self_match: Any, block: int, sets: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    query, gallery = side(rng, 20 if self_match == "index" else 7), side(rng, 20)
+    count, gaps = 20 if self_match == "index" else 7, (0, 0, 0.3, 1)
+    query, gallery = side(rng, count, gaps), side(rng, 20, gaps)
     try:
         protocol = se.Protocol(
             "rules", tuple(map(text, rules)), self_match=self_match, positive=text(sought)
@@ -300,8 +331,9 @@ def test_a_missing_column_is_named_with_its_side() -> None:
         with pytest.raises(se.OptionError) as caught:
             se.evaluate(source, query=query, gallery=gallery, protocol="cloth-changing")
         for part in (
-            "protocol cloth-changing ignores pairs by clothes",
-            f"g.csv has no column clothes for the {where}",
+            "protocol cloth-changing needs column clothes of both sides for the rule "
+            "'same(id, clothes)'",
+            f"g.csv has no column clothes for the {where} (it has id, cam)",
             "more={'clothes': ...}",
         ):
             assert part in str(caught.value)
@@ -320,9 +352,11 @@ def test_a_missing_column_is_named_with_its_side() -> None:
         ("query.cam < 'a'", "\"'a'\"; expected a number after <"),
         ("0 < query.cam < 3", "'0 < query.cam < 3'; expected one comparison"),
         ("query.cam is 3", "'query.cam is 3'; expected one comparison"),
-        ("query.cam in [3, 'a']", "expected integers, or texts in quotes, all of one kind"),
-        ("query.cam == gallery.cam", "'gallery.cam'; expected an integer, a text in quotes"),
-        ("query.cam == 0.5", "'0.5'; expected integers, or texts"),
+        ("query.cam in [3, 'a']", "expected finite numbers, or texts in quotes, all of one kind"),
+        ("query.cam == gallery.cam", "'gallery.cam'; expected a number, a text in quotes"),
+        ("query.cam == 1e999", "'1e999'; expected finite numbers"),
+        ("query.cam == True", "'True'; expected finite numbers"),
+        ("query.cam in ['a', '']", "all of one kind and not empty"),
         ("id", "'id'; expected same(COLUMN, ...)"),
         ("__import__('os').system('true')", "expected same(...)"),
         ("same(*id)", "'*id'; expected the name of a label column"),
@@ -379,6 +413,45 @@ def test_a_column_of_one_side_is_needed_on_that_side_alone() -> None:
     assert found.counts["pairs_ignored"] == 9 * (score < 5).sum()
 
 
+def test_a_column_that_one_rule_needs_of_one_side() -> None:
+    query, gallery = se.Labels([1, 2]), se.Labels([1, 2], source="g.csv")
+    protocol = se.Protocol("mine", ("same(id) and gallery.score < 0.5",))
+    with pytest.raises(se.OptionError, match="column score of the gallery for the rule 'same"):
+        find_pairs(query, gallery, protocol)
+    protocol = se.Protocol("mine", ("query.cam == 1",))
+    with pytest.raises(se.OptionError, match="needs cameras of the query for the rule 'query"):
+        find_pairs(query, gallery, protocol)
+
+
+def test_fractions_can_be_compared_with_numbers_alone() -> None:
+    query, gallery = (
+        se.Labels([1, 2], more={"score": [0.5, 2], "site": [1.0, None]}, source=name)
+        for name in ("q.csv", "g.csv")
+    )
+    kept = se.Protocol("mine", ("gallery.score < 1", "same(site)"))
+    assert find_pairs(query, gallery, kept).positives()[1].tolist() == [1]
+    says = r"'same\(score\)', and column score of q.csv .* no integers \(0.5 in row 0\): compare it"
+    with pytest.raises(se.OptionError, match=says):
+        find_pairs(query, gallery, se.Protocol("mine", ("same(score)",)))
+
+
+def test_large_integers_are_compared_exactly() -> None:
+    ids = np.array([2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
+    labels = se.Labels(ids, more={"some": [1, None, 3, 4]})
+    for rule, expected in (
+        ("gallery.id == 9007199254740993", [1]),
+        ("gallery.id <= 9007199254740992.0", [0, 3]),
+        ("gallery.id > 9007199254740992.0", [1, 2]),
+        ("gallery.id in [9223372036854775807, 9223372036854775808, 1e300]", [2]),
+        ("gallery.id < 9223372036854775808", [0, 1, 2, 3]),
+        ("gallery.some in [4, 9223372036854775808]", [3]),
+    ):
+        pairs = find_pairs(labels, labels, se.Protocol("mine", (rule,)))
+        assert np.flatnonzero(pairs.junk).tolist() == expected
+    with pytest.raises(se.InputError, match="holds 9007199254740992 beside missing labels"):
+        se.Labels(ids[:2], more={"some": [2**53, None]})
+
+
 @pytest.fixture
 def tables(data: Path) -> tuple[str, ...]:
     """Write tables with a column of clothes; return the options that name them."""
@@ -412,8 +485,8 @@ def test_cloth_changing_on_the_command_line(tables: tuple[str, ...]) -> None:
     assert saved.summary()["counts"]["pairs_ignored"] > plain["counts"]["pairs_ignored"]
     refused(
         run(*STORED, *CSV, *changing),
-        "cloth-changing ignores pairs by clothes",
-        "query.csv has no column clothes for the query",
+        "cloth-changing needs column clothes of both sides for the rule 'same(id, clothes)'",
+        "query.csv has no column clothes for the query (it has id, cam, key)",
     )
 
 

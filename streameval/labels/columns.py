@@ -40,7 +40,7 @@ LabelsLike = Labels | Mapping[str, npt.ArrayLike] | Table
 """What entry points take for labels."""
 
 
-def labels_of(given: object, what: str) -> Labels:
+def labels_of(given: object, what: str, needed: Sequence[str] = ()) -> Labels:
     """Return what an entry point is given for labels as `Labels`.
 
     Parameters
@@ -49,6 +49,9 @@ def labels_of(given: object, what: str) -> Labels:
         Columns ``id`` and, where they are needed, ``cam`` and ``key``; others are further labels.
     what : str
         The caller's name of the argument.
+    needed : sequence of str
+        Columns that a protocol compares: a table's are read although labels are missing there, or
+        floats.
 
     Raises
     ------
@@ -59,7 +62,7 @@ def labels_of(given: object, what: str) -> Labels:
     if isinstance(given, Labels):
         return given
     if hasattr(given, "__arrow_c_stream__"):
-        return Labels.of(columns_of(given, what), what)
+        return Labels.of(columns_of(given, what, needed), what)
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise InputError(
             f"{what} is of type {type(given).__name__}; Labels are needed: {what}=Labels(id=..., "
@@ -121,7 +124,9 @@ def read_label_table(
     `read_names`.
 
     Other columns are ignored unless they are named. A CSV column contains integers if every cell
-    is an integer, and strings otherwise. A Parquet column keeps its type.
+    is an integer, and strings otherwise; other columns than ``id``, ``cam`` and ``key`` may contain
+    floats. A Parquet column keeps its type. An empty cell of any column but ``id`` is a missing
+    label: see `Labels`.
 
     Parameters
     ----------
@@ -144,8 +149,8 @@ def read_label_table(
     Raises
     ------
     InputError
-        If the table can't be read, lacks a column, or a label is empty or a fraction;
-        or if cells such as 01 and 1 would become one integer.
+        If the table can't be read, lacks a column, or an ``id`` is empty or a fraction; or if
+        cells such as 01 and 1 would become one integer.
     """
     return read_sides({"table": path}, text=text, more=more, shared=shared, pattern=pattern)[0]
 
@@ -231,20 +236,19 @@ def read_sides(
         read.append((known[-1].source, known[-1].columns))
     texts = {name for one in known for name, own in one.columns.items() if own.dtype.kind == "U"}
     texts.update([text] if isinstance(text, str) else text)
-    integers = set()  # columns of which all sides have integers
+    numbers = set()  # columns that hold numbers on all sides
     for name in {name: None for _, columns in read for name in columns if name not in texts}:
         same = [columns[name] for _, columns in read if name in columns]
-        whole = [  # of all: one may be refused
-            column.are_integers() if isinstance(column, Texts) else column.dtype.kind in "iu"
-            for column in same
-        ]
-        if all(whole):
-            check_written_alike([column for column in same if isinstance(column, Texts)])
-            integers.add(name)
+        kinds = [one.kind if isinstance(one, Texts) else one.dtype.kind for one in same]
+        if all(kind in "iuf" for kind in kinds):
+            check_written_alike([one for one in same if isinstance(one, Texts) and one.kind == "i"])
+            numbers.add(name)
     return [
         Labels.of(
             {
-                name: own.to_numpy(name in integers) if isinstance(own, Texts) else own
+                name: own.to_numpy(own.kind if name in numbers else "U")
+                if isinstance(own, Texts)
+                else own
                 for name, own in columns.items()
             },
             source,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,40 +29,48 @@ _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls a column of its
 
 @dataclass(frozen=True)
 class Texts:
-    """A column of a CSV table: every cell a text, trimmed and not empty.
+    """A column of a CSV table: every cell a text, trimmed.
 
     Attributes
     ----------
     path : Path
     name : str
     cells : pyarrow.ChunkedArray
-        [n] strings.
+        [n] strings; null where a label is missing.
     """
 
     path: Path
     name: str
     cells: Any
 
-    def are_integers(self) -> bool:
-        """Return whether every cell is an integer of 64 bits."""
+    @cached_property
+    def kind(self) -> str:
+        """The kind of dtype of the cells: ``i`` if every one is an integer of 64 bits.
+
+        ``f`` if every one is a number, else ``U``. Numbers that are no integers are refused in
+        columns that hold labels only.
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         row = pc.index(pc.match_substring_regex(self.cells, r"^[+-]?[0-9]+$"), False).as_py()
         try:
-            _integers(self.cells) if row < 0 else self.cells.cast("float64")
+            _numbers(self.cells, "int64" if row < 0 else "float64")
         except pa.ArrowInvalid:  # a text; or beyond 64 bits: a hash, say, which compares as well
-            return False
-        if row >= 0:
+            return "U"
+        if row >= 0 and self.name in KNOWN_COLUMNS:
             raise InputError(
                 f"{self.path} column {self.name} holds {self.cells[row].as_py()} in row {row} (the "
                 "first row is 0) and nothing but numbers: labels must be integers or strings"
             )
-        return True
+        return "i" if row < 0 else "f"
 
-    def to_numpy(self, integers: bool) -> AnyArray:
-        """Return the cells as strings, or as int64."""
-        return _to_numpy(_integers(self.cells) if integers else self.cells)
+    def to_numpy(self, kind: str) -> AnyArray:
+        """Return the cells as strings, int64 or float64; integers with missing ones as float64."""
+        if kind == "U":
+            return _to_numpy(self.cells)
+        cells = _numbers(self.cells, "float64" if kind == "f" else "int64")
+        return _to_numpy(_exact(cells, f"{self.path} column {self.name}"))
 
 
 def check_written_alike(columns: Sequence[Texts]) -> None:
@@ -76,8 +84,8 @@ def check_written_alike(columns: Sequence[Texts]) -> None:
     if not any(pc.any(cells, min_count=0).as_py() for cells in odd):
         return
     chunks = [part for column in columns for part in column.cells.chunks]
-    texts = pc.unique(pa.chunked_array(chunks, pa.string()))
-    values = _integers(texts).to_numpy(zero_copy_only=False)
+    texts = pc.unique(pa.chunked_array(chunks, pa.string())).drop_null()
+    values = _numbers(texts, "int64").to_numpy(zero_copy_only=False)
     order = np.argsort(values, kind="stable")
     same = np.flatnonzero(np.diff(values[order]) == 0)
     if len(same):
@@ -93,11 +101,11 @@ def check_written_alike(columns: Sequence[Texts]) -> None:
         )
 
 
-def columns_of(table: Any, what: str) -> Mapping[str, Any]:
+def columns_of(table: Any, what: str, needed: Sequence[str] = ()) -> Mapping[str, Any]:
     """Return the label columns of a table in memory: ``id`` and, where they are, all others.
 
-    Further columns that can't be labels are left out: of floats or lists, with empty entries, or of
-    a reserved name.
+    Further columns that are not needed, and can't be labels of groups, are left out: of floats or
+    lists, with empty entries, or of a reserved name.
 
     Parameters
     ----------
@@ -105,6 +113,8 @@ def columns_of(table: Any, what: str) -> Mapping[str, Any]:
         The Arrow C interface, as of pandas, polars and PyArrow.
     what : str
         What messages call it.
+    needed : sequence of str
+        Further columns that a protocol compares: of floats, too, and with empty entries.
     """
     import pyarrow as pa
 
@@ -117,13 +127,14 @@ def columns_of(table: Any, what: str) -> Mapping[str, Any]:
         ) from error
     names = [name for name in read.column_names if not _INDEX.fullmatch(name)]
     further = [one for one in read.schema if one.name in names and one.name not in RESERVED_COLUMNS]
-    more = [one.name for one in further if _are_labels(one.type)]
-    columns = {}
+    more = [one.name for one in further if one.name in needed or _are_labels(one.type)]
+    known, columns = {*KNOWN_COLUMNS, *needed}, {}
     for name in _places(what, (), more, names):
         try:
-            columns[name] = _checked(what, name, read[name])
+            optional = name in known and name != "id"
+            columns[name] = _checked(what, name, read[name], optional=optional)
         except InputError:
-            if name in KNOWN_COLUMNS:
+            if name in known:
                 raise
     return columns
 
@@ -178,11 +189,15 @@ def read_table(
             if named:
                 return read_names(path, pattern)
             read = TABLES[suffix](path, partial(_places, path, more, shared, told=told))
-            columns = {name: _checked(path, name, cells) for name, cells in read.items()}
+            whole = ("id",) if pattern is None else ("id", "key")
+            columns = {
+                name: _checked(path, name, cells, optional=name not in whole)
+                for name, cells in read.items()
+            }
             if pattern is None:
                 return columns
             keys = columns["key"]
-            names = keys.to_numpy(False) if isinstance(keys, Texts) else keys
+            names = keys.to_numpy("U") if isinstance(keys, Texts) else keys
             return columns | labels_by_pattern(list(map(str, names)), pattern, f"{path} key")
     except UnicodeDecodeError as error:
         raise InputError(
@@ -246,8 +261,11 @@ TABLES = {".csv": _read_csv, ".parquet": _read_parquet}
 """What reads a table of labels, by the suffix of its file."""
 
 
-def _checked(path: str | Path, name: str, cells: Any) -> Texts | AnyArray:
-    """Return a column of a table, of CSV as texts; refuse cells without a label."""
+def _checked(path: str | Path, name: str, cells: Any, *, optional: bool) -> Texts | AnyArray:
+    """Return a column of a table, of CSV as texts, with null where an optional label is missing.
+
+    An empty cell is missing. A text that tools write for that is refused, as it may be meant.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -256,21 +274,28 @@ def _checked(path: str | Path, name: str, cells: Any) -> Texts | AnyArray:
         parts = [_plain(chunk.dictionary).take(chunk.indices) for chunk in cells.chunks]
         cells = pa.chunked_array(parts, kind)
     cells = _plain(cells)
-    empty, trimmed = pc.is_null(cells), cells
+    absent = refused = pc.is_null(cells)
+    trimmed = cells
     if pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type):
         trimmed = pc.utf8_trim_whitespace(cells)
-        empty = pc.or_(empty, pc.is_in(trimmed, pa.array(EMPTY, cells.type)))
-    row = pc.index(empty, True).as_py()
+        absent = pc.or_kleene(absent, pc.equal(trimmed, ""))
+        refused = pc.is_in(trimmed, pa.array(EMPTY, cells.type))
+        cells, trimmed = (pc.if_else(absent, None, texts) for texts in (cells, trimmed))
+    refused = pc.and_not(refused, absent) if optional else pc.or_(refused, absent)
+    row = pc.index(refused, True).as_py()
     if row >= 0:
-        text = trimmed[row].as_py()
+        text, count = trimmed[row].as_py(), pc.sum(refused).as_py()
+        where = f"in {count} rows, first in row {row} (the first row is 0)"
         raise InputError(
-            f"{path} column {name} is empty in {pc.sum(empty).as_py()} rows, first in row {row} "
-            f"(the first row is 0){f', which holds {text}' if text else ''}: every item needs a "
-            "label"
+            f"{path} column {name} holds {text} {where}: leave a cell empty if its label is "
+            "missing; if it is not, write another text"
+            if optional
+            else f"{path} column {name} is empty {where}{f', which holds {text}' if text else ''}: "
+            "every item needs a label"
         )
     path = Path(path)
     if path.suffix.lower() != ".csv":
-        return _to_numpy(cells)
+        return _to_numpy(_exact(cells, f"{path} column {name}"))
     row = pc.index(pc.match_substring(trimmed, "\n"), True).as_py()
     if row >= 0:
         raise InputError(
@@ -321,10 +346,26 @@ def _places(
     return {column: names.index(column) for column in wanted if column in names}
 
 
-def _integers(cells: Any) -> Any:
+def _numbers(cells: Any, kind: str) -> Any:
+    """Return texts as numbers; pyarrow.ArrowInvalid says that they are none."""
     import pyarrow.compute as pc
 
-    return pc.utf8_ltrim(cells, characters="+").cast("int64")
+    return pc.utf8_ltrim(cells, characters="+").cast(kind)
+
+
+def _exact(cells: Any, what: str) -> Any:
+    """Return integers of which some are missing as floats; others as they are."""
+    import pyarrow as pa
+
+    if not cells.null_count or not pa.types.is_integer(cells.type):
+        return cells
+    try:
+        return cells.cast("float64")
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"{what} has empty cells, and integers beyond 2**53, which are not exact beside them: "
+            "give such labels as texts"
+        ) from error
 
 
 def _to_numpy(cells: Any) -> AnyArray:

@@ -19,10 +19,10 @@ from streameval.errors import OptionError
 from streameval.protocols.agreement import Agreement
 from streameval.protocols.classes import ItemClasses
 from streameval.protocols.finder import PairFinder, anchors, is_plain, junk_column, junk_labels
-from streameval.protocols.labels import Labels, check_kinds
+from streameval.protocols.labels import Labels, check_kinds, first_fraction, same_labels
 from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import Protocol
-from streameval.protocols.rules import Side
+from streameval.protocols.rules import SIDES, Side
 from streameval.stretches import cumulated
 from streameval.typing import IntArray
 
@@ -151,7 +151,7 @@ class _Numbers:
             return Agreement(query, gallery, ordered).counts()
         same = np.ones(len(query), np.bool_)
         for name in columns - {INDEX}:
-            same &= query.columns[name] == gallery.columns[name]
+            same &= same_labels(query.columns[name], gallery.columns[name])
         return same.astype(np.int64)
 
 
@@ -194,24 +194,40 @@ def check_protocol(
         for column in protocol.columns_of(side):
             if column not in labels.columns:
                 raise OptionError(_lacking(column, side, labels, protocol))
+    by_key = {"key"} if protocol.self_match == "key" else set()
     shared = {name for rule in protocol.rules for term in rule.terms for name in term.columns}
-    for column in sorted(shared | ({"key"} if protocol.self_match == "key" else set())):
+    for column in sorted(shared | by_key):
         check_kinds(query, gallery, column)
+        for labels in sides.values():
+            _check_whole(column, labels, protocol)
+
+
+def _check_whole(column: str, labels: Labels, protocol: Protocol) -> None:
+    """Raise OptionError if a rule asks for the same labels in a column of fractions."""
+    values = labels.columns[column]
+    row = first_fraction(values)
+    if row is not None:
+        rule = next(
+            rule.text for rule in protocol.rules for term in rule.terms if column in term.columns
+        )
+        raise OptionError(
+            f"protocol {protocol.name} has the rule {rule!r}, and column {column} of "
+            f"{labels.source} holds numbers that are no integers ({values[row]} in row {row}): "
+            f"compare it with a number, as in gallery.{column} >= {values[row]}, or round it"
+        )
 
 
 def _lacking(column: str, side: Side, labels: Labels, protocol: Protocol) -> str:
     """Return what a protocol asks for, and labels don't have."""
-    if protocol.self_match == "key" and column == "key":
+    rule = next((one for one in protocol.rules if column in one.columns(side)), None)
+    if rule is None:
         return f"self_match by key needs keys of both sides; {labels.source} has none"
-    by, lacks = column, f"column {column}"
-    remedy = (
-        f"that column of both sides (of tables, or in Python more={{{column!r}: ...}}), "
-        f"or choose another protocol (there are {', '.join(labels.columns)})"
-    )
-    if column == "cam":
-        by, lacks = "camera", "cameras"
-        remedy = "cameras of both sides, or choose protocol no-camera"
+    whose = "both sides" if all(column in rule.columns(one) for one in SIDES) else f"the {side}"
+    what, remedy = f"column {column}", f"it (in Python more={{{column!r}: ...}})"
+    if column in ("cam", "key"):
+        what = remedy = {"cam": "cameras", "key": "keys"}[column]
     return (
-        f"protocol {protocol.name} ignores pairs by {by}, and {labels.source} has no "
-        f"{lacks} for the {side}: give {remedy}"
+        f"protocol {protocol.name} needs {what} of {whose} for the rule {rule.text!r}, and "
+        f"{labels.source} has no {what} for the {side} (it has {', '.join(labels.columns)}): give "
+        f"{remedy}, or choose {'protocol no-camera' if column == 'cam' else 'another protocol'}"
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.protocols.agreement import Agreement, Matches, outcome
-from streameval.protocols.labels import Labels
+from streameval.protocols.labels import Labels, same_labels
 from streameval.protocols.listed import spans
 from streameval.protocols.protocol import Protocol
 from streameval.protocols.rules import SIDES, Term, Test
@@ -155,7 +155,7 @@ class _Agreeing:
     def _same(self, column: str) -> BoolArray:
         if column not in self._agree:
             query, gallery = (self._sides[side].columns[column][self._rows[side]] for side in SIDES)
-            self._agree[column] = query == gallery
+            self._agree[column] = same_labels(query, gallery)
         return self._agree[column]
 
 

@@ -4,6 +4,9 @@
     query.cam in [3, 6]                   a label of the query; gallery.cam, one of the item
     same(cam) and not same(clothes)       with and, or, not and brackets
 
+A missing label equals nothing: of a pair with one, ``same`` and comparisons are false, and what
+``not``, ``!=`` and ``not in`` make of them true.
+
 A rule is parsed as Python parses expressions, and nothing of it is run. It becomes *terms*, of
 which any must hold; in a term, everything must.
 """
@@ -12,10 +15,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import prod
+from sys import float_info
 from typing import Any, Literal, NoReturn
 
 from streameval.errors import OptionError
@@ -24,18 +28,17 @@ Side = Literal["query", "gallery"]
 SIDES: tuple[Side, Side] = ("query", "gallery")
 MOST_TERMS = 64  # of a rule, once it is multiplied out
 
-_OPERATORS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.In: "in",
-    ast.NotIn: "not in",
+_OPERATORS: dict[type[ast.cmpop], tuple[str, bool]] = {
+    ast.Eq: ("==", False),
+    ast.NotEq: ("==", True),
+    ast.Lt: ("<", False),
+    ast.LtE: ("<=", False),
+    ast.Gt: (">", False),
+    ast.GtE: (">=", False),
+    ast.In: ("in", False),
+    ast.NotIn: ("in", True),
 }
-_OPPOSITE = {"==": "!=", "<": ">=", "<=": ">", "in": "not in"}
-_OPPOSITE |= {other: name for name, other in _OPPOSITE.items()}
+"""What a comparison compares by, and whether it is the opposite that must hold."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +49,22 @@ class Test:
     ----------
     side : {"query", "gallery"}
     column : str
-    operator : str
-    value : int, str, or tuple of int or of str
-        A tuple of ``in`` and ``not in``.
+    operator : {"==", "<", "<=", ">", ">=", "in"}
+    value : number, str, or tuple of numbers or of str
+        A tuple of ``in``.
+    negated : bool
+        Whether it holds where the comparison does not: of a missing label, too.
     """
 
     side: Side
     column: str
     operator: str
     value: Any
+    negated: bool = False
 
     def opposite(self) -> Test:
         """Return the test that holds where this one does not."""
-        return Test(self.side, self.column, _OPPOSITE[self.operator], self.value)
+        return replace(self, negated=not self.negated)
 
 
 @dataclass(frozen=True)
@@ -201,15 +207,15 @@ class _Reader:
     def _test(self, node: ast.Compare) -> Test:
         if len(node.ops) != 1 or type(node.ops[0]) not in _OPERATORS:
             self._refuse(node, "one comparison: ==, !=, <, <=, >, >=, in or not in")
-        operator = _OPERATORS[type(node.ops[0])]
-        value, several = self._literal(node.comparators[0]), "in" in operator
+        operator, negated = _OPERATORS[type(node.ops[0])]
+        value, several = self._literal(node.comparators[0]), operator == "in"
         if several != isinstance(value, tuple):
             needed = "a list of values, such as [3, 6]," if several else "one value"
             self._refuse(node.comparators[0], f"{needed} after {operator}")
-        if operator in ("<", "<=", ">", ">=") and isinstance(value, str):
+        if operator not in ("==", "in") and isinstance(value, str):
             self._refuse(node.comparators[0], f"a number after {operator}")
         side, column = self._place(node.left)
-        return Test(side, column, operator, value)
+        return Test(side, column, operator, value, negated)
 
     def _place(self, node: ast.expr) -> tuple[Side, str]:
         """Return side and column of ``query.cam`` or ``gallery["my column"]``."""
@@ -225,16 +231,21 @@ class _Reader:
         self._refuse(node, "query.COLUMN or gallery.COLUMN")
 
     def _literal(self, node: ast.expr) -> Any:
-        """Return an integer, a text, or a tuple of either."""
+        """Return a number, a text, or a tuple of either."""
         try:
             value = ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError):
-            self._refuse(node, "an integer, a text in quotes, or a list of these")
+            self._refuse(node, "a number, a text in quotes, or a list of these")
         values = tuple(value) if isinstance(value, list | tuple | set) else (value,)
         kinds = {type(one) for one in values}
-        if not (kinds <= {int} or kinds <= {str}):
-            self._refuse(node, "integers, or texts in quotes, all of one kind")
+        if not (kinds <= {int, float} or kinds <= {str}) or not all(map(_is_label, values)):
+            self._refuse(node, "finite numbers, or texts in quotes, all of one kind and not empty")
         return values if isinstance(value, list | tuple | set) else value
+
+
+def _is_label(value: float | str) -> bool:
+    """Tell whether a label can be so: an empty text and NaN stand for missing ones."""
+    return value != "" if isinstance(value, str) else abs(value) <= float_info.max
 
 
 def _all(terms: tuple[Term, ...]) -> Term:

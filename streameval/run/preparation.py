@@ -49,7 +49,7 @@ class Planned:
         The numbers of the pairs.
     columns : mapping of str to [Q] array
         Labels of the queries, for the per-query table and for groups: ``id``, ``cam`` where
-        there is one, and further ones.
+        there is one, and further ones; none of floats.
     groups : [Q] int64, optional
         The group of each query, where the histogram of impostors is kept by group, too.
     """
@@ -142,7 +142,7 @@ def plan_request(request: Request, session: Session) -> Planned:
     else:
         counts = PairCounts.of(query, gallery, request.protocol, request.listed)
         columns = label_columns(query)
-        _check_groups(request, columns, gallery.cam)
+        _check_groups(request, columns, gallery.cam if gallery.has_every("cam") else None)
         if "impostor_histogram" in needs and request.group_by is not None:
             groups = histogram_groups(request.group_by, columns)
         if _draws(request):
@@ -163,7 +163,8 @@ def plan_request(request: Request, session: Session) -> Planned:
         problem = source.with_range_pass(problem)
     limits = replace(session.limits(source), tile=request.tile)
     plan = source.plan(problem, limits)
-    return Planned(request, problem, limits, plan, used, counts, columns, groups)
+    kept = {name: values for name, values in columns.items() if values.dtype.kind != "f"}
+    return Planned(request, problem, limits, plan, used, counts, kept, groups)
 
 
 def with_pairs(planned: Planned) -> Prepared:
@@ -182,7 +183,7 @@ def with_pairs(planned: Planned) -> Prepared:
         draws = protocol.shot_draws if "sampled_shots" in request.fields_needed else 0
         most = int(planned.counts.positive.max(initial=0))
         shots = Shots.of(gallery, pairs.junk, most, draws, protocol.shot_seed)
-    if query.cam is not None and gallery.cam is not None:
+    if gallery.cam is not None and query.has_every("cam") and gallery.has_every("cam"):
         cams = PositiveCameras.of([gallery.cam], by_item=True)
     listed = None if request.listed is None else pairs.listed_items()
     fingerprints = gallery_fingerprints(gallery, listed)
@@ -207,7 +208,7 @@ def _check_groups(request: Request, columns: Mapping[str, AnyArray], cams: AnyAr
 
 
 def label_columns(labels: Labels) -> dict[str, AnyArray]:
-    """Return the columns that a result keeps of the queries' labels: all but ``key``."""
+    """Return the columns by which queries may be grouped, or galleries differ: all but ``key``."""
     return {name: values for name, values in labels.columns.items() if name != "key"}
 
 
