@@ -16,6 +16,7 @@ import numpy as np
 from streameval.choices import RangeName
 from streameval.errors import InputError, OptionError, check_type, refuse
 from streameval.labels.columns import labels_of
+from streameval.labels.pair_files import lists_of
 from streameval.metrics.metric import Measure
 from streameval.metrics.options import (
     DEFAULT_OPTIONS,
@@ -153,6 +154,8 @@ class Request(Terms):
         if not given.get("without_labels"):
             needed = terms["protocol"].columns
             labels = {side: labels_of(own, side, needed) for side, own in labels.items()}
+            if given.get("pairs") is not None:
+                terms["listed"] = _lists(given, queries=len(labels["query"] or ()))
         tile = given.get("tile")
         if tile is not None:
             if np.shape(tile) != (2,) or not all(map(is_count, tile)):
@@ -171,6 +174,15 @@ class Request(Terms):
 
 SIDES = ("query", "gallery")
 """The two sets of images that have labels."""
+
+
+def _lists(given: Keywords, *, queries: int) -> ListedPairs:
+    """Return the lists of pairs that rules name."""
+    if given.get("listed") is not None:
+        raise OptionError(
+            "got listed and pairs: lists of good and junk pairs replace all rules; leave either out"
+        )
+    return lists_of(given["pairs"], queries)
 
 
 def _protocol(given: Keywords, preset: Preset | None) -> Protocol:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from profiles import examples
-from support.protocols import PairCounts, find_pairs, multiplicities
+from support.protocols import PairCounts, find_pairs, lists_of, multiplicities
 from test_cli import CSV, STORED, data, run
 from test_cli_metrics import refused, summary
 
@@ -23,6 +24,8 @@ __all__ = ["data"]
 COLUMNS = ("id", "cam", "clothes", "site")
 BLOCKS = st.sampled_from([1, 3, 1 << 16])
 SETS = st.sampled_from([0, 1, 32])
+LISTS: Mapping[str, list[float]] = {"some": [-1] * 9 + [1], "many": [-1, 0, 0.5, 1, np.nan]}
+EMPTY: Mapping[str, np.ndarray] = {}
 COUNTED = ("indptr", "positive_distance", "closer", "tied", "tied_before", "nearest_negative")
 
 # A rule as a tree: its text is parsed by the package, its pairs are found here.
@@ -41,8 +44,17 @@ LITERALS = st.one_of(
     st.tuples(st.just("clothes"), st.just("in"), st.just(("suit", "shirt"))),
 )
 TESTS = st.tuples(st.just("test"), st.sampled_from(["query", "gallery"]), LITERALS)
+PAIRS = st.one_of(
+    st.tuples(st.just("pair"), st.sampled_from(["some", "many"])),
+    st.tuples(
+        st.just("value"),
+        st.sampled_from(
+            [("==", 1), ("!=", 0.5), ("<", 0.5), (">=", 1.0), ("in", (0, 0.5)), ("not in", (1,))]
+        ),
+    ),
+)
 RULES = st.recursive(
-    SAME | TESTS,
+    SAME | TESTS | PAIRS,
     lambda inner: (
         st.tuples(st.just("not"), inner) | st.tuples(st.sampled_from(["and", "or"]), inner, inner)
     ),
@@ -52,6 +64,8 @@ POSITIVES = st.just(("same", "id")) | st.one_of(
     SAME,
     st.tuples(st.just("and"), SAME, RULES),
     st.tuples(st.just("or"), SAME, st.tuples(st.just("and"), SAME, TESTS)),
+    PAIRS,
+    st.tuples(st.sampled_from(["and", "or"]), SAME, PAIRS),
 )
 
 
@@ -63,14 +77,30 @@ def text(rule: Any) -> str:
     if kind == "test":
         side, (column, operator, value) = parts
         return f"{side}.{column} {operator} {value!r}"
+    if kind == "pair":
+        return f"pair.{parts[0]}"
+    if kind == "value":
+        return "pair.many {} {!r}".format(*parts[0])
     if kind == "not":
         return f"not ({text(parts[0])})"
     return f"({text(parts[0])}) {kind} ({text(parts[1])})"
 
 
-def holds(rule: Any, query: se.Labels, gallery: se.Labels) -> np.ndarray:
-    """Return of which pairs a tree holds, [Q, G] bool."""
+def holds(
+    rule: Any, query: se.Labels, gallery: se.Labels, lists: Mapping[str, np.ndarray] = EMPTY
+) -> np.ndarray:
+    """Return of which pairs a tree holds, [Q, G] bool.
+
+    `lists` are the values of listed pairs; NaN of one without, −1 of a pair that is not listed.
+    """
     kind, *parts = rule
+    if kind == "pair":
+        return lists[parts[0]] != -1
+    if kind == "value":
+        ((operator, value),) = parts
+        with_value = [None if one == -1 or one != one else one for one in lists["many"].ravel()]
+        found = [compared(one, operator, value) for one in with_value]
+        return np.array(found, bool).reshape(len(query), len(gallery))
     if kind == "same":
         columns = [(labels_of(query, name), labels_of(gallery, name)) for name in parts]
         return np.array(
@@ -84,20 +114,22 @@ def holds(rule: Any, query: se.Labels, gallery: se.Labels) -> np.ndarray:
         side, (column, operator, value) = parts
         labels = labels_of(query if side == "query" else gallery, column)
         found = np.array(
-            [
-                operator in ("!=", "not in")
-                if one is None
-                else eval(f"label {operator} value", {"value": value, "label": one})
-                for one in labels
-            ],
+            [compared(one, operator, value) for one in labels],
             bool,
         )
         shape = len(query), len(gallery)
         return np.broadcast_to(found[:, None] if side == "query" else found, shape)
-    left, *right = (holds(part, query, gallery) for part in parts)
+    left, *right = (holds(part, query, gallery, lists) for part in parts)
     if kind == "not":
         return ~left
     return left & right[0] if kind == "and" else left | right[0]
+
+
+def compared(label: Any, operator: str, value: Any) -> bool:
+    """Compare as Python does; nothing is equal to a missing label."""
+    if label is None:
+        return operator in ("!=", "not in")
+    return bool(eval(f"label {operator} value", {"value": value, "label": label}))
 
 
 def labels_of(labels: se.Labels, column: str) -> list[Any]:
@@ -125,18 +157,23 @@ def side(rng: np.random.Generator, count: int, gaps: tuple[float, ...] = (0, 0.2
 
 
 def masks(
-    query: se.Labels, gallery: se.Labels, protocol: se.Protocol, rules: Any, positive: Any
+    query: se.Labels,
+    gallery: se.Labels,
+    protocol: se.Protocol,
+    rules: Any,
+    positive: Any,
+    lists: Mapping[str, np.ndarray] = EMPTY,
 ) -> tuple[np.ndarray, ...]:
     """Return which pairs are positive, and which are ignored, [Q, G] bool: by the definition."""
     shape = len(query), len(gallery)
     ignored = np.broadcast_to(np.isin(gallery.id, protocol.junk_ids), shape).copy()
     for rule in rules:
-        ignored |= holds(rule, query, gallery)
+        ignored |= holds(rule, query, gallery, lists)
     if protocol.self_match == "key":
         ignored |= holds(("same", "key"), query, gallery)
     if protocol.self_match == "index":
         ignored |= np.eye(len(query), dtype=bool)
-    return holds(positive, query, gallery) & ~ignored, ignored
+    return holds(positive, query, gallery, lists) & ~ignored, ignored
 
 
 @examples(300)
@@ -159,16 +196,26 @@ def test_pairs_and_their_counts_are_those_of_the_rules(
             "rules", tuple(map(text, rules)), self_match=self_match, positive=text(sought)
         )
     except se.OptionError as error:
-        if "too many pairs" not in str(error):  # of nothing, or of other pairs than those alike
+        if "too many" not in str(error):  # of nothing, or of other pairs than those alike
             raise
         reject()
-    positive, ignored = masks(query, gallery, protocol, rules, sought)
+    lists = {name: rng.choice(own, (len(query), 20)) for name, own in LISTS.items()}
+    listed = lists_of(
+        {
+            name: {"query": rows, "item": items, "value": values[rows, items]}
+            for name, values in lists.items()
+            if name in protocol.lists
+            for rows, items in [rng.permutation(np.argwhere(values != -1)).T]
+        },
+        len(query),
+    )
+    positive, ignored = masks(query, gallery, protocol, rules, sought, lists)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streameval.protocols.agreement.BLOCK", block)
         patch.setattr("streameval.protocols.listed.PAIRS", block)
         patch.setattr("streameval.protocols.counts.MOST_SETS", sets)
-        pairs = find_pairs(query, gallery, protocol)
-        counts = PairCounts.of(query, gallery, protocol)
+        pairs = find_pairs(query, gallery, protocol, listed)
+        counts = PairCounts.of(query, gallery, protocol, listed)
     assert np.array_equal(counts.positive, positive.sum(axis=1))
     assert np.array_equal(counts.listed, np.diff(pairs.indptr))
     assert counts.classes == pairs.classes.sizes
@@ -181,7 +228,7 @@ def test_pairs_and_their_counts_are_those_of_the_rules(
         dropped |= part.junk | by_rule.reshape(dropped.shape)
         assert np.array_equal(found, positive)
         assert np.array_equal(dropped, ignored)
-    whole = holds(sought, query, gallery)
+    whole = holds(sought, query, gallery, lists)
     for start, stop in ((0, 20), (5, 13)):
         counts = pairs.counts_in(start, stop)
         assert np.array_equal(counts[0], positive[:, start:stop].sum(axis=1))

@@ -83,7 +83,7 @@ def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Fin
         and np.array_equal(query.id, gallery.id)
         and (query.cam is None or gallery.cam is None or np.array_equal(query.cam, gallery.cam))
     )
-    ignored = "cam" in protocol.columns or protocol.self_match is not None or protocol.listed
+    ignored = "cam" in protocol.columns or protocol.self_match is not None or protocol.lists
     if same_set and not ignored:
         audit.warn(
             "same-set",

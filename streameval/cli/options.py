@@ -43,7 +43,7 @@ def _kept_protocols() -> list[str]:
     from streameval.protocols.shipped import PROTOCOLS
 
     every = PROTOCOLS.values()
-    return [one.name for one in every if not one.listed and one.cmc != SINGLE_GALLERY_SHOT]
+    return [one.name for one in every if not one.lists and one.cmc != SINGLE_GALLERY_SHOT]
 
 
 def _option(kind: Any, help: str, *flags: str, **attributes: Any) -> dict[str, Any]:
@@ -144,6 +144,12 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "shot_seed": _count("Seed of these draws.  [default: 0]"),
     "good": _option(FILE, "Positives of each query: a text file, one line per query."),
     "junk": _option(FILE, "Ignored items of each query, in the same format."),
+    "pairs": _option(
+        types.NamedFile("NAME=FILE", "file"),
+        "Pairs that rules name as pair.NAME: a list as --good, or a CSV or Parquet table "
+        "query,item[,value] of rows from 0. Repeatable.",
+        multiple=True,
+    ),
     "listed_as": _rule("ListedAs", "Content of these files: indices or keys.", default="1-based"),
     "ties": _rule("TieRule", "Order of items at the same distance.  [default: pessimistic]"),
     "range": _option(

@@ -4,5 +4,6 @@
 `stored`          a column of labels in an array, or in a matrix
 `tables`          CSV and Parquet tables
 `names`           names of image files
-`protocol_files`  protocols of a user's own, as TOML; lists of good and junk pairs
+`protocol_files`  protocols of a user's own, as TOML
+`pair_files`      lists of pairs, such as good and junk ones
 """

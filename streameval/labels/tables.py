@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -116,15 +117,7 @@ def columns_of(table: Any, what: str, needed: Sequence[str] = ()) -> Mapping[str
     needed : sequence of str
         Further columns that a protocol compares: of floats, too, and with empty entries.
     """
-    import pyarrow as pa
-
-    try:
-        read = pa.RecordBatchReader.from_stream(table).read_all()
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InputError(
-            f"{what} can't be read as a table ({_shown(str(error))}): leave columns of objects "
-            f'out, as by table[["id", "cam"]], or give {what}=Labels(id=..., cam=...)'
-        ) from error
+    read = table_in_memory(table, what)
     names = [name for name in read.column_names if not _INDEX.fullmatch(name)]
     further = [one for one in read.schema if one.name in names and one.name not in RESERVED_COLUMNS]
     more = [one.name for one in further if one.name in needed or _are_labels(one.type)]
@@ -132,11 +125,24 @@ def columns_of(table: Any, what: str, needed: Sequence[str] = ()) -> Mapping[str
     for name in _places(what, (), more, names):
         try:
             optional = name in known and name != "id"
-            columns[name] = _checked(what, name, read[name], optional=optional)
+            columns[name] = checked(what, name, read[name], optional=optional)
         except InputError:
             if name in known:
                 raise
     return columns
+
+
+def table_in_memory(table: Any, what: str) -> Any:
+    """Return a table with the Arrow C interface as one of pyarrow."""
+    import pyarrow as pa
+
+    try:
+        return pa.RecordBatchReader.from_stream(table).read_all()
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(
+            f"{what} can't be read as a table ({_shown(str(error))}): leave columns of objects "
+            f'out, as by table[["id", "cam"]], or give {what}=Labels(id=..., cam=...)'
+        ) from error
 
 
 def _are_labels(kind: Any) -> bool:
@@ -166,14 +172,12 @@ def read_table(
     pattern : str, optional
         Of the names, or of the keys of a table: see `labels_by_pattern`.
     """
-    import pyarrow as pa
-
     told = () if pattern is None else columns_of_pattern(pattern)
     more = [name for name in more if name not in told]
 
     check_path(path)
     path = Path(path)
-    try:
+    with reading_table(path):
         suffix, folder = path.suffix.lower(), path.is_dir()
         named = folder or suffix == ".txt"
         refuse(
@@ -191,7 +195,7 @@ def read_table(
             read = TABLES[suffix](path, partial(_places, path, more, shared, told=told))
             whole = ("id",) if pattern is None else ("id", "key")
             columns = {
-                name: _checked(path, name, cells, optional=name not in whole)
+                name: checked(path, name, cells, optional=name not in whole)
                 for name, cells in read.items()
             }
             if pattern is None:
@@ -199,6 +203,15 @@ def read_table(
             keys = columns["key"]
             names = keys.to_numpy("U") if isinstance(keys, Texts) else keys
             return columns | labels_by_pattern(list(map(str, names)), pattern, f"{path} key")
+
+
+@contextmanager
+def reading_table(path: Path) -> Iterator[None]:
+    """Raise what goes wrong with a table in this context as an InputError, with the row."""
+    import pyarrow as pa
+
+    try:
+        yield
     except UnicodeDecodeError as error:
         raise InputError(
             f"label table {path} is no text in UTF-8 (byte {error.object[error.start]:#x} at "
@@ -261,7 +274,7 @@ TABLES = {".csv": _read_csv, ".parquet": _read_parquet}
 """What reads a table of labels, by the suffix of its file."""
 
 
-def _checked(path: str | Path, name: str, cells: Any, *, optional: bool) -> Texts | AnyArray:
+def checked(path: str | Path, name: str, cells: Any, *, optional: bool) -> Texts | AnyArray:
     """Return a column of a table, of CSV as texts, with null where an optional label is missing.
 
     An empty cell is missing. A text that tools write for that is refused, as it may be meant.

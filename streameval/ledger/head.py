@@ -71,8 +71,8 @@ class Settings:
             and metric is not None
             and f"got metric {metric} without query features: give them, or leave it out where "
             "distances are stored",
-            chosen.listed
-            and f"protocol {chosen.name} takes its pairs from lists of the whole gallery, which a "
+            chosen.lists
+            and f"protocol {chosen.name} takes pairs from lists of the whole gallery, which a "
             "ledger does not have beforehand: choose a protocol by identity and camera",
             chosen.self_match == "index"
             and "self_match by index means that query i is gallery item i, which no longer holds "

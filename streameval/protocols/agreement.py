@@ -55,11 +55,11 @@ def outcome(test: Test, labels: Labels) -> BoolArray:
             f"a rule compares {test.side}.{test.column} with {test.value!r}, and this column of "
             f"{labels.source} holds {kinds[0]}: give {kinds[1]}"
         )
-    holds: BoolArray = _compared(column, test.operator, values) != test.negated
+    holds: BoolArray = compare(column, test.operator, values) != test.negated
     return holds
 
 
-def _compared(column: AnyArray, operator: str, values: tuple[Any, ...]) -> BoolArray:
+def compare(column: AnyArray, operator: str, values: tuple[Any, ...]) -> BoolArray:
     """Tell which labels compare so with a value, or are one of several; a missing one never."""
     integers = column.dtype.kind in "iu"
     if operator not in _ORDER:

@@ -9,18 +9,24 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from streameval.errors import OptionError
+from streameval.errors import OptionError, refuse
 from streameval.protocols.agreement import Agreement
 from streameval.protocols.classes import ItemClasses
-from streameval.protocols.finder import PairFinder, anchors, is_plain, junk_column, junk_labels
+from streameval.protocols.finder import (
+    PairFinder,
+    is_plain,
+    junk_column,
+    junk_labels,
+    names_looked_up,
+)
 from streameval.protocols.labels import Labels, check_kinds, first_fraction, same_labels
-from streameval.protocols.listed import ListedPairs
+from streameval.protocols.listed import ListedPairs, PairList
 from streameval.protocols.protocol import Protocol
 from streameval.protocols.rules import SIDES, Side
 from streameval.stretches import cumulated
@@ -90,21 +96,24 @@ class PairCounts:
             If the protocol asks for what the labels lack.
         """
         check_protocol(query, gallery, protocol, listed)
-        if listed is not None:
-            return cls(*listed.counts(len(query), len(gallery)))
         own = _own_image(query, gallery, protocol)
         classes, _ = ItemClasses.of_queries(query, gallery, protocol)
         numbers, terms = _Numbers(query, gallery), None
-        (base, *others), plain = anchors(protocol), is_plain(protocol.positive_by.terms)
+        sought, plain = protocol.positive_by.terms, is_plain(protocol.positive_by.terms)
         ignored = [term for rule in protocol.ignored_by for term in rule.terms]
-        every = sum((numbers.of(columns) for columns in others), start=numbers.of(base))
+        every = np.zeros(len(query), np.int64)
+        for columns in protocol.anchors:
+            every += numbers.of(columns)
+        for name in names_looked_up((*sought, *ignored)):
+            every += 0 if listed is None else np.diff(listed.lists[name].indptr)
+        base = sought[0].same
         if own is not None:
-            every = every + numbers.of(own) - (numbers.of(own | base) if plain else 0)
+            every += numbers.of(own) - (numbers.of(own | base) if plain else 0)
         if plain and all(is_plain((term,)) for term in ignored) and "id" in base:
             rules = [base | term.same for term in ignored]
             terms = _expanded(base, [*rules, *([own | base] if own is not None else [])])
         if terms is None:
-            counts = PairFinder(query, gallery, protocol).counts(every)
+            counts = PairFinder(query, gallery, protocol, listed).counts(every)
             return cls(*counts, classes.sizes)
         positive = np.zeros(len(query), np.int64)
         for columns, factor in terms.items():
@@ -178,15 +187,11 @@ def check_protocol(
     ------
     InputError, OptionError
     """
-    if protocol.listed != (listed is not None):
-        raise OptionError(
-            f"protocol {protocol.name} takes its pairs from lists: give good, and junk"
-            if listed is None
-            else f"got lists of good and junk pairs, and protocol {protocol.name} finds its pairs "
-            "by identity and camera: choose protocol listed"
-        )
+    _check_lists(protocol, {} if listed is None else listed.lists)
     if listed is not None:
-        return
+        listed.check(len(query), len(gallery))
+        if protocol.listed:
+            listed.check_apart(len(gallery))
     junk_labels(gallery, protocol)
     check_kinds(query, gallery, "id")
     sides: dict[Side, Labels] = {"query": query, "gallery": gallery}
@@ -200,6 +205,33 @@ def check_protocol(
         check_kinds(query, gallery, column)
         for labels in sides.values():
             _check_whole(column, labels, protocol)
+
+
+def _check_lists(protocol: Protocol, given: Mapping[str, PairList]) -> None:
+    """Raise OptionError for lists that rules name and are not there, or the other way round."""
+    unused = [name for name in given if name not in protocol.lists]
+    refuse(
+        OptionError,
+        protocol.listed
+        and "good" not in given
+        and f"protocol {protocol.name} takes its pairs from lists: give good, and junk",
+        unused
+        and f"got pairs {unused[0]}, and no rule of protocol {protocol.name} names "
+        f"pair.{unused[0]}: choose protocol listed for good and junk, or leave them out",
+    )
+    named = [(rule.text, *one) for rule in protocol.rules for one in rule.lists.items()]
+    for text, name, compares in named:
+        where = f"protocol {protocol.name} has the rule {text!r}, and"
+        refuse(
+            OptionError,
+            name not in given
+            and f"{where} got {'pairs ' * bool(given)}{', '.join(given) or 'no lists of pairs'}: "
+            f"give --pairs {name}=FILE (in Python pairs={{{name!r}: ...}})",
+            compares
+            and given[name].value is None
+            and f"{where} {given[name].source} has no values: give a table with columns query, "
+            "item and value",
+        )
 
 
 def _check_whole(column: str, labels: Labels, protocol: Protocol) -> None:

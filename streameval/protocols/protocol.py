@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 
 from streameval.choices import CmcReading, SelfMatch
 from streameval.errors import OptionError, entry_point, is_whole
-from streameval.protocols.rules import Rule, Side, same
+from streameval.protocols.rules import Rule, Side, Term, same
 
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
@@ -82,13 +82,14 @@ class Protocol:
     self_match : {None, "index", "key"}
         Ignore the query's own image: the gallery item with the same index, or the same key.
     listed : bool
-        Take positive and ignored pairs only from lists (`ListedPairs`).
+        Take positive and ignored pairs only from lists (`ListedPairs`): the rules are
+        ``pair.good or pair.junk`` and ``("pair.junk",)``.
     shot_draws, shot_seed : int
         Number and seed of the draws of ``CMC_sampled@x`` under single gallery shot. Each draw
         takes one item of each identity for each query.
     positive : str
         The rule of positive pairs, of those that are not ignored. Each of its alternatives needs
-        the same label in some column.
+        the same label in some column, or a list of pairs.
 
     Other Parameters
     ----------------
@@ -139,22 +140,40 @@ class Protocol:
             object.__setattr__(self, "positive", self.positive_by.text)
         except OptionError as error:
             raise OptionError(f"protocol {self.name}: {error}") from error
-        if not self.positive_by.terms or not all(term.same for term in self.positive_by.terms):
-            raise OptionError(
-                f"protocol {self.name} has positive {self.positive!r}, which may hold of too many "
-                "pairs: each of its alternatives needs same(...) of some label column"
-            )
-        if self.positive != "same(id)" and self.cmc == SINGLE_GALLERY_SHOT:
-            raise OptionError(
-                f"protocol {self.name} has positive {self.positive!r}, and its CMC is of one item "
-                "of each gallery identity: give same(id), or choose cmc first-match or all-shots"
-            )
         if self.listed and self.cmc == SINGLE_GALLERY_SHOT:
             raise OptionError(
                 f"protocol {self.name} takes its pairs from lists, and its CMC is of one item of "
                 "each gallery identity: lists don't tell what an unlisted item of the query's own "
                 "identity is; choose cmc first-match or all-shots"
             )
+        if self.listed and self.self_match is not None:
+            raise OptionError(
+                f"protocol {self.name} takes its pairs from lists alone, and got self_match: put "
+                "these pairs on the junk list"
+            )
+        self._check_listed()
+        if self.positive != "same(id)" and self.cmc == SINGLE_GALLERY_SHOT:
+            raise OptionError(
+                f"protocol {self.name} has positive {self.positive!r}, and its CMC is of one item "
+                "of each gallery identity: give same(id), or choose cmc first-match or all-shots"
+            )
+
+    def _check_listed(self) -> None:
+        """Check that positive pairs, and those that rules on lists exempt, are few."""
+        sought = self.positive_by.terms
+        if not sought or not all(term.same or term.lists for term in sought):
+            raise OptionError(
+                f"protocol {self.name} has positive {self.positive!r}, which may hold of too many "
+                "pairs: each of its alternatives needs same(...) of some label column, or pair.NAME"
+            )
+        for text, term in [(rule.text, term) for rule in self.ignored_by for term in rule.terms]:
+            exempt = [test for test in term.tests if test.side == "pair" and test.negated]
+            if exempt and not self.lists_pairs_of(term):
+                names = [f"pair.{exempt[0].column}", *map(same, map(sorted, self.anchors))]
+                raise OptionError(
+                    f"protocol {self.name} has the rule {text!r}, which exempts listed pairs "
+                    f"of too many: each of its alternatives needs one of {', '.join(names)}, too"
+                )
 
     def _check(self, what: str, value: Any, can_be: Callable[[Any], bool], expected: str) -> None:
         if not can_be(value):
@@ -163,17 +182,36 @@ class Protocol:
     @property
     def positive_by(self) -> Rule:
         """The rule of positive pairs."""
-        return Rule.of(self.positive)
+        return Rule.of("pair.good or pair.junk" if self.listed else self.positive)
 
     @property
     def ignored_by(self) -> tuple[Rule, ...]:
         """The rules of ignored pairs."""
-        return tuple(Rule.of(str(rule)) for rule in self.ignore)
+        rules = ("pair.junk",) if self.listed else self.ignore
+        return tuple(Rule.of(str(rule)) for rule in rules)
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules of ignored and of positive pairs."""
         return *self.ignored_by, self.positive_by
+
+    @property
+    def anchors(self) -> list[frozenset[str]]:
+        """Sets of columns, none in another: positive pairs agree in one, or are in a list."""
+        sets = dict.fromkeys(term.same for term in self.positive_by.terms if not term.lists)
+        return [columns for columns in sets if not any(other < columns for other in sets)]
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """Names of the lists of pairs that its rules name."""
+        return tuple(dict.fromkeys(name for rule in self.rules for name in rule.lists))
+
+    def lists_pairs_of(self, term: Term) -> bool:
+        """Return whether the pairs of a term are looked at one by one: they are in lists, or agree.
+
+        All others are rules over many items.
+        """
+        return bool(term.lists) or any(columns <= term.same for columns in self.anchors)
 
     def columns_of(self, side: Side) -> tuple[str, ...]:
         """Return the label columns that a side needs in addition to ``id``, in the rules' order."""

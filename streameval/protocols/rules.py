@@ -2,10 +2,11 @@
 
     same(id, cam)                         both sides have the same labels in all of these columns
     query.cam in [3, 6]                   a label of the query; gallery.cam, one of the item
+    pair.good, pair.overlap >= 0.3        the pair is in a list of pairs, and its value there
     same(cam) and not same(clothes)       with and, or, not and brackets
 
 A missing label equals nothing: of a pair with one, ``same`` and comparisons are false, and what
-``not``, ``!=`` and ``not in`` make of them true.
+``not``, ``!=`` and ``not in`` make of them true. So it is with values of pairs that aren't listed.
 
 A rule is parsed as Python parses expressions, and nothing of it is run. It becomes *terms*, of
 which any must hold; in a term, everything must.
@@ -26,6 +27,7 @@ from streameval.errors import OptionError
 
 Side = Literal["query", "gallery"]
 SIDES: tuple[Side, Side] = ("query", "gallery")
+LISTED = "listed"  # the operator of ``pair.NAME`` alone
 MOST_TERMS = 64  # of a rule, once it is multiplied out
 
 _OPERATORS: dict[type[ast.cmpop], tuple[str, bool]] = {
@@ -43,20 +45,21 @@ _OPERATORS: dict[type[ast.cmpop], tuple[str, bool]] = {
 
 @dataclass(frozen=True)
 class Test:
-    """A comparison of one side's labels with literals.
+    """A comparison of one side's labels, or of the values of a list of pairs, with literals.
 
     Attributes
     ----------
-    side : {"query", "gallery"}
+    side : {"query", "gallery", "pair"}
     column : str
-    operator : {"==", "<", "<=", ">", ">=", "in"}
+        Or the name of the list.
+    operator : {"==", "<", "<=", ">", ">=", "in", "listed"}
     value : number, str, or tuple of numbers or of str
-        A tuple of ``in``.
+        A tuple of ``in``; None of ``listed``.
     negated : bool
         Whether it holds where the comparison does not: of a missing label, too.
     """
 
-    side: Side
+    side: Side | Literal["pair"]
     column: str
     operator: str
     value: Any
@@ -88,6 +91,12 @@ class Term:
     def columns(self) -> frozenset[str]:
         """Columns in which it compares both sides."""
         return self.same.union(*self.different)
+
+    @property
+    def lists(self) -> frozenset[str]:
+        """Lists of pairs, all of which its pairs are in."""
+        tests = (test for test in self.tests if test.side == "pair" and not test.negated)
+        return frozenset(test.column for test in tests)
 
     @property
     def of_items(self) -> bool:
@@ -139,6 +148,13 @@ class Rule:
         own = (test.column for term in self.terms for test in term.tests if test.side == side)
         return frozenset().union(*both, own)
 
+    @property
+    def lists(self) -> dict[str, bool]:
+        """Lists of pairs that it names, and whether it compares their values."""
+        tests = [test for term in self.terms for test in term.tests if test.side == "pair"]
+        compared = {test.column for test in tests if test.operator != LISTED}
+        return {name: name in compared for name in sorted(test.column for test in tests)}
+
 
 def same(columns: Iterable[str]) -> str:
     """Return the text of the rule that both sides have the same labels in some columns."""
@@ -189,7 +205,14 @@ class _Reader:
         if isinstance(node, ast.Compare):
             test = self._test(node)
             return [Term(tests=frozenset({test.opposite() if negated else test}))]
-        self._refuse(node, "same(COLUMN, ...), or query.COLUMN or gallery.COLUMN compared")
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            side, column = self._place(node)
+            if side == "pair":
+                return [Term(tests=frozenset({Test(side, column, LISTED, None, negated)}))]
+            self._refuse(node, f"a comparison with a value, as {side}.{column} == 3")
+        self._refuse(
+            node, "same(COLUMN, ...), or query.COLUMN or gallery.COLUMN compared, or pair.NAME"
+        )
 
     def _columns(self, node: ast.Call) -> Iterator[str]:
         if not isinstance(node.func, ast.Name) or node.func.id != "same":
@@ -212,23 +235,25 @@ class _Reader:
         if several != isinstance(value, tuple):
             needed = "a list of values, such as [3, 6]," if several else "one value"
             self._refuse(node.comparators[0], f"{needed} after {operator}")
-        if operator not in ("==", "in") and isinstance(value, str):
-            self._refuse(node.comparators[0], f"a number after {operator}")
         side, column = self._place(node.left)
+        texts = any(isinstance(one, str) for one in (value if several else [value]))
+        if texts and (side == "pair" or operator not in ("==", "in")):
+            self._refuse(node.comparators[0], f"a number after {operator}")
         return Test(side, column, operator, value, negated)
 
-    def _place(self, node: ast.expr) -> tuple[Side, str]:
-        """Return side and column of ``query.cam`` or ``gallery["my column"]``."""
+    def _place(self, node: ast.expr) -> tuple[Side | Literal["pair"], str]:
+        """Return side and column of ``query.cam``, ``gallery["my column"]`` or ``pair.good``."""
         base: ast.expr | None = None
         column: Any = None
         if isinstance(node, ast.Attribute):
             base, column = node.value, node.attr
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             base, column = node.value, node.slice.value
-        for side in SIDES:
+        side: Side | Literal["pair"]
+        for side in (*SIDES, "pair"):
             if isinstance(base, ast.Name) and base.id == side and isinstance(column, str):
                 return side, column
-        self._refuse(node, "query.COLUMN or gallery.COLUMN")
+        self._refuse(node, "query.COLUMN or gallery.COLUMN, or pair.NAME")
 
     def _literal(self, node: ast.expr) -> Any:
         """Return a number, a text, or a tuple of either."""
