@@ -269,6 +269,7 @@ def _rows(
 
 def _read_list(path: str | Path, queries: int, gallery: Labels, listed_as: ListedAs) -> PairList:
     """Read a list with a line a query."""
+    check_path(path)
     try:
         with unchanging(Path(path)):
             lines = Path(path).read_text(encoding="utf-8-sig").splitlines()

@@ -48,8 +48,14 @@ class PairList:
     lines: bool = True
 
     @classmethod
+    @entry_point
     def of(cls, rows: Iterable[npt.ArrayLike], source: str, base: int = 0) -> PairList:
-        """Return the list of some rows of indices, one row a query."""
+        """Return the list of some rows of indices, one row a query.
+
+        Raises
+        ------
+        InputError
+        """
         items = [np.asarray(row) for row in rows]
         for query, row in enumerate(items):
             if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):

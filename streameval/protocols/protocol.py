@@ -136,8 +136,8 @@ class Protocol:
         for name, (can_be, expected) in _VALUES.items():
             self._check(name, getattr(self, name), can_be, expected)
         try:
-            object.__setattr__(self, "ignore", tuple(rule.text for rule in self.ignored_by))
-            object.__setattr__(self, "positive", self.positive_by.text)
+            object.__setattr__(self, "ignore", tuple(Rule.of(str(one)).text for one in self.ignore))
+            object.__setattr__(self, "positive", Rule.of(self.positive).text)
         except OptionError as error:
             raise OptionError(f"protocol {self.name}: {error}") from error
         if self.listed and self.cmc == SINGLE_GALLERY_SHOT:
