@@ -227,7 +227,7 @@ def test_names_that_are_no_words(sides: dict[str, se.Labels]) -> None:
 
 def test_ledgers_have_no_lists(sides: dict[str, se.Labels], tmp_path: Path) -> None:
     for protocol in (RULES, "listed"):
-        with pytest.raises(se.OptionError, match="takes pairs from lists of the whole gallery"):
+        with pytest.raises(se.OptionError, match="takes its pairs from lists"):
             se.Ledger.create(tmp_path / "L", query_labels=sides["query"], protocol=protocol)
 
 

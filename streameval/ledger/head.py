@@ -72,7 +72,7 @@ class Settings:
             and f"got metric {metric} without query features: give them, or leave it out where "
             "distances are stored",
             chosen.lists
-            and f"protocol {chosen.name} takes pairs from lists of the whole gallery, which a "
+            and f"protocol {chosen.name} takes its pairs from lists of the whole gallery, which a "
             "ledger does not have beforehand: choose a protocol by identity and camera",
             chosen.self_match == "index"
             and "self_match by index means that query i is gallery item i, which no longer holds "
