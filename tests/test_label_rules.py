@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
@@ -535,6 +536,15 @@ def test_cloth_changing_on_the_command_line(tables: tuple[str, ...]) -> None:
         "cloth-changing needs column clothes of both sides for the rule 'same(id, clothes)'",
         "query.csv has no column clothes for the query (it has id, cam, key)",
     )
+
+
+def test_a_column_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    source, protocol = se.Distances(np.ones((2, 2))), se.Protocol("mine", ("same(cloth)",))
+    (tmp_path / "t.csv").write_text("id,clothes,score\n1,1,0.5\n2,2,0.5\n")
+    csv = se.read_label_table(tmp_path / "t.csv", shared=["cloth"])
+    for labels in (csv, pa.table({"id": [1, 2], "clothes": [1, 2], "score": [0.5, 0.5]})):
+        with pytest.raises(se.OptionError, match=r"\(it has id, clothes, score\): give it"):
+            se.evaluate(source, query=labels, gallery=labels, protocol=protocol)
 
 
 def test_columns_of_both_tables_are_read_alike(tmp_path: Path) -> None:

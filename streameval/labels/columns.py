@@ -11,7 +11,8 @@ import numpy.typing as npt
 from streameval.arrays.uri import open_array
 from streameval.errors import InputError, entry_point
 from streameval.labels.stored import read_column
-from streameval.labels.tables import Texts, check_written_alike, columns_of, read_table
+from streameval.labels.tables import columns_of, read_table
+from streameval.labels.texts import Texts, check_written_alike
 from streameval.protocols.labels import Labels
 from streameval.typing import AnyArray
 
@@ -62,7 +63,8 @@ def labels_of(given: object, what: str, needed: Sequence[str] = ()) -> Labels:
     if isinstance(given, Labels):
         return given
     if hasattr(given, "__arrow_c_stream__"):
-        return Labels.of(columns_of(given, what, needed), what)
+        columns, names = columns_of(given, what, needed)
+        return _with_others(Labels.of(columns, what), names)
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise InputError(
             f"{what} is of type {type(given).__name__}; Labels are needed: {what}=Labels(id=..., "
@@ -223,38 +225,42 @@ def read_sides(
         As of `read_labels`.
     """
     known = [] if like is None else [like]
-    read: list[tuple[str, Mapping[str, Texts | AnyArray]]] = []
+    read: list[tuple[str, Mapping[str, Texts | AnyArray], Sequence[str]]] = []
     for side in sides:
         table = side.get("table")
         if table is not None:
-            read.append((str(table), read_table(table, () if read else more, shared, pattern)))
+            read.append((str(table), *read_table(table, () if read else more, shared, pattern)))
             continue
         ids, cams, keys = (side.get(name) for name in ("ids", "cams", "keys"))
         if ids is None:
             raise InputError("neither ids nor a table of labels are given")
         known.append(read_labels(ids, cams, keys, fill_missing=fill_missing))
-        read.append((known[-1].source, known[-1].columns))
+        read.append((known[-1].source, known[-1].columns, ()))
     texts = {name for one in known for name, own in one.columns.items() if own.dtype.kind == "U"}
     texts.update([text] if isinstance(text, str) else text)
     numbers = set()  # columns that hold numbers on all sides
-    for name in {name: None for _, columns in read for name in columns if name not in texts}:
-        same = [columns[name] for _, columns in read if name in columns]
+    for name in {name: None for _, columns, _ in read for name in columns if name not in texts}:
+        same = [columns[name] for _, columns, _ in read if name in columns]
         kinds = [one.kind if isinstance(one, Texts) else one.dtype.kind for one in same]
         if all(kind in "iuf" for kind in kinds):
             check_written_alike([one for one in same if isinstance(one, Texts) and one.kind == "i"])
             numbers.add(name)
-    return [
-        Labels.of(
-            {
-                name: own.to_numpy(own.kind if name in numbers else "U")
-                if isinstance(own, Texts)
-                else own
-                for name, own in columns.items()
-            },
-            source,
-        )
-        for source, columns in read
-    ]
+    labels = []
+    for source, columns, names in read:
+        arrays = {
+            name: own.to_numpy(own.kind if name in numbers else "U")
+            if isinstance(own, Texts)
+            else own
+            for name, own in columns.items()
+        }
+        labels.append(_with_others(Labels.of(arrays, source), names))
+    return labels
+
+
+def _with_others(labels: Labels, names: Sequence[str]) -> Labels:
+    """Return labels that know which columns their table has beside."""
+    labels.unread = tuple(name for name in names if name and name not in labels.columns)
+    return labels
 
 
 def bundle_uris(path: str | Path, *, fill_missing: bool = False) -> dict[str, str]:

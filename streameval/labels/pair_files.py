@@ -12,7 +12,8 @@ from streameval.arrays.identity import unchanging
 from streameval.choices import ListedAs
 from streameval.errors import InputError, OptionError, check_path, check_type, entry_point, refuse
 from streameval.labels.columns import LabelsLike, labels_of
-from streameval.labels.tables import TABLES, Texts, checked, reading_table, table_in_memory
+from streameval.labels.tables import TABLES, checked, reading_table, table_in_memory
+from streameval.labels.texts import Texts
 from streameval.protocols.labels import Labels, label_column, missing, whole_numbers
 from streameval.protocols.listed import ListedPairs, PairList
 from streameval.stretches import cumulated

@@ -7,103 +7,29 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from streameval.arrays.identity import unchanging
 from streameval.errors import InputError, check_path, refuse
 from streameval.labels.names import columns_of_pattern, labels_by_pattern, read_names
+from streameval.labels.texts import Texts, exact, to_array
 from streameval.protocols.labels import KNOWN_COLUMNS, RESERVED_COLUMNS
 from streameval.typing import AnyArray
 
 EMPTY = ("", "nan", "NaN", "NA", "N/A", "<NA>", "null", "NULL", "None")
 """What a text without a label is: what the tools that write tables put there."""
 
-_NOT_CANONICAL = r"^[+-]?0[0-9]|^\+|^-0$"  # integers that can be written in fewer characters
 _SHOWN = 200  # characters of what a message quotes
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls a column of its index
 
 
-@dataclass(frozen=True)
-class Texts:
-    """A column of a CSV table: every cell a text, trimmed.
+def columns_of(
+    table: Any, what: str, needed: Sequence[str] = ()
+) -> tuple[Mapping[str, Any], Sequence[str]]:
+    """Return the label columns of a table in memory, and the names of all that it has.
 
-    Attributes
-    ----------
-    path : Path
-    name : str
-    cells : pyarrow.ChunkedArray
-        [n] strings; null where a label is missing.
-    """
-
-    path: Path
-    name: str
-    cells: Any
-
-    @cached_property
-    def kind(self) -> str:
-        """The kind of dtype of the cells: ``i`` if every one is an integer of 64 bits.
-
-        ``f`` if every one is a number, else ``U``. Numbers that are no integers are refused in
-        columns that hold labels only.
-        """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        row = pc.index(pc.match_substring_regex(self.cells, r"^[+-]?[0-9]+$"), False).as_py()
-        try:
-            _numbers(self.cells, "int64" if row < 0 else "float64")
-        except pa.ArrowInvalid:  # a text; or beyond 64 bits: a hash, say, which compares as well
-            return "U"
-        if row >= 0 and self.name in KNOWN_COLUMNS:
-            raise InputError(
-                f"{self.path} column {self.name} holds {self.cells[row].as_py()} in row {row} (the "
-                "first row is 0) and nothing but numbers: labels must be integers or strings"
-            )
-        return "i" if row < 0 else "f"
-
-    def to_numpy(self, kind: str) -> AnyArray:
-        """Return the cells as strings, int64 or float64; integers with missing ones as float64."""
-        if kind == "U":
-            return _to_numpy(self.cells)
-        cells = _numbers(self.cells, "float64" if kind == "f" else "int64")
-        return _to_numpy(_exact(cells, f"{self.path} column {self.name}"))
-
-
-def check_written_alike(columns: Sequence[Texts]) -> None:
-    """Check that no two texts among columns of integers stand for one integer: 01 and 1."""
-    if not columns:
-        return
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    odd = (pc.match_substring_regex(column.cells, _NOT_CANONICAL) for column in columns)
-    if not any(pc.any(cells, min_count=0).as_py() for cells in odd):
-        return
-    chunks = [part for column in columns for part in column.cells.chunks]
-    texts = pc.unique(pa.chunked_array(chunks, pa.string())).drop_null()
-    values = _numbers(texts, "int64").to_numpy(zero_copy_only=False)
-    order = np.argsort(values, kind="stable")
-    same = np.flatnonzero(np.diff(values[order]) == 0)
-    if len(same):
-        places = []
-        for text in texts.take(order[same[0] : same[0] + 2]):
-            found = ((column, pc.index(column.cells, text).as_py()) for column in columns)
-            column, row = next((column, row) for column, row in found if row >= 0)
-            places.append(f"{text.as_py()} in row {row} of {column.path}")
-        raise InputError(
-            f"column {columns[0].name} holds {' and '.join(places)} (the first row is 0): one "
-            "integer, two texts. Write both alike if they are the same, or with a letter in "
-            "front if they are not"
-        )
-
-
-def columns_of(table: Any, what: str, needed: Sequence[str] = ()) -> Mapping[str, Any]:
-    """Return the label columns of a table in memory: ``id`` and, where they are, all others.
+    They are ``id`` and, where they are, all others.
 
     Further columns that are not needed, and can't be labels of groups, are left out: of floats or
     lists, with empty entries, or of a reserved name.
@@ -129,7 +55,7 @@ def columns_of(table: Any, what: str, needed: Sequence[str] = ()) -> Mapping[str
         except InputError:
             if name in known:
                 raise
-    return columns
+    return columns, names
 
 
 def table_in_memory(table: Any, what: str) -> Any:
@@ -159,8 +85,8 @@ def read_table(
     more: Sequence[str] = (),
     shared: Sequence[str] = (),
     pattern: str | None = None,
-) -> Mapping[str, Texts | AnyArray]:
-    """Read label columns of a table, or of file names.
+) -> tuple[Mapping[str, Texts | AnyArray], Sequence[str]]:
+    """Read label columns of a table, or of file names; return the names of all that it has, too.
 
     Parameters
     ----------
@@ -174,6 +100,11 @@ def read_table(
     """
     told = () if pattern is None else columns_of_pattern(pattern)
     more = [name for name in more if name not in told]
+    head: list[str] = []
+
+    def places(names: Sequence[str]) -> dict[str, int]:
+        head[:] = names
+        return _places(path, more, shared, names, told)
 
     check_path(path)
     path = Path(path)
@@ -191,18 +122,18 @@ def read_table(
         )
         with unchanging(path):
             if named:
-                return read_names(path, pattern)
-            read = TABLES[suffix](path, partial(_places, path, more, shared, told=told))
+                return read_names(path, pattern), ()
+            read = TABLES[suffix](path, places)
             whole = ("id",) if pattern is None else ("id", "key")
             columns = {
                 name: checked(path, name, cells, optional=name not in whole)
                 for name, cells in read.items()
             }
-            if pattern is None:
-                return columns
-            keys = columns["key"]
-            names = keys.to_numpy("U") if isinstance(keys, Texts) else keys
-            return columns | labels_by_pattern(list(map(str, names)), pattern, f"{path} key")
+            if pattern is not None:
+                keys = columns["key"]
+                names = map(str, keys.to_numpy("U") if isinstance(keys, Texts) else keys)
+                columns |= labels_by_pattern(list(names), pattern, f"{path} key")
+            return columns, head
 
 
 @contextmanager
@@ -308,7 +239,7 @@ def checked(path: str | Path, name: str, cells: Any, *, optional: bool) -> Texts
         )
     path = Path(path)
     if path.suffix.lower() != ".csv":
-        return _to_numpy(_exact(cells, f"{path} column {name}"))
+        return to_array(exact(cells, f"{path} column {name}"))
     row = pc.index(pc.match_substring(trimmed, "\n"), True).as_py()
     if row >= 0:
         raise InputError(
@@ -357,33 +288,6 @@ def _places(
         twice and f"{path} has {names.count(twice[0])} columns {twice[0]}; keep one",
     )
     return {column: names.index(column) for column in wanted if column in names}
-
-
-def _numbers(cells: Any, kind: str) -> Any:
-    """Return texts as numbers; pyarrow.ArrowInvalid says that they are none."""
-    import pyarrow.compute as pc
-
-    return pc.utf8_ltrim(cells, characters="+").cast(kind)
-
-
-def _exact(cells: Any, what: str) -> Any:
-    """Return integers of which some are missing as floats; others as they are."""
-    import pyarrow as pa
-
-    if not cells.null_count or not pa.types.is_integer(cells.type):
-        return cells
-    try:
-        return cells.cast("float64")
-    except pa.ArrowInvalid as error:
-        raise InputError(
-            f"{what} has empty cells, and integers beyond 2**53, which are not exact beside them: "
-            "give such labels as texts"
-        ) from error
-
-
-def _to_numpy(cells: Any) -> AnyArray:
-    """Return a column of pyarrow as an array: strings come as one of dtype object."""
-    return np.asarray((cells if len(cells) else cells.cast("int64")).to_numpy())
 
 
 def _shown(text: str) -> str:

@@ -34,6 +34,7 @@ from streameval.typing import IntArray
 
 INDEX = "#index"  # in a set of columns: a query's own image, by its index; no column's name
 MOST_SETS = 32  # of columns; beyond, pairs are counted one by one
+_SHOWN = 300  # characters of the names of columns
 ColumnSet = frozenset[str]
 
 
@@ -258,8 +259,10 @@ def _lacking(column: str, side: Side, labels: Labels, protocol: Protocol) -> str
     what, remedy = f"column {column}", f"it (in Python more={{{column!r}: ...}})"
     if column in ("cam", "key"):
         what = remedy = {"cam": "cameras", "key": "keys"}[column]
+    has = ", ".join([*labels.columns, *labels.unread])
+    has = has if len(has) <= _SHOWN else f"{has[:_SHOWN]} ..."
     return (
         f"protocol {protocol.name} needs {what} of {whose} for the rule {rule.text!r}, and "
-        f"{labels.source} has no {what} for the {side} (it has {', '.join(labels.columns)}): give "
+        f"{labels.source} has no {what} for the {side} (it has {has}): give "
         f"{remedy}, or choose {'protocol no-camera' if column == 'cam' else 'another protocol'}"
     )

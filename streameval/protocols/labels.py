@@ -49,6 +49,8 @@ class Labels:
     columns : dict of str to [n] integer, string or float64 array
         All given columns by name: ``id``, ``cam``, ``key`` and others.
     source : str
+    unread : tuple of str
+        Further columns of the table that these are of, for messages.
 
     Raises
     ------
@@ -88,6 +90,7 @@ class Labels:
                 "rename the column"
             )
         self.source = source
+        self.unread: tuple[str, ...] = ()
         self.columns: dict[str, AnyArray] = {}
         where = {"id": source, **(sources or {})}
         for name, values in {"id": id, "cam": cam, "key": key, **(more or {})}.items():
