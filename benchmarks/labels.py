@@ -52,7 +52,7 @@ def main() -> None:
     """Plan, and print the report."""
     import streameval as se
     from streameval.request import Request
-    from streameval.run.preparation import plan_request
+    from streameval.run.preparation import plan_requests
     from streameval.run.session import open_session
 
     queries, gallery, identities, protocol = json.loads(sys.argv[1])
@@ -69,7 +69,7 @@ def main() -> None:
     held, begin, answer = held_bytes(), time.perf_counter(), "planned"
     try:
         with open_session(given) as session:
-            plan_request(Request.of(given), session)
+            plan_requests([Request.of(given)], session)
     except se.BudgetError as error:
         answer = str(error)
     seconds = time.perf_counter() - begin

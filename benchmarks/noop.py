@@ -19,14 +19,13 @@ import numpy as np
 import streameval as se
 from benchmarks.one_run import peak_bytes
 from streameval.planning.plan import Task, Workers
-from streameval.protocols.pairs import Pairs
 from streameval.request import Request
 from streameval.run.cluster import ClusterExecutor
 from streameval.run.connection import connect
 from streameval.run.executor import Pass
 from streameval.run.job import Job
 from streameval.run.passes import by_queries
-from streameval.run.preparation import Planned, plan_request
+from streameval.run.preparation import Planned, plan_requests
 from streameval.run.progress import Progress, Watch
 from streameval.run.session import open_session
 
@@ -45,14 +44,15 @@ def planned(source: se.Features, workers: Workers | None = None) -> Planned:
     """Plan an evaluation without labels; on workers that are not there, if given."""
     given = {"source": source, "without_labels": True}
     with open_session(given) as session:
-        return plan_request(Request.of(given), replace(session, planned_workers=workers))
+        session = replace(session, planned_workers=workers)
+        return plan_requests([Request.of(given)], session)[0]
 
 
 def small_job() -> Job:
     """Return a job of a few arrays in memory."""
     rng = np.random.default_rng(0)
     small = planned(se.Features(rng.standard_normal((4, 8)), rng.standard_normal((8, 8))))
-    return Job(small.source, Pairs.assumed(4, 8, 0), small.plan)
+    return Job(small.source, small.plan)
 
 
 def drive(address: str, tasks: int) -> dict[str, Any]:

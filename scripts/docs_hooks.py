@@ -24,7 +24,7 @@ from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import METRICS
 from streameval.protocols.protocol import DIFFERENCES, EQUIVALENTS, PRESETS, Preset, Protocol
 from streameval.protocols.shipped import PROTOCOLS
-from streameval.report.conventions import single_shot_needs
+from streameval.report.conventions import needs_by_reading
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"^<!-- made: (\S+) -->$", re.M)
@@ -99,9 +99,8 @@ def _metrics() -> Iterator[str]:
             if metric.also:
                 said["elsewhere"] = code(metric.also)
             said["needs"] = code(metric.needs)
-            more = single_shot_needs(metric)
-            if more:
-                said["needs"] += f"; with single gallery shot also {code(more)}"
+            for reading, more in needs_by_reading(metric).items():
+                said["needs"] += f"; under {reading} also {code(more)}"
             yield "".join(f"- {name}: {text}\n" for name, text in said.items())
 
 
@@ -161,7 +160,7 @@ def _ignored(protocol: Protocol) -> str:
         return "; ".join(protocol.ignored())
     junk = f"`gallery.id in {list(protocol.junk_ids)}`"
     rules = (f"`{rule.text}`" for rule in protocol.ignored_by)
-    return "; ".join([*([junk] if protocol.junk_ids else []), *rules])
+    return "; ".join([*([junk] if protocol.junk_ids else []), *rules, *protocol.own_image()])
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

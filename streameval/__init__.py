@@ -5,7 +5,7 @@
     ledger        the growing gallery: an evaluation on disk, updated with each change
     rankings      ranked lists of a few queries, from the inputs of a saved result
     audit         likely mistakes in the inputs
-    evaluation    evaluate()
+    evaluation    evaluate(), evaluate_all()
     neighbors     lists of neighbours, stored or from FAISS; comparison of indexes
     sources       sources of distances: features, stored distances, functions
     run           sessions that run requests: tasks, passes, threads, Dask, finished work
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         StreamevalWarning,
         TaskError,
     )
-    from streameval.evaluation import evaluate
+    from streameval.evaluation import evaluate, evaluate_all
     from streameval.labels.columns import read_label_table, read_label_tables, read_labels
     from streameval.labels.pair_files import read_listed_pairs, read_pairs
     from streameval.labels.protocol_files import read_protocol
@@ -64,7 +64,9 @@ if TYPE_CHECKING:
     from streameval.protocols.protocol import PRESETS, Protocol
     from streameval.protocols.shipped import PROTOCOLS
     from streameval.result import Evaluation
+    from streameval.result.average import Average, average
     from streameval.result.comparison import compare
+    from streameval.result.several import Evaluations
     from streameval.run.progress import Progress
     from streameval.sources.computed import Computed
     from streameval.sources.distances import Distances
@@ -74,7 +76,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "errors": "BudgetError InputError OptionError OutputError "
     "StreamevalError StreamevalWarning TaskError",
-    "evaluation": "evaluate",
+    "evaluation": "evaluate evaluate_all",
     "labels.columns": "read_label_table read_label_tables read_labels",
     "labels.pair_files": "read_listed_pairs read_pairs",
     "labels.protocol_files": "read_protocol",
@@ -86,6 +88,8 @@ _HOMES = {
     "protocols.listed": "ListedPairs PairList",
     "protocols.protocol": "PRESETS Protocol",
     "protocols.shipped": "PROTOCOLS",
+    "result.average": "Average average",
+    "result.several": "Evaluations",
     "result.comparison": "compare",
     "result.evaluation": "Evaluation",
     "run.progress": "Progress",
@@ -99,10 +103,12 @@ _HOMES = {
 __all__ = [
     "PRESETS",
     "PROTOCOLS",
+    "Average",
     "BudgetError",
     "Computed",
     "Distances",
     "Evaluation",
+    "Evaluations",
     "Features",
     "InputError",
     "Labels",
@@ -119,9 +125,11 @@ __all__ = [
     "StreamevalError",
     "StreamevalWarning",
     "TaskError",
+    "average",
     "compare",
     "compare_index",
     "evaluate",
+    "evaluate_all",
     "read_label_table",
     "read_label_tables",
     "read_labels",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 TieRule = Literal["pessimistic", "optimistic", "stable", "expected"]
 AveragePrecision = Literal["step", "trapezoid", "threshold"]
 VerificationPrecision = Literal["reference", "equation"]
-CmcReading = Literal["first-match", "all-shots", "single-gallery-shot"]
+CmcReading = Literal["first-match", "all-shots", "single-gallery-shot", "distinct-identities"]
+Unmatched = Literal["exclude", "miss", "error"]
+"""What a query without a positive is to a mean over the queries with one."""
 SelfMatch = Literal["index", "key"]
 RangeName = Literal["auto", "minmax", "minmax-all"]
 """Where the distances of τ = 0 and τ = 1 come from, if they are not given."""
@@ -21,3 +24,29 @@ Format = Literal["table", "json", "csv", "markdown", "latex", "parquet"]
 """How a table is printed or written."""
 DISTANCES = ("cosine", "euclidean", "sqeuclidean", "dot", "manhattan")
 """Distances of features; each is a module of its name in `distances`."""
+
+
+class IdentityReading(NamedTuple):
+    """A reading of CMC that counts gallery identities, for which the whole gallery is needed.
+
+    Attributes
+    ----------
+    does : str
+        What a protocol with it does, for messages.
+    field : str
+        The field of `RankStatistics` that it is read from.
+    """
+
+    does: str
+    field: str
+
+
+IDENTITY_READINGS: Mapping[str, IdentityReading] = {
+    "single-gallery-shot": IdentityReading(
+        "draws one item of each gallery identity", "single_shot"
+    ),
+    "distinct-identities": IdentityReading(
+        "counts distinct gallery identities", "identities_ahead"
+    ),
+}
+"""Of the readings of CMC, those that count gallery identities."""

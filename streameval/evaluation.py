@@ -1,4 +1,4 @@
-"""evaluate(): a request from keywords, carried out in a session."""
+"""evaluate(), evaluate_all(): requests from keywords, carried out in a session."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from streameval.choices import (
     RangeName,
     SelfMatch,
     TieRule,
+    Unmatched,
     VerificationPrecision,
 )
 from streameval.errors import entry_point
@@ -23,7 +24,8 @@ from streameval.protocols.listed import ListedPairs
 from streameval.protocols.protocol import Protocol
 from streameval.request import Request
 from streameval.result.evaluation import Evaluation
-from streameval.run.orchestrator import run
+from streameval.result.several import Evaluations
+from streameval.run.orchestrator import run, run_all
 from streameval.run.progress import Progress
 from streameval.run.session import open_session
 from streameval.source import Source
@@ -50,6 +52,7 @@ def evaluate(
     ap: AveragePrecision | None = None,
     vp: VerificationPrecision | None = None,
     false_rate_budget: int | None = None,
+    unmatched: Unmatched | None = None,
     metrics: str | Sequence[str] | None = None,
     preset: str | None = None,
     group_by: str | npt.ArrayLike | None = None,
@@ -102,6 +105,9 @@ def evaluate(
         Rules for ties, average precision and verification precision: see `MetricOptions`.
     false_rate_budget : int, optional
         See `MetricOptions`.
+    unmatched : {"exclude", "miss", "error"}, optional
+        What a query without a positive is to means over Q+: left out, a miss that counts as 0,
+        or an error. By default what the protocol says, mostly ``exclude``.
     metrics : str or sequence of str, optional
         Names of the metrics to compute, or one string ``"CMC@1,mAP"``: see `MetricOptions`.
     preset : str, optional
@@ -114,7 +120,7 @@ def evaluate(
         Names of metrics at one threshold of the impostor histogram, ``"TAR|FAR=0.001"``, to make
         exact by further passes (mostly one).
     options : MetricOptions, optional
-        All metric options. The five arguments above and a preset override it.
+        All metric options. The arguments above of these names, and a preset, override it.
     memory : str or int, optional
         Memory to take beyond what the process, or each worker of a cluster, holds when it is
         called: bytes, or a string such as "2GB" or "500MiB"; at least 200 MB. By default half of
@@ -159,3 +165,56 @@ def evaluate(
     request = Request.of(given)
     with open_session(given) as session:
         return run(request, session)
+
+
+@entry_point
+def evaluate_all(
+    source: Source,
+    *,
+    query: LabelsLike,
+    gallery: LabelsLike,
+    protocols: Sequence[str | Protocol],
+    pairs: Mapping[str, Any] | None = None,
+    metrics: str | Sequence[str] | None = None,
+    range: RangeName | Sequence[float] | Range | None = None,
+    group_by: str | npt.ArrayLike | None = None,
+    refine: str | Sequence[str] = (),
+    options: MetricOptions | None = None,
+    memory: str | int | None = None,
+    threads: int | None = None,
+    tile: tuple[int, int] | None = None,
+    client: Client | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    progress: Progress | bool | None = None,
+) -> Evaluations:
+    """Evaluate a ranking under several protocols in one pass over the data.
+
+    Each result equals that of `evaluate`. Protocols that draw trials, or that have several
+    galleries, make an evaluation of each.
+
+    Parameters
+    ----------
+    source, query, gallery
+        As of `evaluate`.
+    protocols : sequence of str or Protocol
+        Keys of `PROTOCOLS`, or your own. Their names must differ.
+    pairs, metrics, range, group_by, refine, options, memory, threads, tile, client, checkpoint, \
+resume, progress
+        As of `evaluate`. They apply to all protocols.
+
+    Returns
+    -------
+    Evaluations
+        A mapping from the names of the protocols to an `Evaluation` each; to an `Average` where
+        there are trials or galleries.
+
+    Raises
+    ------
+    InputError, OptionError, BudgetError, OutputError, TaskError
+        As `evaluate`. Also OptionError if two protocols have the same name.
+    """
+    given = locals()
+    requests = Request.several(given, protocols)
+    with open_session(given) as session:
+        return run_all(requests, session)

@@ -7,13 +7,13 @@ the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self, get_args
 
 import numpy as np
 
-from streameval.choices import RangeName
+from streameval.choices import IDENTITY_READINGS, CmcReading, RangeName
 from streameval.errors import InputError, OptionError, check_type, refuse
 from streameval.labels.columns import labels_of
 from streameval.labels.pair_files import lists_of
@@ -42,10 +42,10 @@ from streameval.protocols.protocol import (
     Protocol,
     find_preset,
 )
-from streameval.protocols.shipped import with_options
+from streameval.protocols.shipped import protocols_of, with_options
 from streameval.single_shot.ahead import SHOT_RANKS
 from streameval.source import Source
-from streameval.statistics import FIELDS, SHOT_FIELDS
+from streameval.statistics import FIELDS, WHOLE_FIELDS
 from streameval.typing import Keywords
 
 RangeOption = RangeName | Range
@@ -62,7 +62,7 @@ class Terms:
     listed : ListedPairs or None
         Positive and ignored pairs in place of identities and cameras.
     options : MetricOptions
-        With the protocol's reading of CMC, and the refined metrics.
+        With those that the protocol sets, and the refined metrics.
     range : {"auto", "minmax", "minmax-all"} or Range
         What τ = 0 and τ = 1 of GOM stand for.
     refine : tuple of Measure
@@ -97,11 +97,9 @@ class Terms:
         check_type("listed", listed, ListedPairs | None, "ListedPairs are needed")
         protocol = _protocol(given, preset)
         refine = tuple(refined_measures(names_of(given.get("refine", ()), "refine")))
-        options = _metric_options(given, preset)
-        if options.cmc == DEFAULT_OPTIONS.cmc:
-            options = replace(options, cmc=protocol.cmc)
+        options = _metric_options(given, preset, protocol)
         options = with_named(options, [one.name for one in refine])
-        _check_draws(options, protocol)
+        _check_reading(options, protocol)
         return {
             "protocol": protocol,
             "listed": listed,
@@ -111,6 +109,41 @@ class Terms:
             "group_by": given.get("group_by"),
             "preset": preset and preset.name,
         }
+
+    @classmethod
+    def several(cls, given: Keywords, protocols: Sequence[str | Protocol | None]) -> list[Self]:
+        """Return the request of each of some protocols; None is the default one.
+
+        Raises
+        ------
+        OptionError
+            If there is none, or two have the same name.
+        """
+        if isinstance(protocols, str | Protocol) or not len(protocols):
+            raise OptionError(
+                f"protocols is {protocols!r}; a list of them is needed: ['market1501']"
+            )
+        requests = [cls.of({**given, "protocol": protocol}) for protocol in protocols]
+        named = {name for request in requests for name in request.protocol.lists}
+        requests = [request.without_lists_of_others(named) for request in requests]
+        names = [request.protocol.name for request in requests]
+        for name in names:
+            if names.count(name) > 1:
+                raise OptionError(
+                    f"protocol {name} comes twice, and results are called by it: leave one out, or "
+                    "rename it"
+                )
+        return requests
+
+    def without_lists_of_others(self, named: Collection[str]) -> Self:
+        """Return the terms without the lists of pairs that other protocols alone name."""
+        lists = {} if self.listed is None else self.listed.lists
+        own = {
+            name: one
+            for name, one in lists.items()
+            if name in self.protocol.lists or name not in named
+        }
+        return replace(self, listed=ListedPairs(own) if own else None)
 
     @property
     def fields_needed(self) -> frozenset[str]:
@@ -175,6 +208,9 @@ class Request(Terms):
 SIDES = ("query", "gallery")
 """The two sets of images that have labels."""
 
+OPTIONS = tuple(field.name for field in fields(Protocol) if field.name in OPTION_NAMES)
+"""Metric options that a protocol sets."""
+
 
 def _lists(given: Keywords, *, queries: int) -> ListedPairs:
     """Return the lists of pairs that rules name."""
@@ -200,10 +236,12 @@ def _protocol(given: Keywords, preset: Preset | None) -> Protocol:
     return with_options(named, {**given, "junk_ids": junk_ids})
 
 
-def _metric_options(given: Keywords, preset: Preset | None) -> MetricOptions:
-    """Return the metric options of a mapping of keywords, a preset's behind them."""
+def _metric_options(given: Keywords, preset: Preset | None, protocol: Protocol) -> MetricOptions:
+    """Return the metric options of a mapping of keywords; a preset's and a protocol's behind."""
     options: MetricOptions = given.get("options", DEFAULT_OPTIONS)
     check_type("options", options, MetricOptions, "MetricOptions(...) is needed")
+    usual = [name for name in OPTIONS if getattr(options, name) == getattr(DEFAULT_OPTIONS, name)]
+    options = replace(options, **{name: getattr(protocol, name) for name in usual})
     if preset is not None:
         options = replace(options, **preset.options, metrics=preset.metrics)
     options = with_changes(options, {name: given.get(name) for name in OPTION_NAMES})
@@ -218,26 +256,28 @@ def _metric_options(given: Keywords, preset: Preset | None) -> MetricOptions:
     return options
 
 
-def _check_draws(options: MetricOptions, protocol: Protocol) -> None:
-    """Check that the protocol draws where metrics need it, and that their ranks are counted."""
+def _check_reading(options: MetricOptions, protocol: Protocol) -> None:
+    """Check that the protocol counts identities as metrics need it, and the ranks of draws."""
     named, listed = wanted_measures(options)
+    drawn = [measure.name for measure in named if "sampled_shots" in measure.metric.needs]
+    asked: dict[str, CmcReading] = dict.fromkeys(drawn, SINGLE_GALLERY_SHOT)
+    asked[f"cmc={options.cmc}"] = options.cmc
+    for what, reading in asked.items():
+        if reading in IDENTITY_READINGS and reading != protocol.cmc:
+            raise OptionError(
+                f"{what} needs a protocol that {IDENTITY_READINGS[reading].does}, and "
+                f"{protocol.name} does not: choose {protocols_of(reading)}"
+            )
     if protocol.cmc == SINGLE_GALLERY_SHOT:
         for measure in (*named, *listed):
-            if measure.metric.needs_under(options) & SHOT_FIELDS and measure.values[0] > SHOT_RANKS:
+            read = measure.metric.needs_under(options)
+            if read & WHOLE_FIELDS and measure.values[0] > SHOT_RANKS:
                 raise OptionError(
                     f"{measure.name} under single gallery shot (protocol {protocol.name}): ranks "
                     f"up to {SHOT_RANKS} are counted; ask for "
                     f"{measure.metric.measure(SHOT_RANKS).name} at most, or choose a protocol of "
                     "another CMC"
                 )
-        return
-    drawn = [measure.name for measure in named if "sampled_shots" in measure.metric.needs]
-    if drawn or options.cmc == SINGLE_GALLERY_SHOT:
-        raise OptionError(
-            f"{drawn[0] if drawn else f'cmc={SINGLE_GALLERY_SHOT}'} needs a protocol that draws "
-            f"one item of each gallery identity, and {protocol.name} does not: choose cuhk03 or "
-            f"cuhk03-torchreid, or a Protocol with cmc={SINGLE_GALLERY_SHOT!r}"
-        )
 
 
 def _range(wanted: Any) -> RangeOption:

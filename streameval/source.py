@@ -7,7 +7,7 @@ the provenance and what is sent to workers are derived from `inputs` and `option
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from streameval.typing import JsonObject
 if TYPE_CHECKING:
     from streameval.protocols.counts import PairCounts
     from streameval.protocols.labels import Labels
+    from streameval.protocols.views import View
     from streameval.request import Request
     from streameval.run.preparation import Planned, Prepared
     from streameval.run.session import Session
@@ -163,6 +164,9 @@ class Source(ABC):
         if self.shape[0] == 0:
             raise InputError(f"{self.sides()[0]}: at least one query is needed")
 
+    def check_views(self, views: Sequence[View]) -> None:  # noqa: B027 - most sources take any
+        """Raise OptionError for views that the source can't give."""
+
     def bounds(self) -> Range | None:
         """Return the range that distances are known to lie in; None where it is not known."""
         return None
@@ -202,8 +206,8 @@ class Source(ABC):
         """Return in words what is read, and multiplied, at a time."""
 
     @abstractmethod
-    def count(self, prepared: Prepared, session: Session) -> Counted:
-        """Return the statistics of all pairs.
+    def count(self, prepared: Sequence[Prepared], session: Session) -> list[Counted]:
+        """Return the statistics of all pairs, of each of several evaluations with one plan.
 
         Raises
         ------

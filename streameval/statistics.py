@@ -99,6 +99,9 @@ class RankStatistics:
         for a query without positives.
     sampled_shots : [Q, 3, R] float64, optional
         The same as a mean over draws.
+    identities_ahead : [Q, 3] int64, optional
+        Number of identities with a negative ahead of the first positive, under the same tie rules;
+        0 for a query without positives.
     """
 
     indptr: Annotated[IntArray, Field(("pointer",), "int64")]
@@ -120,6 +123,7 @@ class RankStatistics:
     nearest_negatives: Annotated[FloatArray | None, _Nearest] = None
     single_shot: Annotated[FloatArray | None, _Drawn] = None
     sampled_shots: Annotated[FloatArray | None, _Drawn] = None
+    identities_ahead: Annotated[IntArray | None, Field(("query", "rule"), "int64", "whole")] = None
 
     def __post_init__(self) -> None:
         """Check that every field has the dtype and the shape that it declares."""
@@ -241,17 +245,14 @@ class RankStatistics:
     def minus(self, other: RankStatistics, recounted: Mapping[str, FloatArray]) -> RankStatistics:
         """Subtract the statistics of a gallery shard: the inverse of `merge`.
 
+        Raises ValueError as it does, and if a field that can't be subtracted is not given.
+
         Parameters
         ----------
         other : RankStatistics
             Of the same queries and positives against the shard.
         recounted : mapping of str to array
             The remaining values of fields that can't be subtracted.
-
-        Raises
-        ------
-        ValueError
-            As of `merge`, and if a field that can't be subtracted is not given.
         """
         return self._combine(other, {"sum": np.subtract}, recounted)
 
@@ -340,10 +341,9 @@ class RankStatistics:
         return {"impostor_histogram": histogram, "histogram_edges": self.histogram_edges}
 
     def select_positives(self, kept: AnyArray) -> RankStatistics:
-        """Return the statistics with some of the positives, by a mask [P], and without draws."""
-        left = cumulated(kept)[self.indptr]
-        kept_rows = self._rows({"positive": kept})
-        return replace(self, indptr=left, single_shot=None, sampled_shots=None, **kept_rows)
+        """Return the statistics with some positives, by a mask [P], without `WHOLE_FIELDS`."""
+        kept_rows: dict[str, Any] = dict.fromkeys(WHOLE_FIELDS) | self._rows({"positive": kept})
+        return replace(self, indptr=cumulated(kept)[self.indptr], **kept_rows)
 
     def with_positives(self, kept: BoolArray) -> RankStatistics:
         """Return the statistics with some of the positives, by a mask [P], the others ignored."""
@@ -377,8 +377,8 @@ FIELDS: Mapping[str, Field] = {name: hint.__metadata__[0] for name, hint in _hin
 REQUIRED = frozenset(field.name for field in fields(RankStatistics) if field.default is not None)
 THRESHOLD_FIELDS = frozenset({"thresholds", "negatives_within", "impostor_histogram"})
 """Fields that hold what is counted at thresholds."""
-SHOT_FIELDS = frozenset({"single_shot", "sampled_shots"})
-"""Fields that hold what is drawn of each gallery identity."""
+WHOLE_FIELDS = frozenset(name for name, layout in FIELDS.items() if layout.merge == "whole")
+"""Fields that only a whole gallery has: those that hold what is counted by gallery identity."""
 
 
 def histogram_of(within: IntArray, pairs: IntArray | int) -> IntArray:

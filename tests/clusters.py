@@ -65,7 +65,7 @@ def prepared(folder: Path, kind: str, **options: Any) -> Prepared:
     )
     whole = prepare(source, **labels(folder), **options)
     step = {"features": (50, 60), "strips": (16, GALLERY), "rectangles": (32, 500)}[kind]
-    if whole.problem.shots is not None:  # tasks see the whole gallery
+    if whole.problem.identities is not None:  # tasks see the whole gallery
         step = (step[0], GALLERY)
     tasks = tuple(
         Task((q, min(q + step[0], QUERIES)), (g, min(g + step[1], GALLERY)))

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from support.planning import Task
-from support.run import Job, Watch, count
+from support.run import Job, Watch, count, merge_each
 
 from streameval import RankStatistics
 
@@ -38,7 +38,7 @@ def is_wrong(task: Task) -> bool:
     return task == Task((50, 100), (WRONG, WRONG + 60))
 
 
-def gated(job: Job, task: Task, watch: Watch) -> RankStatistics:
+def gated(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
     """Count slowly; one task, and so the whole, waits for `open_gate`."""
     attempt(job, task)
     time.sleep(0.05)
@@ -51,49 +51,51 @@ def open_gate(folder: Path) -> None:
     (folder / GATE).touch()
 
 
-def noted(job: Job, task: Task, watch: Watch) -> RankStatistics:
+def noted(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
     attempt(job, task)
     return count(job, task, watch)
 
 
-def noted_slow(job: Job, task: Task, watch: Watch) -> RankStatistics:
+def noted_slow(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
     attempt(job, task)
     time.sleep(0.03)
     return count(job, task, watch)
 
 
-def fails_twice(job: Job, task: Task, watch: Watch) -> RankStatistics:
+def fails_twice(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
     statistics = count(job, task, watch)
     if is_wrong(task) and attempt(job, task) <= 2:
         raise OSError(errno.EIO, "the disk did not answer")
     return statistics
 
 
-def fails_always(job: Job, task: Task, watch: Watch) -> RankStatistics:
+def fails_always(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
     if is_wrong(task):
         attempt(job, task)
         raise RuntimeError("the cable is cut")
     return count(job, task, watch)
 
 
-def dies_once(job: Job, task: Task, watch: Watch) -> RankStatistics:
+def dies_once(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
     if is_wrong(task) and attempt(job, task) == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return count(job, task, watch)
 
 
-def dies_merging(one: RankStatistics, other: RankStatistics) -> RankStatistics:
+def dies_merging(
+    one: tuple[RankStatistics, ...], other: tuple[RankStatistics, ...]
+) -> tuple[RankStatistics, ...]:
     os.kill(os.getpid(), signal.SIGKILL)
-    return one.merge(other)
+    return merge_each(one, other)
 
 
-def eats_memory_once(job: Job, task: Task, watch: Watch) -> RankStatistics:
+def eats_memory_once(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
     if is_wrong(task) and attempt(job, task) == 1:
         eat()
     return count(job, task, watch)
 
 
-def eats_memory(job: Job, task: Task, watch: Watch) -> RankStatistics:
+def eats_memory(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
     if is_wrong(task):
         attempt(job, task)
         eat()
@@ -109,7 +111,7 @@ def eat() -> None:
     raise MemoryError("nobody minded")
 
 
-def placed(job: Job, task: Task, watch: Watch) -> RankStatistics:
+def placed(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
     """Count slowly; note when, by the network that this process is in."""
     time.sleep(float(os.environ["SECONDS_A_TASK"]))
     statistics = count(job, task, watch)

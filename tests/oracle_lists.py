@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise, permutations, product
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,16 @@ def hits_at(k: int | str, denominator: str) -> Reading:
     return read
 
 
+def precision_to_last(k: int) -> Reading:
+    """Return the precision of the first k; the list ends at the last positive, if that is less."""
+
+    def read(match: Array, distance: Array) -> float:
+        cut = min(k, int(np.flatnonzero(match)[-1]) + 1)
+        return int(match[:cut].sum()) / cut
+
+    return read
+
+
 def recall_at_percent(percent: Fraction) -> Reading:
     """Return the share of positives among the first p % of the list, rounded up."""
 
@@ -148,3 +159,38 @@ def open_set_lists(problem: dict[str, Any]) -> tuple[list[float], list[float], l
         elif not same.any():
             strangers.append(float(distance.min(initial=np.inf)))
     return first, nearest, strangers
+
+
+def global_average_precision(problem: dict[str, Any], ties: str) -> float:
+    """Return GAP; under ``expected`` its mean over each query's nearest item and all orders."""
+    whole = Problem(**problem)
+    known, predicted = 0, []
+    for i in range(len(whole.distances)):
+        ignored, same = whole.row(i)
+        positive, distance = (same & ~ignored)[~ignored], whole.distances[i][~ignored]
+        known += int(positive.any())
+        if len(distance) and (positive.any() or not same.any()):
+            tied = positive[distance == distance.min()]  # in gallery order
+            correct = {"pessimistic": tied[-1:] * tied.all(), "optimistic": [tied.any()]}
+            predicted.append((distance.min(), correct.get(ties, tied[:1]), tied))
+    if not known:
+        return math.nan
+    if ties != "expected":
+        second = {"pessimistic": 1, "optimistic": -1}.get(ties, 0)
+        predicted.sort(key=lambda one: (one[0], second * int(one[1][0])))
+        return precision_of_correct([bool(one[1][0]) for one in predicted]) / known
+    values = []
+    for order in permutations(predicted):
+        if all(one[0] <= other[0] for one, other in pairwise(order)):
+            values += map(precision_of_correct, _weighed(order))
+    return math.fsum(values) / len(values) / known
+
+
+def _weighed(order: Any) -> list[list[bool]]:
+    """Return each outcome of the queries' nearest items as often as it is likely."""
+    return [list(outcome) for outcome in product(*(tied.tolist() for _, _, tied in order))]
+
+
+def precision_of_correct(outcomes: list[bool]) -> float:
+    """Return the sum of the precisions at the correct ones of a ranking."""
+    return math.fsum(sum(outcomes[:n]) / n for n, one in enumerate(outcomes, start=1) if one)

@@ -34,6 +34,7 @@ OPTIONS = st.builds(
     ap=st.sampled_from(CHOICES["ap"]),
     vp=st.sampled_from(CHOICES["vp"]),
     cmc=st.sampled_from(["first-match", "all-shots"]),
+    unmatched=st.sampled_from(["exclude", "miss"]),
     false_rate_budget=st.just(5),
     metrics=st.just(("all",)),
 )

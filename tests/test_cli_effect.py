@@ -31,6 +31,7 @@ def said(arguments: str, *more: str) -> str:
         ("evaluate", "--group-by cam --format csv", "--out DIR"),
         ("show R", "--overwrite", "--out FILE"),
         ("compare R S", "--overwrite", "--out FILE"),
+        ("average R S", "--overwrite", "--out FILE"),
         ("plot R -o f.svg", "--metric CMC@1", "--curve camera-pairs"),
         ("report R -o r.html", "--top 3", "--images {row}.jpg"),
         ("ledger create L", "--label-column day", "--query-labels absent.csv"),

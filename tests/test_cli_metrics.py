@@ -182,7 +182,7 @@ def test_a_difference_that_remains_is_printed_with_the_result() -> None:
         assert done.exit_code == 0, done.stderr
         return " ".join(done.stdout.split())
 
-    remark = "Differences oml: it averages over all queries: one without a positive counts as 0"
+    remark = "Differences oml: a query without a positive makes its precision NaN"
     assert remark in words("evaluate", *STORED, *CSV, "--as", "oml", "--out", "oml")
     assert remark in words("show", "oml")
     assert "Differences" not in words("evaluate", *STORED, *CSV, "--as", "torchreid")
@@ -266,7 +266,10 @@ def test_the_list_of_metrics_is_whole() -> None:
         assert metric.name in done.stdout
         assert one["needs"] == list(metric.needs)
         assert one["also"] == list(metric.also)
-        assert one["needs_single_shot"] == (["single_shot"] if one["name"] == "CMC@{x}" else [])
+        by_identity = {"single-gallery-shot": "single_shot"}
+        by_identity["distinct-identities"] = "identities_ahead"
+        needs = {cmc: [field] for cmc, field in by_identity.items()}
+        assert one["needs_under_cmc"] == (needs if one["name"] == "CMC@{x}" else {})
         assert one["formula"]
         assert one["source"]
         assert one["examples"]

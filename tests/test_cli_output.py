@@ -52,7 +52,7 @@ def test_names_in_messages_do_nothing_to_a_terminal() -> None:
 def test_output_is_tried_before_any_work(
     monkeypatch: pytest.MonkeyPatch, out: str, words: str
 ) -> None:
-    monkeypatch.setattr(preparation, "plan_request", fail_to_work)
+    monkeypatch.setattr(preparation, "plan_requests", fail_to_work)
     before = sorted(Path.cwd().iterdir())
     result = run(*STORED, *CSV, "--out", out)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -106,7 +106,7 @@ def test_errors_of_the_system_are_words(monkeypatch: pytest.MonkeyPatch) -> None
     def broken(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(preparation, "plan_request", broken)
+    monkeypatch.setattr(preparation, "plan_requests", broken)
     result = run(*STORED, *CSV)
     assert (result.exit_code, result.stderr) == (2, "error: [Errno 5] Input/output error\n")
 

@@ -32,6 +32,7 @@ from support.run import (
     ClusterExecutor,
     Connection,
     Job,
+    Share,
     cluster_module,
     connection_module,
     local_cluster,
@@ -112,6 +113,16 @@ def test_single_gallery_shot_and_its_draws(folder: Path, client: Client, kind: s
     expected = runs.run(work, options)
     found = runs.run(work, options, executor=ClusterExecutor(Connection(client)))
     assert expected.statistics.single_shot is not None
+    assert found.statistics.equals(expected.statistics)
+
+
+@pytest.mark.parametrize("kind", ["features", "strips"])
+def test_distinct_identities(folder: Path, client: Client, kind: str) -> None:
+    protocol = se.Protocol("distinct", ("same(id, cam)",), cmc="distinct-identities")
+    work = prepared(folder, kind, protocol=protocol)
+    expected = runs.run(work, MetricOptions())
+    found = runs.run(work, MetricOptions(), executor=ClusterExecutor(Connection(client)))
+    assert expected.statistics.identities_ahead is not None
     assert found.statistics.equals(expected.statistics)
 
 
@@ -246,18 +257,18 @@ def test_tasks_in_flight_are_bounded_and_have_names_to_read(
 def test_a_job_travels_small(folder: Path) -> None:
     work = prepared(folder, "features", protocol="separate-camera")
     pairs = work.pairs.block(0, QUERIES)
-    job = Job(work.source, pairs, work.plan)
+    job = Job(work.source, work.plan, (Share(pairs),))
     blob = pickle.dumps(job)
     listed = 8 * len(pairs.item)
     assert len(blob) < listed + 2 * GALLERY + 8 * QUERIES + 4000
     again = pickle.loads(blob)
     assert again.plan == replace(work.plan, tasks=())
     for name in ("indptr", "item", "positive", "same_identity", "junk"):
-        found, expected = getattr(again.pairs, name), getattr(pairs, name)
+        found, expected = getattr(again.shares[0].pairs, name), getattr(pairs, name)
         assert found.dtype == expected.dtype
         assert np.array_equal(found, expected)
     for name, codes in vars(pairs.classes).items():
-        assert np.all(getattr(again.pairs.classes, name) == codes)
+        assert np.all(getattr(again.shares[0].pairs.classes, name) == codes)
 
 
 @pytest.mark.parametrize("cameras", [1, 127, 128, 129, 300, 40_000])

@@ -79,6 +79,7 @@ def test_resamples_are_metrics_of_the_queries_drawn(
         ap=data.draw(st.sampled_from(CHOICES["ap"])),
         vp=data.draw(st.sampled_from(CHOICES["vp"])),
         cmc=data.draw(st.sampled_from(("first-match", "all-shots"))),
+        unmatched=data.draw(st.sampled_from(("exclude", "miss"))),
         false_rate_budget=3,
         false_accept_rates=(0.1, 0.25, 0.5),
         metrics=("all",),

@@ -150,6 +150,7 @@ def test_made_parts_are_whole() -> None:
     for name in se.PROTOCOLS:
         assert f"| `{name}` |" in conventions
         assert f"| `{name}` |" in docs_hooks.protocols_part()
+    assert "a query's own image, by index" in docs_hooks.protocols_part()
 
 
 def test_every_module_is_told_of() -> None:

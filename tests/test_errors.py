@@ -76,6 +76,8 @@ CALLS: dict[str, Callable[[], object]] = {
         "not.csv", queries=3, gallery=se.Labels(id=IDS)
     ),
     "compare": lambda: se.compare("gone", "gone"),
+    "average": lambda: se.average(["gone"]),
+    "Average.load": lambda: se.Average.load("gone"),
     "compare_index": lambda: se.compare_index(
         se.Features(np.eye(6), np.eye(6)), ["Flat,"], k=2, query=se.Labels(id=IDS),
         gallery=se.Labels(id=IDS), protocol="no-camera",

@@ -141,7 +141,7 @@ def test_a_range_that_turns_out_to_need_the_data_keeps_its_plan() -> None:
         ({"tile": 5}, "tile is 5"),
         (
             {"protocol": "market"},
-            "allshots, cloth-changing, cuhk03, cuhk03-torchreid, listed, ltcc",
+            "allshots, cloth-changing, cuhk03",
         ),
         ({"self_match": "name"}, ".index. or .key. is needed"),
         ({"ties": "none"}, "pessimistic, optimistic, stable, expected"),

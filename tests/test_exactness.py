@@ -21,7 +21,7 @@ from oracle import oracle_statistics
 from profiles import examples
 from reference import canonical_distances
 from support.planning import Range, Task
-from support.run import Job, Thresholds, Watch, count, find_positives
+from support.run import Job, Share, Thresholds, Watch, count, find_positives
 from support.runs import plan_any_budget, prepare, session_of
 
 import streameval as se
@@ -306,9 +306,10 @@ def counted_by_task(features: se.Features, sides: dict[str, se.Labels]) -> list[
     )
     used = Range(0.0, 2.0)
     pairs = prepared.pairs.block(0, QUERIES)
-    job = Job(features, pairs, plan, Thresholds(used, *used.limits(101, 0)))
+    share = Share(pairs, Thresholds(used, *used.limits(101, 0)))
+    job = Job(features, plan, (share,))
     job = find_positives(job, session_of({"threads": 1}))
-    return [count(job, task, Watch(Progress())) for task in plan.tasks]
+    return [count(job, task, Watch(Progress()))[0] for task in plan.tasks]
 
 
 def test_shards_merged_in_any_order() -> None:

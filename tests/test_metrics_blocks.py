@@ -63,10 +63,11 @@ def assert_equal(one: Metrics, other: Metrics) -> None:
     ap=st.sampled_from(CHOICES["ap"]),
     vp=st.sampled_from(CHOICES["vp"]),
     cmc=st.sampled_from(CHOICES["cmc"]),
+    unmatched=st.sampled_from(["exclude", "miss"]),
     cuts=st.lists(st.integers(0, 8), max_size=4),
 )
 def test_any_blocks_of_queries_give_the_same_metrics(
-    problem: dict[str, Any], ties: Any, ap: Any, vp: Any, cmc: Any, cuts: list[int]
+    problem: dict[str, Any], ties: Any, ap: Any, vp: Any, cmc: Any, unmatched: Any, cuts: list[int]
 ) -> None:
     stats = oracle_statistics(
         **problem, thresholds=oracle_thresholds(problem["distances"], 0.0, 1.0)
@@ -74,9 +75,24 @@ def test_any_blocks_of_queries_give_the_same_metrics(
     shots = np.sort(np.random.default_rng(0).random((2, stats.queries, 3, RANKS)), axis=-1)
     tied = np.add.reduceat(np.append(stats.tied, 0), stats.indptr[:-1]) * stats.has_positive > 0
     shots = np.where(tied[:, None, None], shots, shots[:, :, :1])  # rules differ by ties alone
-    stats = replace(with_histogram(stats, problem), single_shot=shots[0], sampled_shots=shots[1])
+    ahead = np.sort(np.random.default_rng(0).integers(0, 5, (stats.queries, 3)))
+    ahead = np.where(tied[:, None], ahead, ahead[:, :1])
+    stats = replace(
+        with_histogram(stats, problem),
+        single_shot=shots[0],
+        sampled_shots=shots[1],
+        identities_ahead=ahead,
+    )
     options = MetricOptions(
-        ties, ap, vp, 5, cmc=cmc, dir_ranks=(1, 3), false_accept_rates=(0.0, 0.4), metrics=("all",)
+        ties,
+        ap,
+        vp,
+        5,
+        cmc=cmc,
+        unmatched=unmatched,
+        dir_ranks=(1, 3),
+        false_accept_rates=(0.0, 0.4),
+        metrics=("all",),
     )
     whole = quietly(stats, options)
     assert len(whole.scalars) > len(METRICS)

@@ -15,11 +15,13 @@ from oracle_lists import (
     all_shots,
     average_precision,
     discounted_gain,
+    global_average_precision,
     hits_at,
     interpolated_precision,
     mean_over_lists,
     median_rank,
     open_set_lists,
+    precision_to_last,
     recall_at_percent,
     reciprocal_rank,
 )
@@ -39,6 +41,7 @@ for percent in ("0.07", "1", "12.5", "20", "30", "50", "70", "100"):
 for k in CUTS:
     READINGS[f"P@{k}"] = hits_at(k, "k")
     READINGS[f"P@{k}/min"] = hits_at(k, "min")
+    READINGS[f"mP@{k}"] = precision_to_last(k)
     READINGS[f"recall@{k}"] = hits_at(k, "total")
     READINGS[f"nDCG@{k}"] = discounted_gain(k)
 
@@ -220,3 +223,35 @@ def test_the_area_is_that_of_the_curve(ties: Any) -> None:
     )
     far, dir_1 = metrics.curves["FAR"], metrics.curves["DIR@1"]
     assert metrics.scalars["DIR_AUC@1"] == pytest.approx(np.sum(np.diff(far) * dir_1[:-1]))
+
+
+@examples(120)
+@given(problem=problems(levels=4), ties=st.sampled_from(FIXED))
+def test_global_average_precision_equals_the_oracle(problem: dict[str, Any], ties: Any) -> None:
+    values = values_of(problem, ("GAP",), ties=ties)
+    np.testing.assert_equal(values["GAP"], global_average_precision(problem, ties))
+
+
+@examples(60)
+@given(problem=problems(max_queries=5, max_gallery=6, levels=3))
+def test_expected_global_average_precision(problem: dict[str, Any]) -> None:
+    values = values_of(problem, ("GAP",), ties="expected")
+    expected = global_average_precision(problem, "expected")
+    np.testing.assert_allclose(values["GAP"], expected, 0, 1e-13)
+
+
+def test_ties_of_predictions_are_ties() -> None:
+    """Two queries at one distance, one correct: no positive and negative of a query are tied."""
+    problem = {
+        "distances": np.array([[0.1, 0.9], [0.1, 0.9]]),
+        "query_id": np.array([1, 3]),
+        "gallery_id": np.array([1, 2]),
+    }
+    stats = oracle_statistics(**problem)
+    found = {
+        ties: quietly(stats, MetricOptions(ties, metrics=("GAP", "mAP"))) for ties in ALL_RULES
+    }
+    values = {ties: one["GAP"] for ties, one in found.items()}
+    assert values == {"pessimistic": 0.5, "optimistic": 1.0, "stable": 1.0, "expected": 0.75}
+    assert all(one.intervals == {"GAP": (0.5, 1.0)} for one in found.values())
+    assert found["stable"].counts["ties"] == 0

@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
-from support.planning import Data, Limits, PairSizes, Plan, Problem, ShotSizes, Workers, make_plan
+from support.planning import (
+    Data,
+    IdentitySizes,
+    Limits,
+    PairSizes,
+    Plan,
+    Problem,
+    ShotSizes,
+    Workers,
+    make_plan,
+)
 from support.protocols import PairCounts
 
 import streameval as se
@@ -40,7 +50,8 @@ problems = st.builds(
         chunks=st.tuples(st.integers(1, 400), st.integers(1, 4000)),
     ),
     extra_passes=st.integers(0, 1),
-    shots=st.none()
+    identities=st.none()
+    | st.builds(IdentitySizes, identities=st.integers(0, 500))
     | st.builds(
         ShotSizes,
         identities=st.integers(0, 500),
@@ -71,7 +82,7 @@ def test_every_pair_is_in_one_task_and_the_peak_within_the_budget(
         seen[slice(*task.queries), slice(*task.gallery)] += 1
     assert (seen == 1).all()
     assert plan.pairs == problem.queries * problem.gallery
-    if problem.shots is not None:
+    if problem.identities is not None:
         assert all(task.gallery == (0, problem.gallery) for task in plan.tasks)
     assert all(size >= 1 for size in (plan.block, *plan.tile))
 

@@ -63,7 +63,7 @@ def test_the_named_protocols_can_be_written(protocol: se.Protocol, tmp_path: Pat
         (["same_camera = true"], "lacks ignore, the rules of ignored pairs"),
         (["same_identity_and_camera = 1"], "identity_and_camera of protocol mine is 1; true or f"),
         (["ignore = [['cam']]"], "has ignore and same_identity_and_camera or same_camera"),
-        (["cmc = 'first'"], "cmc of protocol mine is 'first'; 'first-match', 'all-shots"),
+        (["cmc = 'first'"], "cmc of protocol mine is 'first'; one of 'first-match', 'all-shots"),
         (["junk_ids = -1"], "junk_ids of protocol mine is -1; a list of integers or strings"),
         (
             ["junk_ids = [0.5]"],

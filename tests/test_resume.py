@@ -189,6 +189,25 @@ def test_what_was_counted_before_an_error_is_kept(folder: Path) -> None:
     assert found.statistics.equals(runs.run(prepared(folder, "features"), OPTIONS).statistics)
 
 
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("cmc", ["single-gallery-shot", "distinct-identities"])
+def test_what_is_counted_by_identity_is_kept(folder: Path, cmc: Any) -> None:
+    options = {"protocol": se.Protocol("own", ("same(id, cam)",), cmc=cmc), "threads": 1}
+
+    def fails(job: Any, task: Any, watch: Any) -> Any:
+        if task.queries[0] >= 100:
+            raise RuntimeError("the cable is cut")
+        return faults.noted(job, task, watch)
+
+    with pytest.raises(TaskError, match="the cable is cut"):
+        run(folder, fails, **options)
+    assert attempts(folder) == 2
+    found = run(folder, **options)
+    assert attempts(folder) == 3
+    whole = runs.run(prepared(folder, "features", **options), OPTIONS)
+    assert found.statistics.equals(whole.statistics)
+
+
 def test_an_error_of_the_cluster_keeps_what_no_commit_was_due_for(folder: Path) -> None:
     assert checkpoint_module.COMMIT_SECONDS > 2
     counted = stop_in_the_middle(folder)
@@ -370,7 +389,7 @@ def test_a_record_of_another_format_is_refused_by_name(folder: Path) -> None:
     session = store.writable()
     zarr.open_group(session.store, mode="a").attrs["manifest"] = "{}"
     session.commit("1 tasks")
-    with pytest.raises(OutputError, match=r"progress was written .* in format 1, and format 6 is"):
+    with pytest.raises(OutputError, match=r"progress was written .* in format 1, and format 7 is"):
         Checkpoint(folder / "progress", resume=True)
     shutil.rmtree(folder / "progress")  # nothing holds its lock
 

@@ -61,6 +61,7 @@ CASES = {
     "groups": {"group_by": "cam"},
     "refined": {"refine": "EER", "group_by": "cam"},
     "drawn": {"protocol": "cuhk03"},
+    "distinct": {"protocol": se.Protocol("distinct", cmc="distinct-identities")},
     "expected": {"ties": "expected"},
 }
 

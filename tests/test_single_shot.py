@@ -387,7 +387,7 @@ def test_cuhk03(protocol: str, ties: Any, cmc: list[float], tmp_path: Path) -> N
 def test_what_cannot_be_read_says_why() -> None:
     matrix, sides = small_problem(np.random.default_rng(5))
     plain = se.evaluate(se.Distances(matrix), **sides)
-    with pytest.raises(se.OptionError, match=r"needs single_shot, .* --protocol cuhk03"):
+    with pytest.raises(se.OptionError, match=r"needs single_shot, .* choose cuhk03"):
         plain.with_options(cmc="single-gallery-shot")
     with pytest.raises(se.OptionError, match=r"--metrics 'CMC_sampled@1' and --protocol cuhk03"):
         plain.with_options(metrics=("CMC_sampled@1",))
@@ -529,7 +529,7 @@ def test_number_of_draws_and_seed() -> None:
 
 def test_listed_pairs_have_no_identities_to_draw_of() -> None:
     matrix, sides = small_problem(np.random.default_rng(9))
-    with pytest.raises(se.OptionError, match="takes its pairs from lists, and its CMC is of one"):
+    with pytest.raises(se.OptionError, match="takes its pairs from lists, and its CMC draws one"):
         replace(se.PROTOCOLS["listed"], cmc="single-gallery-shot")
     listed = se.ListedPairs.of([[0]] * QUERIES)
     with pytest.raises(se.OptionError, match="choose protocol listed"):

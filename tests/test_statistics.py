@@ -115,8 +115,10 @@ def test_what_only_a_whole_gallery_has_is_not_subtracted() -> None:
     one = {"distances": np.array([[0.5, 1]]), "query_id": np.array([1])}
     whole = statistics_of(one | {"gallery_id": np.array([1, 2])})
     drawn = replace(whole, single_shot=np.zeros((1, 3, 2)))
-    with pytest.raises(ValueError, match="single_shot is of a whole gallery"):
-        drawn.minus(whole, {"nearest_negative": whole.nearest_negative})
+    distinct = replace(whole, identities_ahead=np.zeros((1, 3), np.int64))
+    for name, counted in (("single_shot", drawn), ("identities_ahead", distinct)):
+        with pytest.raises(ValueError, match=f"{name} is of a whole gallery"):
+            counted.minus(whole, {"nearest_negative": whole.nearest_negative})
 
 
 @examples(30)

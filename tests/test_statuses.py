@@ -49,6 +49,7 @@ def test_done() -> None:
         ["evaluate", "--config", "absent.toml"],
         ["show", "nowhere"],
         ["compare", "nowhere", "here"],
+        ["average", "nowhere", "here"],
         ["plot", "nowhere", "-o", "x.svg"],
         ["ledger", "show", "nowhere"],
         ["completion", "csh"],

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 from support.planning import Plan
-from support.protocols import Pairs
 from support.run import Cancelled, Job, Pass, ThreadExecutor, Watch
 from waiting import PATIENCE
 
@@ -21,7 +20,6 @@ from streameval import Distances, InputError, Progress
 
 JOB = Job(
     Distances(np.zeros((1, 1))),
-    Pairs.assumed(1, 1, 0),
     Plan("strips", (), 1, (1, 1), 1, 1, {}, 0, 0),
 )
 

@@ -6,6 +6,6 @@ and some rows again. Nothing is refused here, and no number of an evaluation dep
 """
 
 from streameval.audit.features import audit_features
-from streameval.audit.labels import Audit, Finding, audit_labels, check_labels
+from streameval.audit.labels import Audit, Finding, audit_labels, check_all, check_labels
 
-__all__ = ["Audit", "Finding", "audit_features", "audit_labels", "check_labels"]
+__all__ = ["Audit", "Finding", "audit_features", "audit_labels", "check_all", "check_labels"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Literal
@@ -54,6 +55,20 @@ class Audit:
     def summary(self) -> JsonObject:
         """Return what ``--json`` prints."""
         return {"facts": self.facts, "findings": [asdict(one) for one in self.findings]}
+
+
+def check_all(query: Labels, gallery: Labels, protocols: Sequence[Protocol]) -> list[Finding]:
+    """Return what `check_labels` finds under several protocols, each finding once.
+
+    Labels are those of all queries and items. Of protocols that select some, nothing is found.
+    """
+    found = [
+        finding
+        for protocol in protocols
+        if not protocol.selects
+        for finding in check_labels(query, gallery, protocol)
+    ]
+    return list({str(finding): finding for finding in found}.values())
 
 
 def check_labels(query: Labels, gallery: Labels, protocol: Protocol) -> list[Finding]:

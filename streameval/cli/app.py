@@ -245,6 +245,7 @@ def completion(shell: str) -> None:
 
 for added in (
     *(evaluate.evaluate, evaluate.compare_index, ledger.ledger, data.audit, data.convert),
-    *(saved.show, saved.verify, saved.compare, saved.plot, saved.report, saved.conventions),
+    *(saved.show, saved.verify, saved.compare, saved.average, saved.plot, saved.report),
+    saved.conventions,
 ):
     main.add_command(added)

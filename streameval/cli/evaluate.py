@@ -28,10 +28,10 @@ TREC = ("trec_run", "trec_qrels")
 
 
 @command(
-    "distances query gallery QUERY_LABELS GALLERY_LABELS fill_missing metric LISTS preset protocol "
-    "junk_ids self_match shot_draws shot_seed good junk pairs listed_as ties range RULES group_by "
-    "refine ci SESSION out overwrite resume json printed_format quiet dry_run rate trec_run "
-    "trec_qrels config",
+    "distances query gallery QUERY_LABELS GALLERY_LABELS fill_missing metric LISTS preset "
+    "protocols junk_ids self_match shot_draws shot_seed good junk pairs listed_as ties range "
+    "RULES group_by refine ci SESSION out overwrite resume json printed_format quiet dry_run "
+    "rate trec_run trec_qrels config",
     "evaluate --query query.npy --gallery gallery.npy --out result \\\n"
     "    --query-labels query.csv --gallery-labels gallery.csv",
     'evaluate --distances distances.zarr --metrics "CMC@1,mAP" --ci 95 \\\n'
@@ -64,9 +64,10 @@ def evaluate(**given: Any) -> None:
     ):
         with loading():
             from streameval import audit
-            from streameval.display.evaluation import evaluation_blocks, results_table
+            from streameval.display.shown import blocks_of, table_of
             from streameval.request import Request
-            from streameval.run.preparation import plan_request, with_pairs
+            from streameval.run.orchestrator import by_protocol
+            from streameval.run.preparation import plan_requests, with_pairs
             from streameval.run.session import open_session
 
         resampling = None if values["ci"] is None else inputs.parse_level(values)
@@ -74,46 +75,49 @@ def evaluate(**given: Any) -> None:
         output = stack.enter_context(Output(values))
         files = stack.enter_context(open_trec(values))
         opened = inputs.read_inputs(values)
-        request = Request.of(opened)
+        requests = Request.several(opened, opened["protocols"])
         conditions = {**values, "progress": progress, "resume": False}
         session = stack.enter_context(open_session(conditions))
-        planned = plan_request(request, session)
+        planned = plan_requests(requests, session)
         query, gallery = (opened[side] for side in SIDES)
-        known = not opened["without_labels"]
-        findings = audit.check_labels(query, gallery, request.protocol) if known else []
+        findings = []
+        if not opened["without_labels"]:
+            findings = audit.check_all(query, gallery, [one.protocol for one in requests])
         for finding in findings:
             warn(str(finding))
         if values["dry_run"]:
             print_plan(values, planned)
             return
-        prepared = with_pairs(planned)
+        prepared = [with_pairs(one) for one in planned]
         if files:
             from streameval.neighbors.list_files import write_trec
 
-            ties = prepared.request.options.ties
-            pairs = prepared.pairs.block(0, len(query))
+            ties = prepared[0].request.options.ties
+            pairs = prepared[0].pairs.block(0, len(query))
             collect = write_trec(query, gallery, pairs, ties, files)
             session = replace(session, collect=collect)
-        del opened, request, planned, query, gallery  # the labels of a large gallery are large
-        result = output.count(prepared, session)
+        del opened, requests, planned, query, gallery  # the labels of a large gallery are large
+        counted = output.count(prepared, session)
         if resampling is not None:
-            result = replace(result, resampling=resampling)
-        if not output.holds(result):
-            result = describe(result, values, findings)
+            counted = [replace(one, resampling=resampling) for one in counted]
+        if not output.holds(counted):
+            counted = [describe(one, values, findings) for one in counted]
+        results = by_protocol(prepared, counted)
+        result = results if len(results) > 1 else next(iter(results.values()))
         progress.close()
-        failure = output.save(result)
+        failure = output.save(result, counted)
         saved = None if failure is not None else values["out"]
         print_answer(
             values,
             result.summary,
-            lambda: evaluation_blocks(result, saved),
-            lambda: results_table({values["out"] or "this run": result}),
+            lambda: blocks_of(result, saved),
+            lambda: table_of(result, values["out"] or "this run"),
         )
         if failure is not None:
             raise failure
 
 
-def print_plan(values: Values, planned: Planned) -> None:
+def print_plan(values: Values, planned: Sequence[Planned]) -> None:
     """Print the answer of ``--dry-run``."""
     from streameval.report.inputs import plan_blocks, plan_summary
     from streameval.run.session import parse_bytes
@@ -154,6 +158,7 @@ def check_trec(values: Values, ties: str) -> None:
                 "--index Flat -k K (of all, K the size of the gallery)"
             )
         for other, given, why in (
+            ("several --protocol", len(values["protocols"]) > 1, "which have other orders"),
             ("-k auto", values["k"] == "auto", "of which there are several lengths"),
             ("--resume", values["resume"], "which keeps no lists"),
         ):

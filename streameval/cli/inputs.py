@@ -50,8 +50,8 @@ def read_inputs(values: Values) -> dict[str, Any]:
         } or None
         opened |= {"query": query, "gallery": gallery, "group_by": open_groups(values)}
         opened["junk_ids"] = junk_ids(values, gallery)
-    opened |= {"source": open_source(values), "protocol": open_protocol(values["protocol"])}
-    return {**values, **opened}
+    opened |= {"source": open_source(values), "protocol": open_protocols(values)[0]}
+    return {**values, **opened, "protocols": open_protocols(values)}
 
 
 def check_source(values: Values) -> None:
@@ -88,8 +88,9 @@ def check_terms(values: Values) -> MetricOptions:
     if not has_shapes_only(values):
         check_labels(values, SIDES)
     listed = None if values["good"] is None else "listed"
-    protocol = open_protocol(values["protocol"]) or listed
-    return Terms.of({**values, "protocol": protocol, "junk_ids": None}).options
+    protocols = [protocol or listed for protocol in open_protocols(values)]
+    terms = Terms.several({**values, "junk_ids": None}, protocols)
+    return terms[0].options
 
 
 def keywords(function: Callable[..., Any], values: Values) -> dict[str, Any]:
@@ -188,11 +189,19 @@ def open_labels(
     from streameval.protocols.shipped import with_options
 
     check_labels(values, sides)
-    protocol = open_protocol(values.get("protocol")) or "market1501"
-    shared = with_options(protocol, {}).columns if like is None else tuple(like.more)
+    shared = tuple(() if like is None else like.more)
+    if like is None:
+        protocols = [with_options(one or "market1501", {}) for one in open_protocols(values)]
+        shared = tuple(dict.fromkeys(name for one in protocols for name in one.columns))
     uris = (label_uris(values, side) for side in sides)
     given = {"more": more, "shared": shared, "like": like, "pattern": values["pattern"]}
     return read_sides(*uris, **given, **filled(values))
+
+
+def open_protocols(values: Values) -> list[str | Protocol | None]:
+    """Return the protocols of ``--protocol``, which some commands take several times."""
+    given = values.get("protocols") or [values.get("protocol")]
+    return [open_protocol(protocol) for protocol in given]
 
 
 def open_protocol(protocol: str | None) -> str | Protocol | None:

@@ -39,11 +39,9 @@ GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)  # there, or 
 
 def _kept_protocols() -> list[str]:
     """Return the protocols that a ledger can keep up to date."""
-    from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
     from streameval.protocols.shipped import PROTOCOLS
 
-    every = PROTOCOLS.values()
-    return [one.name for one in every if not one.lists and one.cmc != SINGLE_GALLERY_SHOT]
+    return [one.name for one in PROTOCOLS.values() if not (one.lists or one.by_identity)]
 
 
 def _option(kind: Any, help: str, *flags: str, **attributes: Any) -> dict[str, Any]:
@@ -128,6 +126,14 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "protocol": _option(
         PROTOCOLS, "Which pairs are ignored, and how CMC counts.  [default: market1501]"
     ),
+    "protocols": _option(
+        PROTOCOLS,
+        "Which pairs count, who takes part, how CMC counts. Repeatable: all in one pass.  "
+        "[default: market1501]",
+        "--protocol",
+        "protocols",
+        multiple=True,
+    ),
     "kept_protocol": _option(
         Choice(PROTOCOLS.names, "FILE.toml", _kept_protocols),
         "Which pairs are ignored, and how CMC counts.  [default: market1501]",
@@ -151,6 +157,11 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         multiple=True,
     ),
     "listed_as": _rule("ListedAs", "Content of these files: indices or keys.", default="1-based"),
+    "unmatched": _rule(
+        "Unmatched",
+        "A query without a positive: left out of means over Q+, a miss that counts 0, or an "
+        "error.  [default: the protocol's, exclude]",
+    ),
     "ties": _rule("TieRule", "Order of items at the same distance.  [default: pessimistic]"),
     "range": _option(
         Range(*get_args(RangeName)), "Distances of tau = 0 and tau = 1.  [default: auto]"
@@ -277,7 +288,7 @@ GROUPS = {
         for side in SIDES
     },
     "LISTS": f"neighbors neighbor_distances index k {SEARCHES}",
-    "RULES": "vp false_rate_budget ap metrics",
+    "RULES": "vp false_rate_budget ap unmatched metrics",
     "SESSION": "memory threads workers scheduler",
     "DRAWS": "resamples seed despite",
     "FIGURE": "labels figure overwrite",

@@ -21,9 +21,13 @@ from streameval.output import ESCAPED, as_json, check_new, write_new
 if TYPE_CHECKING:
     from streameval.display.table import Blocks, Table
     from streameval.result import Evaluation
+    from streameval.result.average import Average
+    from streameval.result.several import Evaluations
     from streameval.run.checkpoint import Checkpoint
     from streameval.run.preparation import Prepared
     from streameval.run.session import Session
+
+    Result = Evaluation | Average | Evaluations
 
 
 SUFFIX = ".progress"
@@ -131,44 +135,66 @@ class Output(ExitStack):
             self.push(opened.pop_all())
         return self
 
-    def count(self, prepared: Prepared, session: Session) -> Evaluation:
-        """Return the result: evaluated, or read again where the same evaluation is saved."""
-        from streameval.result import Evaluation
+    def count(self, prepared: list[Prepared], session: Session) -> list[Evaluation]:
+        """Return the results: evaluated, or read again where the same evaluation is saved."""
         from streameval.result.saved import least_bytes
-        from streameval.run.orchestrator import carry_out
+        from streameval.run.orchestrator import carry_out_all
         from streameval.run.provenance import identity, manifest
 
         if self._out is None:
-            return carry_out(prepared, session)
+            return carry_out_all(prepared, session)
         content = manifest(prepared)
         name = identity(content)
         if self._resume and Path(self._out).exists():
-            saved, request = Evaluation.load(self._out), prepared.request
-            if saved.provenance.get(IDENTITY) == name:
-                self._saved = saved
-                result = saved.with_options(request.options)
-                return result if request.group_by is None else result.grouped(request.group_by)
+            known = self._known(prepared, name)
+            if known:
+                return known
             if not self._overwrite:
                 raise OutputError(
                     f"{self._out} holds the result of another evaluation, of other inputs or "
                     "options; choose another folder, or replace it: --overwrite"
                 )
-        problem = prepared.problem
-        listed = prepared.plan.layout == "lists"
-        self._folder.reserve(least_bytes(problem.queries, 0 if listed else problem.pairs.positives))
+        problem, plan = prepared[0].problem, prepared[0].plan
+        listed = plan.layout == "lists"
+        queries = max(problem.queries, problem.asking)
+        self._folder.reserve(least_bytes(queries, 0 if listed else problem.pairs.positives))
         if self._checkpoint is not None:
-            plan = self._checkpoint.start(lambda: content, prepared.plan, prepared.with_cut)
-            prepared = replace(prepared, plan=plan)
+            plan = self._checkpoint.start(lambda: content, plan, prepared[0].with_cut)
+            prepared = [replace(one, plan=plan) for one in prepared]
             session = replace(session, record=self._checkpoint, scratch=self._folder.target)
-        result = carry_out(prepared, session)
-        known = {IDENTITY: name, FINGERPRINTS: content["inputs"]}
-        return replace(result, provenance={**result.provenance, **known})
+        about = {IDENTITY: name, FINGERPRINTS: content["inputs"]}
+        return [
+            replace(result, provenance={**result.provenance, **about})
+            for result in carry_out_all(prepared, session)
+        ]
 
-    def holds(self, result: Evaluation) -> bool:
+    def _known(self, prepared: list[Prepared], name: str) -> list[Evaluation]:
+        """Return what is saved, under the options that are asked for; none of another evaluation.
+
+        Of several evaluations, all are saved together.
+        """
+        from streameval.result import Evaluation
+        from streameval.result.several import folders_of
+
+        known = []
+        for one, folder in zip(prepared, folders_of([one.place for one in prepared]), strict=True):
+            if not Path(self._out, folder).exists():
+                return []
+            saved, request = Evaluation.load(Path(self._out, folder)), one.request
+            if saved.provenance.get(IDENTITY) != name:
+                return []
+            result = saved.with_options(request.options)
+            by = request.group_by
+            known.append(result if by is None else result.grouped(by))
+            self._saved = self._saved or saved
+        return known
+
+    def holds(self, results: list[Evaluation]) -> bool:
         """Return whether what is saved has the same options, groups and intervals."""
         import numpy as np
 
-        saved, by = self._saved, str(result.group_by)  # of no column: without groups, or cam-pair
+        saved, result = self._saved, results[0]
+        by = str(result.group_by)  # of no column: without groups, or cam-pair
         return (
             saved is not None
             and saved.options == result.options
@@ -177,8 +203,10 @@ class Output(ExitStack):
             and np.array_equal(saved.columns.get(by, ()), result.columns.get(by, ()))
         )
 
-    def save(self, result: Evaluation) -> Exception | None:
+    def save(self, result: Result, results: list[Evaluation]) -> Exception | None:
         """Save the result where it is not there; return the error where it can't be written.
+
+        It is of these evaluations.
 
         It may be the work of hours, and is printed all the same; finished work is kept then.
         """
@@ -188,7 +216,7 @@ class Output(ExitStack):
             return None
         replaces = self._overwrite or self._saved is not None
         try:
-            if not self.holds(result):
+            if not self.holds(results):
                 check_output(self._out, overwrite=replaces)
                 self._folder.fill(result.write)
             if self._checkpoint is not None:

@@ -1,4 +1,7 @@
-"""The commands that read saved results: show, verify, conventions, compare, plot and report."""
+"""The commands that read saved results.
+
+They are show, verify, conventions, compare, average, plot and report.
+"""
 
 from __future__ import annotations
 
@@ -158,6 +161,35 @@ def compare(folders: tuple[str, ...], queries: int, **values: Any) -> None:
         lambda: comparison.summary(queries),
         lambda: comparison_blocks(comparison, queries),
         lambda: comparison_table(comparison),
+    )
+
+
+@command(
+    "metrics labels TABLE",
+    "average result other",
+    'average result other --label "split 1" --label "split 2" --metrics "CMC@1,mAP"',
+)
+@folders
+def average(folders: tuple[str, ...], **values: Any) -> None:
+    """Average saved results under the same rules: mean and standard deviation.
+
+    The results may be of other queries, galleries and features, such as the splits of a data set.
+    Protocol, distance and options must be the same. The standard deviation has n - 1 in the
+    denominator. The formats csv, markdown, latex and parquet have one row per result, then the
+    rows mean and std.
+    """
+    from streameval.display.average import average_blocks, average_table
+    from streameval.result.average import average
+
+    check_effect("overwrite", values["text_file"] is not None, "give --out FILE")
+    chosen_format(values)
+    names = by_name(folders, values["labels"], "results")
+    averaged = average(names, metrics=values["metrics"])
+    print_answer(
+        values,
+        averaged.summary,
+        lambda: average_blocks(averaged),
+        lambda: average_table(averaged),
     )
 
 

@@ -35,6 +35,7 @@ from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Confidence
 from streameval.metrics.groups import NOT_BY_QUERY, camera_matrix
 from streameval.metrics.metric import COUNT, FRACTION, TAU, Kind
+from streameval.metrics.options import MetricOptions
 from streameval.protocols.labels import CAMERA_PAIRS
 from streameval.typing import JsonObject
 
@@ -75,7 +76,7 @@ def evaluation_blocks(evaluation: Evaluation, saved: str | None = None) -> Block
     ]
     blocks = [*_bounds_blocks(evaluation.metrics), *_group_blocks(evaluation)]
     closing: Facts = [
-        ("Conventions", _conventions(evaluation)),
+        ("Conventions", conventions(evaluation.options, describe_range(evaluation.range))),
         ("Run", _run(counts, provenance)),
         *_confidence_rows(evaluation.chosen_confidence),
         ("Written to", saved),
@@ -95,17 +96,19 @@ def metrics_table(evaluation: Evaluation) -> Table:
         said = ""
         for name in names:
             cell, place, interval = score_of(evaluation, name)
-            unit = evaluation.metrics.details[name].kind.unit
-            blanks = " " * (len(" %") - len(unit))  # numbers line up
-            value, between = (
-                text if text in ("", DASH) else text + blanks for text in (cell.text, interval)
-            )
+            kind = evaluation.metrics.details[name].kind
+            value, between = aligned(cell.text, kind), aligned(interval, kind)
             note = " · ".join(filter(None, (cell.note, place)))
             reason = note if value == DASH else ""
             row = [name, Cell(value, "" if reason and reason == said else note), between]
             rows.append(row[: 2 + len(level)])
             said = reason
     return Table.of(("", "", *level), rows)
+
+
+def aligned(text: str, kind: Kind) -> str:
+    """Return a text with blanks for a unit that it lacks, so that numbers line up."""
+    return text if text in ("", DASH) else text + " " * (len(FRACTION.unit) - len(kind.unit))
 
 
 def metrics_by_part(results: Iterable[Evaluation]) -> Iterator[tuple[str, list[str]]]:
@@ -120,28 +123,34 @@ def metrics_by_part(results: Iterable[Evaluation]) -> Iterator[tuple[str, list[s
 def score_of(evaluation: Evaluation, name: str) -> tuple[Cell, str, str]:
     """Return a metric as a cell, the distance at which it is reached, and its interval."""
     metrics, chosen = evaluation.metrics, evaluation.chosen_confidence
-    value, detail = metrics.scalars[name], metrics.details[name]
-    kind, confidence = detail.kind, ""
+    cell, detail = value_cell(metrics, name), metrics.details[name]
+    confidence = place = ""
     if chosen is not None:
         between = chosen.intervals.get(name)
         missing = DASH if name in chosen.reasons else ""
-        confidence = missing if between is None else interval_text(*between, kind)
-    bounds = metrics.bounds.get(name)
-    if bounds is not None and detail.open:
-        return Cell(interval_text(*bounds, kind)), "", confidence
-    if math.isnan(value):
-        return Cell(DASH, detail.reason), "", confidence
-    notes = [f"± {percent(detail.error, 4)}"] if detail.error else []
-    if name in metrics.intervals:
-        notes.insert(0, f"{interval_text(*metrics.intervals[name], kind)} by ties")
-    place = ""
-    if kind == TAU:
+        confidence = missing if between is None else interval_text(*between, detail.kind)
+    if cell.value is None:
+        return cell, "", confidence
+    if detail.kind == TAU:
         low, high = evaluation.range["low"], evaluation.range["high"]
-        place = f"distance {low + value * (high - low):.4g}"
+        place = f"distance {low + cell.value * (high - low):.4g}"
     elif detail.threshold is not None and math.isfinite(detail.threshold):
         bound = f" ± {detail.threshold_error:.2g}" if 0 < detail.threshold_error < math.inf else ""
         place = f"distance {detail.threshold:.4g}{bound}"
-    return Cell(value_text(value, kind), " · ".join(notes), value=value), place, confidence
+    return cell, place, confidence
+
+
+def value_cell(metrics: Metrics, name: str) -> Cell:
+    """Return a metric as a cell; its bounds if it is open, a dash and the reason if undefined."""
+    value, detail, bounds = metrics.scalars[name], metrics.details[name], metrics.bounds.get(name)
+    if bounds is not None and detail.open:
+        return Cell(interval_text(*bounds, detail.kind))
+    if math.isnan(value):
+        return Cell(DASH, detail.reason)
+    notes = [f"± {percent(detail.error, 4)}"] if detail.error else []
+    if name in metrics.intervals:
+        notes.insert(0, f"{interval_text(*metrics.intervals[name], detail.kind)} by ties")
+    return Cell(value_text(value, detail.kind), " · ".join(notes), value=value)
 
 
 def _population(title: str, evaluation: Evaluation) -> str:
@@ -152,7 +161,9 @@ def _population(title: str, evaluation: Evaluation) -> str:
         return f"{counts['pairs_positive']:,} genuine, {impostors:,} impostor pairs"
     positive = f"{plural(counts['queries_positive'], 'query', 'queries')} of Q+"
     if title == PARTS["retrieval"]:
-        return positive
+        missed = counts["queries"] - counts["queries_positive"]
+        counted = evaluation.options.unmatched == "miss" and missed
+        return f"{positive}, {missed:,} without a positive as misses" if counted else positive
     return f"{positive}, {counts['queries_negative']:,} of Q−"
 
 
@@ -170,10 +181,11 @@ def _bounds_blocks(metrics: Metrics) -> Blocks:
     return ["", Table.of(("open", "width", "closed by"), rows, align="lrl")] if rows else []
 
 
-def _conventions(evaluation: Evaluation) -> list[str]:
-    options, used = evaluation.options, describe_range(evaluation.range)
+def conventions(options: MetricOptions, used: str) -> list[str]:
+    """Return in words how metrics are read; `used` is the range of τ, nothing without one."""
     return [
         f"CMC {options.cmc}",
+        "" if options.unmatched == "exclude" else f"unmatched {options.unmatched}",
         f"ties {options.ties}",
         f"AP {options.ap}",
         f"VP {options.vp}",

@@ -11,6 +11,7 @@ Pure NumPy and numba; no files, no threads, no protocol names.
     processor     which kernels OpenBLAS should take, by the description of the processor
     counting      the counter of ranks and thresholds
     extremes      counters of the least and greatest distance, and of the nearest negatives
+    identities    the counter of identities with a negative ahead of the first positive
     stretches     the counter of ranks alone, by stretch of the gallery
     grids         uniform cells over a row of a tile, and the edges that touch them
     cells         values to cells, and counts of cells

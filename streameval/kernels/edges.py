@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.compilation import compiled
+from streameval.stretches import cumulated
 from streameval.typing import BoolArray, FloatArray, IntArray
 
 STEPS = 100  # of τ
@@ -114,6 +115,12 @@ class Positives(NamedTuple):
             starts = self.indptr[:-1][has_positive]
             furthest[has_positive] = np.maximum.reduceat(self.distance, starts)
         return furthest
+
+    def nearest(self) -> Positives:
+        """Return the first positive of each query alone."""
+        has_positive = np.diff(self.indptr) > 0
+        starts = self.indptr[:-1][has_positive]
+        return Positives(cumulated(has_positive), self.distance[starts], self.item[starts])
 
     def block(self, start: int, stop: int) -> Positives:
         """Return the positives of some of the queries."""

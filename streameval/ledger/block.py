@@ -22,9 +22,10 @@ from streameval.ledger.state import Nearest, Positives
 from streameval.planning.range import NotUnitError, Range
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import find_pairs
-from streameval.run.job import Job, Near, Thresholds
+from streameval.run.job import Job
 from streameval.run.passes import count_stretches, find_positives, rank_stretches
 from streameval.run.session import Session
+from streameval.run.share import Near, Share, Thresholds
 from streameval.run.task import RangeError
 from streameval.statistics import RankStatistics
 from streameval.typing import FloatArray, IntArray
@@ -106,7 +107,7 @@ class Block:
         """Find the distances of the positive pairs, whose serials begin with `serial`."""
         with self._explain_errors():
             job = find_positives(self._job(0, 0), self._session)
-        found, self._found = job.known_positives(), job.found
+        found, self._found = job.only.known_positives(), job.only.found
         number = np.searchsorted(self._begin, found.item, side="right") - 1
         index = found.item - self._begin[number]
         for at, part in enumerate(self.parts):
@@ -127,7 +128,7 @@ class Block:
             job = self._counting(positives, near)
             if near:
                 reach = np.full(len(self.queries), np.inf) if reach is None else reach
-                job = replace(job, near=Near(near, reach))
+                job = job.counting(replace(job.only, near=Near(near, reach)))
             counted = count_stretches(job, self._begin[1:].tolist(), self._session)
         nearest = [
             (number, shard.nearest_negatives)
@@ -151,7 +152,8 @@ class Block:
             inside = positives.segment == self._numbers[at]
             item[inside] += part.place(positives.index[inside])
         given = KnownPositives(positives.indptr(self.queries), positives.distance, item)
-        job = replace(self._job(len(positives), near), positives=given, found=self._found)
+        job = self._job(len(positives), near)
+        job = job.counting(replace(job.only, positives=given, found=self._found))
         self._session.progress.begin(self.size, job.plan.bytes_read)
         return job
 
@@ -172,7 +174,8 @@ class Block:
         plan = source.plan(problem, self._session.limits(source))
         if plan.layout == "strips":  # these would take their positives from themselves
             plan = replace(plan, layout="rectangles")
-        return Job(source, self.pairs, plan, Thresholds(self._range, *settings.limits))
+        thresholds = Thresholds(self._range, *settings.limits)
+        return Job(source, plan, (Share(self.pairs, thresholds),))
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:

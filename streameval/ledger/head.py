@@ -15,7 +15,7 @@ from streameval.arrays.array import Array
 from streameval.errors import OptionError, OutputError, refuse
 from streameval.metrics.options import MetricOptions
 from streameval.planning.range import Range
-from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
+from streameval.protocols.protocol import Protocol
 from streameval.request import Terms
 from streameval.run.preparation import BINS, THRESHOLDS
 from streameval.run.session import parse_bytes
@@ -77,9 +77,12 @@ class Settings:
             chosen.self_match == "index"
             and "self_match by index means that query i is gallery item i, which no longer holds "
             "once the gallery grows: match by key",
-            chosen.cmc == SINGLE_GALLERY_SHOT
-            and f"protocol {chosen.name} draws one item of each gallery identity, which is no sum "
-            "over segments: choose market1501 or separate-camera, or evaluate the whole gallery",
+            chosen.by_identity
+            and f"protocol {chosen.name} {chosen.by_identity.does}, which is no sum over segments: "
+            "choose market1501 or separate-camera, or evaluate the whole gallery",
+            terms.options.unmatched == "error"
+            and "unmatched is error, and no query has a positive before a ledger has a gallery: "
+            "choose exclude or miss",
         )
         needs, used = terms.fields_needed, terms.range if isinstance(terms.range, Range) else None
         thresholds = THRESHOLDS if "negatives_within" in needs or used else 0

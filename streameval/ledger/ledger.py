@@ -8,7 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streameval.choices import AveragePrecision, SelfMatch, TieRule, VerificationPrecision
+from streameval.choices import (
+    AveragePrecision,
+    SelfMatch,
+    TieRule,
+    Unmatched,
+    VerificationPrecision,
+)
 from streameval.errors import OptionError, entry_points
 from streameval.labels.columns import LabelsLike, labels_of
 from streameval.ledger.changes import (
@@ -77,6 +83,7 @@ class Ledger:
         ap: AveragePrecision | None = None,
         vp: VerificationPrecision | None = None,
         false_rate_budget: int | None = None,
+        unmatched: Unmatched | None = None,
         metrics: str | Sequence[str] | None = None,
         preset: str | None = None,
         options: MetricOptions | None = None,
@@ -96,7 +103,7 @@ class Ledger:
         metric : {"cosine", "euclidean", "sqeuclidean", "dot"}, optional
             Distance between features; cosine by default.
         protocol, junk_ids, self_match : as of `evaluate`
-        ties, ap, vp, false_rate_budget, metrics, preset, options : as of `evaluate`
+        ties, ap, vp, false_rate_budget, unmatched, metrics, preset, options : as of `evaluate`
         range : {"auto"} or (float, float), optional
             As in `evaluate`, except ``minmax``, which would change with the gallery.
         keep : str or int

@@ -18,10 +18,11 @@ the list of them; `compute_metrics` knows none by name. A new metric is a declar
 `METRICS` of a file, beside its functions.
 
     retrieval     CMC in all its readings, mAP, mINP, MRR, median rank
-    cutoffs       AP@k, precision@k, recall@k, recall@p%, R-precision, MAP@R, nDCG@k,
+    cutoffs       AP@k, precision@k, mP@k, recall@k, recall@p%, R-precision, MAP@R, nDCG@k,
                   precision at recall
     gom           GOM
     openset       DIR at FAR, FNIR at FPIR, TTR at FTR
+    predictions   GAP, of one prediction a query
     verification  TAR at FAR, EER, AUC from the histogram of impostors
     matching      precision, recall, F1 on the thresholds
     ranks         ranks under a tie rule; `expected`: their expectations over tie-breaks

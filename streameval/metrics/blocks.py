@@ -7,6 +7,7 @@ A block is read as `RankedQueries`. What metrics declare of it is kept: exact su
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -244,9 +245,17 @@ class Totals(Shared):
             yield block.ranked
 
     def means(self, terms: Terms, *parameters: Any, over: str = "Q+") -> FloatArray:
-        """Return these sums by the number of queries of Q+ or of Q−, [K] float64; NaN of none."""
-        sums, count = self.sums(terms, *parameters), self.sizes[over]
-        return sums / count if count else np.full(len(sums), np.nan)
+        """Return these means over Q+ or Q−, [K] float64; NaN of none."""
+        sums, count = self.sums(terms, *parameters), self.sizes[self.base(over)]
+        return sums / count if self.sizes[over] else np.full(len(sums), np.nan)
+
+    def mean(self, values: FloatArray) -> float:
+        """Return the mean over Q+ of [N] float64; NaN of none."""
+        return math.fsum(values.tolist()) / self.sizes[self.base()] if len(values) else math.nan
+
+    def base(self, over: str = "Q+") -> str:
+        """Return what a mean over Q+ or Q− divides by: all queries, if those without are misses."""
+        return "queries" if over == "Q+" and self.options.unmatched == "miss" else over
 
     def column(self, values: Column, *parameters: Any) -> AnyArray:
         """Return values that the metric `keeps`, of all blocks."""
@@ -260,9 +269,10 @@ class Totals(Shared):
 
     @cached_property
     def populations(self) -> dict[str, AnyArray]:
-        """What metrics are over, [Q] each: whether a query is in Q+, in Q−; its negatives."""
+        """What metrics are over, [Q] each: whether a query is in Q+, in Q−; its negatives; 1."""
         of, negatives = self.columns["class"], self.columns["negatives"]
-        return {"Q+": of == "positive", "Q−": of == "negative", "negatives": negatives}
+        sides = {"Q+": of == "positive", "Q−": of == "negative"}
+        return sides | {"negatives": negatives, "queries": np.ones(len(of), np.bool_)}
 
     @cached_property
     def queries(self) -> IntArray:
@@ -290,7 +300,7 @@ class Totals(Shared):
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Numbers of what metrics are over: queries of Q+ and of Q−, and negatives."""
+        """Numbers of what metrics are over: queries of Q+ and of Q−, negatives, all queries."""
         return {name: int(each.sum()) for name, each in self.populations.items()}
 
     @property
@@ -314,9 +324,9 @@ class Totals(Shared):
         """Whether a positive and a negative of any query are, or may be, at one distance."""
         return self.counts["ties"] > 0 or any(block.hidden_ties for block in self.blocks)
 
-    def of_all_queries(self, values: FloatArray) -> FloatArray:
-        """Spread [N] float64 of Q+ over all queries, [Q] float64; NaN elsewhere."""
-        spread = np.full(len(self.columns["class"]), np.nan)
+    def of_all_queries(self, values: FloatArray, other: float = np.nan) -> FloatArray:
+        """Spread [N] float64 of Q+ over all queries, [Q] float64; NaN, or another, elsewhere."""
+        spread = np.full(len(self.columns["class"]), other)
         spread[self.queries] = values
         return spread
 

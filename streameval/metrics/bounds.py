@@ -17,7 +17,13 @@ import numpy as np
 
 from streameval.choices import Missing
 from streameval.metrics.blocks import RankedQueries
-from streameval.metrics.compute import Metrics, metrics_of, tie_intervals, value_detail
+from streameval.metrics.compute import (
+    Metrics,
+    check_matched,
+    metrics_of,
+    tie_intervals,
+    value_detail,
+)
 from streameval.metrics.metric import RANK_FIELDS, Bounds, Measure, Value
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import available_fields, in_order, wanted_measures, with_named
@@ -80,6 +86,7 @@ def compute_list_metrics(
     stats: RankStatistics, reading: ListReading, options: MetricOptions
 ) -> Metrics:
     """Compute the metrics of the options: bounds, or those of a system as deployed."""
+    check_matched(stats.positives, options)
     cut = cut_names(reading.depth)
     if reading.best is None and not options.metrics:
         options = with_named(options, cut)
@@ -155,7 +162,8 @@ def _bounded(
             columns.update(_merged(one.per_query, other.per_query))
         if low != high and (name in found.bounds or measure.tail == "cutoff"):
             found.places[name] = closing_places(measure, stats, reading)
-    if best.tied.any():  # of returned items: from pessimistic at worst to optimistic at best
+    settled = [one for one in settled if best.tied.any() or one.metric.pooled]
+    if settled:  # ties of returned items: from pessimistic at worst to optimistic at best
         worst_ties = RankedQueries(stats, replace(options, ties="pessimistic"))
         best_ties = RankedQueries(best, replace(options, ties="optimistic"))
         found.intervals.update(tie_intervals((worst_ties.totals, best_ties.totals), settled))

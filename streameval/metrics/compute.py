@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from streameval.errors import warn
+import numpy as np
+
+from streameval.errors import InputError, warn
 from streameval.metrics.blocks import RankedQueries, Shared, Totals, gathered, query_blocks
 from streameval.metrics.metric import EMPTY, FRACTION, Bounds, Kind, Measure, Value
 from streameval.metrics.options import DEFAULT_OPTIONS, MetricOptions
 from streameval.metrics.selection import find_name, measures_of
 from streameval.statistics import RankStatistics
-from streameval.typing import AnyArray
+from streameval.typing import AnyArray, IntArray
 
 MOST_TOLD = 4  # metrics in a repr: it is a line
 
@@ -127,6 +129,11 @@ def compute_metrics(
     StreamevalWarning
         If Q+ is empty; names the scalars that are NaN. An empty Q− is the ordinary closed-world
         setting and gives no warning.
+
+    Raises
+    ------
+    InputError
+        If a query has no positive, and the options call that an error.
     """
     blocks = stats.blocks() if isinstance(stats, RankStatistics) else iter(stats)
     first = next(blocks, None)
@@ -134,6 +141,7 @@ def compute_metrics(
         raise ValueError("there are no statistics to compute metrics of")
     measures = measures_of(options, first)
     metrics = metrics_of(chain([first], blocks), options, measures)
+    check_matched(metrics.per_query["positives"], options)
     counts = metrics.counts
     if not counts["queries_positive"]:
         undefined = ", ".join(one.name for one in measures if "Q+" in one.metric.over)
@@ -145,6 +153,17 @@ def compute_metrics(
             )
         warn(message)
     return metrics
+
+
+def check_matched(positives: IntArray, options: MetricOptions) -> None:
+    """Refuse queries without positives, of which there are [Q], where these are an error."""
+    lacking = np.flatnonzero(positives == 0)
+    if options.unmatched == "error" and len(lacking):
+        raise InputError(
+            f"query {lacking[0]} has no positive in the gallery, and unmatched is error "
+            f"({len(lacking)} of {len(positives)} queries have none, numbered from 0): leave them "
+            "out of the queries, or choose exclude or miss"
+        )
 
 
 def metrics_of(
@@ -184,7 +203,8 @@ class Gathering:
     def metrics(self) -> Metrics:
         """Return the metrics of all queries."""
         totals, worst, best = map(Totals, self._parts, self._rules)
-        intervals = tie_intervals((worst, best), self._on_ties) if totals.tied else {}
+        on_ties = [one for one in self._on_ties if totals.tied or one.metric.pooled]
+        intervals = tie_intervals((worst, best), on_ties)
         metrics = Metrics({}, {}, intervals, {}, dict(totals.columns), totals.counts)
         for measure in self._measures:
             value = measure.finish(totals)

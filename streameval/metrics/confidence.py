@@ -129,14 +129,14 @@ class Resamples(Shared):
 
     @cached_property
     def numbers(self) -> dict[str, FloatArray]:
-        """Numbers of queries of Q+ and of Q−, and of negatives, in each resample, [R] float64."""
+        """Numbers of what metrics are over in each resample, [R] float64: `Totals.populations`."""
         of, identities = self.totals.populations, self.identities
         return {name: self.drawn @ identities.sums(values) for name, values in of.items()}
 
     def mean(self, values: FloatArray) -> FloatArray:
         """Return the means over Q+ of [N] float64 in each resample, [R] float64."""
         sums = self.identities.sums(values, self.totals.queries)
-        return divided(self.drawn @ sums, self.numbers["Q+"])
+        return divided(self.drawn @ sums, self.numbers[self.totals.base()])
 
     def sums(self, terms: Terms, *parameters: Any, over: str | None = None) -> FloatArray:
         """Return sums that a metric `adds`, in each resample, [R, K] float64.
@@ -148,8 +148,9 @@ class Resamples(Shared):
         )
 
     def means(self, terms: Terms, *parameters: Any, over: str = "Q+") -> FloatArray:
-        """Return these sums by the number of queries of Q+ or of Q−, [R, K] float64."""
-        return divided(self.sums(terms, *parameters, over=over), self.numbers[over])
+        """Return these means over Q+ or Q−, [R, K] float64."""
+        sums = self.sums(terms, *parameters, over=over)
+        return divided(sums, self.numbers[self.totals.base(over)])
 
     def weights(self, *queries: IntArray) -> Iterator[tuple[slice, list[FloatArray]]]:
         """Give how often some queries are there, [r, n] float64 for each [n], by resamples."""

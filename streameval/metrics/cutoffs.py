@@ -1,4 +1,4 @@
-"""Retrieval within the first ranks: AP@k, P@k, recall@k, recall@p%, R-precision, MAP@R, nDCG@k.
+"""Retrieval within the first ranks: AP@k, P@k, recall@k, R-precision, MAP@R, nDCG@k and the like.
 
 All are means over Q+ of what the positives within a cutoff k give. Of a query with fewer valid
 items than k, all are within it; k stays what it is. Precision at a recall is cut by recall.
@@ -17,7 +17,6 @@ from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.metric import RANK_FIELDS, Metric, Value
 from streameval.metrics.parameters import choice, percentage, rank, rate
 from streameval.metrics.ranks import Cutoff
-from streameval.metrics.sums import mean
 from streameval.typing import FloatArray
 
 RECALLS = 101
@@ -99,7 +98,7 @@ def precision_at_recall(totals: Totals, r: float) -> Value:
         "recall": np.arange(RECALLS) / (RECALLS - 1),
         "mPrecision": totals.means(precision_terms),
     }
-    return Value(mean(totals.column(precisions_at, r)), curves=curves)
+    return Value(totals.mean(totals.column(precisions_at, r)), curves=curves)
 
 
 _within = partial(
@@ -137,6 +136,12 @@ METRICS = (
         "1/N Σ |{r_j <= k}| / min(k, G)",
         "OML, calc_precision",
         values=lambda ranked, k: ranked.ranks.hit_counts(k) / np.minimum(ranked.ranks.count, k),
+    ),
+    _within(
+        "mP@{k}",
+        "1/N Σ |{r_j <= k'}| / k'; k' = min(k, r_G)",
+        "Radenović et al. 2018 (revisited Oxford and Paris): compute_map of revisitop",
+        values=lambda ranked, k: ranked.ranks.precision_to_last(k),
     ),
     _within(
         "recall@{k}",

@@ -106,12 +106,25 @@ class ExpectedRanks(Ranks):
         """Return E[1 / r_1], or E[G / r_G], [N] float64."""
         inverse, at = super().inverse_rank(last=last), self.last if last else self.start
         tied = self._tied[at]
-        p, size, ahead, *_ = self._all.take(self._group[at[tied]])
-        each = np.column_stack([p, size - p, ahead])
-        distinct, which = np.unique(each, axis=0, return_inverse=True)
-        expected = expected_inverse(distinct, last=last)[which.reshape(-1)]
+        distinct, which = self._distinct(at[tied])
+        expected = expected_inverse(distinct, last=last)[which]
         inverse[tied] = expected * self.count[tied] if last else expected
         return inverse
+
+    def precision_to_last(self, rank: int) -> FloatArray:
+        """Return E[|{r_j <= k}| / k] at k = min(rank, r_G), [N] float64."""
+        precision, tied = super().precision_to_last(rank), self._tied[self.last]
+        distinct, which = self._distinct(self.last[tied])
+        gained = expected_gain(distinct, rank)[which]
+        precision[tied] = self.hit_counts(rank)[tied] / rank + self.count[tied] * gained
+        return precision
+
+    def _distinct(self, positives: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the groups (p, n, R) of some positives, each once, and which each has, [n]."""
+        p, size, ahead, *_ = self._all.take(self._group[positives])
+        each = np.column_stack([p, size - p, ahead])
+        distinct, which = np.unique(each, axis=0, return_inverse=True)
+        return distinct, which.reshape(-1)
 
     def _groups(self, cutoff: Cutoff | None) -> TieGroups:
         """Return the groups with negatives."""
@@ -240,6 +253,22 @@ def expected_inverse(groups: IntArray, *, last: bool) -> FloatArray:
         places = p + n - np.arange(n + 1) if last else np.arange(1, n + 2)
         inverse[row] = np.sum(chances / (r + places))
     return inverse
+
+
+def expected_gain(groups: IntArray, rank: int) -> FloatArray:
+    """Return E[max(1/r − 1/rank, 0)], r the rank of the last positive of groups (p, n, R) [g, 3].
+
+    With P[place <= k] = C(k, p)/C(L, p), P[place = k] = P[place <= k] · p/k.
+    """
+    gained = np.zeros(len(groups))
+    for row, (p, n, ahead) in enumerate(groups.tolist()):
+        places = np.arange(min(p + n, rank - ahead), p - 1, -1)
+        if len(places):
+            drawn = np.arange(p)
+            within = np.prod((places[0] - drawn) / (p + n - drawn))
+            through = within * np.cumprod(np.append(1.0, (places[:-1] - p) / places[:-1]))
+            gained[row] = np.sum(through * p / places * (1 / (ahead + places) - 1 / rank))
+    return gained
 
 
 def harmonic_difference(low: IntArray, high: IntArray) -> FloatArray:

@@ -16,7 +16,7 @@ import numpy as np
 from streameval.metrics.blocks import RankedQueries, Terms, Totals, normalised_thresholds
 from streameval.metrics.confidence import Resamples
 from streameval.metrics.metric import RANK_FIELDS, TAU, Measure, Metric, Value
-from streameval.metrics.sums import mean, trapezoid
+from streameval.metrics.sums import trapezoid
 from streameval.typing import FloatArray, IntArray
 
 _REP = (
@@ -58,7 +58,7 @@ def reid_curve_bounds(worst: RankedQueries, best: RankedQueries) -> tuple[FloatA
         spans = np.stack([first, np.maximum(start + returned[1], first + 1)], axis=1).ravel()
         for (end, extreme, _), mean_, tp in zip(ends, means, returned, strict=True):
             rp = np.where(tp > 0, extreme.reduceat(mean_, spans)[::2], 0.0)
-            bounds.append(mean(np.sqrt(rp * verification_precision(end, tp, t))))
+            bounds.append(end.totals.mean(np.sqrt(rp * verification_precision(end, tp, t))))
     return np.array(bounds[::2]), np.array(bounds[1::2])
 
 

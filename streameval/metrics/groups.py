@@ -204,7 +204,7 @@ def metrics_by_camera_pair(
     -------
     dict of (query camera, gallery camera) to Metrics
         In the order of the labels; pairs without a positive are left out. Of the metrics, those
-        that are over Q+ alone; not CMC under single gallery shot, which is not kept by positive.
+        that are over Q+ alone; not CMC by gallery identity, which is not kept by positive.
     """
     given = {"query_cam": (len(query_cam), stats.queries)}
     if not positive_cam.by_item:

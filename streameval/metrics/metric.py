@@ -16,7 +16,6 @@ from streameval.errors import OptionError
 from streameval.metrics.blocks import Column, Demand, T, Terms, Totals, partial_sums
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import Parameter, Values, write
-from streameval.metrics.sums import mean
 from streameval.statistics import FIELDS
 from streameval.typing import AnyArray, FloatArray
 
@@ -175,6 +174,8 @@ class Metric:
     deployed : bool
         Whether it is defined if missing items are never found: it does not depend on the places
         of positives that are not returned.
+    pooled : bool
+        Whether it ranks items of several queries in one list, so that their order in a tie matters.
     """
 
     name: str
@@ -200,6 +201,7 @@ class Metric:
     tail: Tail | Callable[..., Tail] = "withheld"
     between: Callable[..., Bounds | None] | None = None
     deployed: bool = False
+    pooled: bool = False
 
     def __post_init__(self) -> None:
         """Check that the needed fields exist, and that the name has all parameters."""
@@ -327,7 +329,9 @@ class Measure:
         else:
             values = totals.column(*self._demand(metric.values))
             column = self._written(metric.column or metric.name)
-            value = Value(mean(values), per_query={column: totals.of_all_queries(values)})
+            missed = 0.0 if totals.base() == "queries" else math.nan
+            per_query = {column: totals.of_all_queries(values, missed)}
+            value = Value(totals.mean(values), per_query=per_query)
         empty = self.lacks(totals)
         return replace(value, value=math.nan, reason=EMPTY[empty[-1]]) if empty else value
 

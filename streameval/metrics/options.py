@@ -7,7 +7,13 @@ from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any, get_args
 
-from streameval.choices import AveragePrecision, CmcReading, TieRule, VerificationPrecision
+from streameval.choices import (
+    AveragePrecision,
+    CmcReading,
+    TieRule,
+    Unmatched,
+    VerificationPrecision,
+)
 from streameval.errors import OptionError, entry_point, is_whole
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -15,6 +21,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "ap": get_args(AveragePrecision),
     "vp": get_args(VerificationPrecision),
     "cmc": get_args(CmcReading),
+    "unmatched": get_args(Unmatched),
 }
 
 
@@ -42,10 +49,15 @@ class MetricOptions:
         Rates f in [0, 1] of the scalars DIR@x|FAR=f.
     dir_ranks : tuple of int
         Ranks x of DIR@x.
-    cmc : {"first-match", "all-shots", "single-gallery-shot"}
+    cmc : {"first-match", "all-shots", "single-gallery-shot", "distinct-identities"}
         How CMC counts a query with several positives: the nearest positive only; each positive
-        with weight 1/G at x = c_j + 1; or the expectation over draws of one item of each gallery
-        identity. Set by the protocol.
+        with weight 1/G at x = c_j + 1; the expectation over draws of one item of each gallery
+        identity; or the nearest positive in a ranking with the first item of each identity alone.
+        Set by the protocol.
+    unmatched : {"exclude", "miss", "error"}
+        What a query without a positive is, in Q− or excluded, to means over Q+: left out; a miss,
+        which counts as 0; or an error. Set by the protocol. It has no effect on open-set and
+        verification metrics, ``MFR``, ``tau_nz`` and ``MedR``.
     metrics : tuple of str
         Names of the metrics to compute (``CMC@1``), of groups (``retrieval``, ``open-set``,
         ``gom``, ``verification``), ``rank`` (all that need no thresholds: the fastest), or
@@ -66,6 +78,7 @@ class MetricOptions:
     false_accept_rates: tuple[float, ...] = (0.001, 0.01, 0.1)
     dir_ranks: tuple[int, ...] = (1,)
     cmc: CmcReading = "first-match"
+    unmatched: Unmatched = "exclude"
     metrics: tuple[str, ...] = ()
 
     @entry_point

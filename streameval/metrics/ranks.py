@@ -114,6 +114,10 @@ class Ranks:
         """Return the number of positives within each query's cutoff, [N] float64."""
         return np.add.reduceat(self.terms("hit", cutoff), self.start)
 
+    def precision_to_last(self, rank: int) -> FloatArray:
+        """Return |{r_j <= k}| / k at k = min(rank, r_G), [N] float64."""
+        return self.hit_counts(rank) / np.minimum(self.rank[self.last], rank)
+
     def totals(self, terms: FloatArray) -> FloatArray:
         """Return the sums of each query's terms 1 .. G, added in that order, [N] float64."""
         return self.running_totals(terms)[self.last]

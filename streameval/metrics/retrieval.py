@@ -8,20 +8,22 @@ from functools import partial
 
 import numpy as np
 
+from streameval.choices import IDENTITY_READINGS
 from streameval.errors import OptionError
 from streameval.metrics.blocks import RankedQueries, Totals
 from streameval.metrics.confidence import Resamples
 from streameval.metrics.metric import RANK, RANK_FIELDS, Metric, Value
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.parameters import rank
-from streameval.metrics.sums import mean
-from streameval.statistics import SHOT_RULES
-from streameval.typing import FloatArray
+from streameval.metrics.ranks import counts_within
+from streameval.protocols.shipped import protocols_of
+from streameval.statistics import FIELDS, SHOT_RULES
+from streameval.typing import AnyArray, FloatArray
 
 SAMPLED = "CMC_sampled@{x}"
 
-NO_EXPECTED_SHOT = (
-    "the draw of an item and random tie-breaks are not taken together: read it under another tie "
+NO_EXPECTED_IDENTITY = (
+    "gallery identities and random tie-breaks are not taken together: read it under another tie "
     "rule"
 )
 NO_EXPECTED_MEDIAN = (
@@ -41,10 +43,12 @@ def average_precisions(ranked: RankedQueries) -> FloatArray:
 
 def matches_within(ranked: RankedQueries, x: int, name: str) -> FloatArray:
     """Return what a metric of CMC at x is the mean of, [N] float64; at most at the last rank."""
-    shots = drawn_shots(ranked, name)
-    if shots is not None:
-        return shots[:, min(x, shots.shape[1]) - 1]
+    counted = counted_by_identity(ranked, name)
+    if counted is not None and counted.ndim == 2:
+        return counted[:, min(x, counted.shape[1]) - 1]
     x = min(x, int(np.max(ranked.stats.valid + ranked.stats.ignored, initial=1)))
+    if counted is not None:
+        return (counted < x).astype(np.float64)
     if ranked.options.cmc == "first-match":
         return ranked.ranks.first_within(x)
     ranks = ranked.ranks
@@ -53,51 +57,56 @@ def matches_within(ranked: RankedQueries, x: int, name: str) -> FloatArray:
 
 def matching_terms(ranked: RankedQueries, name: str) -> Iterable[FloatArray]:
     """Return what a curve of CMC adds at the ranks 1 .. K, [K, n] in all."""
-    length, shots = ranked.options.max_rank, drawn_shots(ranked, name)
-    if shots is not None:
-        return [shots.T]
+    length, counted = ranked.options.max_rank, counted_by_identity(ranked, name)
+    if counted is not None:
+        return [counted.T if counted.ndim == 2 else counts_within(counted + 1, length)]
     if ranked.options.cmc == "first-match":
         return [ranked.ranks.hit_terms(length)]
     return (matches_within(ranked, x, name)[None] for x in range(1, length + 1))
 
 
-def drawn_shots(ranked: RankedQueries, name: str) -> FloatArray | None:
-    """Return how likely each query's drawn positive is within the ranks 1 .. R, [N, R] float64.
+def counted_by_identity(ranked: RankedQueries, name: str) -> AnyArray | None:
+    """Return what a metric of CMC reads of each query, where it counts gallery identities.
 
-    None where a metric of CMC draws nothing under the options.
+    Of draws, how likely the positive is within the ranks 1 .. R, [N, R] float64; else the number
+    of distinct identities ahead, [N] int64. None under other options.
     """
-    field = _shot_field(ranked.options, name)
+    field = "".join(_fields_read(ranked.options, name))
     if not field:
         return None
-    shots: FloatArray | None = getattr(ranked.stats, field)
-    if shots is None:
+    counted: AnyArray | None = getattr(ranked.stats, field)
+    if counted is None:
+        reading = ranked.options.cmc
         raise OptionError(
-            f"CMC under single gallery shot needs {field}, which these statistics do not hold: "
-            "evaluate again, from the distances or features, with --protocol cuhk03"
+            f"CMC under {reading.replace('-', ' ')} needs {field}, which these statistics do not "
+            "hold: evaluate again, from the distances or features, and choose "
+            f"{protocols_of(reading)}"
         )
     ties = ranked.options.ties
     rule = 0 if ties == "expected" else SHOT_RULES.index(ties)
-    likely: FloatArray = shots[ranked.stats.has_positive, rule]
-    return likely
+    of_positives: AnyArray = counted[ranked.stats.has_positive, rule]
+    return of_positives
 
 
-def _shot_field(options: MetricOptions, name: str) -> str:
+def _fields_read(options: MetricOptions, name: str = "") -> tuple[str, ...]:
+    """Return the field that a metric of CMC reads where it counts gallery identities, if any."""
     if name == SAMPLED:
-        return "sampled_shots"
-    return "single_shot" if options.cmc == "single-gallery-shot" else ""
+        return ("sampled_shots",)
+    return tuple(read.field for cmc, read in IDENTITY_READINGS.items() if cmc == options.cmc)
 
 
 def cumulative_matching(totals: Totals, x: int, name: str) -> Value:
     """Return CMC@x and the curve, [K]: of K ranks, of the gallery, or of all that were counted.
 
-    Both are NaN where an item is drawn, ``ties="expected"`` and there are ties.
+    Both are NaN where identities are counted, ``ties="expected"`` and there are ties.
     """
-    curve, drawn = totals.means(matching_terms, name), _shot_field(totals.options, name)
-    if drawn and totals.options.ties == "expected" and totals.tied:
+    curve, field = totals.means(matching_terms, name), _fields_read(totals.options, name)
+    unknown = field and totals.options.ties == "expected" and totals.tied
+    if unknown:
         curve = np.full(len(curve), math.nan)
-    reason = NO_EXPECTED_SHOT
-    if not drawn:
-        value = mean(totals.column(matches_within, x, name))
+    reason = NO_EXPECTED_IDENTITY
+    if not field or "rank" not in FIELDS[field[0]].axes:
+        value = math.nan if unknown else totals.mean(totals.column(matches_within, x, name))
         curve = curve[: totals.gallery]
     elif x > len(curve):
         value, reason = math.nan, f"only ranks up to {len(curve)} were counted"
@@ -149,10 +158,11 @@ METRICS = (
     _ranked(
         "CMC@{x}",
         "1/N Σ [r_1 <= x] (first match) or 1/N Σ 1/G Σ_j [c_j + 1 <= x] (all shots), or "
-        "its expectation where one item is drawn of each gallery identity (single gallery shot)",
-        "Gray et al. 2007; GOM paper, Eq. 1; all shots: open-reid",
+        "its expectation where one item is drawn of each gallery identity (single gallery shot), "
+        "or 1/N Σ [u + 1 <= x], u identities ahead of the first positive (distinct identities)",
+        "Gray et al. 2007; GOM paper, Eq. 1; all shots: open-reid; distinct identities: SYSU-MM01",
         needs=(*RANK_FIELDS, "valid", "ignored"),
-        reads=lambda options: ("single_shot",) if options.cmc == "single-gallery-shot" else (),
+        reads=_fields_read,
         values=matches_within,
         adds=(matching_terms,),
         keeps=(first_ranks,),

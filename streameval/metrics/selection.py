@@ -10,10 +10,18 @@ from functools import cache
 from typing import Any, get_args
 
 from streameval.errors import OptionError
-from streameval.metrics import cutoffs, gom, matching, openset, retrieval, verification
+from streameval.metrics import (
+    cutoffs,
+    gom,
+    matching,
+    openset,
+    predictions,
+    retrieval,
+    verification,
+)
 from streameval.metrics.metric import Measure, Metric, Part
 from streameval.metrics.options import OPTION_NAMES, MetricOptions
-from streameval.statistics import FIELDS, SHOT_FIELDS, THRESHOLD_FIELDS, RankStatistics
+from streameval.statistics import FIELDS, THRESHOLD_FIELDS, WHOLE_FIELDS, RankStatistics
 from streameval.typing import Keywords
 
 METRICS: tuple[Metric, ...] = (
@@ -21,6 +29,7 @@ METRICS: tuple[Metric, ...] = (
     *cutoffs.METRICS,
     *gom.METRICS,
     *openset.METRICS,
+    *predictions.METRICS,
     *verification.METRICS,
     *matching.METRICS,
 )
@@ -103,7 +112,7 @@ def wanted_measures(options: MetricOptions) -> tuple[list[Measure], list[Measure
 
 def _lists_of(metric: Metric, options: MetricOptions) -> tuple[str, ...]:
     """Return the lists that a metric is part of."""
-    ranks = metric.needs_under(options).isdisjoint({*THRESHOLD_FIELDS, *SHOT_FIELDS})
+    ranks = metric.needs_under(options).isdisjoint({*THRESHOLD_FIELDS, *WHOLE_FIELDS})
     return (ALL, metric.part, *([RANK] if ranks else []))
 
 
@@ -143,7 +152,7 @@ def measures_of(options: MetricOptions, stats: RankStatistics) -> list[Measure]:
     for measure in named:
         missing = [field for field in measure.metric.needs if field not in available]
         if missing:
-            protocol = " and --protocol cuhk03" if SHOT_FIELDS.intersection(missing) else ""
+            protocol = " and --protocol cuhk03" if WHOLE_FIELDS.intersection(missing) else ""
             raise OptionError(
                 f"{measure.name} needs {', '.join(missing)}, which these statistics do not hold: "
                 "evaluate again, from the distances or features, with --metrics "

@@ -25,7 +25,6 @@ from streameval.neighbors.faiss_index import faiss_metric
 from streameval.neighbors.lists import Lists, Places, Repairs
 from streameval.planning.plan import Plan, Task, pieces, ranges
 from streameval.planning.range import Range
-from streameval.protocols.pairs import Pairs
 from streameval.run.executor import Pass
 from streameval.run.job import Job
 from streameval.run.passes import listed_distances, whole_range, wider
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 DEEPER = 4  # times as deep each time, of k auto
 ROUNDINGS = 24  # beside those of a sum: of normalising, of rows, and of what is added up
 LEAST_NORM, MOST_NORM = 1e-12, 1e12  # lengths that float32 can square, and add up
-NO_PAIRS = Pairs.assumed(0, 0, 0)  # of a job that searches, or computes listed distances
 
 
 def count_lists(source: ListSource, prepared: Prepared, session: Session) -> Counted:
@@ -286,7 +284,7 @@ def gallery_lengths(features: Features, plan: Plan, session: Session) -> FloatAr
     items = features.shape[1]
     step = max(-(-items // (4 * plan.threads * max(plan.workers, 1))), plan.block)
     tasks = tuple(Task((0, 1), part) for part in ranges(items, step))
-    job = Job(features, NO_PAIRS, replace(plan, tasks=tasks))
+    job = Job(features, replace(plan, tasks=tasks))
     return session.sums(LENGTHS, job)[None]
 
 
@@ -295,5 +293,5 @@ def distances_of(
 ) -> FloatArray:
     """Return the canonical distances of pairs, [p] float64, in a pass of this name."""
     tasks = tuple(Task(block, (0, 0)) for block in ranges(features.shape[0], plan.tile[0]))
-    job = Job(features, NO_PAIRS, replace(plan, tasks=tasks))
+    job = Job(features, replace(plan, tasks=tasks))
     return listed_distances(job, query, item, session, name=name)

@@ -14,7 +14,6 @@ import numpy as np
 from streameval.errors import OptionError, refuse
 from streameval.metrics.options import is_count, is_number
 from streameval.neighbors import faiss_index
-from streameval.neighbors.count import NO_PAIRS
 from streameval.neighbors.lists import NOTHING, Lists, Repairs
 from streameval.neighbors.source import ListSource
 from streameval.output import scratch_folder
@@ -210,7 +209,7 @@ class IndexSearch(ListSource):
     ) -> tuple[Lists, float]:
         """Search the lists of a block of queries."""
         tasks = tuple(t for t in plan.tasks if queries[0] <= t.queries[0] < queries[1])
-        parts = session.sums(SEARCH, Job(self, NO_PAIRS, replace(plan, tasks=tasks)))
+        parts = session.sums(SEARCH, Job(self, replace(plan, tasks=tasks)))
         items, values, longest = zip(*parts.values(), strict=True)
         metric = faiss_index.faiss_metric(self.features)
         distances = metric.distance(np.concatenate(values).astype(np.float64))

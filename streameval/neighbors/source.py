@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
 
-from streameval.choices import Missing
+from streameval.choices import IDENTITY_READINGS, Missing
 from streameval.errors import OptionError, check_type, refuse
 from streameval.metrics.options import is_count
 from streameval.metrics.selection import wanted_measures
@@ -27,7 +27,7 @@ from streameval.planning.plan import Limits, Plan, Process, Task, pieces, plural
 from streameval.planning.planner import TARGET_BLOCK_BYTES
 from streameval.planning.problem import Problem
 from streameval.planning.range import Range
-from streameval.protocols.protocol import SINGLE_GALLERY_SHOT
+from streameval.protocols.views import View
 from streameval.request import Request
 from streameval.run.preparation import Planned, Prepared
 from streameval.run.session import Session
@@ -185,15 +185,18 @@ class ListSource(Source):
         options, refine = request.options, request.refine
         named, _ = wanted_measures(options)
         drawn = [measure.name for measure in named if "sampled_shots" in measure.metric.needs]
+        by_identity = [
+            one for one in (options.cmc, request.protocol.cmc) if one in IDENTITY_READINGS
+        ]
         refuse(
             OptionError,
             refine
             and f"{refine[0].name} is refined by further passes over all pairs, and lists hold "
             "some of them: leave --refine out, or evaluate the features",
-            SINGLE_GALLERY_SHOT in (options.cmc, request.protocol.cmc)
-            and "CMC under single gallery shot counts the items of every gallery identity, and "
-            "lists leave items out: choose another protocol (separate-camera ignores the same "
-            "pairs as cuhk03), or evaluate the features",
+            by_identity
+            and f"CMC under {by_identity[0].replace('-', ' ')} counts the items of every gallery "
+            "identity, and lists leave items out: choose another protocol (separate-camera ignores "
+            "the same pairs as cuhk03), or evaluate the features",
             drawn and f"{drawn[0]} can't be read off lists: leave it out",
             request.range == "minmax-all"
             and request.needs_range
@@ -282,9 +285,17 @@ class ListSource(Source):
             "FAISS",
         )
 
-    def count(self, prepared: Prepared, session: Session) -> Counted:
+    def check_views(self, views: Sequence[View]) -> None:
+        """Raise OptionError unless all queries rank all items: lists lack most of them."""
+        if not all(view.whole for view in views):
+            raise OptionError(
+                "the protocol selects queries or gallery items, and lists of neighbours are of the "
+                "whole gallery: evaluate features or distances, or make lists of the selection"
+            )
+
+    def count(self, prepared: Sequence[Prepared], session: Session) -> list[Counted]:
         """Return the statistics that the lists leave possible."""
-        return count_lists(self, prepared, session)
+        return [count_lists(self, one, session) for one in prepared]
 
     def first_bad_row(self, stop: int) -> None:
         """Raise InputError for the first bad row of the features below `stop`, if any."""

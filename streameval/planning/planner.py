@@ -71,8 +71,8 @@ def make_plan(problem: Problem, limits: Limits) -> Plan:
         )
     here = limits.here(problem)
     process = limits.process(problem, here)
-    if problem.shots is not None:
-        identities = problem.shots.kept_bytes(problem.queries, problem.gallery)
+    if problem.identities is not None:
+        identities = problem.identities.kept_bytes(problem.queries, problem.gallery)
         process.kept["identities"] = identities
     if problem.data.width:
         plan = _plan_features(problem, process, limits)
@@ -87,8 +87,8 @@ def make_plan(problem: Problem, limits: Limits) -> Plan:
 def _client_parts(problem: Problem, limits: Limits, in_round: int, tasks: int) -> Holders:
     """Return the bytes that the client of a cluster holds, by what holds them."""
     held = limits.here(problem) | problem.round_bytes(in_round)
-    if problem.shots is not None:
-        held["identities"] = problem.shots.kept_bytes(in_round, problem.gallery)
+    if problem.identities is not None:
+        held["identities"] = problem.identities.kept_bytes(in_round, problem.gallery)
     sent = problem.job_bytes(in_round)
     return held | {"the job, as it is sent": sent, "tasks": TASK_BYTES * tasks}
 
@@ -118,28 +118,29 @@ def _parts(problem: Problem, process: Process, own: Holders, cut: _Cut) -> Holde
     queries, items = cut.queries, cut.items
     doubts = DOUBT_BYTES if problem.data.width else 0
     counts = {"counts": process.threads * (problem.task_bytes(queries) + doubts)}
-    if problem.shots is not None:
-        counts["negatives ahead"] = process.threads * problem.shots.task_bytes(
+    if problem.identities is not None:
+        counts["negatives by identity"] = process.threads * problem.identities.task_bytes(
             queries, problem.positives_of(queries), items
         )
     merged = FAN_IN + 2 if process.workers else process.threads
     held = process.kept | {"merging": merged * problem.part_bytes(queries)} | own | counts
     if process.workers:
         return held | {"pairs": problem.job_bytes(cut.round)}
-    if problem.shots is not None:
-        held["identities"] = problem.shots.kept_bytes(cut.round, problem.gallery)
+    if problem.identities is not None:
+        held["identities"] = problem.identities.kept_bytes(cut.round, problem.gallery)
     return held | problem.round_bytes(cut.round)
 
 
 def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
     data, threads, classes = problem.data, process.threads, problem.pairs.classes[0]
-    operands = 2 if problem.shots is None else threads + 1  # blocks of queries held at a time
+    operands = 2 if problem.identities is None else threads + 1  # blocks of queries held at a time
     # A column, where a model has collapsed.
     fine = 8 * (data.width + 2 * FINE_QUERIES + max(classes, 1)) + 64
     value = 8 if data.exact else 4  # of what is held beside the features, and in a tile
     queries = cut.queries * data.width * (data.itemsize + value)
     block = cut.block * _row_bytes(problem) + data.scratch(cut.block, data.width)
     tile = cut.items * (value * (cut.rows + classes) + fine)
+    tile += cut.rows * cut.items * value * bool(problem.asking)  # the part that one counts
     own = {
         "queries": operands * (queries + query_bytes(cut.queries, data.width)),
         "gallery blocks": threads * block,
@@ -188,7 +189,7 @@ def _plan_features(problem: Problem, process: Process, limits: Limits) -> Plan:
 def _feature_tasks(problem: Problem, process: Process, cut: _Cut) -> tuple[Task, ...]:
     """Return blocks of queries against shards of the gallery."""
     shards = [(0, problem.gallery)]
-    if problem.shots is None:
+    if problem.identities is None:
         chunk = max(problem.data.chunks[0], 1)
         unit = chunk if cut.block % chunk == 0 else cut.block  # no chunk is decoded twice
         most = max(TASK_FLOPS // (2 * problem.data.width * cut.queries), SMALL_SHARD)
@@ -215,7 +216,7 @@ def _fitting(problem: Problem, process: Process, limits: Limits) -> _Cut:
     block = -(-max(TARGET_BLOCK_BYTES // _row_bytes(problem), items) // chunk) * chunk
     block = max(min(block, -(-problem.gallery // shares)), 1)
     queries = in_round = _first_round(problem, process, limits)
-    draws = problem.shots is not None
+    draws = problem.identities is not None
     if draws:
         queries = min(queries, max(-(-queries // shares), SHOT_QUERIES))
     rows = min(tile[0], max(problem.queries, 1))
@@ -267,7 +268,8 @@ def _shards(problem: Problem, unit: int, most: int, process: Process) -> list[Sp
 
 def _matrix_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
     data, threads, rows, items = problem.data, process.threads, cut.rows, cut.items
-    cells = rows * items * (data.itemsize + data.converted * data.stored_itemsize)
+    copies = 1 + bool(problem.asking)  # the part that one of several counts
+    cells = rows * items * (copies * data.itemsize + data.converted * data.stored_itemsize)
     shared = items >= max(problem.gallery, 1)  # by all strips
     columns = items * (16 + data.itemsize * (2 + problem.pairs.classes[0]))
     own = {
@@ -283,7 +285,7 @@ def _plan_matrix(problem: Problem, process: Process, limits: Limits) -> Plan:
     rows, items, kept = cut.rows, cut.items, limits.cut
     by_row, by_item = problem.data.edges or (None, None)
     step, again = items, layout == "rectangles"
-    if problem.shots is not None:
+    if problem.identities is not None:
         step = max(problem.gallery, 1)
     elif problem.data.grain is not None:  # several tiles: as many as leave work for all
         shards = -(-process.shares // max(-(-problem.queries // rows), 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from streameval.kernels.identities import IDENTITY_DOUBTS
 from streameval.protocols.listed import PAIRS
 from streameval.single_shot.ahead import SHOT_DOUBTS, SHOT_RANKS, shot_entries
 from streameval.typing import IntArray
@@ -18,20 +19,48 @@ READ_BYTES = 128 << 20  # of a block of statistics that is read, and of what is 
 
 
 @dataclass(frozen=True)
-class ShotSizes:
-    """Sizes for single gallery shot.
+class IdentitySizes:
+    """Sizes where CMC counts gallery identities: distinct ones, unless more is said.
 
     Attributes
     ----------
     identities : int
         Identities H of the gallery.
+    """
+
+    identities: int
+
+    def task_bytes(self, queries: int, positives: int, items: int) -> int:
+        """Return the bytes of a task of so many queries, positives and columns of a tile."""
+        marks = 2 * queries * self.identities  # and what is told of them
+        return marks + 80 * min(queries, positives) + 30 * max(items, IDENTITY_DOUBTS)
+
+    def kept_bytes(self, queries: int, gallery: int) -> int:
+        """Return the bytes of the labels of identities, and of what is counted of all queries.
+
+        The latter is held twice where blocks of queries are stacked.
+        """
+        labels = 8 * gallery + 8 * self.identities
+        return labels + 2 * 8 * 3 * self.numbers * queries
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of a query under each tie rule."""
+        return 1
+
+
+@dataclass(frozen=True)
+class ShotSizes(IdentitySizes):
+    """Sizes for single gallery shot.
+
+    Attributes
+    ----------
     entries : int
         The most that a query leaves in the list of negatives ahead.
     fields : int
         Fields of the statistics: 1, and 2 where draws are taken.
     """
 
-    identities: int
     entries: int
     fields: int = 1
 
@@ -41,13 +70,30 @@ class ShotSizes:
         entries = 8 * shot_entries(queries * self.entries, spare)
         return entries + 48 * self.identities + 60 * positives + 26 * spare
 
-    def kept_bytes(self, queries: int, gallery: int) -> int:
-        """Return the bytes of the labels of identities, and of the probabilities of all queries.
+    @property
+    def numbers(self) -> int:
+        """Probabilities of a query under each tie rule."""
+        return self.fields * SHOT_RANKS
 
-        These are held twice where blocks of queries are stacked.
-        """
-        labels = 8 * gallery + 8 * self.identities
-        return labels + 2 * self.fields * 8 * 3 * SHOT_RANKS * queries
+
+@dataclass(frozen=True)
+class JointSizes:
+    """Sizes of several evaluations that count gallery identities together.
+
+    Attributes
+    ----------
+    each : tuple of IdentitySizes
+    """
+
+    each: tuple[IdentitySizes, ...]
+
+    def task_bytes(self, queries: int, positives: int, items: int) -> int:
+        """Return the bytes of a task: see `IdentitySizes.task_bytes`."""
+        return sum(one.task_bytes(queries, positives, items) for one in self.each)
+
+    def kept_bytes(self, queries: int, gallery: int) -> int:
+        """Return the bytes that are kept: see `IdentitySizes.kept_bytes`."""
+        return sum(one.kept_bytes(queries, gallery) for one in self.each)
 
 
 @dataclass(frozen=True)
@@ -139,10 +185,13 @@ class Problem:
         E of the histogram of impostors; 0 where there is none.
     groups : int
         Groups of queries that have a histogram of their own, too.
-    shots : ShotSizes, optional
-        Where CMC is read under single gallery shot: a task sees the whole gallery then.
+    identities : JointSizes, optional
+        Where CMC counts gallery identities: a task sees the whole gallery then.
     near : int
         Nearest negatives that are looked for of each query.
+    asking : int
+        Queries of all evaluations, where these count parts of tiles; 0 where one counts tiles as
+        they are.
     """
 
     queries: int
@@ -153,13 +202,20 @@ class Problem:
     extra_passes: int = 0
     edges: int = 0
     groups: int = 0
-    shots: ShotSizes | None = None
+    identities: JointSizes | None = None
     near: int = 0
+    asking: int = 0
+
+    @property
+    def _times(self) -> int:
+        """In how many evaluations a query takes part, rounded up."""
+        return -(-self.asking // max(self.queries, 1)) or 1
 
     @property
     def ranks_alone(self) -> bool:
         """Whether nothing is counted beside ranks and the nearest negative."""
-        return not (self.thresholds or self.edges or self.near) and self.shots is None
+        counted = self.thresholds or self.edges or self.near or self.asking
+        return not counted and self.identities is None
 
     @property
     def passes(self) -> int:
@@ -197,7 +253,7 @@ class Problem:
         pairs = 10 * listed + 4 * positives + 100 * min(listed, PAIRS)
         statistics = 3 * self.part_bytes(queries) + 112 * positives
         if queries < self.queries:
-            statistics += QUERY_BYTES * self.queries + READ_BYTES
+            statistics += QUERY_BYTES * max(self.queries, self.asking) + READ_BYTES
         return {"pairs": pairs, "statistics": statistics}
 
     def job_bytes(self, queries: int) -> int:
@@ -218,13 +274,13 @@ class Problem:
 
     def part_bytes(self, queries: int) -> int:
         """Return the bytes of the statistics of so many queries."""
-        by_query = queries * (self.thresholds + self.near + 8)
-        by_edge = self.edges * (2 + self.groups)
+        by_query = self._times * queries * (self.thresholds + self.near + 8)
+        by_edge = self._times * self.edges * (2 + self.groups)
         return 8 * (by_query + by_edge) + 32 * self.positives_of(queries)
 
     def task_bytes(self, queries: int) -> int:
         """Return the bytes of edges, levels, slots and statistics of a task of so many queries."""
-        positives, limits = self.positives_of(queries), self.thresholds + self.edges
+        positives, limits = self.positives_of(queries), self._times * (self.thresholds + self.edges)
         within = limits + 8 + 2 * self.near + (self.thresholds if self.edges else 0)
         return (
             (32 if self.data.width else 24) * (positives + queries * limits)

@@ -124,7 +124,7 @@ def _class_terms(protocol: Protocol) -> list[Term]:
         term
         for rule in protocol.ignored_by
         for term in rule.terms
-        if not term.of_items and not protocol.lists_pairs_of(term)
+        if not term.of_items and not term.is_listed(protocol.anchors)
     ]
 
 

@@ -197,9 +197,7 @@ def check_protocol(
     check_kinds(query, gallery, "id")
     sides: dict[Side, Labels] = {"query": query, "gallery": gallery}
     for side, labels in sides.items():
-        for column in protocol.columns_of(side):
-            if column not in labels.columns:
-                raise OptionError(_lacking(column, side, labels, protocol))
+        check_columns(labels, side, protocol)
     by_key = {"key"} if protocol.self_match == "key" else set()
     shared = {name for rule in protocol.rules for term in rule.terms for name in term.columns}
     for column in sorted(shared | by_key):
@@ -248,6 +246,13 @@ def _check_whole(column: str, labels: Labels, protocol: Protocol) -> None:
             f"{labels.source} holds numbers that are no integers ({values[row]} in row {row}): "
             f"compare it with a number, as in gallery.{column} >= {values[row]}, or round it"
         )
+
+
+def check_columns(labels: Labels, side: Side, protocol: Protocol) -> None:
+    """Raise OptionError where a side lacks a column that the protocol uses."""
+    for column in protocol.columns_of(side):
+        if column not in labels.columns:
+            raise OptionError(_lacking(column, side, labels, protocol))
 
 
 def _lacking(column: str, side: Side, labels: Labels, protocol: Protocol) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval.errors import InputError, entry_point, refuse
-from streameval.stretches import rows_of
+from streameval.stretches import cumulated, rows_of
 from streameval.typing import FloatArray, IntArray, Span
 
 PAIRS = 1 << 17  # that are found, merged or counted at a time
@@ -78,6 +78,18 @@ class PairList:
         line = f"line {query + 1} (query {query})" if self.lines else f"query {query}"
         return f"{self.source}, {line}"
 
+    def among(self, queries: IntArray, items: IntArray) -> PairList:
+        """Return the pairs of some queries and items, ascending rows, numbered anew from 0."""
+        own = self.query
+        places = [np.searchsorted(rows, of) for rows, of in ((queries, own), (items, self.item))]
+        kept = np.flatnonzero(
+            (np.append(queries, -1)[places[0]] == own)
+            & (np.append(items, -1)[places[1]] == self.item)
+        )
+        counts = np.bincount(places[0][kept], minlength=len(queries))
+        value = None if self.value is None else self.value[kept]
+        return PairList(cumulated(counts), places[1][kept], self.source, 0, value, lines=False)
+
     def check(self, queries: int, gallery: int) -> None:
         """Check the number of lines, and that every item is in the gallery."""
         lines, base = len(self.indptr) - 1, self.base
@@ -128,6 +140,16 @@ class ListedPairs:
         rows = [()] * (len(listed.indptr) - 1) if junk is None else junk
         return cls({"good": listed, "junk": PairList.of(rows, "the junk list")})
 
+    @property
+    def good(self) -> PairList:
+        """The list ``good``."""
+        return self.lists["good"]
+
+    @property
+    def junk(self) -> PairList:
+        """The list ``junk``."""
+        return self.lists["junk"]
+
     def check(self, queries: int, gallery: int) -> None:
         """Check that the lists are of so many queries, and their items in the gallery.
 
@@ -145,7 +167,7 @@ class ListedPairs:
         ------
         InputError
         """
-        good, junk = self.lists["good"], self.lists["junk"]
+        good, junk = self.good, self.junk
         pairs, others = (one.query * gallery + one.item for one in (good, junk))
         both = np.flatnonzero(np.isin(others, pairs))
         if len(both):

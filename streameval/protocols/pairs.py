@@ -186,8 +186,8 @@ class PairSource:
 
     Attributes
     ----------
-    queries : int
-        Q.
+    queries, gallery : int
+        Q and G.
     counts : PairCounts
         The numbers of the pairs.
     classes : ItemClasses
@@ -204,11 +204,11 @@ class PairSource:
     ) -> None:
         if counts is None:
             counts = PairCounts.of(query, gallery, protocol, listed)
-        self.queries, self.counts, self._gallery = len(query), counts, len(gallery)
+        self.queries, self.gallery, self.counts = len(query), len(gallery), counts
         self._finder: PairFinder | None = PairFinder(query, gallery, protocol, listed)
         self.junk, self.classes = self._finder.junk, ItemClasses.of(query, gallery, protocol)
         if listed is not None and protocol.listed:
-            _warn_of_other_identities(query, gallery, listed.lists["good"])
+            _warn_of_other_identities(query, gallery, listed.good)
         self._span = (0, 0)
         self._found: Pairs | None = None
 

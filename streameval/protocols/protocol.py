@@ -11,15 +11,26 @@ A `Preset` is a protocol and the options that reproduce a tool. The presets are 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
-from streameval.choices import CmcReading, SelfMatch
-from streameval.errors import OptionError, entry_point, is_whole
-from streameval.protocols.rules import Rule, Side, Term, same
+from streameval.choices import (
+    IDENTITY_READINGS,
+    CmcReading,
+    IdentityReading,
+    SelfMatch,
+    Unmatched,
+)
+from streameval.errors import OptionError, entry_point, is_whole, refuse
+from streameval.protocols.rules import Rule, Side, check_few, same
+from streameval.protocols.trials import Trials
+
+REST = "rest"  # queries that are what a trial does not draw
+SELECTIONS: Mapping[str, Side] = {"queries": "query", "gallery": "gallery"}
+"""Rules of who takes part, and the side that each is about."""
 
 SINGLE_GALLERY_SHOT: Literal["single-gallery-shot"] = "single-gallery-shot"
 
@@ -49,12 +60,17 @@ _VALUES: Mapping[str, tuple[Test, str]] = {
     "ignore": (_is_tuple(_is_text), "a list of rules, such as ['same(id, cam)'],"),
     "cmc": (
         get_args(CmcReading).__contains__,
-        "'first-match', 'all-shots' or 'single-gallery-shot'",
+        f"one of {', '.join(map(repr, get_args(CmcReading)))}",
     ),
+    "unmatched": (get_args(Unmatched).__contains__, "'exclude', 'miss' or 'error'"),
     "junk_ids": (
         _is_tuple(lambda value: (_is_text(value) and "\0" not in value) or is_whole(value)),
         "a list of integers or strings, without NUL characters,",
     ),
+    "queries": (_is_text, "a rule, such as 'cam in [3, 6]', or 'rest',"),
+    "gallery": (_is_text, "a rule, such as 'cam in [1, 2]',"),
+    "galleries": (_is_text, "the name of a label column"),
+    "trials": (lambda value: isinstance(value, Trials | None), "a table of draw, per, times, ..."),
     "self_match": (lambda value: value in (None, *get_args(SelfMatch)), "'index' or 'key'"),
     "listed": (lambda value: isinstance(value, bool), _FLAG),
     "shot_draws": (partial(is_whole, least=1), "a whole number of at least 1"),
@@ -75,7 +91,7 @@ class Protocol:
         identity seen by the same camera, ``("same(cam)",)`` every pair of the same camera, ``()``
         no pair by its labels. A tuple of columns, ``("id", "cam")``, is the earlier spelling of a
         rule.
-    cmc : {"first-match", "all-shots", "single-gallery-shot"}
+    cmc : {"first-match", "all-shots", "single-gallery-shot", "distinct-identities"}
         How CMC counts a query with several positives: see `MetricOptions`.
     junk_ids : tuple of int or str
         Gallery identities that are ignored for all queries.
@@ -87,9 +103,19 @@ class Protocol:
     shot_draws, shot_seed : int
         Number and seed of the draws of ``CMC_sampled@x`` under single gallery shot. Each draw
         takes one item of each identity for each query.
+    queries, gallery : str
+        Which queries ask, and which items they rank: rules over the columns of that side, such as
+        ``"cam in [3, 6]"``; all by default. Others count nowhere. ``queries="rest"`` takes what a
+        trial does not draw, where both sides are the same images.
+    galleries : str
+        A column of the gallery: each of its labels is a gallery by itself.
+    trials : Trials or mapping, optional
+        Draws of galleries, each an evaluation by itself.
     positive : str
         The rule of positive pairs, of those that are not ignored. Each of its alternatives needs
         the same label in some column, or a list of pairs.
+    unmatched : {"exclude", "miss", "error"}
+        What a query without a positive is to means over Q+: see `MetricOptions`.
 
     Other Parameters
     ----------------
@@ -106,6 +132,11 @@ class Protocol:
     shot_draws: int = 10
     shot_seed: int = 0
     positive: str = "same(id)"
+    queries: str = ""
+    gallery: str = ""
+    galleries: str = ""
+    trials: Trials | None = None
+    unmatched: Unmatched = "exclude"
     same_identity_and_camera: InitVar[bool | None] = None
     same_camera: InitVar[bool | None] = None
 
@@ -133,51 +164,73 @@ class Protocol:
             rules = tuple(map(_as_rule, rules))
         object.__setattr__(self, "ignore", rules)
         object.__setattr__(self, "junk_ids", _as_tuple(self.junk_ids))
+        trials: object = self.trials
+        if isinstance(trials, Mapping):
+            object.__setattr__(self, "trials", Trials.of(trials, self.name))
         for name, (can_be, expected) in _VALUES.items():
             self._check(name, getattr(self, name), can_be, expected)
+        self._check_selections()
         try:
             object.__setattr__(self, "ignore", tuple(Rule.of(str(one)).text for one in self.ignore))
             object.__setattr__(self, "positive", Rule.of(self.positive).text)
+            check_few(self.positive_by, self.ignored_by)
         except OptionError as error:
             raise OptionError(f"protocol {self.name}: {error}") from error
-        if self.listed and self.cmc == SINGLE_GALLERY_SHOT:
+        if self.listed and self.by_identity:
             raise OptionError(
-                f"protocol {self.name} takes its pairs from lists, and its CMC is of one item of "
-                "each gallery identity: lists don't tell what an unlisted item of the query's own "
-                "identity is; choose cmc first-match or all-shots"
+                f"protocol {self.name} takes its pairs from lists, and its CMC "
+                f"{self.by_identity.does}: lists don't tell what an unlisted item of the query's "
+                "own identity is; choose cmc first-match or all-shots"
             )
         if self.listed and self.self_match is not None:
             raise OptionError(
                 f"protocol {self.name} takes its pairs from lists alone, and got self_match: put "
                 "these pairs on the junk list"
             )
-        self._check_listed()
-        if self.positive != "same(id)" and self.cmc == SINGLE_GALLERY_SHOT:
+        if self.positive != "same(id)" and self.by_identity:
             raise OptionError(
-                f"protocol {self.name} has positive {self.positive!r}, and its CMC is of one item "
-                "of each gallery identity: give same(id), or choose cmc first-match or all-shots"
+                f"protocol {self.name} has positive {self.positive!r}, and its CMC "
+                f"{self.by_identity.does}: give same(id), or choose cmc first-match or all-shots"
             )
-
-    def _check_listed(self) -> None:
-        """Check that positive pairs, and those that rules on lists exempt, are few."""
-        sought = self.positive_by.terms
-        if not sought or not all(term.same or term.lists for term in sought):
-            raise OptionError(
-                f"protocol {self.name} has positive {self.positive!r}, which may hold of too many "
-                "pairs: each of its alternatives needs same(...) of some label column, or pair.NAME"
-            )
-        for text, term in [(rule.text, term) for rule in self.ignored_by for term in rule.terms]:
-            exempt = [test for test in term.tests if test.side == "pair" and test.negated]
-            if exempt and not self.lists_pairs_of(term):
-                names = [f"pair.{exempt[0].column}", *map(same, map(sorted, self.anchors))]
-                raise OptionError(
-                    f"protocol {self.name} has the rule {text!r}, which exempts listed pairs "
-                    f"of too many: each of its alternatives needs one of {', '.join(names)}, too"
-                )
 
     def _check(self, what: str, value: Any, can_be: Callable[[Any], bool], expected: str) -> None:
         if not can_be(value):
             raise OptionError(f"{what} of protocol {self.name} is {value!r}; {expected} is needed")
+
+    def _check_selections(self) -> None:
+        """Bring rules of one side to one spelling."""
+        for name, side in SELECTIONS.items():
+            text = getattr(self, name)
+            if text and text != REST:
+                try:
+                    object.__setattr__(self, name, Rule.of_side(text, side).text)
+                except OptionError as error:
+                    raise OptionError(f"{name} of protocol {self.name}: {error}") from error
+        drawn = self.trials is not None and self.trials.side == "gallery"
+        refuse(
+            OptionError,
+            self.gallery == REST
+            and f"gallery of protocol {self.name} is {REST!r}, which only queries can be",
+            self.queries == REST
+            and not drawn
+            and f"queries of protocol {self.name} are {REST!r}, and no trial draws gallery items: "
+            "add [trials]",
+        )
+
+    @property
+    def selects(self) -> bool:
+        """Whether some queries or items are left out."""
+        return any((self.queries, self.gallery, self.galleries, self.trials))
+
+    @property
+    def several(self) -> bool:
+        """Whether it makes several evaluations: of trials, or of galleries."""
+        return self.trials is not None or bool(self.galleries)
+
+    @property
+    def by_identity(self) -> IdentityReading | None:
+        """How CMC counts gallery identities; None where it doesn't."""
+        return IDENTITY_READINGS.get(self.cmc)
 
     @property
     def positive_by(self) -> Rule:
@@ -198,26 +251,30 @@ class Protocol:
     @property
     def anchors(self) -> list[frozenset[str]]:
         """Sets of columns, none in another: positive pairs agree in one, or are in a list."""
-        sets = dict.fromkeys(term.same for term in self.positive_by.terms if not term.lists)
-        return [columns for columns in sets if not any(other < columns for other in sets)]
+        return self.positive_by.anchors
 
     @property
     def lists(self) -> tuple[str, ...]:
         """Names of the lists of pairs that its rules name."""
         return tuple(dict.fromkeys(name for rule in self.rules for name in rule.lists))
 
-    def lists_pairs_of(self, term: Term) -> bool:
-        """Return whether the pairs of a term are looked at one by one: they are in lists, or agree.
-
-        All others are rules over many items.
-        """
-        return bool(term.lists) or any(columns <= term.same for columns in self.anchors)
-
     def columns_of(self, side: Side) -> tuple[str, ...]:
         """Return the label columns that a side needs in addition to ``id``, in the rules' order."""
         by_key = ["key"] if self.self_match == "key" else []
         names = dict.fromkeys(name for rule in self.rules for name in sorted(rule.columns(side)))
+        names |= dict.fromkeys(self._selected_by(side))
         return tuple(name for name in dict.fromkeys([*names, *by_key]) if name != "id")
+
+    def _selected_by(self, side: Side) -> Iterator[str]:
+        """Yield the columns by which items of a side are selected or drawn."""
+        for name, own in SELECTIONS.items():
+            text = getattr(self, name)
+            if own == side and text and text != REST:
+                yield from sorted(Rule.of_side(text, side).columns(side))
+        if self.galleries and side == "gallery":
+            yield self.galleries
+        if self.trials is not None and self.trials.side == side:
+            yield from self.trials.per
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -228,9 +285,11 @@ class Protocol:
         """Describe the ignored pairs, except junk."""
         if self.listed:
             return ["what a list says"]
-        words = [_in_words(rule) for rule in self.ignored_by]
-        own = f"a query's own image, by {self.self_match}"
-        return words if self.self_match is None else [*words, own]
+        return [*map(_in_words, self.ignored_by), *self.own_image()]
+
+    def own_image(self) -> list[str]:
+        """Describe the pair of a query and its own image, if it is ignored."""
+        return [] if self.self_match is None else [f"a query's own image, by {self.self_match}"]
 
 
 def _as_rule(rule: Any) -> Any:

@@ -15,7 +15,7 @@ which any must hold; in a term, everything must.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -98,6 +98,13 @@ class Term:
         tests = (test for test in self.tests if test.side == "pair" and not test.negated)
         return frozenset(test.column for test in tests)
 
+    def is_listed(self, anchors: Collection[frozenset[str]]) -> bool:
+        """Return whether its pairs are looked at one by one: they are in lists, or agree in some.
+
+        All others are rules over many items.
+        """
+        return bool(self.lists) or any(columns <= self.same for columns in anchors)
+
     @property
     def of_items(self) -> bool:
         """Whether it is of the gallery's labels alone."""
@@ -142,11 +149,28 @@ class Rule:
         """
         return _parsed(text)
 
+    @classmethod
+    def of_side(cls, text: str, side: Side) -> Rule:
+        """Return the rule of a text about one side, whose columns it names without the side.
+
+        Raises
+        ------
+        OptionError
+            If it is no such rule; the message shows the word that is wrong.
+        """
+        return _parsed(text, side)
+
     def columns(self, side: Side) -> frozenset[str]:
         """Return the columns that one side needs."""
         both = [term.columns for term in self.terms]
         own = (test.column for term in self.terms for test in term.tests if test.side == side)
         return frozenset().union(*both, own)
+
+    @property
+    def anchors(self) -> list[frozenset[str]]:
+        """Sets of columns, none in another: its pairs agree in one, or are in a list."""
+        sets = dict.fromkeys(term.same for term in self.terms if not term.lists)
+        return [columns for columns in sets if not any(other < columns for other in sets)]
 
     @property
     def lists(self) -> dict[str, bool]:
@@ -156,6 +180,29 @@ class Rule:
         return {name: name in compared for name in sorted(test.column for test in tests)}
 
 
+def check_few(positive: Rule, ignored: Iterable[Rule]) -> None:
+    """Check that the pairs are few of which positives say something, and exceptions of lists.
+
+    Raises
+    ------
+    OptionError
+    """
+    if not positive.terms or not all(term.same or term.lists for term in positive.terms):
+        raise OptionError(
+            f"positive {positive.text!r} may hold of too many pairs: each of its alternatives "
+            "needs same(...) of some label column, or pair.NAME"
+        )
+    anchors = positive.anchors
+    for text, term in [(rule.text, term) for rule in ignored for term in rule.terms]:
+        exempt = [test.column for test in term.tests if test.side == "pair" and test.negated]
+        if exempt and not term.is_listed(anchors):
+            needed = ", ".join([f"pair.{exempt[0]}", *map(same, map(sorted, anchors))])
+            raise OptionError(
+                f"rule {text!r} exempts listed pairs of too many: each of its alternatives needs "
+                f"one of {needed}, too"
+            )
+
+
 def same(columns: Iterable[str]) -> str:
     """Return the text of the rule that both sides have the same labels in some columns."""
     names = (name if name.isidentifier() else repr(name) for name in columns)
@@ -163,7 +210,7 @@ def same(columns: Iterable[str]) -> str:
 
 
 @cache
-def _parsed(text: str) -> Rule:
+def _parsed(text: str, side: Side | None = None) -> Rule:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -172,16 +219,16 @@ def _parsed(text: str) -> Rule:
             f"rule {text!r} can't be read at column {at}: an expression such as same(id, cam), "
             "query.cam in [3, 6], or several with and, or, not, is needed"
         ) from None
-    terms = _Reader(text.strip()).terms(tree, negated=False)
+    terms = _Reader(text.strip(), side).terms(tree, negated=False)
     possible = tuple(dict.fromkeys(term for term in terms if not term.impossible))
     return Rule(ast.unparse(tree), possible)
 
 
 class _Reader:
-    """Reads the terms of a rule off its tree."""
+    """Reads the terms of a rule off its tree; of a rule about one side, if that is given."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, text: str, side: Side | None) -> None:
+        self._text, self._side = text, side
 
     def _refuse(self, node: ast.AST, expected: str) -> NoReturn:
         word = ast.get_source_segment(self._text, node) or self._text
@@ -199,12 +246,14 @@ class _Reader:
             if count > MOST_TERMS:
                 self._refuse(node, f"a rule of at most {MOST_TERMS} alternatives (it has {count})")
             return [_all(chosen) for chosen in product(*parts)]
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call) and self._side is None:
             columns = frozenset(self._columns(node))
             return [Term(different=frozenset({columns})) if negated else Term(same=columns)]
         if isinstance(node, ast.Compare):
             test = self._test(node)
             return [Term(tests=frozenset({test.opposite() if negated else test}))]
+        if self._side is not None:
+            self._refuse(node, f"a column of the {self._side} compared, such as cam in [1, 2]")
         if isinstance(node, ast.Attribute | ast.Subscript):
             side, column = self._place(node)
             if side == "pair":
@@ -245,6 +294,11 @@ class _Reader:
         """Return side and column of ``query.cam``, ``gallery["my column"]`` or ``pair.good``."""
         base: ast.expr | None = None
         column: Any = None
+        if self._side is not None:
+            column = node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
+            if isinstance(column, str):
+                return self._side, column
+            self._refuse(node, "the name of a label column")
         if isinstance(node, ast.Attribute):
             base, column = node.value, node.attr
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):

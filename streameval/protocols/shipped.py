@@ -12,6 +12,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
+from streameval.choices import CmcReading
 from streameval.errors import OptionError, refuse
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
 
@@ -67,6 +68,12 @@ def _text(name: str) -> str:
 @cache
 def _protocol(name: str) -> Protocol:
     return protocol_of(tomllib.loads(_text(name)), name, name)
+
+
+def protocols_of(reading: CmcReading) -> str:
+    """Return in words which protocols read CMC so, for messages."""
+    names = " or ".join(name for name, protocol in PROTOCOLS.items() if protocol.cmc == reading)
+    return ", or ".join(filter(None, [names, f"a Protocol with cmc={reading!r}"]))
 
 
 def protocol_of(values: Mapping[str, Any], name: str, what: str) -> Protocol:

@@ -11,16 +11,17 @@ from streameval.display.evaluation import PARTS
 from streameval.display.table import Blocks, Facts, Table, facts, number
 from streameval.errors import StreamevalWarning
 from streameval.metrics.metric import Kind, Metric
-from streameval.metrics.options import MetricOptions
-from streameval.metrics.selection import METRICS, available_fields, find_measure
-from streameval.protocols.protocol import PRESETS, SINGLE_GALLERY_SHOT, Preset
+from streameval.metrics.options import CHOICES, MetricOptions
+from streameval.metrics.selection import METRICS, available_fields, find_measure, with_changes
+from streameval.protocols.protocol import PRESETS, Preset
 from streameval.protocols.shipped import PROTOCOLS, saved_protocol
+from streameval.request import OPTIONS
 from streameval.result import Evaluation
 from streameval.result.saved import plain
 from streameval.typing import JsonObject
 
 THIS_RUN = "this run"
-IRRELEVANT = ("name", "cmc", "shot_draws", "shot_seed")
+IRRELEVANT = ("name", *OPTIONS, "shot_draws", "shot_seed")
 """Attributes of a protocol that don't matter for which pairs are ignored."""
 
 
@@ -38,16 +39,23 @@ def metrics_summary() -> list[JsonObject]:
             "formula": metric.formula,
             "source": metric.source,
             "needs": metric.needs,
-            "needs_single_shot": single_shot_needs(metric),
+            "needs_under_cmc": needs_by_reading(metric),
         }
         for metric in METRICS
     ]
 
 
-def single_shot_needs(metric: Metric) -> list[str]:
-    """Return the statistics that it needs under single gallery shot alone."""
-    needs = metric.needs_under(MetricOptions(cmc=SINGLE_GALLERY_SHOT))
-    return sorted(needs.difference(metric.needs))
+def needs_by_reading(metric: Metric) -> dict[str, list[str]]:
+    """Return the statistics that it needs under some readings of CMC alone, by these."""
+    options = (with_changes(MetricOptions(), {"cmc": reading}) for reading in CHOICES["cmc"])
+    needs = {one.cmc: sorted(metric.needs_under(one).difference(metric.needs)) for one in options}
+    return {reading: more for reading, more in needs.items() if more}
+
+
+def describe_needs(metric: Metric) -> str:
+    """Return in words which statistics it needs."""
+    more = (f"; under {cmc} also {', '.join(own)}" for cmc, own in needs_by_reading(metric).items())
+    return ", ".join(metric.needs) + "".join(more)
 
 
 def metrics_blocks() -> Blocks:
@@ -68,15 +76,13 @@ def metrics_blocks() -> Blocks:
 
 
 def _declaration(metric: Metric) -> Table:
-    needs = ", ".join(metric.needs)
-    more = ", ".join(single_shot_needs(metric))
     also = ", ".join(metric.also)
     where = (f"{name} {one.expects}" for name, one in metric.parameters.items())
     rows = [
         ("    formula", metric.formula),
         ("    over", ", ".join(metric.over)),
         ("    source", metric.source),
-        ("    needs", f"{needs}; with single gallery shot also {more}" if more else needs),
+        ("    needs", describe_needs(metric)),
         ("    also", f"{also} (in other tools)" if also else ""),
         ("    where", "; ".join(where)),
     ]
@@ -95,11 +101,13 @@ def protocols_blocks() -> Blocks:
     """Return the protocols in words: their rules, and where each comes from."""
     blocks: Blocks = []
     for name, protocol in PROTOCOLS.items():
+        ignored = (*(rule.text for rule in protocol.ignored_by), *protocol.own_image())
         rules = (
             ("    positive", "what a list says" if protocol.listed else protocol.positive),
-            ("    ignored", "; ".join(rule.text for rule in protocol.ignored_by)),
+            ("    ignored", "; ".join(ignored)),
             ("    junk ids", ", ".join(map(str, protocol.junk_ids))),
             ("    CMC", protocol.cmc),
+            ("    unmatched", protocol.unmatched),
             ("    source", PROTOCOLS.source(name)),
         )
         blocks += [name, facts(rules, wraps=True)]
@@ -163,7 +171,9 @@ def compare_conventions(
 def _read(
     evaluation: Evaluation, preset: Preset, options: MetricOptions, before: dict[str, float]
 ) -> Reading:
-    wanted = {**preset.options, "cmc": PROTOCOLS[preset.protocol].cmc} if options.metrics else {}
+    protocol = PROTOCOLS[preset.protocol]
+    of_protocol = {name: getattr(protocol, name) for name in OPTIONS}
+    wanted = {**of_protocol, **preset.options} if options.metrics else {}
     changes = {name: value for name, value in wanted.items() if getattr(options, name) != value}
     effects: dict[str, dict[str, float]] = {}
     for name, value in changes.items():

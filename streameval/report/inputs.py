@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from streameval.audit import Audit
@@ -107,15 +107,16 @@ def _features(side: JsonObject | None) -> list[str]:
     ]
 
 
-def plan_summary(planned: Planned, rate: float | None = None) -> JsonObject:
-    """Return the plan as numbers, for ``--dry-run --json``.
+def plan_summary(several: Sequence[Planned], rate: float | None = None) -> JsonObject:
+    """Return the plan of evaluations in one pass as numbers, for ``--dry-run --json``.
 
     `rate` is of floating-point operations a second of one thread, where it was measured.
     """
-    plan, problem = planned.plan, planned.problem
+    plan, problem = several[0].plan, several[0].problem
     return {
         "layout": plan.layout,
-        "passes": planned.source.passes(planned),
+        "evaluations": len(several),
+        "passes": _passes(several),
         "thresholds": problem.thresholds,
         "histogram_edges": problem.edges,
         "tasks": len(plan.tasks),
@@ -139,8 +140,14 @@ def _seconds_at(rate: float, plan: Plan) -> float:
     return plan.flops / (rate * plan.threads * max(plan.workers, 1))
 
 
-def plan_blocks(planned: Planned, rate: float | None = None) -> Blocks:
+def _passes(several: Sequence[Planned]) -> list[str]:
+    """Return the names of the passes over the data, in order."""
+    return max((one.source.passes(one) for one in several), key=len)
+
+
+def plan_blocks(several: Sequence[Planned], rate: float | None = None) -> Blocks:
     """Return the plan in words; `rate` as in `plan_summary`."""
+    planned = several[0]
     plan, source, problem = planned.plan, planned.source, planned.problem
     (queries, items), text = source.shape, source.describe_plan(plan)
     assumed = "" if planned.columns else ", as is assumed"
@@ -156,14 +163,15 @@ def plan_blocks(planned: Planned, rate: float | None = None) -> Blocks:
     on = " of ".join(describe_threads({"workers": plan.workers, "threads": plan.threads}))
     rows = [
         describe_inputs(describe_source(source)),
-        ("Protocol", planned.request.protocol.name),
+        ("Protocol", ", ".join(dict.fromkeys(one.request.protocol.name for one in several))),
+        ("Evaluations", f"{len(several):,}, in one pass" if len(several) > 1 else ""),
         (
             "Size",
             f"{plural(queries, 'query', 'queries')} × {plural(items, 'gallery item')}: "
             f"{amount(plan.pairs)} pairs, {problem.pairs.positives:,} of them positive{assumed}",
         ),
         ("Layout", text.layout),
-        ("Passes", ", ".join(source.passes(planned))),
+        ("Passes", ", ".join(_passes(several))),
         ("Counts", ", ".join(filter(None, counted))),
         ("Tasks", f"{len(plan.tasks):,}, on {on}"),
         ("Tile", text.tile),
@@ -222,6 +230,7 @@ def _options(result: Evaluation) -> dict[str, str]:
         "Ignored pairs": "; ".join(ignored) or "none by camera",
         "Junk identities": describe_junk(protocol),
         "CMC": options.cmc,
+        "Queries without a positive": options.unmatched,
         "Ties": options.ties,
         "Average precision": options.ap,
         "Verification precision (VP)": options.vp,

@@ -13,7 +13,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,8 +23,8 @@ from streameval.metrics.blocks import totals_of
 from streameval.metrics.confidence import Resampling, interval, resampled_values, withheld
 from streameval.metrics.metric import FRACTION, Kind
 from streameval.metrics.retrieval import average_precisions, first_ranks
-from streameval.metrics.selection import names_of
 from streameval.result import Evaluation, Results
+from streameval.result.runs import Run, loaded, named, with_metrics
 from streameval.result.same_task import check_comparable, check_despite
 from streameval.result.saved import plain
 from streameval.typing import AnyArray, FloatArray, JsonObject
@@ -93,7 +92,7 @@ class Comparison(Shown):
     differences: tuple[Difference, ...]
     remarks: tuple[str, ...]
 
-    def _blocks(self) -> Blocks:
+    def _blocks(self, saved: str | None = None) -> Blocks:
         from streameval.display.comparison import comparison_blocks
 
         return comparison_blocks(self)
@@ -189,7 +188,7 @@ def query_scores(result: Evaluation) -> tuple[FloatArray, FloatArray]:
 
 @entry_point
 def compare(
-    *runs: Evaluation | str | Path,
+    *runs: Run,
     names: Sequence[str] = (),
     metrics: str | Sequence[str] | None = None,
     level: float = 0.95,
@@ -231,20 +230,11 @@ def compare(
     if len(runs) < 2:
         raise OptionError(f"got {len(runs)} runs to compare: give at least two")
     despite = check_despite(despite)
-    called = list(names) or [
-        f"run {at}" if isinstance(run, Evaluation) else str(run) for at, run in enumerate(runs, 1)
-    ]
-    if len(called) != len(runs) or len(set(called)) != len(runs):
-        raise OptionError(f"names are {', '.join(called)}: one a run is needed, all different")
+    called = named(runs, names)
     how = Resampling(level, resamples, seed)
-    results = {
-        name: run if isinstance(run, Evaluation) else Evaluation.load(run)
-        for name, run in zip(called, runs, strict=True)
-    }
+    results = loaded(called)
     remarks = check_comparable(results, despite)
-    if metrics is not None:
-        wanted = names_of(metrics, "metrics")
-        results = {name: one.with_options(metrics=wanted) for name, one in results.items()}
+    results = with_metrics(results, metrics)
     return Comparison(results, how, tuple(_differences(results, how)), tuple(remarks))
 
 

@@ -16,7 +16,7 @@ from streameval.metrics.confidence import Resampling
 from streameval.metrics.groups import PositiveCameras
 from streameval.metrics.options import MetricOptions
 from streameval.metrics.selection import with_changes
-from streameval.result.frames import to_pandas
+from streameval.result.frames import TABLES, to_pandas
 from streameval.result.groups import Columns
 from streameval.result.saved import ResultFolder, load_result, summary_of, write_files
 from streameval.result.values import EvaluationValues
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from streameval.display.table import Blocks
+    from streameval.display.table import Blocks, Table
 
 
 @entry_points
@@ -139,10 +139,15 @@ class Evaluation(Shown, EvaluationValues):
         """Return the same evaluation with confidence intervals in its summary."""
         return replace(self, resampling=Resampling(level, resamples, seed))
 
-    def _blocks(self) -> Blocks:
+    def _blocks(self, saved: str | None = None) -> Blocks:
         from streameval.display.evaluation import evaluation_blocks
 
-        return evaluation_blocks(self)
+        return evaluation_blocks(self, saved)
+
+    def _table(self, name: str) -> Table:
+        from streameval.display.evaluation import results_table
+
+        return results_table({name: self})
 
     def to_pandas(
         self, table: Literal["metrics", "per_query", "positives"] = "metrics"
@@ -163,7 +168,7 @@ class Evaluation(Shown, EvaluationValues):
         OptionError
             If there is no such table, or pandas is not installed.
         """
-        return to_pandas(self, table)
+        return to_pandas(self, table, TABLES)
 
     def plot(self, curve: str = "CMC", *, metric: str = "mAP", label: str = "this run") -> Figure:
         """Plot a curve, as ``streameval plot`` does.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,20 +16,25 @@ if TYPE_CHECKING:
 
     from streameval.result import Evaluation
 
+T = TypeVar("T")
 
-def to_pandas(result: Evaluation, table: str) -> DataFrame:
-    """Return a table of `TABLES` as a DataFrame; see `Evaluation.to_pandas`."""
+INDEX = {"metrics": "metric", "runs": "run"}
+"""Column of a table that names its rows."""
+
+
+def to_pandas(result: T, table: str, tables: Mapping[str, Callable[[T], Columns]]) -> DataFrame:
+    """Return one of some tables of a result as a DataFrame; metrics and runs are its index."""
     import pyarrow as pa
 
-    if table not in tuple(TABLES):
-        raise OptionError(f"table is {table!r}; known: {', '.join(TABLES)}")
+    if table not in tuple(tables):
+        raise OptionError(f"table is {table!r}; known: {', '.join(tables)}")
     try:
-        frame: DataFrame = pa.table(dict(TABLES[table](result))).to_pandas()
+        frame: DataFrame = pa.table(dict(tables[table](result))).to_pandas()
     except ImportError as error:
         raise OptionError(
             "to_pandas() needs pandas, which is not installed: pip install pandas"
         ) from error
-    return frame.set_index("metric") if table == "metrics" else frame
+    return frame.set_index(INDEX[table]) if table in INDEX else frame
 
 
 def _metrics(result: Evaluation) -> Columns:

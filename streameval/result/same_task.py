@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
 
 import numpy as np
@@ -17,7 +17,10 @@ from streameval.stretches import rows_of
 from streameval.typing import IntArray, JsonObject
 
 QUERIES = "queries"
-READ_BY = ("ties", "ap", "vp", "cmc", "false_rate_budget")  # options that results are compared by
+DISTANCE = "distance"
+READ_BY = ("ties", "ap", "vp", "cmc", "unmatched", "false_rate_budget")
+"""Options that results are compared by."""
+MADE_BY = ("metric", "k", "missing", "tighten", "rerank", "search")  # of a source, likewise
 
 
 def check_despite(despite: Collection[str]) -> Collection[str]:
@@ -38,7 +41,7 @@ def check_comparable(results: Results, despite: Collection[str]) -> list[str]:
     for name, one in results.items():
         check_not_of_lists(one.lists, f"{name} is of lists: a comparison")
     remarks: list[str] = []
-    for pair, kind, said in _differing_pairs(results):
+    for pair, kind, said in _differing_pairs(results, differing):
         if kind == QUERIES:
             raise InputError(
                 f"{pair} are not on the same queries: {said}; a paired comparison "
@@ -53,18 +56,33 @@ def check_comparable(results: Results, despite: Collection[str]) -> list[str]:
     return remarks
 
 
+def check_same_rules(results: Results) -> None:
+    """Refuse, with an InputError, results under other rules; their items and features may differ.
+
+    The rules are the protocol, the distance of features, how lists of neighbours are read, and the
+    options of the metrics.
+    """
+    for pair, kind, said in _differing_pairs(results, other_rules):
+        raise InputError(
+            f"{pair} differ in {kind}: {said}; an average is of runs under the same rules: "
+            "evaluate all alike"
+        )
+
+
 def warn_of_others(results: Results) -> None:
     """Warn where results that are shown together are not of the same task.
 
     Their options may differ: that is what a figure or a table may be about.
     """
-    for pair, kind, said in _differing_pairs(results):
+    for pair, kind, said in _differing_pairs(results, differing):
         if kind != OPTIONS:
             text = f"{pair} differ in {kind}: {said}; their numbers are of different tasks"
             warn(text)
 
 
-def _differing_pairs(results: Results) -> Iterator[tuple[str, str, str]]:
+def _differing_pairs(
+    results: Results, differing: Callable[[Evaluation, Evaluation], dict[str, str]]
+) -> Iterator[tuple[str, str, str]]:
     """Give the names of the first result and another, a kind that they differ in, and how."""
     first, *others = results
     for other in others:
@@ -77,12 +95,19 @@ def differing(a: Evaluation, b: Evaluation) -> dict[str, str]:
     queries = _queries_differ(a, b)
     if queries:
         return {QUERIES: queries}
-    protocols = (one.provenance.get("protocol", {}) for one in (a, b))
     said = {
-        PROTOCOL: _unequal(
-            *(plain(asdict(saved_protocol(saved)) if saved else {}) for saved in protocols)
-        ),
+        PROTOCOL: _protocols_differ(a, b),
         GALLERY: _galleries_differ(a, b),
+        OPTIONS: _options_differ(a, b),
+    }
+    return {kind: how for kind, how in said.items() if how}
+
+
+def other_rules(a: Evaluation, b: Evaluation) -> dict[str, str]:
+    """Return in what rules two results differ, and how: protocol, distance, options."""
+    said = {
+        PROTOCOL: _protocols_differ(a, b),
+        DISTANCE: _distances_differ(a, b),
         OPTIONS: _options_differ(a, b),
     }
     return {kind: how for kind, how in said.items() if how}
@@ -101,6 +126,16 @@ def _queries_differ(a: Evaluation, b: Evaluation) -> str:
                 at = int(unequal[0])
                 return f"query {at} has {name} {own[at]!s} in one, {other[at]!s} in the other"
     return ""
+
+
+def _protocols_differ(a: Evaluation, b: Evaluation) -> str:
+    protocols = (one.provenance.get("protocol", {}) for one in (a, b))
+    return _unequal(*(plain(asdict(saved_protocol(saved)) if saved else {}) for saved in protocols))
+
+
+def _distances_differ(a: Evaluation, b: Evaluation) -> str:
+    inputs = (one.provenance.get("inputs", {}) for one in (a, b))
+    return _unequal(*({name: given.get(name) for name in MADE_BY} for given in inputs))
 
 
 def _unequal(own: JsonObject, other: JsonObject) -> str:

@@ -17,7 +17,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.metadata import version
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from streameval.errors import OutputError, check_path
+from streameval.errors import OptionError, OutputError, check_path
 from streameval.metrics.bounds import ListReading
 from streameval.metrics.compute import Metrics
 from streameval.metrics.confidence import Resampling
@@ -93,12 +94,49 @@ def _check_replaceable(path: str | Path, target: Path, *, overwrite: bool) -> No
             f"{path} is a folder without a result in it ({found[0]} is); it is not replaced: "
             "choose another"
         )
-    foreign = [name for name in found if name not in ENTRIES]
+    runs = [name for name in run_folders(saved_runs(target)).values() if name in found]
+    foreign = [name for name in found if name not in (*ENTRIES, *runs)]
     if foreign:
         raise OutputError(
             f"{path} holds {foreign[0]}, which is no part of a result ({', '.join(ENTRIES)}); "
             "it is not replaced: move that elsewhere, or choose another"
         )
+    for name in runs:
+        _check_replaceable(Path(path) / name, target / name, overwrite=True)
+
+
+def saved_runs(folder: Path, *keys: str) -> list[str]:
+    """Return the names of the results that a folder has a folder of each of; none for others.
+
+    The summary has these names under one of the keys: ``runs`` of an average, ``protocols`` of
+    evaluations in one pass. Either by default.
+    """
+    try:
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        known = [summary[key] for key in keys or ("runs", "protocols") if key in summary]
+        return [str(name) for names in known for name in names]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return []
+
+
+def run_folders(names: Iterable[str]) -> dict[str, str]:
+    """Return the folder of each run of an average: its name, with - for a slash and its like.
+
+    Raises OptionError if a name leaves nothing, or two runs have the same folder.
+    """
+    folders: dict[str, str] = {}
+    for name in names:
+        folder = re.sub(r"[^\w.@=+,() -]+", "-", name).strip("-. ")
+        if not folder or folder.casefold() in ENTRIES:
+            raise OptionError(f"a run called {name!r} has no folder of its name: name it otherwise")
+        for other, place in folders.items():
+            if place.casefold() == folder.casefold():
+                raise OptionError(
+                    f"the runs {other} and {name} have the same folder, {folder}: name them "
+                    "otherwise"
+                )
+        folders[name] = folder
+    return folders
 
 
 class ResultFolder(NewFolder):
@@ -184,6 +222,11 @@ def load_result(kind: type[Evaluation], folder: Path) -> Evaluation:
 
 def read_summary(folder: Path) -> JsonObject:
     """Read the summary of a saved result; raise OutputError if there is none of a known format."""
+    if saved_runs(folder):
+        raise OutputError(
+            f"{folder} is an average of runs; give the folders of runs that are in it, or read all "
+            "of it in Python: Average.load"
+        )
     try:
         summary: JsonObject = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         written = summary["provenance"]["format"]
@@ -232,7 +275,7 @@ def summary_of(result: Evaluation) -> JsonObject:
     metrics = result.metrics
     told: JsonObject = {
         "metrics": metrics.scalars,
-        "details": _details(metrics),
+        "details": details_of(metrics),
         "intervals": metrics.intervals,
         "counts": result.counts,
         "options": asdict(result.options) | {"range": result.range},
@@ -256,7 +299,7 @@ def _summary_of_groups(result: Evaluation) -> JsonObject:
         name = " → ".join(map(str, pair.values())) if pair else str(label)
         values[name] = pair | {
             "metrics": metrics.scalars,
-            "details": _details(metrics),
+            "details": details_of(metrics),
             "counts": metrics.counts,
         }
         if label in result.group_confidence:
@@ -266,7 +309,7 @@ def _summary_of_groups(result: Evaluation) -> JsonObject:
     return {"by": result.group_by, "values": values}
 
 
-def _details(metrics: Metrics) -> dict[str, JsonObject]:
+def details_of(metrics: Metrics) -> dict[str, JsonObject]:
     """Return what there is to say of scalars: of those alone of which there is anything."""
     said: dict[str, JsonObject] = {}
     for name, detail in metrics.details.items():

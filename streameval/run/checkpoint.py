@@ -35,11 +35,12 @@ from streameval.interruption import at_end, held
 from streameval.output import claimed, folders_above, hidden_path, remove
 from streameval.planning.plan import Cut, Plan, Task, plural
 from streameval.run.record import PLACES, Item, Manifest, Record, Stage, digest
+from streameval.run.share import Several
 from streameval.statistics import RankStatistics
 from streameval.store import Arrays, Store, View
 from streameval.typing import AnyArray, FloatArray, JsonObject
 
-FORMAT = 6  # of what is written; no other one is read
+FORMAT = 7  # of what is written; no other one is read
 COMMIT_SECONDS = 5.0  # between commits, and before the first
 SWEEP_EVERY = 20  # commits, after which what earlier ones held is deleted
 EVALUATION, DONE, READ, FILES = "evaluation", "done", "read", "files"
@@ -303,15 +304,27 @@ class Checkpoint(Record):
                 stage.done = np.array(kept[DONE])
 
 
-def _arrays_of(counted: FloatArray | RankStatistics) -> Arrays:
+def _arrays_of(counted: FloatArray | Several) -> Arrays:
     """Return what a stage has counted as the record holds it; an array is alone."""
-    return counted.arrays() if isinstance(counted, RankStatistics) else {"values": counted}
+    if not isinstance(counted, tuple):
+        return {"values": counted}
+    return {
+        f"{number} {name}": array
+        for number, one in enumerate(counted)
+        for name, array in one.arrays().items()
+    }
 
 
-def _counted_of(arrays: Arrays) -> AnyArray | RankStatistics:
+def _counted_of(arrays: Arrays) -> AnyArray | Several:
     """Return what `_arrays_of` was given, to be changed."""
-    copies: JsonObject = {name: np.array(array) for name, array in arrays.items()}
-    return RankStatistics(**copies) if len(copies) > 1 else copies.popitem()[1]
+    each: dict[str, JsonObject] = {}
+    for key, array in arrays.items():
+        number, _, name = key.rpartition(" ")
+        each.setdefault(number, {})[name] = np.array(array)
+    if "" in each:
+        values: AnyArray = each[""]["values"]
+        return values
+    return tuple(RankStatistics(**one) for one in each.values())
 
 
 def discard(folder: Path) -> None:

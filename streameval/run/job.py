@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -14,13 +15,10 @@ import numpy.typing as npt
 
 from streameval.arrays.identity import Files
 from streameval.arrays.witness import Readings
-from streameval.kernels.edges import Positives
 from streameval.kernels.matrix_unit import LINE_BYTES
 from streameval.planning.plan import Plan
-from streameval.planning.range import Range
 from streameval.protocols.classes import ItemClasses
-from streameval.protocols.pairs import Pairs
-from streameval.single_shot.counter import Shots
+from streameval.run.share import Share
 from streameval.source import Source
 from streameval.typing import AnyArray, BoolArray, ByteArray, FloatArray, IntArray, Span
 
@@ -28,52 +26,6 @@ if TYPE_CHECKING:
     from streameval.sources.tiled import TiledSource
 
 Made = TypeVar("Made")
-
-
-@dataclass(frozen=True, eq=False)
-class Thresholds:
-    """The distances that negatives are counted at, beside the positives.
-
-    Attributes
-    ----------
-    range : Range
-    values : [T] float64
-        Ascending; may end in +inf.
-    histogram : [E] float64, optional
-        The edges of the histogram of impostors.
-    """
-
-    range: Range = field(default_factory=lambda: Range(0.0, 1.0))
-    values: FloatArray = field(default_factory=lambda: np.empty(0))
-    histogram: FloatArray | None = None
-
-    @property
-    def edges(self) -> FloatArray:
-        """Thresholds and the edges of the histogram, ascending."""
-        return self.values if self.histogram is None else np.union1d(self.values, self.histogram)
-
-    def outside(self, distance: FloatArray) -> BoolArray:
-        """Mask of distances before τ = 0 or beyond τ = 1."""
-        outside: BoolArray = distance < self.range.low
-        outside |= distance > self.values[-1]
-        return outside
-
-
-@dataclass(frozen=True, eq=False)
-class Near:
-    """The search for the nearest negatives of each query.
-
-    Attributes
-    ----------
-    most : int
-        How many of each query.
-    reach : [Q] float64
-        Only those no further than this are looked for. Tasks in one process lower it as they go:
-        no more than `most` distances below it are ever wanted.
-    """
-
-    most: int
-    reach: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,24 +114,17 @@ class Cache:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What all tasks of an evaluation share.
+    """What all tasks of an evaluation share, or of several evaluations of one source.
 
     Attributes
     ----------
     source : Source
-    pairs : Pairs
     plan : Plan
-    thresholds : Thresholds
-    positives : Positives, optional
-        None before they are known; a strip of a stored matrix finds its own.
-    found : [P] float64, optional
-        Their distances in the order of pairs, where tiles must hold the same.
-    shots : Shots, optional
-        Where one item is drawn of each gallery identity; tasks see the whole gallery then.
-    groups : [Q] int64, optional
-        Which group each query is in, where the histogram is kept by group, too.
-    near : Near, optional
-        Where the nearest negatives of each query are to be found.
+    shares : tuple of Share
+        What is counted. A single one of all queries and items counts tiles as they are; several
+        count a part of each tile.
+    first : int
+        The first query, of a round.
     known : Readings
         Rows of the inputs that were read in an earlier pass.
     files : tuple of Files
@@ -189,14 +134,9 @@ class Job:
     """
 
     source: Source
-    pairs: Pairs
     plan: Plan
-    thresholds: Thresholds = field(default_factory=Thresholds)
-    positives: Positives | None = None
-    found: FloatArray | None = None
-    shots: Shots | None = None
-    groups: IntArray | None = None
-    near: Near | None = None
+    shares: tuple[Share, ...] = ()
+    first: int = 0
     known: Readings = field(default_factory=Readings)
     files: tuple[Files, ...] = ()
     cache: Cache = field(default_factory=Cache)
@@ -208,45 +148,52 @@ class Job:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what a worker has no use for: the list of all tasks; see `Cache`, too."""
-        return vars(self) | {"plan": replace(self.plan, tasks=())}
+        state = {name: value for name, value in vars(self).items() if name != "junk"}
+        return state | {"plan": replace(self.plan, tasks=())}
 
     @property
-    def first(self) -> int:
-        """The first query of the pairs and positives, which are of one round."""
-        return self.pairs.first
+    def sole(self) -> Share | None:
+        """The only share, if it counts tiles as they are."""
+        return self.shares[0] if len(self.shares) == 1 and self.shares[0].view.whole else None
+
+    @cached_property
+    def junk(self) -> BoolArray:
+        """Gallery items that no query of any share ranks, [G] bool."""
+        if self.sole is not None:
+            return self.sole.pairs.junk
+        junk: BoolArray = np.ones(self.source.shape[1], np.bool_)
+        for share in self.shares:
+            items = share.view.items
+            junk[slice(None) if items is None else items] &= share.pairs.junk
+        return junk
+
+    @property
+    def classes(self) -> ItemClasses:
+        """The classes whose items tiles rule out."""
+        return ItemClasses.none(0, 0) if self.sole is None else self.sole.pairs.classes
 
     def offset_rows(self, start: int, stop: int) -> IntArray:
         """Return the row of ``Columns.offset`` that serves each of some queries, [m]."""
-        return self.pairs.classes.query[start - self.first : stop - self.first].astype(np.int64)
+        if self.sole is None:
+            return np.zeros(stop - start, np.int64)
+        own = self.classes.query[start - self.first : stop - self.first]
+        return own.astype(np.int64)
+
+    def check_unit(self, norms: FloatArray) -> None:
+        """Raise NotUnitError for vectors that are not of length 1, where a range relies on it."""
+        for share in self.shares:
+            share.thresholds.range.check_unit(norms)
 
     def stage(self, name: str) -> str:
         """Return the name of a stage: of a pass, and of a round after the first."""
         return f"{name} {self.first}" if self.first else name
 
-    def pairs_of(self, queries: Span) -> Pairs:
-        """Return the pairs of some queries."""
-        return self.pairs.block(queries[0] - self.first, queries[1] - self.first)
-
-    def positives_of(self, queries: Span) -> Positives:
-        """Return the positives of some queries."""
-        known = self.known_positives()
-        return known.block(queries[0] - self.first, queries[1] - self.first)
-
-    def with_every_pair(self) -> Job:
-        """Return the job of the same queries and items, where no pair is ignored."""
-        pairs = self.pairs
-        classes = ItemClasses.none(pairs.queries, pairs.gallery)
-        positive, junk = np.ones_like(pairs.positive), np.zeros_like(pairs.junk)
-        pairs = replace(pairs, positive=positive, junk=junk, classes=classes)
-        return replace(self, pairs=pairs, cache=Cache())
-
     @property
-    def ranks_alone(self) -> bool:
-        """Whether nothing is counted beside ranks and the nearest negative."""
-        return not self.thresholds.edges.size and self.shots is None and self.near is None
+    def only(self) -> Share:
+        """The share of a job that has one."""
+        (share,) = self.shares
+        return share
 
-    def known_positives(self) -> Positives:
-        """Return the positives of all queries."""
-        if self.positives is None:
-            raise RuntimeError("the positives are not known")
-        return self.positives
+    def counting(self, share: Share) -> Job:
+        """Return the job of another share."""
+        return replace(self, shares=(share,), cache=Cache())

@@ -20,14 +20,14 @@ from streameval.metrics.verification import settling_edges
 from streameval.planning.plan import Task
 from streameval.planning.range import Range
 from streameval.run.executor import Pass
-from streameval.run.job import Job, PairPart, Thresholds
+from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.run.record import NO_RECORD, Record
 from streameval.run.session import Session
+from streameval.run.share import Several, Share, Thresholds
 from streameval.run.task import check_range, count, extremes, masked_tiles, pair_distances
 from streameval.statistics import RankStatistics
-from streameval.stretches import rows_of
-from streameval.typing import FloatArray, IntArray, Span
+from streameval.typing import AnyArray, FloatArray, IntArray, Span
 
 PER_PASS = 1000  # edges that a pass of refining counts: no more than the pass before
 
@@ -37,8 +37,19 @@ def whole_range(task: Task) -> None:
 
 
 def wider(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Return the least and the greatest of both."""
-    return np.array([min(one[0], other[0]), max(one[1], other[1])])
+    """Return the least and the greatest of both, [.., 2]."""
+    least, most = np.minimum(one, other)[..., 0], np.maximum(one, other)[..., 1]
+    return np.stack([least, most], axis=-1)
+
+
+def merge_each(one: Several, other: Several) -> Several:
+    """Merge the statistics of each evaluation."""
+    return tuple(mine.merge(theirs) for mine, theirs in zip(one, other, strict=True))
+
+
+def stack_each(blocks: Iterable[Several]) -> Several:
+    """Stack the statistics of each evaluation."""
+    return tuple(RankStatistics.stack(own) for own in zip(*blocks, strict=True))
 
 
 by_queries = attrgetter("queries")
@@ -46,7 +57,7 @@ by_queries = attrgetter("queries")
 
 FIND_RANGE: Pass[Task, FloatArray] = Pass("range", extremes, wider, whole_range)
 FIND_POSITIVES: Pass[PairPart, FloatArray] = Pass("positives", pair_distances)
-COUNT: Pass[Task, RankStatistics] = Pass("counting", count, RankStatistics.merge, by_queries)
+COUNT: Pass[Task, Several] = Pass("counting", count, merge_each, by_queries)
 
 
 def find_positives(job: Job, session: Session) -> Job:
@@ -56,13 +67,23 @@ def find_positives(job: Job, session: Session) -> Job:
     """
     if job.plan.layout == "strips":
         return job
-    indptr, item = job.pairs.positives()
-    query = rows_of(indptr)
-    distance = listed_distances(job, query + job.first, item, session, session.record)
-    positives = Positives.sort(indptr, distance, item)
-    check_range(job.thresholds, positives, job.first)
-    found = distance if job.plan.layout == "rectangles" else None
-    return replace(job, positives=positives, found=found)
+    wanted = [share.listed_positives() for share in job.shares]
+    cuts = np.cumsum([0, *(len(item) for _, item in wanted)]).tolist()
+    query, item = (np.concatenate(each) for each in zip(*wanted, strict=True))
+    place: AnyArray | slice = slice(None)
+    if len(wanted) > 1:  # each pair once
+        gallery = max(job.source.shape[1], 1)
+        key, place = np.unique(query * gallery + item, return_inverse=True)
+        query, item = np.divmod(key, gallery)
+    distance = listed_distances(job, query, item, session, session.record)[place]
+    shares = []
+    for share, own in zip(job.shares, pairwise(cuts), strict=True):
+        indptr, of_view = share.pairs.positives()
+        positives = Positives.sort(indptr, distance[slice(*own)], of_view)
+        check_range(share, positives, share.first)
+        found = distance[slice(*own)] if job.plan.layout == "rectangles" else None
+        shares.append(replace(share, positives=positives, found=found))
+    return replace(job, shares=tuple(shares))
 
 
 def listed_distances(
@@ -97,22 +118,25 @@ def listed_distances(
 
 
 def find_extremes(job: Job, session: Session) -> FloatArray:
-    """Return the least and greatest distance over a job's valid pairs; (inf, −inf) of none."""
+    """Return the least and greatest distance over each share's valid pairs, [shares, 2].
+
+    They are (inf, −inf) of none.
+    """
     stage = session.record.stage(job.stage("range"), job.plan.tasks)
     return session.sums(FIND_RANGE, job, stage)[None]
 
 
-def count_all(job: Job, session: Session, refined: int = 0) -> RankStatistics:
+def count_all(job: Job, session: Session, refined: int = 0) -> Several:
     """Count every pair, in the pass that counts or in one that refines, by its number from 1.
 
-    Shards merge, blocks of queries stack.
+    Shards merge, blocks of queries stack. Returns the statistics of each evaluation.
     """
     work, stage = COUNT, COUNT.name
     if refined:
         work, stage = replace(COUNT, name="refining"), f"refining {refined}"
     kept = session.record.stage(job.stage(stage), job.plan.tasks)
     blocks = session.sums(work, job, kept)
-    return RankStatistics.stack(list(blocks.values()))
+    return stack_each(blocks.values())
 
 
 def stretch_of(ends: Sequence[int], task: Task) -> tuple[int, Span]:
@@ -143,7 +167,7 @@ def count_stretches(job: Job, ends: Sequence[int], session: Session) -> list[Ran
     job = replace(job, plan=replace(job.plan, tasks=tasks))
     work = replace(COUNT, group=partial(stretch_of, ends))
     stretches: list[list[RankStatistics]] = [[] for _ in ends]
-    for (number, _), part in session.sums(work, job).items():
+    for (number, _), (part,) in session.sums(work, job).items():
         stretches[number].append(part)
     return [RankStatistics.stack(parts) for parts in stretches]
 
@@ -155,10 +179,10 @@ def ranks(ends: Sequence[int], job: Job, task: Task, watch: Watch) -> IntArray:
     """
     left, right = task.gallery
     inside = slice(bisect_right(ends, left), bisect_right(ends, right - 1))
-    positives = job.positives_of(task.queries)
+    positives = job.only.positives_of(task.queries)
     cuts = np.array([left, *ends[inside], right])
     counter = StretchCounter(positives, cuts)
-    for tile in masked_tiles(job, task, watch, reach=counter.reach):
+    for _, tile in masked_tiles(job, task, watch, reach=counter.reach):
         counter.add(tile)
     return counter.ahead
 
@@ -179,7 +203,7 @@ def rank_stretches(job: Job, ends: Sequence[int], session: Session) -> IntArray:
     [stretches, 2, P] int64
         Negatives closer than each positive, and as far as it.
     """
-    tasks, indptr = job.plan.tasks, job.known_positives().indptr
+    tasks, indptr = job.plan.tasks, job.only.known_positives().indptr
     work: Pass[Task, IntArray] = Pass(COUNT.name, partial(ranks, ends))
     ahead = np.zeros((len(ends), 2, int(indptr[-1])), np.int64)
     for indices, part in session.run(work, job, tasks):
@@ -218,21 +242,19 @@ def refine(
         number += 1
         thresholds = Thresholds(range_, np.empty(0), edges)
         finer = [
-            # Without positives and single shots, which are counted.
-            count_all(
-                replace(
-                    job,
-                    thresholds=thresholds,
-                    shots=None,
-                    positives=Positives.none(job.pairs.queries),
-                ),
-                session,
-                number,
-            )
+            # Without positives and identities, which are counted.
+            count_all(job.counting(_without_positives(job.only, thresholds)), session, number)
             for job in rounds()
         ]
-        counted = counted.merge_edges(RankStatistics.stack(finer))
+        (refined,) = stack_each(finer)
+        counted = counted.merge_edges(refined)
     return counted
+
+
+def _without_positives(share: Share, thresholds: Thresholds) -> Share:
+    """Return the share that counts negatives within thresholds alone."""
+    none = Positives.none(share.pairs.queries)
+    return replace(share, thresholds=thresholds, identities=None, positives=none)
 
 
 def _settling_edges(counted: RankStatistics, measures: Sequence[Measure]) -> FloatArray:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streameval.arrays.fingerprint import of_labels
+from streameval.errors import OptionError
+from streameval.kernels.identities import GalleryIdentities
+from streameval.metrics.compute import check_matched
 from streameval.metrics.groups import PositiveCameras
 from streameval.planning.plan import Cut, Limits, Plan
-from streameval.planning.problem import Problem, ShotSizes
+from streameval.planning.problem import IdentitySizes, JointSizes, PairSizes, Problem, ShotSizes
 from streameval.planning.range import UNUSED, Range
-from streameval.protocols.agreement import multiplicities
+from streameval.protocols.agreement import coded, distinct, multiplicities
 from streameval.protocols.counts import PairCounts
 from streameval.protocols.finder import junk_column
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import PairSource
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
+from streameval.protocols.views import View, views_of
 from streameval.request import Request
 from streameval.result.groups import check_group_column, group_labels, histogram_groups
 from streameval.run.session import Session
 from streameval.single_shot.counter import Shots, entries_of_query
 from streameval.source import Source
-from streameval.statistics import SHOT_FIELDS
-from streameval.typing import AnyArray, IntArray, JsonObject
+from streameval.statistics import WHOLE_FIELDS
+from streameval.typing import AnyArray, BoolArray, IntArray, JsonObject, Span
 
 THRESHOLDS = 101
 ASSUMED_POSITIVES = 50  # a query, where the work is planned before there are labels
@@ -38,8 +43,11 @@ class Planned:
     Attributes
     ----------
     request : Request
-        Its source is checked.
+        Its source is checked; its labels are those of the view.
+    view : View
+        Which queries rank which items.
     problem : Problem
+        Of all evaluations that are counted together.
     limits : Limits
         What the plan may take.
     plan : Plan
@@ -55,6 +63,7 @@ class Planned:
     """
 
     request: Request
+    view: View
     problem: Problem
     limits: Limits
     plan: Plan
@@ -67,6 +76,11 @@ class Planned:
     def source(self) -> Source:
         """The source of the request."""
         return self.request.source
+
+    @property
+    def place(self) -> tuple[Protocol, str]:
+        """What it is called by among several: its protocol, and the name of its view."""
+        return self.request.protocol, self.view.name
 
     @property
     def range_name(self) -> str:
@@ -84,8 +98,8 @@ class Prepared(Planned):
         Without labels.
     pairs : PairSource
         Of all queries, found; those of one round, where there are several.
-    shots : Shots, optional
-        Where one item is drawn of each gallery identity.
+    identities : GalleryIdentities or Shots, optional
+        Where CMC counts gallery identities.
     cams : PositiveCameras, optional
         Of the gallery's items, where both sides have cameras.
     label_fingerprints : mapping of str to str
@@ -93,9 +107,16 @@ class Prepared(Planned):
     """
 
     pairs: PairSource
-    shots: Shots | None = None
+    identities: GalleryIdentities | Shots | None = None
     cams: PositiveCameras | None = None
     label_fingerprints: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def round_queries(self) -> list[Span]:
+        """The queries of each round, as the view numbers them."""
+        if not self.plan.round:
+            return [(0, self.pairs.queries)]
+        return [self.view.spans(queries, (0, 0))[0] for queries in self.plan.round_queries]
 
     def with_range_from_data(self) -> Prepared:
         """Return the same evaluation, cut in the same way, with ``range="minmax"``."""
@@ -118,53 +139,116 @@ class Prepared(Planned):
 
 
 def prepare(request: Request, session: Session) -> Prepared:
-    """Check and plan a request, and find its pairs."""
-    return with_pairs(plan_request(request, session))
+    """Check and plan a request of one view, and find its pairs."""
+    protocol = request.protocol
+    if protocol.several:
+        raise OptionError(
+            f"protocol {protocol.name} makes several evaluations, of trials or of galleries: "
+            "evaluate_all returns all of them, and their mean"
+        )
+    (planned,) = plan_requests([request], session)
+    return with_pairs(planned)
 
 
-def plan_request(request: Request, session: Session) -> Planned:
-    """Check the inputs of a request, count its pairs, and plan the work.
+class _Counts(NamedTuple):
+    """What is known of one evaluation before it is planned."""
 
-    No pair is listed; see `PairCounts`. Without labels it is planned for some positives a query,
-    and can't be run. No more is counted than the metrics need.
+    request: Request
+    view: View
+    counts: PairCounts
+    columns: Mapping[str, AnyArray]
+    groups: IntArray | None
+    identities: IdentitySizes | None
+    range: Range | None
+
+
+def plan_requests(requests: Sequence[Request], session: Session) -> list[Planned]:
+    """Check the inputs of requests of one source, count their pairs, and plan the work.
+
+    They are planned together, each view of each protocol. No pair is listed; see `PairCounts`.
+    Without labels it is planned for some positives a query, and can't be run. No more is counted
+    than the metrics need.
     """
-    source = request.source.check(request)
-    request = request.with_source(source)
+    source = requests[0].source.check(requests[0])
+    known = [
+        _count(request.with_source(source), view)
+        for request in requests
+        for view in views_of(request.protocol, request.query, request.gallery)
+    ]
+    source.check_views([one.view for one in known])
+    problem = _problem(source, known)
+    unread = not problem.thresholds and not problem.edges
+    ranges = [Range(0.0, 1.0) if unread else one.range for one in known]
+    if None in ranges:
+        problem = source.with_range_pass(problem)
+    limits = replace(session.limits(source), tile=requests[0].tile)
+    plan = source.plan(problem, limits)
+    return [
+        Planned(one.request, one.view, problem, limits, plan, used, *one[2:5])
+        for one, used in zip(known, ranges, strict=True)
+    ]
+
+
+def _count(request: Request, view: View) -> _Counts:
+    """Check the labels of a view, and count its pairs."""
     used = request.range if isinstance(request.range, Range) else None
-    given = used is not None
     if request.range == "auto":
-        used = source.bounds()
-    needs, query, gallery = request.fields_needed, request.query, request.gallery
-    columns: Mapping[str, AnyArray] = {}
-    groups = shots = None
-    if query is None or gallery is None:
-        counts = PairCounts.assumed(source.shape[0], ASSUMED_POSITIVES)
-    else:
-        counts = PairCounts.of(query, gallery, request.protocol, request.listed)
-        columns = label_columns(query)
-        _check_groups(request, columns, gallery.cam if gallery.has_every("cam") else None)
-        if "impostor_histogram" in needs and request.group_by is not None:
-            groups = histogram_groups(request.group_by, columns)
-        if _draws(request):
-            shots = shot_sizes(gallery, request.protocol, counts, needs)
-    problem = source.problem(counts)
-    problem = replace(
+        used = request.source.bounds()
+    if request.query is None or request.gallery is None:
+        counts = PairCounts.assumed(request.source.shape[0], ASSUMED_POSITIVES)
+        return _Counts(request, view, counts, {}, None, None, used)
+    query, gallery = view.labels(request.query, request.gallery)
+    groups = identities = None
+    needs, columns = request.fields_needed, label_columns(query)
+    listed = view.listed(request.listed, len(request.query), len(request.gallery))
+    group_by = _groups_of(request, view)
+    request = replace(request, query=query, gallery=gallery, group_by=group_by, listed=listed)
+    counts = PairCounts.of(query, gallery, request.protocol, request.listed)
+    check_matched(counts.positive, request.options)
+    _check_groups(request, columns, gallery.cam if gallery.has_every("cam") else None)
+    if "impostor_histogram" in needs and request.group_by is not None:
+        groups = histogram_groups(request.group_by, columns)
+    if _counts_identities(request):
+        identities = identity_sizes(gallery, request.protocol, counts, needs)
+    kept = {name: values for name, values in columns.items() if values.dtype.kind != "f"}
+    return _Counts(request, view, counts, kept, groups, identities, used)
+
+
+def _problem(source: Source, known: Sequence[_Counts]) -> Problem:
+    """Return the sizes of evaluations that are counted together."""
+    first, needs = known[0], frozenset().union(*(one.request.fields_needed for one in known))
+    problem = source.problem(first.counts)
+    groups = [int(one.groups.max()) + 1 for one in known if one.groups is not None]
+    identities = [one.identities for one in known if one.identities is not None]
+    given = any(isinstance(one.request.range, Range) for one in known)
+    alone = len(known) == 1 and first.view.whole
+    return replace(
         problem,
-        pairs=replace(problem.pairs, most=counts.most()),
-        groups=0 if groups is None else int(groups.max()) + 1,
+        pairs=_pair_sizes([one.counts for one in known]),
+        asking=0 if alone else sum(len(one.counts.positive) for one in known),
+        groups=max(groups, default=0),
         thresholds=THRESHOLDS if "negatives_within" in needs or given else 0,
         edges=BINS + 1 if "impostor_histogram" in needs else 0,
-        extra_passes=int(bool(request.refine)),
-        shots=shots,
+        extra_passes=int(any(one.request.refine for one in known)),
+        identities=JointSizes(tuple(identities)) if identities else None,
     )
-    if not problem.thresholds and not problem.edges:
-        used = Range(0.0, 1.0)  # nothing is read off it
-    if used is None:
-        problem = source.with_range_pass(problem)
-    limits = replace(session.limits(source), tile=request.tile)
-    plan = source.plan(problem, limits)
-    kept = {name: values for name, values in columns.items() if values.dtype.kind != "f"}
-    return Planned(request, problem, limits, plan, used, counts, kept, groups)
+
+
+def _pair_sizes(counts: Sequence[PairCounts]) -> PairSizes:
+    """Return the numbers of pairs of evaluations that are counted together."""
+    most = [own.most() for own in counts]
+
+    def of_some(queries: int) -> tuple[int, int]:
+        each = [
+            own(min(queries, len(count.positive))) for own, count in zip(most, counts, strict=True)
+        ]
+        return sum(positive for positive, _ in each), sum(listed for _, listed in each)
+
+    positives, listed = (
+        sum(int(getattr(own, name).sum()) for own in counts) for name in ("positive", "listed")
+    )
+    classes, facts = zip(*(own.classes for own in counts), strict=True)
+    return PairSizes(positives, listed, (max(classes), sum(facts)), of_some)
 
 
 def with_pairs(planned: Planned) -> Prepared:
@@ -178,22 +262,36 @@ def with_pairs(planned: Planned) -> Prepared:
     pairs = PairSource(query, gallery, protocol, request.listed, planned.counts)
     if not planned.plan.round:
         pairs.block(0, pairs.queries)
-    shots = cams = None
-    if _draws(request):
-        draws = protocol.shot_draws if "sampled_shots" in request.fields_needed else 0
-        most = int(planned.counts.positive.max(initial=0))
-        shots = Shots.of(gallery, pairs.junk, most, draws, protocol.shot_seed)
+    cams = None
+    identities = gallery_identities(planned, gallery, pairs.junk)
     if gallery.cam is not None and query.has_every("cam") and gallery.has_every("cam"):
-        cams = PositiveCameras.of([gallery.cam], by_item=True)
+        items = planned.view.everywhere(gallery.cam, planned.source.shape[1])
+        cams = PositiveCameras.of([items], by_item=True)
     listed = None if request.listed is None else pairs.listed_items()
     fingerprints = gallery_fingerprints(gallery, listed)
-    return Prepared(**own, pairs=pairs, shots=shots, cams=cams, label_fingerprints=fingerprints)
+    return Prepared(
+        **own, pairs=pairs, identities=identities, cams=cams, label_fingerprints=fingerprints
+    )
 
 
-def _draws(request: Request) -> bool:
-    """Return whether an item of each gallery identity is drawn."""
-    needs = request.fields_needed
-    return request.protocol.cmc == SINGLE_GALLERY_SHOT and not needs.isdisjoint(SHOT_FIELDS)
+def _counts_identities(request: Request) -> bool:
+    """Return whether gallery identities are counted."""
+    return request.protocol.by_identity is not None and bool(request.fields_needed & WHOLE_FIELDS)
+
+
+def gallery_identities(
+    planned: Planned, gallery: Labels, junk: BoolArray
+) -> GalleryIdentities | Shots | None:
+    """Return the identities of a gallery, where they are counted."""
+    request, protocol = planned.request, planned.request.protocol
+    if not _counts_identities(request):
+        return None
+    if protocol.cmc != SINGLE_GALLERY_SHOT:
+        known = distinct(gallery.id)
+        return GalleryIdentities(coded(known, gallery.id), len(known))
+    draws = protocol.shot_draws if "sampled_shots" in request.fields_needed else 0
+    most = int(planned.counts.positive.max(initial=0))
+    return Shots.of(gallery, junk, most, draws, protocol.shot_seed)
 
 
 def _check_groups(request: Request, columns: Mapping[str, AnyArray], cams: AnyArray | None) -> None:
@@ -203,8 +301,14 @@ def _check_groups(request: Request, columns: Mapping[str, AnyArray], cams: AnyAr
         return
     if isinstance(group_by, str):
         check_group_column(group_by, columns, cams)
-    else:
-        group_labels(group_by, request.source.shape[0])
+
+
+def _groups_of(request: Request, view: View) -> Any:
+    """Return what the queries of a view are grouped by: a column's name, or their labels."""
+    if request.group_by is None or isinstance(request.group_by, str):
+        return request.group_by
+    labels = group_labels(request.group_by, request.source.shape[0])
+    return labels if view.queries is None else labels[view.queries]
 
 
 def label_columns(labels: Labels) -> dict[str, AnyArray]:
@@ -224,10 +328,12 @@ def gallery_fingerprints(gallery: Labels, listed: IntArray | None) -> dict[str, 
     return {name: of_labels(labels) for name, labels in columns.items()}
 
 
-def shot_sizes(
+def identity_sizes(
     gallery: Labels, protocol: Protocol, counts: PairCounts, needs: frozenset[str]
-) -> ShotSizes:
-    """Return the sizes of what is drawn from under single gallery shot."""
+) -> IdentitySizes:
+    """Return the sizes of what is counted by gallery identity."""
     items, number = multiplicities(gallery.id, without=junk_column(gallery, protocol))
+    if protocol.cmc != SINGLE_GALLERY_SHOT:
+        return IdentitySizes(int(number.sum()))
     entries = entries_of_query(items, number, int(counts.positive.max(initial=0)))
-    return ShotSizes(int(number.sum()), entries, len(needs & SHOT_FIELDS))
+    return ShotSizes(int(number.sum()), entries, len(needs & WHOLE_FIELDS))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
@@ -22,11 +22,12 @@ import psutil
 from streameval.arrays.array import Array
 from streameval.protocols.pairs import Pairs
 from streameval.protocols.protocol import note_of
+from streameval.protocols.views import rows_at
 from streameval.run.preparation import Prepared
 from streameval.run.record import PLACES, Manifest
 from streameval.run.session import cores
 from streameval.source import Source
-from streameval.statistics import SHOT_FIELDS
+from streameval.statistics import WHOLE_FIELDS
 from streameval.stretches import cumulated
 from streameval.typing import AnyArray, JsonObject
 
@@ -50,6 +51,7 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> JsonO
         "inputs": describe_source(prepared.source),
         "protocol": asdict(prepared.request.protocol),
         **note_of(prepared.request.preset),
+        **_view_of(prepared),
         "plan": {
             "layout": plan.layout,
             "tasks": len(plan.tasks),
@@ -58,13 +60,22 @@ def describe_run(prepared: Prepared, started: datetime, seconds: float) -> JsonO
             "projected_peak": plan.peak,
         },
         "refined": [measure.name for measure in prepared.request.refine],
-        "gallery": prepared.source.shape[1],
+        "gallery": prepared.pairs.gallery,
         "label_fingerprints": dict(prepared.label_fingerprints),
         "started": started.isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
         "versions": dict(versions()),  # not shared between results
         "machine": machine(),
     }
+
+
+def _view_of(prepared: Prepared) -> JsonObject:
+    """Return which queries and items take part, where not all do."""
+    view = prepared.view
+    if view.whole:
+        return {}
+    sizes = {"queries": prepared.pairs.queries, "items": prepared.pairs.gallery}
+    return {"view": {"name": view.name, **sizes, "of": list(prepared.source.shape)}}
 
 
 def describe_source(source: Source) -> JsonObject:
@@ -102,34 +113,45 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def manifest(prepared: Prepared) -> Manifest:
+def manifest(several: Sequence[Prepared]) -> Manifest:
     """Return what is counted, as JSON values: the content of the inputs, and options.
 
     Beside them, which do not decide, are the places of the inputs.
 
     Options that are read off the same counts, as the rule of average precision, are left out,
     unless the source's counts depend on them. No number depends on memory, threads or workers.
+    Evaluations after the first are described beside it, by their numbers.
     """
+    source = several[0].source
+    inputs = {item.name: item.fingerprint() for item in source.inputs()}
+    described: JsonObject = {}
+    for number, prepared in enumerate(several):
+        which = f" of evaluation {number}" if number else ""
+        inputs[f"labels{which}"] = _label_hash(prepared)
+        options = json.loads(json.dumps(_options(prepared), default=str))
+        described |= {f"{name}{which}": value for name, value in options.items()}
+    # Options first: the pairs, which are hashed as labels, change with them, too.
+    places = {item.name: item.uri for item in source.inputs()}
+    return {"options": described, "inputs": inputs, PLACES: places}
+
+
+def _options(prepared: Prepared) -> JsonObject:
+    """Return the options that what is counted depends on."""
     source, request, problem = prepared.source, prepared.request, prepared.problem
     used, has_range = prepared.range, problem.thresholds > 0 or problem.edges > 0
-    inputs = {item.name: item.fingerprint() for item in source.inputs()}
-    inputs["labels"] = _label_hash(prepared)
     options: JsonObject = {
         **source.options(),
         "protocol": asdict(request.protocol),
         "thresholds of the metrics": problem.thresholds,
         "histogram edges of the metrics": problem.edges,
         "refine": [measure.name for measure in request.refine],
-        "shots": sorted(request.fields_needed & SHOT_FIELDS),
+        "counted by identity": sorted(request.fields_needed & WHOLE_FIELDS),
         "range": (asdict(used) if used else prepared.range_name) if has_range else None,
         "streameval": version("streameval"),
     }
     if source.depends_on_reading:
         options |= asdict(request.options)
-    described: JsonObject = json.loads(json.dumps(options, default=str))
-    # Options first: the pairs, which are hashed as labels, change with them, too.
-    places = {item.name: item.uri for item in source.inputs()}
-    return {"options": described, "inputs": inputs, PLACES: places}
+    return options
 
 
 def identity(described: Manifest) -> str:
@@ -141,7 +163,7 @@ def identity(described: Manifest) -> str:
 
 def _label_hash(prepared: Prepared) -> str:
     """Return a digest of the pairs, and of the labels that results keep."""
-    pairs, cams, shots, counts = prepared.pairs, prepared.cams, prepared.shots, prepared.counts
+    pairs, cams, counts = prepared.pairs, prepared.cams, prepared.counts
     digest = hashlib.blake2b(digest_size=16)
 
     def add(*arrays: AnyArray) -> None:
@@ -151,8 +173,7 @@ def _label_hash(prepared: Prepared) -> str:
 
     def add_found(values: Callable[[Pairs], AnyArray], size: int, dtype: npt.DTypeLike) -> None:
         digest.update(f"{(size,)} {np.dtype(dtype).str}".encode())
-        spans = prepared.plan.round_queries if prepared.plan.round else [(0, pairs.queries)]
-        for queries in spans:
+        for queries in prepared.round_queries:
             block = values(pairs.block(*queries))
             digest.update(np.ascontiguousarray(block).view(np.uint8).data)
 
@@ -164,10 +185,12 @@ def _label_hash(prepared: Prepared) -> str:
     add(pairs.junk, pairs.classes.query, pairs.classes.code, pairs.classes.item)
     digest.update(repr(pairs.classes.clauses).encode())
     add(*prepared.columns.values())
+    add(*(rows for rows in (prepared.view.queries, prepared.view.items) if rows is not None))
     if cams is not None:
         codes = cams.code
         add(cams.known)
-        add_found(lambda block: codes[block.positives()[1]], positives, codes.dtype)
-    add(*([] if shots is None else [shots.code]))
+        items = prepared.view.items
+        add_found(lambda block: codes[rows_at(items, block.positives()[1])], positives, codes.dtype)
+    add(*([] if prepared.identities is None else [prepared.identities.code]))
     add(*([] if prepared.groups is None else [prepared.groups]))
     return digest.hexdigest()

@@ -6,49 +6,120 @@ is one round, and nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+
+import numpy as np
 
 from streameval.output import TemporaryFolder, refused
 from streameval.result.stored import StatisticsWriter, StoredStatistics
 from streameval.run.job import Job
 from streameval.run.preparation import Prepared
 from streameval.run.session import Session
+from streameval.run.share import Several, Share, Thresholds, together
 from streameval.statistics import RankStatistics
+from streameval.typing import Span
 
 
-def rounds_of(prepared: Prepared) -> Iterator[Job]:
-    """Yield the job of each round: its tasks and its pairs."""
-    plan = prepared.plan
-    spans = plan.round_queries if plan.round else [(0, prepared.pairs.queries)]
-    for tasks, (first, last) in zip(plan.rounds, spans, strict=True):
-        pairs, own = prepared.pairs.block(first, last), replace(plan, tasks=tasks)
-        job = Job(prepared.source, pairs, own, groups=prepared.groups)
-        yield replace(job, shots=prepared.shots)
+def rounds_of(
+    prepared: Sequence[Prepared], thresholds: Sequence[Thresholds] = ()
+) -> Iterator[tuple[Job, list[int]]]:
+    """Yield the job of each round, and which of the evaluations its results are of, in order.
+
+    Parameters
+    ----------
+    prepared : sequence of Prepared
+        With one plan.
+    thresholds : sequence of Thresholds, optional
+        Of each. Evaluations that have the same, and differ in listed pairs alone, are then counted
+        together; without thresholds, none are.
+    """
+    plan = prepared[0].plan
+    spans = plan.round_queries if plan.round else [(0, prepared[0].source.shape[0])]
+    groups = _groups(prepared, thresholds)
+    order = [number for group in groups for number in group]
+    for tasks, span in zip(plan.rounds, spans, strict=True):
+        shares = [_share(one, span) for one in prepared]
+        if thresholds:
+            shares = [
+                replace(share, thresholds=own)
+                for share, own in zip(shares, thresholds, strict=True)
+            ]
+        joined = tuple(together([shares[i] for i in group]) for group in groups)
+        yield Job(prepared[0].source, replace(plan, tasks=tasks), joined, span[0]), order
+
+
+def _share(prepared: Prepared, queries: Span) -> Share:
+    """Return what one evaluation counts in a round."""
+    view = prepared.view
+    own, _ = view.spans(queries, (0, 0))
+    pairs = prepared.pairs.block(*own)
+    return Share(pairs, identities=prepared.identities, groups=prepared.groups, view=view)
+
+
+def _groups(prepared: Sequence[Prepared], thresholds: Sequence[Thresholds]) -> list[list[int]]:
+    """Return which evaluations are counted together."""
+    groups: list[list[int]] = []
+    for number, one in enumerate(prepared):
+        for group in groups if thresholds else ():
+            first = group[0]
+            if thresholds[first].same(thresholds[number]) and _alike(prepared[first], one):
+                group.append(number)
+                break
+        else:
+            groups.append([number])
+    return groups
+
+
+def _alike(one: Prepared, other: Prepared) -> bool:
+    """Return whether evaluations differ in listed pairs alone."""
+    sides = one.pairs, other.pairs
+    classes = [side.classes for side in sides]
+    arrays = [
+        (side.junk, own.query, own.code, own.item) for side, own in zip(sides, classes, strict=True)
+    ]
+    return (
+        one.identities is None
+        and other.identities is None
+        and one.view.same_rows(other.view)
+        and classes[0].clauses == classes[1].clauses
+        and all(map(np.array_equal, *arrays))
+    )
 
 
 def count_rounds(
-    prepared: Prepared, count: Callable[[Job], RankStatistics], session: Session
-) -> RankStatistics:
-    """Count all rounds; of several, the statistics are in a folder that is removed with them."""
-    rounds = rounds_of(prepared)
-    if len(prepared.plan.rounds) == 1:
-        return count(next(rounds))
-    counts = prepared.counts
+    prepared: Sequence[Prepared],
+    rounds: Iterator[tuple[Job, list[int]]],
+    count: Callable[[Job], Several],
+    session: Session,
+) -> list[RankStatistics]:
+    """Count all rounds: the statistics of each evaluation.
+
+    Of several rounds, the statistics are in a folder that is removed with them.
+    """
+    if len(prepared[0].plan.rounds) == 1:
+        job, order = next(rounds)
+        counted = count(job)
+        return [counted[order.index(number)] for number in range(len(order))]
     with _keeping():
         folder = TemporaryFolder(session.scratch)
-        path = folder.path / "statistics.zarr"
-        writer = StatisticsWriter(path, len(counts.positive), int(counts.positive.sum()))
-    for job in rounds:
+        paths = [folder.path / f"statistics-{number}.zarr" for number in range(len(prepared))]
+        writers = [
+            StatisticsWriter(path, len(counts.positive), int(counts.positive.sum()))
+            for path, counts in zip(paths, (one.counts for one in prepared), strict=True)
+        ]
+    for job, order in rounds:
         counted = count(job)
         with _keeping():
-            writer.add(counted)
+            for number, own in zip(order, counted, strict=True):
+                writers[number].add(own)
         del counted
         session.record.release()
     with _keeping():
-        writer.close()
-    return StoredStatistics(path, folder)
+        for writer in writers:
+            writer.close()
+    return [StoredStatistics(path, folder) for path in paths]
 
 
 def _keeping() -> AbstractContextManager[None]:

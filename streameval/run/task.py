@@ -6,8 +6,7 @@ the job does not name, and returns something small.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,82 +21,176 @@ from streameval.kernels.tiles import Tile
 from streameval.planning.plan import Task
 from streameval.planning.range import Range
 from streameval.protocols.pairs import Pairs
-from streameval.run.job import Job, PairPart, Thresholds
+from streameval.protocols.views import rows_at
+from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
-from streameval.single_shot.counter import ShotCounter
+from streameval.run.share import Ahead, Share
 from streameval.statistics import RankStatistics, histogram_of
 from streameval.stretches import rows_of
-from streameval.typing import BoolArray, FloatArray, IntArray, Span
+from streameval.typing import BoolArray, ByteArray, FloatArray, IntArray
 
 
-def count(job: Job, task: Task, watch: Watch) -> RankStatistics:
-    """Count a task: the statistics of its queries against its gallery items."""
-    first, last = task.queries
-    pairs, thresholds = job.pairs_of(task.queries), job.thresholds
-    every_pair, taken = np.ones(len(pairs.item), np.bool_), _room(job, pairs)
-    ranks: RankCounter
-    reach = (lambda: ranks.reach()) if job.ranks_alone else None
+def count(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
+    """Count a task: the statistics of its queries against its gallery items.
+
+    Those of each evaluation, share by share and member by member.
+    """
+    tallies = [Tally(job, share, task) for share in job.shares]
+    first, sole = tallies[0], job.sole
+    reach = (lambda: first.ranks.reach()) if sole is not None and sole.ranks_alone else None
     tiles = job.tiled.tiles(job, task, watch, check=False, reach=reach)
-    if job.positives is None:  # a strip, the one tile of its task, holds its own positives
-        strip = next(tiles)
-        positives, tiles = _positives_of(pairs, strip), chain([strip], tiles)
+    with job.cache.lend("part", (_part_bytes(job, task),)) as memory:
+        for tile in tiles:
+            for tally in tallies:
+                tally.begin(tile)  # a strip, the one tile of its task, holds its own positives
+            for tally in tallies:
+                tally.add(tile, memory)
+    return tuple(one for tally in tallies for one in tally.finish(watch))
+
+
+def _part_bytes(job: Job, task: Task) -> int:
+    """Return the bytes of a part of a tile."""
+    rows, items = job.plan.tile
+    rows, items = min(rows, task.queries[1] - task.queries[0]), min(items, job.plan.block)
+    return 0 if job.sole is not None else 8 * rows * items
+
+
+class Tally:
+    """What a task counts for one share.
+
+    Parameters
+    ----------
+    job : Job
+    share : Share
+        Of the job.
+    task : Task
+    """
+
+    ranks: RankCounter
+
+    def __init__(self, job: Job, share: Share, task: Task) -> None:
+        self._job, self._share, self._task = job, share, task
+        self._own = own = share.own(task)
+        self._pairs, self._cutter = share.pairs_of(own.queries), None
+        if job.sole is None:
+            self._cutter = share.cutter(own.queries, task.queries[0])
+        self._every_pair = np.ones(len(self._pairs.item), np.bool_)
+        self._taken = _room(share, self._pairs)
+        self._positives: Positives | None = None
+        if share.positives is not None:
+            self._start(share.positives_of(own.queries))
+
+    def _start(self, positives: Positives) -> None:
+        share = self._share
+        self._positives = positives
+        self.ranks = RankCounter(Edges.build(positives, share.thresholds.edges))
+        self._identities = None
+        if share.identities is not None:
+            self._identities = share.identities.counter(positives)
+        self._nearest = None
+        if share.near is not None:
+            reach = share.near.reach[slice(*self._own.queries)]
+            self._nearest = NearestCounter(share.near.most, reach)
+
+    def begin(self, tile: Tile) -> None:
+        """Take the positives from the first tile, where they are not known."""
+        if self._positives is not None:
+            return
+        share, left = self._share, self._task.gallery[0]
+        indptr, item = self._pairs.positives()
+        query = rows_of(indptr) + self._own.queries[0]
+        query = rows_at(share.view.queries, query) - self._task.queries[0]
+        column = rows_at(share.view.items, item) - left
+        positives = Positives.sort(indptr, tile.resolve(query, column), item)
         if np.isfinite(positives.distance).all():
-            check_range(thresholds, positives, first)
-    else:
-        positives = job.positives_of(task.queries)
-    ranks = RankCounter(Edges.build(positives, thresholds.edges))
-    shots = None if job.shots is None else ShotCounter(job.shots, positives)
-    nearest = None
-    if job.near is not None:
-        nearest = NearestCounter(job.near.most, job.near.reach[first:last])
-    for tile in tiles:
-        masked, before = tile.mask(pairs.indptr, pairs.item, every_pair, taken), ranks.not_finite
-        for counter in (ranks, shots, nearest):
-            if counter is not None and tile.values.size:
-                counter.add(tile)
-        if tile.locate is not None and ranks.not_finite - before != masked:
-            tile.locate()
-    _check_found(job, task, pairs, taken)
-    positive, ignored, same_identity = pairs.counts_in(*task.gallery)
-    valid = task.gallery[1] - task.gallery[0] - ignored
-    negatives = valid - positive
-    closer, tied, tied_before, within = ranks.read(negatives)
-    more = _histogram(job, task, within, negatives)
-    if more:  # beside the thresholds there are edges
+            check_range(share, positives, self._own.queries[0])
+        self._start(positives)
+
+    def add(self, tile: Tile, memory: ByteArray) -> None:
+        """Count a tile."""
+        pairs, before = self._pairs, self.ranks.not_finite
+        part = tile if self._cutter is None else self._cutter.cut(tile, memory)
+        masked = part.mask(pairs.indptr, pairs.item, self._every_pair, self._taken)
+        for counter in (self.ranks, self._identities, self._nearest):
+            if counter is not None and part.columns.item.size and (part.values.size or part.last):
+                counter.add(part)
+        if part.locate is not None and self.ranks.not_finite - before != masked:
+            part.locate()
+
+    def finish(self, watch: Watch) -> Iterator[RankStatistics]:
+        """Yield the statistics of each member."""
+        share, own = self._share, self._own
+        if self._positives is None:
+            raise RuntimeError("a strip without a tile")
+        _check_found(self._job, share, self._task, self._pairs, self._taken)
+        positive, ignored, _ = self._pairs.counts_in(*own.gallery)
+        negatives = own.gallery[1] - own.gallery[0] - ignored - positive
+        closer, tied, before, within = self.ranks.read(negatives)
+        nearest = self.ranks.counts.nearest
+        ahead = Ahead(self._positives, closer, tied, before, within, nearest)
+        more: dict[str, Any] = {}
+        if self._identities is not None:
+            more |= self._identities.finish(self._pairs, ahead.tied, own.queries[0])
+        if self._nearest is not None:
+            more["nearest_negatives"] = self._nearest.sorted()
+        evaluations = [(self._pairs, ahead)]
+        if share.members:
+            evaluations = [
+                (one.pairs, ahead.of(one, self._pairs, own.gallery, share.thresholds.edges))
+                for one in share.members_of(own.queries)
+            ]
+        for pairs, counted in evaluations:
+            statistics, negatives = _statistics(share, own, pairs, counted, more)
+            if share.thresholds.range.strict:
+                self._check_negatives(statistics, negatives, watch)
+            yield statistics
+
+    def _check_negatives(
+        self, statistics: RankStatistics, negatives: IntArray, watch: Watch
+    ) -> None:
+        """Raise RangeError where one of the negatives lies outside a range that is given."""
+        range_, first = self._share.thresholds.range, self._own.queries[0]
+        above = statistics.negatives_within[:, -1] < negatives
+        below = statistics.nearest_negative < range_.low
+        for query in np.flatnonzero(above | below)[:1].tolist():
+            _refuse_negative(self._job, self._share, first + query, self._task, watch)
+
+
+def _statistics(
+    share: Share, own: Task, pairs: Pairs, counted: Ahead, more: Mapping[str, Any]
+) -> tuple[RankStatistics, IntArray]:
+    """Return the statistics of an evaluation, and its numbers of negatives in the range, [q]."""
+    positive, ignored, same_identity = pairs.counts_in(*own.gallery)
+    valid = own.gallery[1] - own.gallery[0] - ignored
+    negatives, thresholds, within = valid - positive, share.thresholds, counted.within
+    histogram = _histogram(share, own, within, negatives)
+    if thresholds.histogram is not None:  # beside the thresholds there are edges
         within = within[:, np.searchsorted(thresholds.edges, thresholds.values)]
-    if shots is not None:
-        more["single_shot"], more["sampled_shots"] = shots.finish(pairs, tied, first)
-    if nearest is not None:
-        more["nearest_negatives"] = nearest.sorted()
     statistics = RankStatistics(
-        indptr=positives.indptr,
-        positive_distance=positives.distance,
+        indptr=counted.positives.indptr,
+        positive_distance=counted.positives.distance,
         thresholds=thresholds.values,
-        closer=closer,
-        tied=tied,
-        tied_before=tied_before,
+        closer=counted.closer,
+        tied=counted.tied,
+        tied_before=counted.tied_before,
         negatives_within=within,
-        nearest_negative=ranks.counts.nearest,
+        nearest_negative=counted.nearest,
         valid=valid,
         ignored=ignored,
         same_identity=same_identity,
-        positive_item=positives.item,
+        positive_item=rows_at(share.view.items, counted.positives.item),
+        **histogram,
         **more,
     )
-    if thresholds.range.strict:
-        above = within[:, -1] < negatives
-        below = statistics.nearest_negative < thresholds.range.low
-        for query in np.flatnonzero(above | below)[:1].tolist():
-            _refuse_negative(job, (first + query, first + query + 1), task.gallery, watch)
-    return statistics
+    return statistics, negatives
 
 
-def _histogram(job: Job, task: Task, within: IntArray, negatives: IntArray) -> dict[str, Any]:
+def _histogram(share: Share, own: Task, within: IntArray, negatives: IntArray) -> dict[str, Any]:
     """Return the histogram of impostors and its edges, and that of each group, where wanted.
 
     `within` [q, E] are the negatives within each threshold and edge, `negatives` [q] all.
     """
-    thresholds, groups = job.thresholds, job.groups
+    thresholds, groups = share.thresholds, share.groups
     if thresholds.histogram is None:
         return {}
     edges = np.searchsorted(thresholds.edges, thresholds.histogram)
@@ -105,7 +198,7 @@ def _histogram(job: Job, task: Task, within: IntArray, negatives: IntArray) -> d
     found = {"impostor_histogram": histogram, "histogram_edges": thresholds.histogram}
     if groups is None:
         return found
-    group = groups[slice(*task.queries)]
+    group = groups[slice(*own.queries)]
     sums = np.zeros((int(groups.max()) + 1, within.shape[1] + 1), np.int64)
     np.add.at(sums, group, np.column_stack([within, negatives]))
     by_group = histogram_of(sums[:, edges], sums[:, -1])
@@ -116,55 +209,67 @@ def masked_tiles(
     job: Job,
     task: Task,
     watch: Watch,
-    masked: BoolArray | None = None,
+    masked: Sequence[BoolArray] | None = None,
     reach: Reach | None = None,
-) -> Iterator[Tile]:
-    """Yield the tiles of a task without listed pairs.
+) -> Iterator[tuple[int, Tile]]:
+    """Yield the tiles of a task without listed pairs, and the number of the share of each.
 
     Parameters
     ----------
     job, task, watch
-    masked : [L] bool, optional
-        Which of the listed pairs of the task's queries to leave out; all by default.
+    masked : sequence of [L] bool, optional
+        Of each share, which of the listed pairs of the task's queries to leave out; all by default.
     reach : callable, optional
         Beyond which pairs may be left out, too: see `TiledSource.tiles`.
     """
-    pairs = job.pairs_of(task.queries)
+    own = [share.own(task) for share in job.shares]
+    pairs = [share.pairs_of(one.queries) for share, one in zip(job.shares, own, strict=True)]
     if masked is None:
-        masked = np.ones(len(pairs.item), np.bool_)
-    taken = _room(job, pairs)
+        masked = [np.ones(len(one.item), np.bool_) for one in pairs]
+    taken = [_room(share, one) for share, one in zip(job.shares, pairs, strict=True)]
+    cutters = [
+        None if job.sole is not None else share.cutter(one.queries, task.queries[0])
+        for share, one in zip(job.shares, own, strict=True)
+    ]
     for tile in job.tiled.tiles(job, task, watch, reach=reach):
-        tile.mask(pairs.indptr, pairs.item, masked, taken)
-        yield tile
-    _check_found(job, task, pairs, taken)
+        for number, cutter in enumerate(cutters):
+            part = tile if cutter is None else cutter.cut(tile)
+            listed = pairs[number]
+            part.mask(listed.indptr, listed.item, masked[number], taken[number])
+            yield number, part
+    for share, one, values in zip(job.shares, pairs, taken, strict=True):
+        _check_found(job, share, task, one, values)
 
 
-def _room(job: Job, pairs: Pairs) -> FloatArray:
+def _room(share: Share, pairs: Pairs) -> FloatArray:
     """Return memory for the values of listed pairs, where those of positives must be as found."""
-    return np.empty(0 if job.found is None else len(pairs.item))
+    return np.empty(0 if share.found is None else len(pairs.item))
 
 
-def _check_found(job: Job, task: Task, pairs: Pairs, taken: FloatArray) -> None:
+def _check_found(job: Job, share: Share, task: Task, pairs: Pairs, taken: FloatArray) -> None:
     """Raise ChangedError where tiles of a task hold other positives than were found before."""
-    if job.found is None:
+    if share.found is None:
         return
-    first, (left, right) = task.queries[0], task.gallery
-    begin = int(np.count_nonzero(job.pairs.positive[: job.pairs.indptr[first - job.first]]))
+    first, (left, right) = share.own(task).queries[0], share.own(task).gallery
+    begin = int(np.count_nonzero(share.pairs.positive[: share.pairs.indptr[first - share.first]]))
     at = np.flatnonzero(pairs.positive)
-    found = job.found[begin : begin + len(at)]
+    found = share.found[begin : begin + len(at)]
     inside = (pairs.item[at] >= left) & (pairs.item[at] < right)
     for other in at[inside & (taken[at] != found)][:1]:
-        row = first + int(np.searchsorted(pairs.indptr, other, side="right")) - 1
+        number = first + int(np.searchsorted(pairs.indptr, other, side="right")) - 1
+        row = int(rows_at(share.view.queries, np.array([number]))[0])
         (read,) = job.source.inputs()
         raise read_otherwise(f"{read.name} {read.uri}", f"rows {row}:{row + 1}")
 
 
 def extremes(job: Job, task: Task, watch: Watch) -> FloatArray:
-    """Return the least and greatest distance over a task's non-ignored pairs, [2] float64."""
-    counter = ExtremesCounter()
-    for tile in masked_tiles(job, task, watch, ~job.pairs_of(task.queries).positive):
-        counter.add(tile)
-    return np.array([counter.least, counter.most])
+    """Return the least and greatest distance over a task's non-ignored pairs, [shares, 2]."""
+    counters = [ExtremesCounter() for _ in job.shares]
+    kept = [~share.pairs_of(share.own(task).queries).positive for share in job.shares]
+    for number, tile in masked_tiles(job, task, watch, kept):
+        if tile.values.size:
+            counters[number].add(tile)
+    return np.array([(counter.least, counter.most) for counter in counters])
 
 
 def pair_distances(job: Job, part: PairPart, watch: Watch) -> FloatArray:
@@ -174,20 +279,14 @@ def pair_distances(job: Job, part: PairPart, watch: Watch) -> FloatArray:
     return distances
 
 
-def _positives_of(pairs: Pairs, tile: Tile) -> Positives:
-    """Return the positives of queries from a tile with all of the gallery."""
-    indptr, item = pairs.positives()
-    query = rows_of(indptr)
-    return Positives.sort(indptr, tile.resolve(query, item), item)
-
-
-def check_range(thresholds: Thresholds, positives: Positives, first_query: int) -> None:
+def check_range(share: Share, positives: Positives, first_query: int) -> None:
     """Raise where a positive's distance lies outside a range that is given."""
+    thresholds = share.thresholds
     if thresholds.range.strict:
         for at in np.flatnonzero(thresholds.outside(positives.distance))[:1]:
             query = int(np.searchsorted(positives.indptr, at, side="right")) - 1 + first_query
-            item, distance = int(positives.item[at]), float(positives.distance[at])
-            raise RangeError(thresholds.range, query, item, distance)
+            distance = float(positives.distance[at])
+            raise _range_error(share, query, int(positives.item[at]), distance)
 
 
 class RangeError(InputError):
@@ -212,11 +311,23 @@ class RangeError(InputError):
         )
 
 
-def _refuse_negative(job: Job, query: Span, gallery: Span, watch: Watch) -> None:
+def _range_error(share: Share, query: int, item: int, value: float) -> RangeError:
+    """Return the error of a pair, which is numbered as in the share's view."""
+    rows = share.view.queries, share.view.items
+    of, to = (
+        int(rows_at(index, np.array([number]))[0])
+        for index, number in zip(rows, (query, item), strict=True)
+    )
+    return RangeError(share.thresholds.range, of, to, value)
+
+
+def _refuse_negative(job: Job, share: Share, query: int, task: Task, watch: Watch) -> None:
     """Raise RangeError for the first distance of a query that lies outside the range."""
-    for tile in masked_tiles(job, Task(query, gallery), watch):
+    row = int(rows_at(share.view.queries, np.array([query]))[0])
+    job = job.counting(share)
+    for _, tile in masked_tiles(job, Task((row, row + 1), task.gallery), watch):
         valid = np.flatnonzero(tile.values[0] + tile.columns.offset[tile.offset_row[0]] < np.inf)
         values = tile.resolve(np.zeros(len(valid), np.int64), valid)
-        for at in np.flatnonzero(job.thresholds.outside(values))[:1]:
+        for at in np.flatnonzero(share.thresholds.outside(values))[:1]:
             item, value = int(tile.columns.item[valid[at]]), float(values[at])
-            raise RangeError(job.thresholds.range, query[0], item, value)
+            raise _range_error(share, query, item, value)

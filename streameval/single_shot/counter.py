@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streameval.kernels.edges import Positives
+from streameval.kernels.identities import MANY
 from streameval.kernels.tiles import Doubts, LevelTable, Tile
 from streameval.protocols.agreement import coded, distinct
 from streameval.protocols.labels import Labels
@@ -31,8 +32,6 @@ from streameval.single_shot.ahead import (
 from streameval.single_shot.poisson_binomial import hopeless_from, shots_of_query
 from streameval.statistics import SHOT_RULES
 from streameval.typing import BoolArray, FloatArray, Int32Array, IntArray
-
-MANY = 8  # an eighth of the pairs of a query in doubt: from there on finer tiles pay
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +66,10 @@ class Shots:
         items = np.bincount(code[~junk], minlength=len(known))
         entries = entries_of_query(*np.unique(items, return_counts=True), positives)
         return cls(code, items, draws, seed, entries)
+
+    def counter(self, positives: Positives) -> ShotCounter:
+        """Return the counter of a block of queries, by their positives."""
+        return ShotCounter(self, positives)
 
 
 def entries_of_query(items: IntArray, number: IntArray, positives: int) -> int:
@@ -148,7 +151,7 @@ class ShotCounter:
 
     def finish(
         self, pairs: Pairs, tied: IntArray, first_query: int
-    ) -> tuple[FloatArray, FloatArray | None]:
+    ) -> dict[str, FloatArray | None]:
         """Return `single_shot` and `sampled_shots`, once the whole gallery is counted.
 
         Parameters
@@ -201,4 +204,4 @@ class ShotCounter:
                     unread if sampled is None else sampled[i],
                 )
                 np.add.at(valid, left_out, 1)
-        return expected, sampled
+        return {"single_shot": expected, "sampled_shots": sampled}

@@ -16,7 +16,6 @@ from streameval.kernels.tiles import Columns, Tile, all_finite, column_offsets
 from streameval.planning.plan import Plan, Task, pieces, plural
 from streameval.planning.problem import Data
 from streameval.protocols.labels import Labels
-from streameval.protocols.pairs import Pairs
 from streameval.run.job import Job, PairPart
 from streameval.run.progress import Watch
 from streameval.source import Input, PlanText
@@ -141,7 +140,7 @@ class MatrixSource(TiledSource):
         for items in pieces(task.gallery, max(job.plan.block, 1)) or [task.gallery]:
             locate: Callable[[], None] = partial(self.first_bad_entry, task.queries, items)
             key = (items, self.dtype)
-            columns = job.cache.once("columns", key, partial(self._columns, job.pairs, items))
+            columns = job.cache.once("columns", key, partial(self._columns, job, items))
             with self._block(job, task.queries, items) as block:
                 if check and not all_finite(block):
                     locate()
@@ -166,11 +165,10 @@ class MatrixSource(TiledSource):
             self.write(queries, items, block)
             yield block
 
-    def _columns(self, pairs: Pairs, items: Span) -> Columns:
-        span = slice(*items)
-        classes = pairs.classes
+    def _columns(self, job: Job, items: Span) -> Columns:
+        span, classes = slice(*items), job.classes
         zero = np.zeros(items[1] - items[0], self.dtype)
-        offset = column_offsets(zero, pairs.junk[span], classes.count, classes.ignored_rows(span))
+        offset = column_offsets(zero, job.junk[span], classes.count, classes.ignored_rows(span))
         return Columns(np.arange(*items), None, offset)
 
     def pair_parts(self, plan: Plan, query: IntArray, item: IntArray) -> list[Chosen]:

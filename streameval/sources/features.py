@@ -168,10 +168,11 @@ class Features(TiledSource):
             "" if self.distance.filter is None else sieve_description(self.width),
         )
 
-    def count(self, prepared: Prepared, session: Session) -> Counted:
+    def count(self, prepared: Sequence[Prepared], session: Session) -> list[Counted]:
         """Return the statistics of all pairs; warn where products take longer than they have to."""
-        if not prepared.plan.workers:
-            warn_of_slow_kernels(prepared.plan.flops / prepared.plan.threads)
+        plan = prepared[0].plan
+        if not plan.workers:
+            warn_of_slow_kernels(plan.flops / plan.threads)
         return super().count(prepared, session)
 
     def data(self) -> Data:
@@ -274,9 +275,9 @@ class Features(TiledSource):
         panels: ByteArray,
     ) -> Iterator[FeatureColumns | ExactColumns]:
         """Yield the columns of a block of the gallery, a tile's at a time; `first` ones apart."""
-        vectors, item, pairs = self.read_gallery(*gallery, memory), np.arange(*gallery), job.pairs
-        job.thresholds.range.check_unit(vectors.norms)
-        junk = pairs.junk[slice(*gallery)]
+        vectors, item = self.read_gallery(*gallery, memory), np.arange(*gallery)
+        job.check_unit(vectors.norms)
+        junk = job.junk[slice(*gallery)]
         if junk.any():  # junk costs nothing in the product
             vectors, item = vectors.chosen(~junk), item[~junk]
         filter_, n = self.distance.filter, len(item)
@@ -290,7 +291,7 @@ class Features(TiledSource):
             for left, right in pieces(span, job.plan.tile[1]):
                 own = item[left:right]
                 zero = np.zeros(len(own), np.float32)
-                classes = pairs.classes
+                classes = job.classes
                 ruled_out = column_offsets(zero, None, classes.count, classes.ignored_rows(own))
                 yield kind(queries, vectors.chosen(slice(left, right)), own, ruled_out, panels)
 
@@ -299,7 +300,7 @@ class Features(TiledSource):
 
         def prepare() -> QueryBlock:
             vectors = self.read_query(*queries)
-            job.thresholds.range.check_unit(vectors.norms)
+            job.check_unit(vectors.norms)
             return QueryBlock(vectors, self.distance, job.offset_rows(*queries))
 
         return job.cache.once("queries", (queries, self.metric), prepare)

@@ -6,7 +6,7 @@ Its inputs are matrices of numbers: opened, checked, and converted to floats tha
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
@@ -24,12 +24,12 @@ from streameval.planning.plan import Limits, Plan, Task
 from streameval.planning.planner import make_plan
 from streameval.planning.problem import Data, Problem
 from streameval.planning.range import Range
-from streameval.run.job import Job, PairPart, Thresholds
+from streameval.run.job import Job, PairPart
 from streameval.run.passes import count_all, find_extremes, find_positives, refine, wider
 from streameval.run.progress import Watch
 from streameval.run.rounds import count_rounds, rounds_of
+from streameval.run.share import Several, Thresholds
 from streameval.source import Counted, Source
-from streameval.statistics import RankStatistics
 from streameval.typing import AnyArray, FloatArray, FloatingArray, IntArray
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class TiledSource(Source):
         }
         return [name for name, needed in wanted.items() if needed]
 
-    def count(self, prepared: Prepared, session: Session) -> Counted:
+    def count(self, prepared: Sequence[Prepared], session: Session) -> list[Counted]:
         """Return the statistics of all pairs: passes over positives, then over everything.
 
         Raises
@@ -213,27 +213,52 @@ class TiledSource(Source):
         NotUnitError
             If the range relies on vectors of length 1, and there are others.
         """
-        problem, plan = prepared.problem, prepared.plan
+        problem, plan = prepared[0].problem, prepared[0].plan
         listed = {"features": problem.pairs.positives, "strips": 0, "rectangles": plan.pairs}
         total = plan.pairs * problem.passes + listed[plan.layout]
         session.progress.begin(total, plan.bytes_read)
-        used = prepared.range
-        if used is None:
-            jobs: Iterable[Job] = rounds_of(prepared)
-            if prepared.range_name == "minmax-all":
-                jobs = map(Job.with_every_pair, jobs)
-            ends = [find_extremes(job, session) for job in jobs]
-            used = _range_of(*reduce(wider, ends).tolist())
-        thresholds = Thresholds(used, *used.limits(problem.thresholds, problem.edges))
+        used = _ranges(prepared, session)
+        thresholds = [
+            Thresholds(range_, *range_.limits(problem.thresholds, problem.edges)) for range_ in used
+        ]
 
-        def count(job: Job) -> RankStatistics:
-            return count_all(find_positives(replace(job, thresholds=thresholds), session), session)
+        def count(job: Job) -> Several:
+            return count_all(find_positives(job, session), session)
 
-        counted = count_rounds(prepared, count, session)
-        if prepared.request.refine:
-            rounds = partial(rounds_of, prepared)
-            counted = refine(rounds, used, counted, prepared.request.refine, session)
-        return Counted(counted, used)
+        rounds = rounds_of(prepared, thresholds)
+        counted = count_rounds(prepared, rounds, count, session)
+        for number, one in enumerate(prepared):
+            if one.request.refine:
+                again = partial(_jobs_of, [one])
+                counted[number] = refine(
+                    again, used[number], counted[number], one.request.refine, session
+                )
+        return [Counted(own, range_) for own, range_ in zip(counted, used, strict=True)]
+
+
+def _jobs_of(prepared: Sequence[Prepared]) -> Iterator[Job]:
+    """Yield the job of each round."""
+    return (job for job, _ in rounds_of(prepared))
+
+
+def _ranges(prepared: Sequence[Prepared], session: Session) -> list[Range]:
+    """Return the range of each evaluation: found in a pass over the data, where it is not given."""
+    unknown = [one for one in prepared if one.range is None]
+    found: dict[int, Range] = {}
+    if unknown:
+        ends = [find_extremes(_with_every_pair(job, unknown), session) for job in _jobs_of(unknown)]
+        own = reduce(wider, ends).tolist()
+        found = {id(one): _range_of(*pair) for one, pair in zip(unknown, own, strict=True)}
+    return [found[id(one)] if one.range is None else one.range for one in prepared]
+
+
+def _with_every_pair(job: Job, prepared: Sequence[Prepared]) -> Job:
+    """Return the job where the evaluations that look at every pair ignore none."""
+    shares = tuple(
+        share.with_every_pair() if one.range_name == "minmax-all" else share
+        for share, one in zip(job.shares, prepared, strict=True)
+    )
+    return replace(job, shares=shares)
 
 
 def _range_of(low: float, high: float) -> Range:

@@ -6,6 +6,7 @@ from streameval.planning.plan import Task as Task
 from streameval.planning.plan import Workers as Workers
 from streameval.planning.planner import make_plan as make_plan
 from streameval.planning.problem import Data as Data
+from streameval.planning.problem import IdentitySizes as IdentitySizes
 from streameval.planning.problem import PairSizes as PairSizes
 from streameval.planning.problem import Problem as Problem
 from streameval.planning.problem import ShotSizes as ShotSizes
@@ -15,6 +16,7 @@ from streameval.single_shot.ahead import SHOT_RANKS as SHOT_RANKS
 __all__ = [
     "SHOT_RANKS",
     "Data",
+    "IdentitySizes",
     "Limits",
     "PairSizes",
     "Plan",

@@ -15,14 +15,16 @@ from streameval.run.connection import open_cluster as open_cluster
 from streameval.run.executor import Pass as Pass
 from streameval.run.executor import ThreadExecutor as ThreadExecutor
 from streameval.run.job import Job as Job
-from streameval.run.job import Thresholds as Thresholds
 from streameval.run.passes import find_positives as find_positives
+from streameval.run.passes import merge_each as merge_each
 from streameval.run.preparation import BINS as BINS
 from streameval.run.preparation import Prepared as Prepared
 from streameval.run.progress import Cancelled as Cancelled
 from streameval.run.progress import Watch as Watch
 from streameval.run.session import budget as budget
 from streameval.run.session import parse_bytes as parse_bytes
+from streameval.run.share import Share as Share
+from streameval.run.share import Thresholds as Thresholds
 from streameval.run.task import count as count
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "Job",
     "Pass",
     "Prepared",
+    "Share",
     "ThreadExecutor",
     "Thresholds",
     "Watch",
@@ -45,6 +48,7 @@ __all__ = [
     "count",
     "find_positives",
     "local_cluster",
+    "merge_each",
     "open_cluster",
     "parse_bytes",
     "passes_module",

@@ -76,5 +76,5 @@ def run(
 
 def recorded(prepared: Prepared, options: se.MetricOptions, record: Record) -> Prepared:
     """Return what is prepared with the plan of a record."""
-    describe = partial(manifest, under(prepared, options))
+    describe = partial(manifest, [under(prepared, options)])
     return replace(prepared, plan=record.start(describe, prepared.plan, prepared.with_cut))

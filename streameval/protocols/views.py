@@ -1,0 +1,186 @@
+"""Views: which of the queries rank which of the gallery items, in one of several evaluations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from streameval.errors import OptionError
+from streameval.protocols.agreement import distinct, outcome
+from streameval.protocols.counts import check_columns
+from streameval.protocols.labels import Labels, first_fraction, missing
+from streameval.protocols.listed import ListedPairs
+from streameval.protocols.protocol import REST, SELECTIONS, Protocol
+from streameval.protocols.rules import Rule
+from streameval.typing import AnyArray, IntArray, Span
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Some queries, and the gallery items that they rank. Both are numbered anew, from 0.
+
+    Attributes
+    ----------
+    name : str
+        Among the views of a protocol.
+    queries, items : [n] int64, optional
+        Rows of the source, ascending; by default all.
+    """
+
+    name: str = ""
+    queries: IntArray | None = None
+    items: IntArray | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all queries rank all items."""
+        return self.queries is None and self.items is None
+
+    def same_rows(self, other: View) -> bool:
+        """Return whether the queries and the items are those of another view."""
+        pairs = (self.queries, other.queries), (self.items, other.items)
+        return all(
+            one is two or (one is not None and two is not None and np.array_equal(one, two))
+            for one, two in pairs
+        )
+
+    def labels(self, query: Labels, gallery: Labels) -> tuple[Labels, Labels]:
+        """Return the labels of the queries and of the items."""
+        rows = self.queries, self.items
+        taken = [
+            labels if index is None else labels.take(index)
+            for labels, index in zip((query, gallery), rows, strict=True)
+        ]
+        return taken[0], taken[1]
+
+    def listed(self, given: ListedPairs | None, queries: int, gallery: int) -> ListedPairs | None:
+        """Return the pairs of lists that are among its queries and items; the lists are checked.
+
+        Raises
+        ------
+        InputError
+            If a list is not of so many queries, or has an item beyond the gallery.
+        """
+        if given is None or self.whole:
+            return given
+        given.check(queries, gallery)
+        queried, ranked = (
+            np.arange(count) if rows is None else rows
+            for rows, count in ((self.queries, queries), (self.items, gallery))
+        )
+        lists = {name: one.among(queried, ranked) for name, one in given.lists.items()}
+        return ListedPairs(lists)
+
+    def everywhere(self, labels: AnyArray, gallery: int) -> AnyArray:
+        """Return labels of the items as labels of all items of the source, [G]; others are any."""
+        if self.items is None:
+            return labels
+        filled = np.full(gallery, labels[0] if len(labels) else 0, labels.dtype)
+        filled[self.items] = labels
+        return filled
+
+    def spans(self, queries: Span, items: Span) -> tuple[Span, Span]:
+        """Return which of its queries, and of its items, lie in ranges of the source's rows."""
+        return _inside(self.queries, queries), _inside(self.items, items)
+
+
+def _inside(rows: IntArray | None, span: Span) -> Span:
+    if rows is None:
+        return span
+    first, last = np.searchsorted(rows, span).tolist()
+    return first, last
+
+
+def rows_at(rows: IntArray | None, index: IntArray) -> IntArray:
+    """Return the source's rows of queries or items of a view, by their numbers in it."""
+    return index if rows is None else rows[index]
+
+
+def views_of(protocol: Protocol, query: Labels | None, gallery: Labels | None) -> list[View]:
+    """Return the views of a protocol: each of its galleries, or trials; the whole without labels.
+
+    Raises
+    ------
+    OptionError
+        If labels lack what the protocol selects by, or nothing is selected.
+    """
+    if query is None or gallery is None or not protocol.selects:
+        return [View()]
+    check_columns(query, "query", protocol)
+    check_columns(gallery, "gallery", protocol)
+    views = [
+        View("", _selected(protocol, "queries", query), _selected(protocol, "gallery", gallery))
+    ]
+    if protocol.galleries:
+        views = [own for view in views for own in _by_label(view, protocol.galleries, gallery)]
+    if protocol.trials is not None:
+        views = [own for view in views for own in _drawn(view, protocol, query, gallery)]
+    return views
+
+
+def _selected(protocol: Protocol, name: str, labels: Labels) -> IntArray | None:
+    """Return the rows of which a rule about one side holds; None: all."""
+    text, side = getattr(protocol, name), SELECTIONS[name]
+    if not text or text == REST:
+        return None
+    rule = Rule.of_side(text, side)
+    holds = np.zeros(len(labels), np.bool_)
+    for term in rule.terms:
+        holds |= np.logical_and.reduce([outcome(test, labels) for test in term.tests])
+    rows = np.flatnonzero(holds)
+    if len(labels) and not len(rows):
+        raise OptionError(
+            f"{name} of protocol {protocol.name}, {text!r}, holds of none of the {len(labels)} "
+            f"items of {labels.source}: correct the rule, or give the labels that it is about"
+        )
+    return rows
+
+
+def _by_label(view: View, column: str, gallery: Labels) -> list[View]:
+    """Return a view for each label that the items have in a column."""
+    items = np.arange(len(gallery)) if view.items is None else view.items
+    labels = gallery.columns[column][items]
+    row = first_fraction(labels)
+    if row is not None:
+        raise OptionError(
+            f"column {column} of {gallery.source}, by which there are galleries, holds numbers "
+            f"that are no integers ({labels[row]} in row {items[row]}): give a label an item"
+        )
+    return [
+        replace(view, name=f"{column} {label}", items=items[labels == label])
+        for label in distinct(labels)
+    ]
+
+
+def _drawn(view: View, protocol: Protocol, query: Labels, gallery: Labels) -> list[View]:
+    """Return a view for each trial."""
+    trials = protocol.trials
+    if trials is None:
+        return [view]
+    labels, rows = (gallery, view.items) if trials.side == "gallery" else (query, view.queries)
+    if protocol.queries == REST and len(query) != len(gallery):
+        raise OptionError(
+            f"queries of protocol {protocol.name} are the rest of the gallery, what a trial does "
+            f"not draw, and there are {len(query)} queries and {len(gallery)} items: give the same "
+            "images on both sides"
+        )
+    among = np.arange(len(labels)) if rows is None else rows
+    for column in trials.per:
+        absent = among[missing(labels.columns[column][among])]
+        if len(absent):
+            raise OptionError(
+                f"the trials of protocol {protocol.name} draw per {column}, and {len(absent)} "
+                f"labels of {labels.source} are missing there, first in row {absent[0]}: give each "
+                "a label, or select the others"
+            )
+    if not len(among):
+        raise OptionError(f"the trials of protocol {protocol.name} draw from nothing")
+    views = []
+    for number, drawn in enumerate(trials.rows(labels, among), 1):
+        own = {"queries" if trials.side == "query" else "items": drawn}
+        if protocol.queries == REST:
+            own["queries"] = np.setdiff1d(among, drawn, assume_unique=True)
+        name = " ".join(filter(None, (view.name, f"trial {number:0{len(str(trials.times))}}")))
+        views.append(replace(view, name=name, **own))
+    return views
