@@ -147,9 +147,9 @@ def equivalents_part() -> str:
 def protocols_part() -> str:
     """Return the protocols as a table."""
     return table(
-        ("name", "ignored pairs", "CMC counts", "source"),
+        ("name", "ignored pairs", "who takes part", "CMC counts", "source"),
         (
-            (f"`{name}`", _ignored(one), one.cmc, PROTOCOLS.source(name))
+            (f"`{name}`", _ignored(one), "; ".join(one.selections), one.cmc, PROTOCOLS.source(name))
             for name, one in PROTOCOLS.items()
         ),
     )

@@ -63,6 +63,11 @@ def reopen(result: Evaluation, name: str) -> Inputs:
                 f"{name} is a result of {what}, whose ranked lists can't be computed again: "
                 "leave --images out, or evaluate the features or distances"
             )
+    if "view" in told:
+        raise InputError(
+            f"{name} is of selected queries or gallery items, whose ranked lists can't be computed "
+            "again: leave --images out"
+        )
     if "labels" not in told:
         raise InputError(
             f"{name} does not say where its labels are (it was evaluated from Python, or by an "

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from streameval.display.table import duration, plural
 from streameval.planning.plan import format_bytes
+from streameval.protocols.shipped import saved_protocol
 from streameval.typing import JsonObject
 
 READINGS = {
@@ -38,7 +39,7 @@ def describe_protocol(protocol: JsonObject | None) -> str:
     text = f"{protocol['name']} · CMC {protocol['cmc']} · junk ids {describe_junk(protocol)}"
     if protocol["self_match"]:
         text += f" · a query's own image ignored, by {protocol['self_match']}"
-    return text
+    return " · ".join([text, *saved_protocol(protocol).selections])
 
 
 def describe_junk(protocol: JsonObject) -> str:

@@ -77,6 +77,10 @@ class Settings:
             chosen.self_match == "index"
             and "self_match by index means that query i is gallery item i, which no longer holds "
             "once the gallery grows: match by key",
+            chosen.selects
+            and f"protocol {chosen.name} selects who takes part ({'; '.join(chosen.selections)}), "
+            "and a ledger ranks all that is appended: append the selection alone, under another "
+            "protocol, or evaluate the whole gallery",
             chosen.by_identity
             and f"protocol {chosen.name} {chosen.by_identity.does}, which is no sum over segments: "
             "choose market1501 or separate-camera, or evaluate the whole gallery",

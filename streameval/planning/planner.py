@@ -133,7 +133,7 @@ def _parts(problem: Problem, process: Process, own: Holders, cut: _Cut) -> Holde
 
 def _feature_parts(problem: Problem, process: Process, cut: _Cut) -> Holders:
     data, threads, classes = problem.data, process.threads, problem.pairs.classes[0]
-    operands = 2 if problem.identities is None else threads + 1  # blocks of queries held at a time
+    operands = threads + 1 if _takes_all(problem) else 2  # blocks of queries held at a time
     # A column, where a model has collapsed.
     fine = 8 * (data.width + 2 * FINE_QUERIES + max(classes, 1)) + 64
     value = 8 if data.exact else 4  # of what is held beside the features, and in a tile
@@ -186,10 +186,20 @@ def _plan_features(problem: Problem, process: Process, limits: Limits) -> Plan:
     )
 
 
+def _takes_all(problem: Problem) -> bool:
+    """Return whether a task takes the whole gallery.
+
+    It has to where identities are counted. It may where many evaluations share tiles: each has what
+    a shard costs beside its items.
+    """
+    small = problem.gallery < SMALL_SHARD * problem.times
+    return problem.identities is not None or (problem.asking > 0 and small)
+
+
 def _feature_tasks(problem: Problem, process: Process, cut: _Cut) -> tuple[Task, ...]:
     """Return blocks of queries against shards of the gallery."""
     shards = [(0, problem.gallery)]
-    if problem.identities is None:
+    if not _takes_all(problem):
         chunk = max(problem.data.chunks[0], 1)
         unit = chunk if cut.block % chunk == 0 else cut.block  # no chunk is decoded twice
         most = max(TASK_FLOPS // (2 * problem.data.width * cut.queries), SMALL_SHARD)
@@ -216,7 +226,7 @@ def _fitting(problem: Problem, process: Process, limits: Limits) -> _Cut:
     block = -(-max(TARGET_BLOCK_BYTES // _row_bytes(problem), items) // chunk) * chunk
     block = max(min(block, -(-problem.gallery // shares)), 1)
     queries = in_round = _first_round(problem, process, limits)
-    draws = problem.identities is not None
+    draws = _takes_all(problem)
     if draws:
         queries = min(queries, max(-(-queries // shares), SHOT_QUERIES))
     rows = min(tile[0], max(problem.queries, 1))

@@ -207,7 +207,7 @@ class Problem:
     asking: int = 0
 
     @property
-    def _times(self) -> int:
+    def times(self) -> int:
         """In how many evaluations a query takes part, rounded up."""
         return -(-self.asking // max(self.queries, 1)) or 1
 
@@ -274,13 +274,13 @@ class Problem:
 
     def part_bytes(self, queries: int) -> int:
         """Return the bytes of the statistics of so many queries."""
-        by_query = self._times * queries * (self.thresholds + self.near + 8)
-        by_edge = self._times * self.edges * (2 + self.groups)
+        by_query = self.times * queries * (self.thresholds + self.near + 8)
+        by_edge = self.times * self.edges * (2 + self.groups)
         return 8 * (by_query + by_edge) + 32 * self.positives_of(queries)
 
     def task_bytes(self, queries: int) -> int:
         """Return the bytes of edges, levels, slots and statistics of a task of so many queries."""
-        positives, limits = self.positives_of(queries), self._times * (self.thresholds + self.edges)
+        positives, limits = self.positives_of(queries), self.times * (self.thresholds + self.edges)
         within = limits + 8 + 2 * self.near + (self.thresholds if self.edges else 0)
         return (
             (32 if self.data.width else 24) * (positives + queries * limits)

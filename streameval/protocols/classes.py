@@ -70,8 +70,11 @@ class ItemClasses:
             return none, []
         facts = [_codes(query, gallery, *fact) for fact in known]
         own = np.stack([of_queries for of_queries, _ in facts], axis=1)
-        code, of_query = np.unique(own, axis=0, return_inverse=True)
-        classes = cls(of_query.reshape(-1).astype(np.int32), code, none.item, clauses)
+        of_query = np.zeros(len(own), np.int64)
+        for column in own.T:  # as np.unique over rows, which is slow
+            joined = of_query * (int(column.max(initial=0)) + 3) + column
+            _, first, of_query = np.unique(joined, return_index=True, return_inverse=True)
+        classes = cls(of_query.astype(np.int32), own[first], none.item, clauses)
         return classes, [of_items for _, of_items in facts]
 
     @property
@@ -124,7 +127,7 @@ def _class_terms(protocol: Protocol) -> list[Term]:
         term
         for rule in protocol.ignored_by
         for term in rule.terms
-        if not term.of_items and not term.is_listed(protocol.anchors)
+        if not term.of_items and not term.is_listed(protocol.positive_by.anchors)
     ]
 
 

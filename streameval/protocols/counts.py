@@ -103,7 +103,7 @@ class PairCounts:
         sought, plain = protocol.positive_by.terms, is_plain(protocol.positive_by.terms)
         ignored = [term for rule in protocol.ignored_by for term in rule.terms]
         every = np.zeros(len(query), np.int64)
-        for columns in protocol.anchors:
+        for columns in protocol.positive_by.anchors:
             every += numbers.of(columns)
         for name in names_looked_up((*sought, *ignored)):
             every += 0 if listed is None else np.diff(listed.lists[name].indptr)
@@ -189,6 +189,11 @@ def check_protocol(
     InputError, OptionError
     """
     _check_lists(protocol, {} if listed is None else listed.lists)
+    if protocol.selects:
+        raise OptionError(
+            f"protocol {protocol.name} selects who takes part ({'; '.join(protocol.selections)}), "
+            "and here all queries and items do: choose another protocol, or evaluate"
+        )
     if listed is not None:
         listed.check(len(query), len(gallery))
         if protocol.listed:
@@ -258,16 +263,20 @@ def check_columns(labels: Labels, side: Side, protocol: Protocol) -> None:
 def _lacking(column: str, side: Side, labels: Labels, protocol: Protocol) -> str:
     """Return what a protocol asks for, and labels don't have."""
     rule = next((one for one in protocol.rules if column in one.columns(side)), None)
-    if rule is None:
+    if rule is None and column == "key" and protocol.self_match == "key":
         return f"self_match by key needs keys of both sides; {labels.source} has none"
-    whose = "both sides" if all(column in rule.columns(one) for one in SIDES) else f"the {side}"
+    by, whose = f"for {'; '.join(protocol.selections)}", f"the {side}"
+    if rule is not None:
+        by = f"for the rule {rule.text!r}"
+        if all(column in rule.columns(one) for one in SIDES):
+            whose = "both sides"
     what, remedy = f"column {column}", f"it (in Python more={{{column!r}: ...}})"
     if column in ("cam", "key"):
         what = remedy = {"cam": "cameras", "key": "keys"}[column]
     has = ", ".join([*labels.columns, *labels.unread])
     has = has if len(has) <= _SHOWN else f"{has[:_SHOWN]} ..."
     return (
-        f"protocol {protocol.name} needs {what} of {whose} for the rule {rule.text!r}, and "
+        f"protocol {protocol.name} needs {what} of {whose} {by}, and "
         f"{labels.source} has no {what} for the {side} (it has {has}): give "
         f"{remedy}, or choose {'protocol no-camera' if column == 'cam' else 'another protocol'}"
     )

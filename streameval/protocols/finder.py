@@ -58,7 +58,7 @@ class PairFinder:
             self.junk |= gallery.id == label
         for term in (term for term in self._ignored if term.of_items):
             self.junk |= np.logical_and.reduce([self._tests[test] for test in term.tests])
-        self._anchors = protocol.anchors
+        self._anchors = protocol.positive_by.anchors
         self._matches = [
             Matches(Agreement(query, gallery, sorted(columns)), len(gallery))
             for columns in self._anchors

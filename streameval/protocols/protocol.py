@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Literal, get_args
@@ -176,22 +176,22 @@ class Protocol:
             check_few(self.positive_by, self.ignored_by)
         except OptionError as error:
             raise OptionError(f"protocol {self.name}: {error}") from error
-        if self.listed and self.by_identity:
-            raise OptionError(
-                f"protocol {self.name} takes its pairs from lists, and its CMC "
-                f"{self.by_identity.does}: lists don't tell what an unlisted item of the query's "
-                "own identity is; choose cmc first-match or all-shots"
-            )
-        if self.listed and self.self_match is not None:
-            raise OptionError(
-                f"protocol {self.name} takes its pairs from lists alone, and got self_match: put "
-                "these pairs on the junk list"
-            )
-        if self.positive != "same(id)" and self.by_identity:
-            raise OptionError(
-                f"protocol {self.name} has positive {self.positive!r}, and its CMC "
-                f"{self.by_identity.does}: give same(id), or choose cmc first-match or all-shots"
-            )
+        refuse(
+            OptionError,
+            self.listed
+            and self.by_identity
+            and f"protocol {self.name} takes its pairs from lists, and its CMC "
+            f"{self.by_identity.does}: lists don't tell what an unlisted item of the query's own "
+            "identity is; choose cmc first-match or all-shots",
+            self.positive != "same(id)"
+            and self.by_identity
+            and f"protocol {self.name} has positive {self.positive!r}, and its CMC "
+            f"{self.by_identity.does}: give same(id), or choose cmc first-match or all-shots",
+            self.listed
+            and self.self_match is not None
+            and f"protocol {self.name} takes its pairs from lists alone, and got self_match: put "
+            "these pairs on the junk list",
+        )
 
     def _check(self, what: str, value: Any, can_be: Callable[[Any], bool], expected: str) -> None:
         if not can_be(value):
@@ -222,6 +222,22 @@ class Protocol:
         """Whether some queries or items are left out."""
         return any((self.queries, self.gallery, self.galleries, self.trials))
 
+    def of_view(self) -> Protocol:
+        """Return the protocol of the pairs of a view, whose queries and items are selected."""
+        return replace(self, queries="", gallery="", galleries="", trials=None)
+
+    @property
+    def selections(self) -> list[str]:
+        """Describe which queries ask and which items they rank, where not all do."""
+        words = [
+            f"{name} {text}" if text == REST else f"{name} of {text}"
+            for name in SELECTIONS
+            if (text := getattr(self, name))
+        ]
+        if self.galleries:
+            words.append(f"a gallery for each {self.galleries}")
+        return words if self.trials is None else [*words, str(self.trials)]
+
     @property
     def several(self) -> bool:
         """Whether it makes several evaluations: of trials, or of galleries."""
@@ -240,18 +256,12 @@ class Protocol:
     @property
     def ignored_by(self) -> tuple[Rule, ...]:
         """The rules of ignored pairs."""
-        rules = ("pair.junk",) if self.listed else self.ignore
-        return tuple(Rule.of(str(rule)) for rule in rules)
+        return tuple(map(Rule.of, map(str, ["pair.junk"] if self.listed else self.ignore)))
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules of ignored and of positive pairs."""
         return *self.ignored_by, self.positive_by
-
-    @property
-    def anchors(self) -> list[frozenset[str]]:
-        """Sets of columns, none in another: positive pairs agree in one, or are in a list."""
-        return self.positive_by.anchors
 
     @property
     def lists(self) -> tuple[str, ...]:

@@ -43,6 +43,12 @@ class Trials:
     seed: int = 0
     side: Side = "gallery"
 
+    def __str__(self) -> str:
+        """Say what is drawn."""
+        whose = "queries" if self.side == "query" else "items"
+        each = " and ".join(self.per)
+        return f"{self.times} trials of {self.draw} of the {whose} of each {each}"
+
     @classmethod
     def of(cls, values: Mapping[str, Any], name: str) -> Trials:
         """Return the trials of the keys of a protocol's table ``trials``."""

@@ -45,15 +45,6 @@ class View:
             for one, two in pairs
         )
 
-    def labels(self, query: Labels, gallery: Labels) -> tuple[Labels, Labels]:
-        """Return the labels of the queries and of the items."""
-        rows = self.queries, self.items
-        taken = [
-            labels if index is None else labels.take(index)
-            for labels, index in zip((query, gallery), rows, strict=True)
-        ]
-        return taken[0], taken[1]
-
     def listed(self, given: ListedPairs | None, queries: int, gallery: int) -> ListedPairs | None:
         """Return the pairs of lists that are among its queries and items; the lists are checked.
 
@@ -83,6 +74,22 @@ class View:
     def spans(self, queries: Span, items: Span) -> tuple[Span, Span]:
         """Return which of its queries, and of its items, lie in ranges of the source's rows."""
         return _inside(self.queries, queries), _inside(self.items, items)
+
+
+class Sides:
+    """Labels of the rows of views, the same object for the same rows of those taken last."""
+
+    def __init__(self) -> None:
+        self._taken: dict[int, tuple[IntArray, Labels]] = {}
+
+    def take(self, labels: Labels, rows: IntArray | None) -> Labels:
+        """Return the labels of some rows; None: of all."""
+        if rows is None:
+            return labels
+        kept = self._taken.get(id(labels))
+        if kept is None or kept[0] is not rows:
+            kept = self._taken[id(labels)] = rows, labels.take(rows)
+        return kept[1]
 
 
 def _inside(rows: IntArray | None, span: Span) -> Span:

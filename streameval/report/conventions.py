@@ -105,6 +105,7 @@ def protocols_blocks() -> Blocks:
         rules = (
             ("    positive", "what a list says" if protocol.listed else protocol.positive),
             ("    ignored", "; ".join(ignored)),
+            ("    selected", "; ".join(protocol.selections)),
             ("    junk ids", ", ".join(map(str, protocol.junk_ids))),
             ("    CMC", protocol.cmc),
             ("    unmatched", protocol.unmatched),

@@ -22,7 +22,7 @@ from streameval.protocols.finder import junk_column
 from streameval.protocols.labels import Labels
 from streameval.protocols.pairs import PairSource
 from streameval.protocols.protocol import SINGLE_GALLERY_SHOT, Protocol
-from streameval.protocols.views import View, views_of
+from streameval.protocols.views import Sides, View, views_of
 from streameval.request import Request
 from streameval.result.groups import check_group_column, group_labels, histogram_groups
 from streameval.run.session import Session
@@ -170,8 +170,9 @@ def plan_requests(requests: Sequence[Request], session: Session) -> list[Planned
     than the metrics need.
     """
     source = requests[0].source.check(requests[0])
+    sides = Sides()
     known = [
-        _count(request.with_source(source), view)
+        _count(request.with_source(source), view, sides)
         for request in requests
         for view in views_of(request.protocol, request.query, request.gallery)
     ]
@@ -189,7 +190,7 @@ def plan_requests(requests: Sequence[Request], session: Session) -> list[Planned
     ]
 
 
-def _count(request: Request, view: View) -> _Counts:
+def _count(request: Request, view: View, sides: Sides) -> _Counts:
     """Check the labels of a view, and count its pairs."""
     used = request.range if isinstance(request.range, Range) else None
     if request.range == "auto":
@@ -197,13 +198,14 @@ def _count(request: Request, view: View) -> _Counts:
     if request.query is None or request.gallery is None:
         counts = PairCounts.assumed(request.source.shape[0], ASSUMED_POSITIVES)
         return _Counts(request, view, counts, {}, None, None, used)
-    query, gallery = view.labels(request.query, request.gallery)
+    query = sides.take(request.query, view.queries)
+    gallery = sides.take(request.gallery, view.items)
     groups = identities = None
     needs, columns = request.fields_needed, label_columns(query)
     listed = view.listed(request.listed, len(request.query), len(request.gallery))
     group_by = _groups_of(request, view)
     request = replace(request, query=query, gallery=gallery, group_by=group_by, listed=listed)
-    counts = PairCounts.of(query, gallery, request.protocol, request.listed)
+    counts = PairCounts.of(query, gallery, request.protocol.of_view(), listed)
     check_matched(counts.positive, request.options)
     _check_groups(request, columns, gallery.cam if gallery.has_every("cam") else None)
     if "impostor_histogram" in needs and request.group_by is not None:
@@ -259,7 +261,7 @@ def with_pairs(planned: Planned) -> Prepared:
         raise RuntimeError("without labels there are no pairs to find")
     own = {one.name: getattr(planned, one.name) for one in fields(planned)}
     own["request"] = request.without_labels()
-    pairs = PairSource(query, gallery, protocol, request.listed, planned.counts)
+    pairs = PairSource(query, gallery, protocol.of_view(), request.listed, planned.counts)
     if not planned.plan.round:
         pairs.block(0, pairs.queries)
     cams = None

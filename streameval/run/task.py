@@ -29,6 +29,9 @@ from streameval.statistics import RankStatistics, histogram_of
 from streameval.stretches import rows_of
 from streameval.typing import BoolArray, ByteArray, FloatArray, IntArray
 
+Numbers = tuple[IntArray, IntArray, IntArray]
+"""Of each query, items that are positive, ignored and of the same identity, [q] each."""
+
 
 def count(job: Job, task: Task, watch: Watch) -> tuple[RankStatistics, ...]:
     """Count a task: the statistics of its queries against its gallery items.
@@ -123,7 +126,8 @@ class Tally:
         if self._positives is None:
             raise RuntimeError("a strip without a tile")
         _check_found(self._job, share, self._task, self._pairs, self._taken)
-        positive, ignored, _ = self._pairs.counts_in(*own.gallery)
+        numbers = self._pairs.counts_in(*own.gallery)
+        positive, ignored, _ = numbers
         negatives = own.gallery[1] - own.gallery[0] - ignored - positive
         closer, tied, before, within = self.ranks.read(negatives)
         nearest = self.ranks.counts.nearest
@@ -133,14 +137,17 @@ class Tally:
             more |= self._identities.finish(self._pairs, ahead.tied, own.queries[0])
         if self._nearest is not None:
             more["nearest_negatives"] = self._nearest.sorted()
-        evaluations = [(self._pairs, ahead)]
+        evaluations = [(numbers, ahead)]
         if share.members:
             evaluations = [
-                (one.pairs, ahead.of(one, self._pairs, own.gallery, share.thresholds.edges))
+                (
+                    one.pairs.counts_in(*own.gallery),
+                    ahead.of(one, self._pairs, own.gallery, share.thresholds.edges),
+                )
                 for one in share.members_of(own.queries)
             ]
-        for pairs, counted in evaluations:
-            statistics, negatives = _statistics(share, own, pairs, counted, more)
+        for of_pairs, counted in evaluations:
+            statistics, negatives = _statistics(share, own, of_pairs, counted, more)
             if share.thresholds.range.strict:
                 self._check_negatives(statistics, negatives, watch)
             yield statistics
@@ -157,10 +164,10 @@ class Tally:
 
 
 def _statistics(
-    share: Share, own: Task, pairs: Pairs, counted: Ahead, more: Mapping[str, Any]
+    share: Share, own: Task, of_pairs: Numbers, counted: Ahead, more: Mapping[str, Any]
 ) -> tuple[RankStatistics, IntArray]:
     """Return the statistics of an evaluation, and its numbers of negatives in the range, [q]."""
-    positive, ignored, same_identity = pairs.counts_in(*own.gallery)
+    positive, ignored, same_identity = of_pairs
     valid = own.gallery[1] - own.gallery[0] - ignored
     negatives, thresholds, within = valid - positive, share.thresholds, counted.within
     histogram = _histogram(share, own, within, negatives)

@@ -8,14 +8,18 @@ from streameval.protocols.pairs import Pairs as Pairs
 from streameval.protocols.pairs import find_pairs as find_pairs
 from streameval.protocols.protocol import DIFFERENCES as DIFFERENCES
 from streameval.protocols.protocol import EQUIVALENTS as EQUIVALENTS
+from streameval.protocols.views import View as View
+from streameval.protocols.views import views_of as views_of
 
 __all__ = [
     "DIFFERENCES",
     "EQUIVALENTS",
     "PairCounts",
     "Pairs",
+    "View",
     "find_pairs",
     "lists_of",
     "multiplicities",
     "protocol_module",
+    "views_of",
 ]
