@@ -268,3 +268,27 @@ def test_ledgers_keep_missing_texts_and_refuse_floats(
     with pytest.raises(se.InputError, match="floats in column cam"):
         se.Ledger.create("M", query="more.npy", query_labels=floats)
     assert not Path("M").exists()
+
+
+def test_an_item_without_a_label_is_in_no_gallery_of_a_label() -> None:
+    rng = np.random.default_rng(7)
+    source, ids = se.Distances(rng.random((6, 30))), rng.integers(0, 3, 36)
+    view = [None if one == 3 else one for one in rng.integers(0, 4, 30).tolist()]
+    sides = {"query": {"id": ids[:6]}, "gallery": {"id": ids[6:], "view": view}}
+    protocol = se.Protocol("views", galleries="view")
+    found = se.evaluate_all(source, **sides, protocols=[protocol], metrics="mAP")["views"]
+    runs = found.runs  # type: ignore[union-attr]
+    assert list(runs) == ["view 0", "view 1", "view 2"]
+    sizes = [result.counts["gallery"] for result in runs.values()]
+    assert sizes == [view.count(label) for label in range(3)]
+    broken = {**sides, "gallery": {"id": ids[6:], "view": rng.random(30)}}
+    with pytest.raises(se.OptionError, match="by which there are galleries, holds numbers that"):
+        se.evaluate_all(source, **broken, protocols=[protocol])
+    drawn = se.Protocol("drawn", trials={"per": ["view"]})  # type: ignore[arg-type]
+    absent = view.index(None)
+    says = f"draw per view, and {view.count(None)} labels of gallery are missing .* row {absent}"
+    with pytest.raises(se.OptionError, match=says):
+        se.evaluate_all(source, **sides, protocols=[drawn])
+    fewer = se.Protocol("fewer", gallery="view != 1 and not view >= 2")
+    few = se.evaluate(source, **sides, protocol=fewer, metrics="mAP")
+    assert few.counts["gallery"] == view.count(0) + view.count(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -281,3 +282,53 @@ def test_lists_on_the_command_line() -> None:
     refused(run(*STORED, *CSV, "--pairs", "junk"), "--pairs is 'junk'; expected NAME=FILE")
     refused(run(*STORED, *CSV, "--pairs", "junk=no.txt"), "list of pairs no.txt can't be read")
     refused(run(*STORED, *ARRAYS, "--listed-as", "key"), "got --listed-as")
+
+
+def test_lists_of_selected_queries_and_items(table: Table) -> None:
+    """Their pairs are those of the selection alone, numbered as the whole."""
+    rng = np.random.default_rng(6)
+    sides = {
+        name: se.Labels(rng.integers(0, 7, count), rng.integers(0, 3, count))
+        for name, count in (("query", QUERIES), ("gallery", ITEMS))
+    }
+    asking, ranked = (np.flatnonzero(sides[name].cam != 0) for name in ("query", "gallery"))
+    value = np.full((QUERIES, ITEMS), np.nan)
+    value[table["query"], table["item"]] = table["value"]
+    chosen = replace(OVERLAP, queries="cam in [1, 2]", gallery="cam != 0")
+    found = evaluate(sides, protocol=chosen, pairs={"some": table})
+    own = value[np.ix_(asking, ranked)]
+    assert found.statistics.positives.tolist() == (own >= 0.7).sum(axis=1).tolist()
+    assert found.statistics.ignored.tolist() == (own < 0.4).sum(axis=1).tolist()
+    distances = np.random.default_rng(3).random((QUERIES, ITEMS))[np.ix_(asking, ranked)]
+    row, item = np.nonzero(~np.isnan(own))
+    alone = se.evaluate(
+        se.Distances(distances),
+        query=sides["query"].take(asking),
+        gallery=sides["gallery"].take(ranked),
+        protocol=OVERLAP,
+        metrics="mAP,CMC@1",
+        pairs={"some": {"query": row, "item": item, "value": own[row, item]}},
+    )
+    assert found["mAP"] == alone["mAP"]
+    beyond = {**table, "query": table["query"] + 1}
+    with pytest.raises(se.InputError, match="the 20 queries are numbered 0 to 19"):
+        evaluate(sides, protocol=chosen, pairs={"some": beyond})
+
+
+def test_several_protocols_share_lists(sides: dict[str, se.Labels], table: Table) -> None:
+    rows: Any = [[1, row % ITEMS] for row in range(QUERIES)]
+    pairs = {"some": table, "junk": rows}
+    protocols = [OVERLAP, se.Protocol("plain", ["pair.junk"]), "no-camera"]
+    source = se.Distances(np.random.default_rng(3).random((QUERIES, ITEMS)))
+    found = se.evaluate_all(source, **sides, protocols=protocols, pairs=pairs, metrics="mAP,CMC@1")
+    for name, protocol, own in (
+        ("overlap", OVERLAP, {"some": table}),
+        ("plain", protocols[1], {"junk": rows}),
+        ("no-camera", "no-camera", None),
+    ):
+        expected = evaluate(sides, protocol=protocol, pairs=own)
+        result = found[name]
+        assert isinstance(result, se.Evaluation)
+        assert result.statistics.equals(expected.statistics)
+    with pytest.raises(se.OptionError, match=r"no rule of protocol .* names pair.other"):
+        se.evaluate_all(source, **sides, protocols=protocols, pairs={**pairs, "other": rows})
